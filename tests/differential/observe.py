@@ -126,7 +126,7 @@ def ways(route, objects, weight=1):
     elif "nhid" in route:
         return named(route["nhid"], objects)
     else:
-        raise ValueError(f"a route that leads nowhere: {route}")
+        raise ValueError(f"a route that is unresolved: {route}")
     return even(parts)
 
 

@@ -312,7 +312,7 @@ def frr_one_tracked(d, facts):
 @rule("frr-blackhole-way", "frr", "FRR 8.4, observed; ADR 20 section 3")
 def frr_blackhole_way(d, facts):
     """A next hop leads through several ways of which one is a blackhole: zebra then resolves nothing by them. ribtide takes the
-    ways that lead somewhere."""
+    ways that resolve."""
     return facts.some(d.prefix, lambda q: any(route.get("blackhole") for route in facts.world.statics.get(q, [])))
 
 
@@ -325,7 +325,7 @@ def frr_own_address(d, facts):
 
 @rule("frr-static-partly-resolved", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
 def frr_static_partly_resolved(d, facts):
-    """A static route has several next hops, of which one leads nowhere. By timing zebra leaves the whole route out and keeps another
+    """A static route has several next hops, of which one is unresolved. By timing zebra leaves the whole route out and keeps another
     one of the prefix; ribtide drops the next hop, not the route."""
     usable = (lambda q: True) if facts.profile["resolve_via_default"] else (lambda q: q != "0.0.0.0/0")
 

@@ -74,8 +74,8 @@ impl Expected {
     }
 
     /// Compares answers with what they should be.
-    pub fn check(&self, answers: impl IntoIterator<Item = (IpAddr, Option<IpAddr>)>) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub fn check(&self, answers: impl IntoIterator<Item = (IpAddr, Option<IpAddr>)>) -> TableCheck {
+        let mut verdict = TableCheck::default();
         for (address, answered) in answers {
             let expected = self.expected_next_hop(address);
             if answered == expected {
@@ -102,7 +102,7 @@ const EXAMPLES: usize = 10;
 
 /// How many answers were right.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Verdict {
+pub struct TableCheck {
     /// Answers that were as expected.
     pub right: u64,
     /// Answers that were not.
@@ -129,8 +129,8 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-impl std::ops::AddAssign for Verdict {
-    fn add_assign(&mut self, other: Verdict) {
+impl std::ops::AddAssign for TableCheck {
+    fn add_assign(&mut self, other: TableCheck) {
         self.right += other.right;
         self.wrong += other.wrong;
         self.examples.extend(other.examples);
@@ -140,7 +140,7 @@ impl std::ops::AddAssign for Verdict {
 
 impl Expected {
     /// Looks every prefix up with `lookup`, at the addresses of [`Expected::probes`].
-    pub fn check_all(&self, mut lookup: impl FnMut(IpAddr) -> Option<IpAddr>) -> Verdict {
+    pub fn check_all(&self, mut lookup: impl FnMut(IpAddr) -> Option<IpAddr>) -> TableCheck {
         let mut verdict = self.check(self.probes::<V4>().map(|addr| (addr, lookup(addr))));
         verdict += self.check(self.probes::<V6>().map(|addr| (addr, lookup(addr))));
         verdict

@@ -210,7 +210,7 @@ pub struct FeedSet {
     pub next_hops: SmallVec<[(IpAddr, u16); 4]>,
     /// What kind of peer these paths came from.
     pub kind: FeedKind,
-    /// What stands in while none of them leads anywhere: none of them, and the kind of peer that it came from.
+    /// What stands in while none of them resolves: none of them, and the kind of peer that it came from.
     pub backup: Option<(IpAddr, FeedKind)>,
 }
 

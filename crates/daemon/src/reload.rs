@@ -9,9 +9,9 @@ use crate::config::{
     self, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VIRTUAL_ASIC,
 };
 use crate::rib::{RibHandle, VrfSetup, VrfsChanged, VrfsSetup};
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_rib::CacheMode;
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -105,31 +105,31 @@ impl std::error::Error for NotReloaded {}
 /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but BFD sessions and the
 /// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
 /// with [`NotReloaded::NoRib`], everything but static routes, VRFs and the `[fib]` table, or some of them.
-pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
-    let Some(file) = &inside.file else { return Err(NotReloaded::NoFile) };
-    let Ok(mut numbers) = inside.reloading.try_lock() else { return Err(NotReloaded::Busy) };
+pub(crate) fn reload(router: &RouterState) -> Result<Reloaded, NotReloaded> {
+    let Some(file) = &router.file else { return Err(NotReloaded::NoFile) };
+    let Ok(mut numbers) = router.reloading.try_lock() else { return Err(NotReloaded::Busy) };
     let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
-    let fixed = fixed(&inside.config(), &new);
+    let fixed = fixed(&router.config(), &new);
     if !fixed.is_empty() {
         return Err(NotReloaded::Fixed(fixed));
     }
     // As they were numbered at the start.
-    new.interfaces.clone_from(&inside.config().interfaces);
-    let leaving = match &inside.rib {
-        Some(rib) => rib.asker.ask(|stage| stage.rib.leaving().collect()),
+    new.interfaces.clone_from(&router.config().interfaces);
+    let leaving = match &router.rib {
+        Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
         None => Ok(Vec::new()),
     };
     let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
     let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
     let wanted = new.bfd.clone();
-    let bfd = inside.bfd.asker.wait(move |bfd| bfd.configure(&wanted));
+    let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&wanted));
     let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
-    let (shards, neighbors) = match (&inside.bgp, &new.bgp) {
-        (Some(running), Some(bgp)) => (resize(inside, running, bgp)?, reconfigure(running, bgp)?),
+    let (shards, neighbors) = match (&router.bgp, &new.bgp) {
+        (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
         _ => (None, Neighbors::default()),
     };
-    let former = inside.config();
-    let (nexthop_cache, suppression, fib_policy) = match (&inside.rib, &new.fib) {
+    let former = router.config();
+    let (nexthop_cache, suppression, fib_policy) = match (&router.rib, &new.fib) {
         (Some(rib), Some(fib)) => {
             let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
             let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
@@ -146,16 +146,16 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         }
         _ => (None, None, false),
     };
-    if let Some(links) = &inside.links {
+    if let Some(links) = &router.links {
         links.set_vrfs(&vrfs);
     }
-    let changed = match &inside.rib {
-        Some(rib) => set_vrfs(inside, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
+    let changed = match &router.rib {
+        Some(rib) => set_vrfs(router, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
         None => VrfsChanged::default(),
     };
     numbers.vrfs = vrfs;
     let api_token = former.api.token != new.api.token;
-    inside.configure(new);
+    router.configure(new);
     Ok(Reloaded {
         file: file.clone(),
         shards,
@@ -171,29 +171,29 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
 
 /// What a VRF needs in a dataplane is there before its first route, and goes after the last.
 fn set_vrfs(
-    inside: &Inside,
+    router: &RouterState,
     rib: &RibHandle,
     new: &Config,
     vrfs: &[VrfSetup],
 ) -> Result<VrfsChanged, NoAnswer> {
-    for asic in inside.asics.values() {
+    for asic in router.asics.values() {
         asic.set_vrfs(vrfs)?;
     }
     let changed = rib.set_vrfs(VrfsSetup::new(new, vrfs.to_vec()))?;
-    for asic in inside.asics.values() {
+    for asic in router.asics.values() {
         asic.drop_other_vrfs(vrfs)?;
     }
-    if let Some(kernel) = &inside.kernel {
+    if let Some(kernel) = &router.kernel {
         kernel.set_vrfs(vrfs);
     }
     Ok(changed)
 }
 
-fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
+fn resize(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
     if bgp.shards == Threads::Off {
         return Ok(None);
     }
-    let rib = inside.rib.as_ref().map(|rib| &rib.asker);
+    let rib = router.rib.as_ref().map(|rib| &rib.handle);
     let resized = running.resize(bgp.shards, rib).map_err(NotReloaded::Shards)?;
     Ok(Some(resized).filter(|resized| resized.from != resized.to))
 }

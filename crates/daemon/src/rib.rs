@@ -7,31 +7,31 @@
 //!             confirmations          └──── interfaces ────┘
 //! ```
 //!
-//! Failures first. Interfaces have a lane of their own, which is looked at before everything else: before each batch of
+//! Failures first. Interfaces have a queue of their own, which is looked at before everything else: before each batch of
 //! a backlog, and while a dataplane's ring is full. What they make of groups goes to the dataplanes ahead of all
 //! batches of routes that wait; what they make of routes comes in its turn.
 //!
 //! A dataplane whose ring is full is waited for, and then no routes are taken: so they wait at the BGP socket. But
-//! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`outlets`), and no
+//! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`dataplane_sinks`), and no
 //! other waits for it.
 
-mod lanes;
-mod outlets;
+mod dataplane_sinks;
+mod feedback_channels;
 mod policy;
 mod retries;
 mod statics;
 mod vrfs;
 
-pub use lanes::Lane;
+pub use feedback_channels::FeedbackChannel;
 pub use policy::FibPolicy;
 pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 
 use crate::config::DEFAULT_VRF;
-use crate::dataplane::{FAILURES, FEEDBACK, Port, ToRib};
+use crate::dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
-use lanes::Lanes;
-use outlets::Outlets;
+use dataplane_sinks::DataplaneSinks;
+use feedback_channels::FeedbackChannels;
 use policy::CompiledFibPolicy;
 use retries::Retries;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, TrackedNextHop as BgpNextHop};
@@ -39,7 +39,7 @@ use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, NextHopState, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
-use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
@@ -51,7 +51,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
-use vrfs::Known;
+use vrfs::VrfEntry;
 
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
@@ -69,7 +69,7 @@ pub struct RibBuilder {
     inbox: (Sender<RibIn>, Receiver<RibIn>),
     feedback: (Sender<RibIn>, Receiver<RibIn>),
     failures: (Sender<RibIn>, Receiver<RibIn>),
-    planes: Outlets,
+    planes: DataplaneSinks,
     confirms: Arc<AtomicBool>,
 }
 
@@ -80,7 +80,7 @@ pub struct RibSetup {
     /// VRFs, static routes, and the interfaces that no kernel tells of.
     pub vrfs: VrfsSetup,
     /// The shards that there are.
-    pub shards: Vec<Lane>,
+    pub shards: Vec<FeedbackChannel>,
     /// Whether BGP advertises only what dataplanes confirmed.
     pub suppress: bool,
     /// What becomes of routes on their way to the FIB.
@@ -95,17 +95,17 @@ pub struct RibHandle {
     /// For whoever announces routes.
     pub inbox: Sender<RibIn>,
     /// For questions.
-    pub asker: Asker<RibStage>,
+    pub handle: StageHandle<RibStage>,
 }
 
 /// The state of the RIB's thread.
 pub struct RibStage {
     /// The RIB of each VRF.
     pub rib: Vrfs,
-    planes: Outlets,
+    planes: DataplaneSinks,
     /// Whether BGP waits for dataplanes, for those to see.
     confirms: Arc<AtomicBool>,
-    shards: Lanes,
+    shards: FeedbackChannels,
     retries: Retries,
     /// When retries were last looked at.
     looked: Instant,
@@ -113,11 +113,11 @@ pub struct RibStage {
     failures: Receiver<RibIn>,
     feedback: Receiver<RibIn>,
     /// What was taken of either and waits for its turn: at most one answer for each batch outstanding, and what the
-    /// lane for failures has that is none. And what an operator switched.
+    /// urgent queue has that is none. And what an operator switched.
     taken: VecDeque<RibIn>,
     /// Whether some of what failures or another policy make of routes is still to be done.
     owed: bool,
-    known: BTreeMap<VrfId, Known>,
+    vrf_entries: BTreeMap<VrfId, VrfEntry>,
     meter: Meter,
     /// What dataplanes were told to change, for who compares.
     pub(crate) changed: Journal<VrfPrefix>,
@@ -139,7 +139,7 @@ impl RibBuilder {
             inbox: rings.bounded("shards to RIB", INBOX),
             feedback: rings.bounded("dataplanes to RIB", FEEDBACK),
             failures: rings.bounded("interfaces to RIB", FAILURES),
-            planes: Outlets::default(),
+            planes: DataplaneSinks::default(),
             confirms: Arc::default(),
         }
     }
@@ -155,13 +155,13 @@ impl RibBuilder {
     }
 
     /// Plugs in a dataplane, which counts in `meter`; the port is its end.
-    pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
+    pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> RibChannel {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
         let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
         let id = self.planes.names().len() as DataplaneId;
-        let (port, outlet) = Port::new(id, name, rings, rib, meter, stop.clone());
-        self.planes.add(name, outlet);
-        port
+        let (channel, sink) = RibChannel::new(id, name, rings, rib, meter, stop.clone());
+        self.planes.add(name, sink);
+        channel
     }
 
     /// Starts the thread.
@@ -169,14 +169,14 @@ impl RibBuilder {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
-        let (asker, asked) = pair("RIB");
+        let (handle, asked) = pair("RIB");
         let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
         config.dataplanes = (0..self.planes.names().len() as DataplaneId).collect();
         let mut stage = RibStage {
             rib: Vrfs::new(config),
             planes: self.planes,
             confirms: self.confirms,
-            shards: Lanes::default(),
+            shards: FeedbackChannels::default(),
             retries: Retries::default(),
             looked: Instant::now(),
             clock,
@@ -184,7 +184,10 @@ impl RibBuilder {
             feedback: self.feedback.1,
             taken: VecDeque::new(),
             owed: false,
-            known: BTreeMap::from([(VrfId::DEFAULT, Known::new(DEFAULT_VRF.into(), VrfId::DEFAULT))]),
+            vrf_entries: BTreeMap::from([(
+                VrfId::DEFAULT,
+                VrfEntry::new(DEFAULT_VRF.into(), VrfId::DEFAULT),
+            )]),
             meter: meters.meter("rib"),
             changed: Journal::default(),
         };
@@ -199,7 +202,7 @@ impl RibBuilder {
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
         thread::spawn("rib", move || run(stage, vrfs, &inbox, &asked, &stop))?;
-        Ok(RibHandle { inbox: self.inbox.0, asker })
+        Ok(RibHandle { inbox: self.inbox.0, handle })
     }
 }
 
@@ -209,7 +212,13 @@ fn nanoseconds() -> u64 {
     FIRST.elapsed().as_nanos() as u64
 }
 
-fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
+fn run(
+    mut stage: RibStage,
+    vrfs: VrfsSetup,
+    inbox: &Receiver<RibIn>,
+    asked: &CallQueue<RibStage>,
+    stop: &Stop,
+) {
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
     while !stop.stopped() {
@@ -268,7 +277,7 @@ impl RibHandle {
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn suppress(&self, on: bool) -> Result<bool, NoAnswer> {
-        self.asker.ask(move |stage| stage.suppress(on))
+        self.handle.call(move |stage| stage.suppress(on))
     }
 
     /// Applies this FIB policy to the default VRF from now on. Routes with another result than before
@@ -278,7 +287,7 @@ impl RibHandle {
     /// When the RIB manager does not answer.
     pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
         let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
-        self.asker.ask(move |stage| {
+        self.handle.call(move |stage| {
             stage.rib.set_route_maps(VrfId::DEFAULT, fib_policy);
             stage.owed = true;
         })
@@ -289,7 +298,7 @@ impl RibHandle {
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoAnswer> {
-        self.asker.ask(move |stage| stage.set_vrfs(setup))
+        self.handle.call(move |stage| stage.set_vrfs(setup))
     }
 
     /// Lets the resolution cache work by another mode from the next batch on; the mode before.
@@ -297,7 +306,7 @@ impl RibHandle {
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoAnswer> {
-        self.asker.ask(move |stage| {
+        self.handle.call(move |stage| {
             let before = stage.rib.default_vrf().cache_mode();
             stage.rib.set_cache_mode(mode);
             before
@@ -313,12 +322,12 @@ impl RibStage {
 
     /// The interface that a static route of `prefix` waits for, if one does.
     pub fn awaited_interface(&self, vrf: VrfId, prefix: AnyPrefix) -> Option<String> {
-        self.known.get(&vrf)?.statics.awaited(prefix)
+        self.vrf_entries.get(&vrf)?.statics.awaited(prefix)
     }
 
     /// From now on these shards hear of next hops and of dataplanes.
-    pub fn set_shards(&mut self, lanes: Vec<Lane>) {
-        self.shards.set(lanes, self.rib.default_vrf().blocked());
+    pub fn set_shards(&mut self, channels: Vec<FeedbackChannel>) {
+        self.shards.set(channels, self.rib.default_vrf().blocked());
     }
 
     /// BGP advertises only what dataplanes confirmed from now on, or what it has. Whether it did before.
@@ -357,15 +366,15 @@ impl RibStage {
         }
     }
 
-    /// Takes what waits in the first lane that has something, in this order: failures; feedback, since what a dataplane
+    /// Takes what waits in the first queue that has something, in this order: failures; feedback, since what a dataplane
     /// says goes ahead of any backlog of routes; questions; and routes, if there is room for what they make. Whether
     /// there was anything.
-    fn take(&mut self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool) -> bool {
+    fn take(&mut self, inbox: &Receiver<RibIn>, asked: &CallQueue<RibStage>, room: bool) -> bool {
         if let Some(message) = self.failures.try_recv() {
             self.failed(message);
         } else if let Some(message) = self.feedback.try_recv() {
             self.taken.push_back(message);
-        } else if let Some(question) = asked.question() {
+        } else if let Some(question) = asked.next() {
             question(self);
         } else if room && let Some(message) = inbox.try_recv() {
             let mut routes = route_count(&message);
@@ -383,9 +392,15 @@ impl RibStage {
         true
     }
 
-    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that no producer
+    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A queue that no producer
     /// feeds, as the feedback of a router without dataplanes, is not waited for.
-    fn wait(&self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool, timeout: Duration) -> bool {
+    fn wait(
+        &self,
+        inbox: &Receiver<RibIn>,
+        asked: &CallQueue<RibStage>,
+        room: bool,
+        timeout: Duration,
+    ) -> bool {
         let mut select = Select::new();
         self.failures.watch(&mut select);
         self.feedback.watch(&mut select);
@@ -415,17 +430,17 @@ impl RibStage {
     /// Static routes that waited for an interface.
     fn awaited(&mut self, message: &RibIn) -> Option<RibIn> {
         let RibIn::Interface(event) = message else { return None };
-        self.known.get_mut(&event.vrf)?.statics.interface(event)
+        self.vrf_entries.get_mut(&event.vrf)?.statics.interface(event)
     }
 
-    /// Takes what waits in the lane for failures.
+    /// Takes what waits in the urgent queue.
     fn take_failures(&mut self) {
         if let Some(first) = self.failures.try_recv() {
             self.failed(first);
         }
     }
 
-    /// Takes `first` and all that waits in the lane for failures, and does about it what cannot wait.
+    /// Takes `first` and all that waits in the urgent queue, and does about it what cannot wait.
     fn failed(&mut self, first: RibIn) {
         let begin = Instant::now();
         let mut events = Vec::new();
@@ -460,7 +475,7 @@ impl RibStage {
         if let Some(slow) = &slow
             && !slow.is_empty()
         {
-            let outs = self.rib.feedback(slow.iter().map(|id| RibIn::Behind(*id)));
+            let outs = self.rib.feedback(slow.iter().map(|id| RibIn::Lagging(*id)));
             outs.into_iter().for_each(|out| self.send(out));
         }
         slow.is_some()
@@ -514,7 +529,7 @@ impl RibStage {
                 batch.routes.get::<F>().iter().map(|route| VrfPrefix { vrf, prefix: route.prefix.any() })
             ));
             let batch = Arc::new(batch);
-            let gets = |id: &DataplaneId| !out.behind.contains(id);
+            let gets = |id: &DataplaneId| !out.lagging.contains(id);
             for id in self.rib.dataplanes().map(|dataplane| dataplane.id).filter(gets) {
                 self.planes.send(id, batch.clone());
             }

@@ -14,11 +14,11 @@ mod kernel;
 
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
 use crate::rib::RibStage;
-use crate::router::Inside;
+use crate::router::RouterState;
 use crate::sonic::inprocess::{Explained, InProcess, Selected};
 use ribtide_prefix::{AnyPrefix, Set};
 use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use ribtide_sai::Forward;
 use ribtide_swss::orch::Waiting;
 use ribtide_swss::sai::PacketAction;
@@ -44,29 +44,29 @@ pub(crate) struct State {
     bgp: bgp::State,
 }
 
-/// A way out: gateway and interface.
-type Way = (Option<IpAddr>, String);
+/// A next hop: gateway and interface.
+type NextHop = (Option<IpAddr>, String);
 
-/// Where packets go.
+/// What is done with packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Leads {
+enum Forwarding {
     Drop,
-    Ways(BTreeSet<Way>),
-    /// Of a group that has no way out for the moment: whatever the chip does with it is as good.
-    Anywhere,
+    Hops(BTreeSet<NextHop>),
+    /// Of an unresolved group: whatever the chip does with it is as good.
+    Unresolved,
 }
 
-impl std::fmt::Display for Leads {
+impl std::fmt::Display for Forwarding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Leads::Drop => f.write_str("drop"),
-            Leads::Anywhere => f.write_str("nowhere"),
-            Leads::Ways(ways) => {
-                let way = |(gateway, interface): &Way| match gateway {
+            Forwarding::Drop => f.write_str("drop"),
+            Forwarding::Unresolved => f.write_str("unresolved"),
+            Forwarding::Hops(hops) => {
+                let way = |(gateway, interface): &NextHop| match gateway {
                     Some(gateway) => format!("via {gateway} dev {interface}"),
                     None => format!("dev {interface}"),
                 };
-                f.write_str(&ways.iter().map(way).collect::<Vec<_>>().join(", "))
+                f.write_str(&hops.iter().map(way).collect::<Vec<_>>().join(", "))
             }
         }
     }
@@ -75,7 +75,7 @@ impl std::fmt::Display for Leads {
 /// What the RIB manager has of a route.
 #[derive(Clone, Debug)]
 struct Wanted {
-    leads: Leads,
+    forwarding: Forwarding,
     selected: Selected,
     /// Each dataplane that has not confirmed it: its name, and why it failed if it did.
     open: Vec<(String, Option<String>)>,
@@ -87,11 +87,11 @@ fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted
     let interface = |index: IfIndex| {
         stage.rib.interface(index).map_or_else(|| format!("if{index}"), |interface| interface.name.clone())
     };
-    let leads = match &info.content {
-        FibGroup::Blackhole => Leads::Drop,
-        FibGroup::Nowhere => Leads::Anywhere,
+    let forwarding = match &info.content {
+        FibGroup::Blackhole => Forwarding::Drop,
+        FibGroup::Unresolved => Forwarding::Unresolved,
         FibGroup::Hops(hops) => {
-            Leads::Ways(hops.iter().map(|hop| (hop.gateway, interface(hop.interface))).collect())
+            Forwarding::Hops(hops.iter().map(|hop| (hop.gateway, interface(hop.interface))).collect())
         }
     };
     let open = rib.status(route.prefix).into_iter().filter_map(|(id, status)| {
@@ -102,26 +102,26 @@ fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted
             InstallStatus::Failed(why) => Some((name(), Some(why))),
         }
     });
-    Some(Wanted { leads, selected: (info.group, info.protocol), open: open.collect() })
+    Some(Wanted { forwarding, selected: (info.group, info.protocol), open: open.collect() })
 }
 
 /// What the chip does; `None`: the entry is the switch's own.
-fn found(forward: &Forward) -> Option<Leads> {
+fn found(forward: &Forward) -> Option<Forwarding> {
     let own = |hop: &ribtide_sai::ForwardHop| hop.gateway.is_none() && &*hop.port == "CPU";
     if forward.hops.iter().any(own) || forward.action == PacketAction::Trap {
         return None;
     }
     if forward.hops.is_empty() {
-        return Some(Leads::Drop);
+        return Some(Forwarding::Drop);
     }
-    Some(Leads::Ways(forward.hops.iter().map(|hop| (hop.gateway, hop.port.to_string())).collect()))
+    Some(Forwarding::Hops(forward.hops.iter().map(|hop| (hop.gateway, hop.port.to_string())).collect()))
 }
 
 /// The switch's own: it has default routes that drop, and routes to itself.
 fn is_own(prefix: AnyPrefix, forward: &Forward) -> bool {
     match found(forward) {
         None => true,
-        Some(leads) => prefix.len() == 0 && leads == Leads::Drop,
+        Some(forwarding) => prefix.len() == 0 && forwarding == Forwarding::Drop,
     }
 }
 
@@ -129,11 +129,12 @@ fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> 
     match (wanted, chip) {
         (None, None) => true,
         (None, Some(forward)) => is_own(prefix, forward),
-        (Some(wanted), None) => wanted.leads == Leads::Anywhere,
+        (Some(wanted), None) => wanted.forwarding == Forwarding::Unresolved,
         (Some(wanted), Some(forward)) => {
             let found = found(forward);
             // The router's own address, whoever announces it too.
-            wanted.leads == Leads::Anywhere || found.is_none_or(|found| found == wanted.leads)
+            wanted.forwarding == Forwarding::Unresolved
+                || found.is_none_or(|found| found == wanted.forwarding)
         }
     }
 }
@@ -142,20 +143,20 @@ fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> 
 ///
 /// # Errors
 /// When a stage has stopped or is too busy.
-pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer> {
+pub(crate) fn check(router: &RouterState, full: bool) -> Result<RouteCheck, NoAnswer> {
     let begin = Instant::now();
-    let Some(rib) = &inside.rib else { return Ok(RouteCheck::default()) };
-    let mut state = inside.route_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (changed, installed) = rib.asker.ask(|stage| {
+    let Some(rib) = &router.rib else { return Ok(RouteCheck::default()) };
+    let mut state = router.route_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (changed, installed) = rib.handle.call(|stage| {
         let totals = stage.rib.iter().flat_map(|(_, rib)| rib.totals());
         (stage.changed.take(), totals.map(|total| total.installed).sum::<u64>())
     })?;
     let mut all = full || !state.known || changed.is_none();
     state.open.extend(changed.into_iter().flatten());
     let mut routes = BTreeMap::from([("rib".to_owned(), installed)]);
-    for (name, asic) in &inside.asics {
+    for (name, asic) in &router.asics {
         let counts = asic.counts()?;
-        routes.insert(chip_of(inside, name), (counts.ipv4_routes + counts.ipv6_routes) as u64);
+        routes.insert(chip_of(router, name), (counts.ipv4_routes + counts.ipv6_routes) as u64);
         let moved = asic.changed()?;
         all |= moved.is_none();
         state.open.extend(moved.into_iter().flatten());
@@ -163,7 +164,7 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
     let mut left: Vec<VrfPrefix> = Vec::new();
     if all {
         state.known = false;
-        left = everything(inside)?;
+        left = everything(router)?;
     }
     left.extend(state.open.iter().copied());
     left.sort_unstable();
@@ -171,7 +172,7 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
     let checked = left.len() as u64;
     let mut open = Vec::new();
     for page in left.chunks(PAGE) {
-        open.extend(differing(inside, page)?);
+        open.extend(differing(router, page)?);
     }
     let mut differences = Vec::new();
     let (mut differing, mut under_way) = (0, 0);
@@ -180,13 +181,13 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
     for (n, open) in open.into_iter().enumerate() {
         differing += 1;
         if n < REPORTED_DIFFERENCES_MAX {
-            let difference = explain(inside, open, &mut silent)?;
+            let difference = explain(router, open, &mut silent)?;
             under_way += u64::from(difference.under_way);
             differences.push(difference);
         }
     }
-    let kernel = kernel::check(inside, &mut state.kernel, all)?;
-    let found = bgp::check(inside, &mut state.bgp, &left, all)?;
+    let kernel = kernel::check(router, &mut state.kernel, all)?;
+    let found = bgp::check(router, &mut state.bgp, &left, all)?;
     routes.extend(found.best.map(|best| ("bgp".to_owned(), best)));
     for elsewhere in [kernel, found.differences] {
         differing += elsewhere.len() as u64;
@@ -202,19 +203,19 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
         under_way,
         differences,
         routes,
-        default_routes: defaults(inside)?,
+        default_routes: defaults(router)?,
         milliseconds: begin.elapsed().as_secs_f64() * 1e3,
     })
 }
 
 /// Every route of the RIB manager and of the chip.
-fn everything(inside: &Inside) -> Result<Vec<VrfPrefix>, NoAnswer> {
-    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
-    let vrfs: Vec<VrfId> = rib.asker.ask(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
+fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoAnswer> {
+    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
+    let vrfs: Vec<VrfId> = rib.handle.call(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
     let mut all = Vec::new();
     for vrf in vrfs {
         // Prefixes are copied in one go, as every paged read of the FIB begins.
-        let prefixes = rib.asker.ask(move |stage| {
+        let prefixes = rib.handle.call(move |stage| {
             let rib = stage.rib.get(vrf)?;
             let mut cursor = rib.cursor();
             let mut prefixes = Vec::new();
@@ -224,7 +225,7 @@ fn everything(inside: &Inside) -> Result<Vec<VrfPrefix>, NoAnswer> {
             Some(prefixes)
         })?;
         all.extend(prefixes.into_iter().flatten().map(|prefix| VrfPrefix { vrf, prefix }));
-        for asic in inside.asics.values() {
+        for asic in router.asics.values() {
             all.extend(asic.prefixes(vrf)?.into_iter().map(|prefix| VrfPrefix { vrf, prefix }));
         }
     }
@@ -232,8 +233,8 @@ fn everything(inside: &Inside) -> Result<Vec<VrfPrefix>, NoAnswer> {
 }
 
 /// What a chip is called in what is told: by the name of its ASIC where there are several.
-fn chip_of(inside: &Inside, name: &str) -> String {
-    if inside.asics.len() > 1 { name.to_owned() } else { "chip".to_owned() }
+fn chip_of(router: &RouterState, name: &str) -> String {
+    if router.asics.len() > 1 { name.to_owned() } else { "chip".to_owned() }
 }
 
 /// A route that differs, or that a dataplane has not confirmed.
@@ -245,15 +246,15 @@ struct Open {
 }
 
 /// Those of `page` that differ.
-fn differing(inside: &Inside, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer> {
-    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
+fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer> {
+    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let asked = page.to_vec();
-    let of_rib: Vec<Option<Wanted>> = rib.asker.ask(move |stage| {
+    let of_rib: Vec<Option<Wanted>> = rib.handle.call(move |stage| {
         let names = stage.plane_names();
         asked.into_iter().map(|route| wanted(stage, &names, route)).collect()
     })?;
-    let mut of_chips = Vec::with_capacity(inside.asics.len());
-    for (name, asic) in &inside.asics {
+    let mut of_chips = Vec::with_capacity(router.asics.len());
+    for (name, asic) in &router.asics {
         of_chips.push((name, asic.entries(page)?));
     }
     let mut open = Vec::new();
@@ -268,7 +269,7 @@ fn differing(inside: &Inside, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer>
                 open.push(Open { route: *route, wanted: wanted.clone(), chip });
             }
         }
-        if open_at(&|plane| !inside.asics.contains_key(plane)) {
+        if open_at(&|plane| !router.asics.contains_key(plane)) {
             open.push(Open { route: *route, wanted, chip: None });
         }
     }
@@ -278,20 +279,20 @@ fn differing(inside: &Inside, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer>
 /// Which stage a route that differs waits at, and for what.
 ///
 /// `silent`: virtual ASICs a stage of which gave no answer before, which are not asked again.
-fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoAnswer> {
+fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoAnswer> {
     let Open { route, wanted, chip } = open;
     let at = |stage: &str, under_way: bool, says: String| (stage.to_owned(), under_way, says);
     let differs = |forward: &Option<Forward>| !agree(wanted.as_ref(), forward.as_ref(), route.prefix);
     let of_this = |plane: &str| match &chip {
         Some((name, _)) => plane == name,
-        None => !inside.asics.contains_key(plane),
+        None => !router.asics.contains_key(plane),
     };
     let (stage, under_way, says) = match &chip {
         Some((name, forward)) if differs(forward) => {
-            let asked = (!silent.contains(name)).then(|| inside.asics.get(name)).flatten();
+            let asked = (!silent.contains(name)).then(|| router.asics.get(name)).flatten();
             let told = match asked.map(|asic| between(name, asic, route, wanted.as_ref())) {
                 Some(Ok(told)) => Some(told),
-                Some(Err(silence)) if inside.asics.len() == 1 => return Err(silence),
+                Some(Err(silence)) if router.asics.len() == 1 => return Err(silence),
                 _ => None,
             };
             let (stage, under_way, says) = told.unwrap_or_else(|| {
@@ -302,7 +303,7 @@ fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result
                     "its stages are too busy to say; what is behind them does not go on".into(),
                 )
             });
-            let stage = if inside.asics.len() > 1 { format!("{name} {stage}") } else { stage };
+            let stage = if router.asics.len() > 1 { format!("{name} {stage}") } else { stage };
             (stage, under_way, says)
         }
         _ => match wanted.iter().flat_map(|wanted| wanted.open.iter()).find(|(plane, _)| of_this(plane)) {
@@ -311,8 +312,8 @@ fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result
             None => at("rib", true, "it has changed meanwhile".into()),
         },
     };
-    let vrf = match &inside.rib {
-        Some(rib) => rib.asker.ask(move |stage| stage.vrf_name(route.vrf))?,
+    let vrf = match &router.rib {
+        Some(rib) => rib.handle.call(move |stage| stage.vrf_name(route.vrf))?,
         None => String::new(),
     };
     let chip = chip.map(|(_, forward)| match &forward {
@@ -323,7 +324,7 @@ fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result
         vrf,
         prefix: route.prefix.to_string(),
         neighbor: None,
-        rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.leads.to_string()),
+        rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.forwarding.to_string()),
         found: chip.unwrap_or_else(|| "not confirmed".into()),
         stage,
         says,
@@ -371,22 +372,22 @@ fn between(
 ///
 /// # Errors
 /// When a stage has stopped or is too busy.
-pub(crate) fn default_routes(inside: &Inside) -> Result<RouteCheck, NoAnswer> {
-    Ok(RouteCheck { default_routes: defaults(inside)?, ..RouteCheck::default() })
+pub(crate) fn default_routes(router: &RouterState) -> Result<RouteCheck, NoAnswer> {
+    Ok(RouteCheck { default_routes: defaults(router)?, ..RouteCheck::default() })
 }
 
 /// The default routes, of each family, by one look at each end.
-fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
+fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoAnswer> {
     let routes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
     let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
-    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
+    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let asked = routes.clone();
-    let of_rib = rib.asker.ask(move |stage| {
+    let of_rib = rib.handle.call(move |stage| {
         let names = stage.plane_names();
         asked.into_iter().map(|route| wanted(stage, &names, route)).collect::<Vec<_>>()
     })?;
-    let mut chips = Vec::with_capacity(inside.asics.len());
-    for asic in inside.asics.values() {
+    let mut chips = Vec::with_capacity(router.asics.len());
+    for asic in router.asics.values() {
         chips.push(asic.entries(&routes)?);
     }
     let all = routes.iter().zip(of_rib).enumerate();
@@ -397,8 +398,8 @@ fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
             DefaultRoute {
                 prefix: route.prefix.to_string(),
                 forwarded: same
-                    && wanted.as_ref().is_some_and(|w| w.open.is_empty() && w.leads != Leads::Drop),
-                leads: wanted.map(|wanted| wanted.leads.to_string()),
+                    && wanted.as_ref().is_some_and(|w| w.open.is_empty() && w.forwarding != Forwarding::Drop),
+                leads: wanted.map(|wanted| wanted.forwarding.to_string()),
             }
         })
         .collect())

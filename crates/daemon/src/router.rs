@@ -37,8 +37,8 @@ const REMOVAL: Duration = Duration::from_secs(30);
 /// How often the router looks whether it is to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What the API looks at: handles of every stage.
-pub struct Inside {
+/// The router as other threads read it: its configuration, and a handle of every stage.
+pub struct RouterState {
     /// The configuration in force.
     config: RwLock<Arc<Config>>,
     /// The file that it came from.
@@ -75,7 +75,7 @@ pub struct Inside {
     pub(crate) route_reads: answers::Reads<answers::RouteRead>,
 }
 
-impl Inside {
+impl RouterState {
     /// The configuration in force.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -94,7 +94,7 @@ impl Inside {
 
 /// A running router.
 pub struct Router {
-    inside: Arc<Inside>,
+    inside: Arc<RouterState>,
     stop: Stop,
     /// The thread that writes into the kernel.
     writer: Option<JoinHandle<()>>,
@@ -201,11 +201,11 @@ impl Router {
             None => watch_interfaces(&vrfs, to_rib, to_sessions, &stop)?,
         };
         let inbox = rib.as_ref().map(RibBuilder::inbox);
-        let outlets = bfd::Outlets {
+        let outputs = bfd::Outputs {
             rib: rib.as_ref().map(RibBuilder::failures),
             bgp: bgp.as_ref().map(BgpBuilder::bfd),
         };
-        let bfd = bfd::start(&config.bfd, &config.interfaces, outlets, &rings, stop.clone());
+        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, &rings, stop.clone());
         let bfd = bfd.map_err(StartError::Bfd)?;
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let mut initial_sources = vec![Source::Static, Source::Bgp];
@@ -223,7 +223,7 @@ impl Router {
             let setup = RibSetup {
                 config: settings,
                 vrfs: VrfsSetup::new(&config, vrfs),
-                shards: bgp.as_ref().map(BgpBuilder::lanes).unwrap_or_default(),
+                shards: bgp.as_ref().map(BgpBuilder::feedback_channels).unwrap_or_default(),
                 suppress: fib.suppress_fib_pending,
                 policy: fib.policy.clone(),
                 clock,
@@ -250,7 +250,7 @@ impl Router {
                 stop.clone(),
             )?;
         }
-        let inside = Inside {
+        let inside = RouterState {
             config: RwLock::new(Arc::new(config)),
             file,
             reloading: Mutex::new(numbers),
@@ -276,7 +276,7 @@ impl Router {
 
     /// What the API looks at.
     #[cfg(test)]
-    pub(crate) fn inside(&self) -> &Arc<Inside> {
+    pub(crate) fn state(&self) -> &Arc<RouterState> {
         &self.inside
     }
 
@@ -319,8 +319,8 @@ impl Router {
     pub fn settled(&self) -> Result<bool, String> {
         let Some(rib) = &self.inside.rib else { return Ok(true) };
         let confirmed = rib
-            .asker
-            .ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0 && d.behind.is_none()))
+            .handle
+            .call(|s| s.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()))
             .map_err(|e| e.to_string())?;
         Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
     }
@@ -364,7 +364,7 @@ impl Router {
             self.stop.stop()
         }
         let begin = Instant::now();
-        let parting = |inside: &Inside| {
+        let parting = |inside: &RouterState| {
             inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
                 || !inside.bfd.thread.is_finished()
         };

@@ -26,7 +26,7 @@ pub use as_path::AsPathSet;
 pub use community::{AnyCommunity, CommunityPattern, CommunitySet};
 pub use memo::Memo;
 pub use numbers::{NumberSet, Numbers};
-pub use policy::{Policy, Verdict};
+pub use policy::{Policy, PolicyResult};
 pub use prefix_set::{PrefixRange, PrefixSet};
 pub use regex::Regex;
 pub use route::{Changes, DEFAULT_LOCAL_PREF, NewNextHop, Route, Source};

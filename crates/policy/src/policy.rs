@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// What a policy says of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Verdict {
+pub enum PolicyResult {
     /// Use it, or send it.
     Accept,
     /// Do not.
@@ -27,7 +27,7 @@ pub struct Policy {
     steps: Vec<Step>,
     /// The sets that a prefix is looked up in, each once.
     sets: Vec<Arc<Named<PrefixSet>>>,
-    end: Verdict,
+    end: PolicyResult,
     hash: u64,
 }
 
@@ -55,7 +55,7 @@ impl Policy {
             definitions,
             steps: Vec::new(),
             sets: Vec::new(),
-            end: if external { Verdict::Reject } else { Verdict::Accept },
+            end: if external { PolicyResult::Reject } else { PolicyResult::Accept },
             hash: 0,
         };
         let mut hasher = DefaultHasher::new();
@@ -93,13 +93,13 @@ impl Policy {
     }
 
     /// What it says of every route, unless it must look at them or changes them.
-    pub fn constant(&self) -> Option<Verdict> {
+    pub fn constant(&self) -> Option<PolicyResult> {
         let Some(step) = self.steps.first() else { return Some(self.end) };
         let statement = self.statement(step);
         let plain = statement.conditions.is_empty() && step.sets.is_empty() && statement.actions.is_empty();
         match statement.then {
-            Then::Accept if plain => Some(Verdict::Accept),
-            Then::Reject if plain => Some(Verdict::Reject),
+            Then::Accept if plain => Some(PolicyResult::Accept),
+            Then::Reject if plain => Some(PolicyResult::Reject),
             _ => None,
         }
     }
@@ -193,7 +193,7 @@ impl Policy {
             }
         }
         tell(Event::End(self.end));
-        Some((self.end == Verdict::Accept).then_some(draft.changes))
+        Some((self.end == PolicyResult::Accept).then_some(draft.changes))
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) enum Event<'p> {
     /// All conditions held.
     Held { policy: &'p str, step: &'p Step, statement: &'p Statement },
     /// No statement decided.
-    End(Verdict),
+    End(PolicyResult),
 }
 
 fn place(f: &mut fmt::Formatter<'_>, policy: &str, step: &Step, statement: &Statement) -> fmt::Result {
@@ -251,10 +251,10 @@ impl fmt::Display for Event<'_> {
                     Then::NextPolicy => "; next policy",
                 })
             }
-            Event::End(Verdict::Accept) => {
+            Event::End(PolicyResult::Accept) => {
                 f.write_str("no policy decided: accepted, since the peer is internal")
             }
-            Event::End(Verdict::Reject) => {
+            Event::End(PolicyResult::Reject) => {
                 f.write_str("no policy decided: rejected, since the peer is external (RFC 8212)")
             }
         }
@@ -318,15 +318,15 @@ mod tests {
 
     #[test]
     fn the_built_in_ones_and_none() {
-        assert_eq!(Policy::accept().constant(), Some(Verdict::Accept));
-        assert_eq!(Policy::reject().constant(), Some(Verdict::Reject));
-        assert_eq!(Policy::new(vec![], true).constant(), Some(Verdict::Reject));
-        assert_eq!(Policy::new(vec![], false).constant(), Some(Verdict::Accept));
+        assert_eq!(Policy::accept().constant(), Some(PolicyResult::Accept));
+        assert_eq!(Policy::reject().constant(), Some(PolicyResult::Reject));
+        assert_eq!(Policy::new(vec![], true).constant(), Some(PolicyResult::Reject));
+        assert_eq!(Policy::new(vec![], false).constant(), Some(PolicyResult::Accept));
         assert_eq!(Policy::new(vec![], true).name(), "none (RFC 8212)");
         assert_eq!(customer(&[]).constant(), None);
         let [accept, reject] = Definition::built_in().map(Arc::new);
         let both = Policy::new(vec![accept, reject], true);
-        assert_eq!((both.constant(), both.name()), (Some(Verdict::Accept), "accept, reject"));
+        assert_eq!((both.constant(), both.name()), (Some(PolicyResult::Accept), "accept, reject"));
     }
 
     #[test]

@@ -389,7 +389,7 @@ proptest! {
                 prop_assert_eq!(settled, &expected);
             }
             if let Some(verdict) = policy.constant() {
-                prop_assert_eq!(found.as_ref(), (verdict == ribtide_policy::Verdict::Accept).then_some(&plain));
+                prop_assert_eq!(found.as_ref(), (verdict == ribtide_policy::PolicyResult::Accept).then_some(&plain));
             }
             let (explained, says) = policy.explain(&route, prefix.any());
             prop_assert_eq!(explained.map(read), expected);

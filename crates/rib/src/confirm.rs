@@ -1,12 +1,12 @@
 //! What those who announce routes are told of dataplanes, so that BGP advertises nothing that is not forwarded.
 //!
 //! ```text
-//! announcer ── Routes, Confirm(lane, seq) ──► RIB ── FibBatch ──► every dataplane
+//! announcer ── Routes, Confirm(mark) ──► RIB ── FibBatch ──► every dataplane
 //!     ▲                                       │ ▲                     │
-//!     └── confirmed (lane, seq), blocked ◄────┘ └──────── Ack ────────┘
+//!     └── confirmed (mark), blocked ◄─────────┘ └──────── Ack ────────┘
 //! ```
 //!
-//! Who announces ends a batch with a [`FeedMark`], a number that rises on its lane. The answer is that number again, once
+//! Who announces ends a batch with a [`FeedMark`], a number that rises. The answer is that number again, once
 //! *every configured dataplane* has finished whatever became of the routes before it; one answer may stand for many marks.
 //! So a confirmation costs per batch and not per route, and one of a change that has been superseded meanwhile is told
 //! apart by its number. A change that leaves the FIB's routes as they are (its group has other content only, or another
@@ -18,7 +18,7 @@
 //! before the numbers that they are exceptions of, and are told again with the answer to each batch that names such
 //! a prefix: so a number says "all of these, but the blocked ones" whatever its receiver remembers.
 //!
-//! While a group leads nowhere whose routes are still to be looked at one by one, no mark is answered: which prefixes are blocked
+//! While a group is unresolved whose routes are still to be looked at one by one, no mark is answered: which prefixes are blocked
 //! is not known yet.
 //!
 //! Whoever announces keeps the number of marks without an answer bounded; a BGP shard does.
@@ -53,7 +53,7 @@ pub(crate) struct Confirm {
     suspects: Vec<(AnyPrefix, bool)>,
     /// Blocked ones that a batch changes, to be looked at when it is finished.
     changing: VecDeque<(u64, AnyPrefix)>,
-    /// The batch by which groups that led nowhere came back last, at the latest: a route that a dataplane has is not
+    /// The batch by which unresolved groups came back last, at the latest: a route that a dataplane has is not
     /// forwarded before it is done, though no batch names it.
     refilled: u64,
 }
@@ -136,7 +136,7 @@ impl Confirm {
         seq: u64,
         out: &mut RibOut,
     ) {
-        let unsettled = resolver.was_hollow();
+        let unsettled = resolver.had_unresolved();
         if unsettled {
             self.refilled = seq;
         }
@@ -154,7 +154,7 @@ impl Confirm {
         let done = self.changing.partition_point(|(batch, _)| *batch <= finished);
         self.suspects.extend(self.changing.drain(..done).map(|(_, prefix)| (prefix, false)));
         for (prefix, failed) in std::mem::take(&mut self.suspects) {
-            if !failed && resolver.is_hollow() && leads_nowhere(tables, resolver, prefix) {
+            if !failed && resolver.has_unresolved() && is_unresolved(tables, resolver, prefix) {
                 // It is about to be deselected, or to come back.
                 self.suspects.push((prefix, failed));
                 continue;
@@ -183,13 +183,13 @@ impl Confirm {
                 out.blocked.push((prefix, true));
             }
         }
-        if resolver.is_hollow() {
-            // Which of the prefixes before a mark lead nowhere is not known until all of them have been looked at.
+        if resolver.has_unresolved() {
+            // Which of the prefixes before a mark are unresolved is not known until all of them have been looked at.
             return;
         }
         let answered = self.marks.partition_point(|(batch, _)| *batch <= finished);
         for (_, mark) in self.marks.drain(..answered) {
-            match out.confirmed.iter_mut().find(|told| told.lane == mark.lane) {
+            match out.confirmed.iter_mut().find(|told| told.announcer == mark.announcer) {
                 Some(told) => *told = mark,
                 None => out.confirmed.push(mark),
             }
@@ -219,8 +219,8 @@ impl Confirm {
     }
 }
 
-/// Whether the FIB has `prefix` by a group that leads nowhere.
-fn leads_nowhere(tables: &RouteTables, resolver: &Resolver, prefix: AnyPrefix) -> bool {
+/// Whether the FIB has `prefix` by an unresolved group.
+fn is_unresolved(tables: &RouteTables, resolver: &Resolver, prefix: AnyPrefix) -> bool {
     route(tables, prefix).is_some_and(|route| route.fib != 0 && !resolver.is_resolved(route.fib))
 }
 

@@ -1,6 +1,6 @@
 //! What each dataplane was sent, what it finished, what it failed, and its replay.
 
-use crate::behind::{Before, Late, Missed};
+use crate::lagging::{Before, DirtySet, StalePage};
 use crate::message::{DataplaneId, FibBatch, GroupId};
 use crate::vrfs::VrfPrefix;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set};
@@ -16,11 +16,11 @@ impl PerFamily for Prefixes {
 pub const PAGE: usize = 8192;
 
 /// How many pages of a replay may be unacknowledged: enough to keep a dataplane busy, few enough that live
-/// changes do not queue behind a million routes. And how many batches of any kind, where a dataplane that is behind gets
+/// changes do not queue behind a million routes. And how many batches of any kind, where a lagging dataplane gets
 /// another page: until it is nearly done with what it has, what changes coalesces.
 const PAGES_IN_FLIGHT: usize = 4;
 
-/// How many batches a dataplane that is behind may have to do where a VRF of which it has none gets a page: so that none
+/// How many batches a lagging dataplane may have to do where a VRF of which it has none gets a page: so that none
 /// waits for another's to end.
 const PAGES_OF_ALL: usize = 32;
 
@@ -55,8 +55,8 @@ pub(crate) enum Kind {
     Mark,
     /// Another try of what failed.
     Retry,
-    /// What it missed.
-    Late,
+    /// Prefixes of the dirty set.
+    Stale,
 }
 
 /// A batch that was sent and is not acknowledged.
@@ -66,7 +66,7 @@ struct Sent {
     since: u64,
     kind: Kind,
     /// Its prefixes whose last change is older than its number.
-    late: Set<AnyPrefix>,
+    stale: Set<AnyPrefix>,
 }
 
 /// One dataplane.
@@ -77,9 +77,9 @@ pub(crate) struct Dataplane {
     pub(crate) acked: u64,
     pub(crate) failed: Map<AnyPrefix, Failure>,
     pub(crate) replay: Replay,
-    /// While it is behind: what it is still to be told.
-    pub(crate) missed: Option<Missed>,
-    /// How many batches of other VRFs it was sent and has not acknowledged, while it is behind.
+    /// While it lags: what is still to be sent to it.
+    pub(crate) dirty: Option<DirtySet>,
+    /// How many batches of other VRFs it was sent and has not acknowledged, while it lags.
     pub(crate) elsewhere: usize,
     /// Of those that failed: what is still to be tried again in this round.
     retrying: Vec<AnyPrefix>,
@@ -107,26 +107,26 @@ impl Dataplane {
 
     /// Notes a batch that is sent to it.
     pub(crate) fn sent(&mut self, batch: &FibBatch, kind: Kind) {
-        self.sent_since(batch, kind, Late { since: batch.seq, prefixes: Set::default() });
+        self.sent_since(batch, kind, StalePage { since: batch.seq, prefixes: Set::default() });
     }
 
     /// The same, of a batch some of which is older than its number.
-    pub(crate) fn sent_since(&mut self, batch: &FibBatch, kind: Kind, late: Late) {
-        let Late { since, prefixes } = late;
-        self.outstanding.push_back(Sent { seq: batch.seq, since, kind, late: prefixes });
+    pub(crate) fn sent_since(&mut self, batch: &FibBatch, kind: Kind, stale: StalePage) {
+        let StalePage { since, prefixes } = stale;
+        self.outstanding.push_back(Sent { seq: batch.seq, since, kind, stale: prefixes });
         self.supersede(batch, kind);
     }
 
-    /// Notes a batch that it does not get, because it is behind. `before` and `is_new` as in [`Missed::note`].
-    pub(crate) fn missed(
+    /// Notes a batch that it does not get, because it lags. `before` and `is_new` as in [`DirtySet::note`].
+    pub(crate) fn mark_dirty(
         &mut self,
         batch: &FibBatch,
         before: &Families<Before>,
         is_new: impl Fn(GroupId) -> bool,
     ) {
-        if let Some(missed) = &mut self.missed {
-            missed.note(batch, before, is_new);
-            self.supersede(batch, Kind::Late);
+        if let Some(dirty) = &mut self.dirty {
+            dirty.note(batch, before, is_new);
+            self.supersede(batch, Kind::Stale);
         }
     }
 
@@ -187,8 +187,8 @@ impl Dataplane {
     /// Whether the last change of a prefix, of the batch of low half `changed`, waits for acknowledgement or is still to be
     /// sent.
     fn is_pending(&self, prefix: AnyPrefix, changed: u32) -> bool {
-        self.missed.as_ref().is_some_and(|missed| missed.contains(prefix))
-            || self.outstanding.iter().any(|sent| sent.late.contains(&prefix))
+        self.dirty.as_ref().is_some_and(|dirty| dirty.contains(prefix))
+            || self.outstanding.iter().any(|sent| sent.stale.contains(&prefix))
             || self.is_outstanding(changed)
     }
 
@@ -211,7 +211,7 @@ impl Dataplane {
             return 0;
         }
         let sent = self.outstanding.front().map_or(u64::MAX, |sent| sent.since);
-        match sent.min(self.missed.as_ref().map_or(u64::MAX, Missed::since)) {
+        match sent.min(self.dirty.as_ref().map_or(u64::MAX, DirtySet::since)) {
             u64::MAX => u64::MAX,
             since => since - 1,
         }
@@ -226,23 +226,23 @@ impl Dataplane {
         self.outstanding.len()
     }
 
-    /// Whether another page of its replay, or of what it missed, may be sent.
+    /// Whether another page of its replay, or of the dirty set, may be sent.
     pub(crate) fn wants_page(&self) -> bool {
         let own = self.outstanding.len();
-        match self.missed {
+        match self.dirty {
             None => self.pages_outstanding() < PAGES_IN_FLIGHT,
             Some(_) => own + self.elsewhere < PAGES_IN_FLIGHT || (own == 0 && self.elsewhere < PAGES_OF_ALL),
         }
     }
 
-    /// Whether it was sent every route: of its replay, and what it missed.
+    /// Whether it was sent every route: of its replay, and of the dirty set.
     pub(crate) fn was_sent_all(&self) -> bool {
-        matches!(self.replay, Replay::Waiting | Replay::Done) && self.missed.is_none()
+        matches!(self.replay, Replay::Waiting | Replay::Done) && self.dirty.is_none()
     }
 
     /// Whether it still has this group, which is gone.
     pub(crate) fn holds(&self, group: GroupId) -> bool {
-        self.missed.as_ref().is_some_and(|missed| missed.holds(group))
+        self.dirty.as_ref().is_some_and(|dirty| dirty.holds(group))
     }
 
     fn pages_outstanding(&self) -> usize {

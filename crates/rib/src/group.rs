@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 pub(crate) struct GroupKey {
     /// Sorted, without repetitions, weights at least 1.
     pub(crate) next_hops: NextHops,
-    /// In the same form: what stands in while those lead nowhere.
+    /// In the same form: what stands in while those are unresolved.
     pub(crate) backup: Vec<ReceivedHop>,
     /// `recursion` for those; false when there are none.
     pub(crate) backup_recursion: bool,
@@ -111,7 +111,7 @@ impl GroupKey {
         }
     }
 
-    /// What it resolves to when its targets have these `outcomes`, in order; `None` when nothing leads anywhere.
+    /// What it resolves to when its targets have these `outcomes`, in order; `None` when no target is resolved.
     pub(crate) fn content<'a>(
         &'a self,
         mut outcomes: impl Iterator<Item = &'a Outcome>,
@@ -151,8 +151,8 @@ pub(crate) struct Group {
     pub(crate) in_fib: bool,
     /// The number of the batch that last gave it to them.
     pub(crate) made: u64,
-    /// Dataplanes were told that it leads nowhere, and nothing else since in a batch.
-    pub(crate) hollow: bool,
+    /// Dataplanes were sent that it is unresolved, and nothing else since in a batch.
+    pub(crate) sent_unresolved: bool,
     /// Made in this batch: its routes are all marked for selection already.
     pub(crate) fresh: bool,
     /// Something it depends on may have changed in this batch.
@@ -175,7 +175,7 @@ impl Group {
 
     /// What dataplanes are to have of it.
     pub(crate) fn in_dataplanes(&self) -> FibGroup {
-        self.content.clone().unwrap_or(FibGroup::Nowhere)
+        self.content.clone().unwrap_or(FibGroup::Unresolved)
     }
 
     /// As an operation that gives them that.
@@ -220,7 +220,7 @@ impl Groups {
             stamp: 0,
             in_fib: false,
             made: 0,
-            hollow: false,
+            sent_unresolved: false,
             fresh: true,
             stale: true,
             moved: true,

@@ -6,7 +6,6 @@
 //! them all.
 #![forbid(unsafe_code)]
 
-mod behind;
 mod cache;
 mod circle;
 mod confirm;
@@ -14,7 +13,7 @@ mod dataplane;
 mod fib_policy;
 mod group;
 mod interface;
-mod lanes;
+mod lagging;
 pub mod message;
 mod query;
 mod reselection_scan;
@@ -24,20 +23,21 @@ mod store;
 mod table;
 mod target;
 mod tracking;
+mod urgent_queue;
 mod vrfs;
 
 pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
 pub use fib_policy::{FibPolicyResult, RouteMaps};
-pub use lanes::{Lanes, UrgentOp};
 pub use message::*;
 pub use query::{
     Announced, CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo,
-    HopInfo, RouteInfo, Total, Verdict,
+    HopInfo, RouteInfo, SelectionResult, Total,
 };
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
 pub use tracking::TrackedInfo;
+pub use urgent_queue::{UrgentOp, UrgentQueue};
 pub use vrfs::{Vrf, VrfId, VrfPrefix, Vrfs};
 
 /// Settings of the RIB.

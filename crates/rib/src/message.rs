@@ -130,7 +130,7 @@ impl ReceivedHop {
 pub enum NextHops {
     /// Any of these, by weight. In any order: the RIB sorts them and drops repetitions.
     Via(Vec<ReceivedHop>),
-    /// Nowhere: packets are discarded.
+    /// Packets are discarded.
     Blackhole,
 }
 
@@ -139,12 +139,12 @@ pub enum NextHops {
 pub struct RouteSet {
     /// Where to.
     pub next_hops: NextHops,
-    /// Where to while none of `next_hops` leads anywhere: resolved beforehand, so that the loss of the last of them changes
+    /// Where to while none of `next_hops` resolves: resolved beforehand, so that the loss of the last of them changes
     /// a group and no route. Not a reason for another route of the prefix to take over. In any order.
     pub backup: Vec<ReceivedHop>,
     /// What `allow_recursion` is for those.
     pub backup_recursion: bool,
-    /// What must hold; otherwise the routes lead nowhere, whatever their next hops do.
+    /// What must hold; otherwise the routes are unresolved, whatever their next hops do.
     pub track: Option<Track>,
     /// Administrative distance: the lowest wins. 255 is never used.
     pub distance: u8,
@@ -162,7 +162,7 @@ pub struct RouteSet {
 pub enum Track {
     /// That this interface is up.
     Interface(IfIndex),
-    /// That there is a route for exactly this prefix, and it leads somewhere, be it a blackhole.
+    /// That there is a route for exactly this prefix, and it is resolved, be it a blackhole.
     Prefix(AnyPrefix),
     /// That some route leads to this address, by the rules of next hops that may recurse.
     Address(IpAddr),
@@ -238,35 +238,35 @@ pub enum RibIn {
     DataplaneDown(DataplaneId),
     /// A dataplane takes no more for now, and others are not to wait for it: what changes is noted for it by prefix, and it
     /// gets that when it has acknowledged nearly all that it was sent.
-    Behind(DataplaneId),
+    Lagging(DataplaneId),
     /// A dataplane finished batches.
     Ack(FibAck),
     /// A dataplane is to try some of what failed once more: whatever was wrong may be over.
     Retry(DataplaneId),
-    /// Whoever announces on this lane wants to be told when the routes that it announced before this are where they
+    /// The announcer wants to be notified when the routes that it announced before this are where they
     /// should be: [`RibOut::confirmed`]. Without [`RibIn::Suppress`], there is no answer.
     Confirm(FeedMark),
     /// Whether routes are confirmed from now on, and blocked ones told. Not at the start.
     Suppress(bool),
 }
 
-/// Ends what a lane announced so far.
+/// Ends what an announcer sent so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeedMark {
     /// The announcing source: a number that no other has or had.
-    pub lane: u32,
-    /// Rises from mark to mark of the lane.
+    pub announcer: u32,
+    /// Rises from mark to mark of the announcer.
     pub seq: u64,
 }
 
 /// What [`crate::Rib::handle`] gives back.
 #[derive(Debug, Default)]
 pub struct RibOut {
-    /// What changed, for every dataplane that is up but those in `behind`; sent before `replay`.
+    /// What changed, for every dataplane that is up but those in `lagging`; sent before `replay`.
     pub fib: Option<FibBatch>,
     /// Dataplanes that do not get `fib`.
-    pub behind: Vec<DataplaneId>,
-    /// Pages for one dataplane each, in order: of the whole state, or of what it missed. Live batches may come between
+    pub lagging: Vec<DataplaneId>,
+    /// Pages for one dataplane each, in order: of the whole state, or of its dirty set. Live batches may come between
     /// pages.
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// Changed states of registered next hops, each next hop at most once.
@@ -280,7 +280,7 @@ pub struct RibOut {
     pub delayed: Vec<(TrackedNextHop, u64)>,
     /// Prefixes that the FIB does not have as the RIB wants it (`true`), or has again, in order. Before `confirmed`.
     pub blocked: Vec<(AnyPrefix, bool)>,
-    /// Lanes whose routes up to this mark every configured dataplane has, but for the blocked ones; each lane once.
+    /// Announcers whose routes up to this mark every configured dataplane has, but for the blocked ones; each once.
     pub confirmed: Vec<FeedMark>,
 }
 
@@ -335,10 +335,10 @@ pub enum FibGroup {
     Hops(Vec<FibHop>),
     /// Discards them.
     Blackhole,
-    /// Nothing: it lost its last way out a moment ago. A route by it forwards nothing and keeps nothing less specific from
-    /// forwarding, as if it were not there; its deletion, or its move to another group, is on its way. A dataplane that
-    /// cannot say that of a group leaves the group as it is, since what it led to is gone, and waits for the routes.
-    Nowhere,
+    /// Nothing: its last next hop became unresolved. A route with this group forwards nothing, and a less specific route
+    /// forwards in its place; the deletion of the route, or its move to another group, follows. A dataplane whose protocol
+    /// has no empty group leaves the group as it is, and waits for the routes.
+    Unresolved,
 }
 
 /// A group to create or to give new content. Routes that use it stay as they are.

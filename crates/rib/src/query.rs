@@ -1,10 +1,10 @@
 //! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
 
-use crate::behind::Missed;
 use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
 use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey};
+use crate::lagging::DirtySet;
 use crate::message::{
     DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, Protocol, ReceivedHop, RouteSet, Source, Track,
 };
@@ -59,17 +59,17 @@ pub struct CandidateInfo {
     /// Its group.
     pub group: GroupId,
     /// Whether it was selected.
-    pub verdict: Verdict,
+    pub verdict: SelectionResult,
 }
 
-/// What selection made of a candidate. Displays as the end of a sentence.
+/// The result of selection for a candidate. Displays as the end of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum SelectionResult {
     /// It is the one in the FIB.
     Selected,
     /// It is selected, and a route-map keeps it out of the FIB.
     Denied,
-    /// None of its next hops leads anywhere.
+    /// None of its next hops resolves.
     Unresolved,
     /// What it tracks does not hold.
     Tracked,
@@ -83,19 +83,23 @@ pub enum Verdict {
     Protocol(Protocol),
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for SelectionResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Selected => f.write_str("selected"),
-            Verdict::Denied => {
+            SelectionResult::Selected => f.write_str("selected"),
+            SelectionResult::Denied => {
                 f.write_str("selected, and not installed: the policy of its protocol denies it")
             }
-            Verdict::Unresolved => f.write_str("not used: none of its next hops leads anywhere"),
-            Verdict::Tracked => f.write_str("not used: what it tracks does not hold"),
-            Verdict::NeverUsed => f.write_str("not used: distance 255 says never"),
-            Verdict::Distance(d) => write!(f, "not used: the selected route has the lower distance {d}"),
-            Verdict::Metric(m) => write!(f, "not used: the selected route has the lower metric {m}"),
-            Verdict::Protocol(p) => write!(f, "not used: equal to the selected route, and {p} comes first"),
+            SelectionResult::Unresolved => f.write_str("not used: none of its next hops resolves"),
+            SelectionResult::Tracked => f.write_str("not used: what it tracks does not hold"),
+            SelectionResult::NeverUsed => f.write_str("not used: distance 255 says never"),
+            SelectionResult::Distance(d) => {
+                write!(f, "not used: the selected route has the lower distance {d}")
+            }
+            SelectionResult::Metric(m) => write!(f, "not used: the selected route has the lower metric {m}"),
+            SelectionResult::Protocol(p) => {
+                write!(f, "not used: equal to the selected route, and {p} comes first")
+            }
         }
     }
 }
@@ -111,7 +115,7 @@ pub struct GroupInfo {
     pub exclude: Option<AnyPrefix>,
     /// What each received hop resolves to; empty for a blackhole.
     pub hops: Vec<HopInfo>,
-    /// The hops that stand in while those lead nowhere, and what each resolves to.
+    /// The hops that stand in while those are unresolved, and what each resolves to.
     pub backup: Vec<HopInfo>,
     /// Whether they do now.
     pub on_backup: bool,
@@ -119,7 +123,7 @@ pub struct GroupInfo {
     pub policy_result: FibPolicyResult,
     /// What the group's use hangs on, and whether that holds.
     pub track: Option<(Track, bool)>,
-    /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
+    /// What it does; `None` when no hop resolves. This is what the cache keeps.
     pub content: Option<FibGroup>,
     /// How many look-ups deep the longest chain under it is; 0 when nothing resolves.
     pub level: u8,
@@ -165,7 +169,7 @@ pub struct Announced {
     /// The group of its next hops.
     pub group: GroupId,
     /// What selection made of it.
-    pub verdict: Verdict,
+    pub verdict: SelectionResult,
 }
 
 /// How many routes there are.
@@ -196,8 +200,8 @@ pub struct DataplaneInfo {
     pub failed: usize,
     /// Whether it was sent everything, end mark included.
     pub replayed: bool,
-    /// While it is behind: how many prefixes changed that it is still to be told of.
-    pub behind: Option<usize>,
+    /// While it lags: how many prefixes are dirty.
+    pub lag: Option<usize>,
 }
 
 /// Where a paged read of the FIB is: the prefixes that were there when it began.
@@ -381,20 +385,20 @@ impl Rib {
         received.iter().zip(targets).map(hop).collect()
     }
 
-    fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> Verdict {
+    fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> SelectionResult {
         if candidate.distance == u8::MAX {
-            return Verdict::NeverUsed;
+            return SelectionResult::NeverUsed;
         }
         match selected {
-            Some(s) if s == candidate && self.resolver.denies(s.group) => Verdict::Denied,
-            Some(s) if s == candidate => Verdict::Selected,
-            _ if self.tracked(candidate.group) == Some(false) => Verdict::Tracked,
-            _ if !self.resolver.is_resolved(candidate.group) => Verdict::Unresolved,
-            Some(s) if s.distance != candidate.distance => Verdict::Distance(s.distance),
-            Some(s) if s.metric != candidate.metric => Verdict::Metric(s.metric),
-            Some(s) => Verdict::Protocol(s.protocol),
+            Some(s) if s == candidate && self.resolver.denies(s.group) => SelectionResult::Denied,
+            Some(s) if s == candidate => SelectionResult::Selected,
+            _ if self.tracked(candidate.group) == Some(false) => SelectionResult::Tracked,
+            _ if !self.resolver.is_resolved(candidate.group) => SelectionResult::Unresolved,
+            Some(s) if s.distance != candidate.distance => SelectionResult::Distance(s.distance),
+            Some(s) if s.metric != candidate.metric => SelectionResult::Metric(s.metric),
+            Some(s) => SelectionResult::Protocol(s.protocol),
             // A candidate that resolves is selected when nothing better is.
-            None => Verdict::Unresolved,
+            None => SelectionResult::Unresolved,
         }
     }
 
@@ -538,7 +542,7 @@ impl Rib {
             acked: d.acked,
             failed: d.failed.len(),
             replayed: matches!(d.replay, Replay::Done),
-            behind: d.missed.as_ref().map(Missed::len),
+            lag: d.dirty.as_ref().map(DirtySet::len),
         })
     }
 

@@ -20,7 +20,6 @@ use crate::cache::Cache;
 use crate::circle::{Place, Search};
 use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey, Groups};
-use crate::lanes::UrgentOp;
 use crate::message::{
     FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops,
     Protocol, ReceivedHop, RibOut, Source, TrackedNextHop,
@@ -29,6 +28,7 @@ use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use crate::tracking::Tracking;
+use crate::urgent_queue::UrgentOp;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -116,10 +116,10 @@ pub(crate) struct Resolver {
     touched: Vec<u32>,
     /// Groups that may have lost their last route.
     unused: Vec<u32>,
-    /// How many groups dataplanes have that lead nowhere.
-    hollow: usize,
-    /// Whether there was one since [`Resolver::was_hollow`] was asked.
-    hollowed: bool,
+    /// How many groups dataplanes were sent as unresolved.
+    sent_unresolved: usize,
+    /// Whether there was one since the last call of [`Resolver::had_unresolved`].
+    had_unresolved: bool,
 }
 
 impl Resolver {
@@ -144,8 +144,8 @@ impl Resolver {
             stale_groups: Vec::new(),
             touched: Vec::new(),
             unused: Vec::new(),
-            hollow: 0,
-            hollowed: false,
+            sent_unresolved: 0,
+            had_unresolved: false,
         }
     }
 
@@ -566,7 +566,7 @@ impl Resolver {
         Asked::Answer(Answer::unresolved(why, None))
     }
 
-    /// Answers a target that only asks whether there is a route for `prefix` that leads somewhere.
+    /// Answers a target that only asks whether there is a resolved route for `prefix`.
     fn look_for<F: Family>(
         &mut self,
         tables: &RouteTables,
@@ -699,7 +699,7 @@ impl Resolver {
 
     // ---- what selection needs
 
-    /// Whether a route with this group leads anywhere.
+    /// Whether this group is resolved.
     #[inline]
     pub(crate) fn is_resolved(&self, group: u32) -> bool {
         self.groups.store[group].content.is_some()
@@ -759,14 +759,14 @@ impl Resolver {
         self.stale_groups.iter().copied().filter(|id| self.wakes_routes(*id))
     }
 
-    /// Whether dataplanes have a group that leads nowhere.
-    pub(crate) fn is_hollow(&self) -> bool {
-        self.hollow > 0
+    /// Whether dataplanes have an unresolved group.
+    pub(crate) fn has_unresolved(&self) -> bool {
+        self.sent_unresolved > 0
     }
 
-    /// Whether they have had one since this was asked last.
-    pub(crate) fn was_hollow(&mut self) -> bool {
-        std::mem::replace(&mut self.hollowed, self.hollow > 0)
+    /// Whether they have had one since the last call.
+    pub(crate) fn had_unresolved(&mut self) -> bool {
+        std::mem::replace(&mut self.had_unresolved, self.sent_unresolved > 0)
     }
 
     // ---- before the end of a batch
@@ -792,11 +792,11 @@ impl Resolver {
                 continue;
             }
             let op = group.op(GroupId(*id));
-            // What fills one that led nowhere is told again in a batch, which dataplanes acknowledge: its routes are back
+            // New content of an unresolved group is sent again in a batch, which dataplanes acknowledge: its routes are back
             // only then.
-            group.changed = group.hollow && op.content != FibGroup::Nowhere;
-            if op.content == FibGroup::Nowhere && !std::mem::replace(&mut group.hollow, true) {
-                (self.hollow, self.hollowed) = (self.hollow + 1, true);
+            group.changed = group.sent_unresolved && op.content != FibGroup::Unresolved;
+            if op.content == FibGroup::Unresolved && !std::mem::replace(&mut group.sent_unresolved, true) {
+                (self.sent_unresolved, self.had_unresolved) = (self.sent_unresolved + 1, true);
             }
             urgent.push(UrgentOp { after, made: group.made, op });
         }
@@ -824,10 +824,12 @@ impl Resolver {
             } else if group.in_fib && !wanted {
                 delete.push(GroupId(id));
             }
-            let hollow = wanted && group.content.is_none();
-            match (std::mem::replace(&mut group.hollow, hollow), hollow) {
-                (false, true) => (self.hollow, self.hollowed) = (self.hollow + 1, true),
-                (true, false) => self.hollow -= 1,
+            let unresolved = wanted && group.content.is_none();
+            match (std::mem::replace(&mut group.sent_unresolved, unresolved), unresolved) {
+                (false, true) => {
+                    (self.sent_unresolved, self.had_unresolved) = (self.sent_unresolved + 1, true)
+                }
+                (true, false) => self.sent_unresolved -= 1,
                 _ => {}
             }
             if wanted && !group.in_fib {

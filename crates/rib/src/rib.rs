@@ -1,20 +1,20 @@
 //! The RIB manager itself: a batch of events in, what they change out.
 
 use crate::RibConfig;
-use crate::behind::Before;
 use crate::cache::CacheMode;
 use crate::confirm::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
 use crate::fib_policy::{FibPolicyResult, NoRouteMaps, RouteMaps};
 use crate::group::GroupKey;
 use crate::interface::Connected;
-use crate::lanes::UrgentOp;
+use crate::lagging::Before;
 use crate::message::{
     DataplaneId, FibAck, FibBatch, GroupId, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop,
     RibIn, RibOut, RouteBatch, RouteSet, Source,
 };
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
+use crate::urgent_queue::UrgentOp;
 use crate::vrfs::{Vrf, VrfId};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Rib {
     /// dataplanes have another content: from interfaces to next hops to groups, and no route is looked at. The next
     /// [`Rib::handle`], which may be one without events, does the rest.
     ///
-    /// For every dataplane that is up, ahead of the batches that wait for it; see [`crate::Lanes`].
+    /// For every dataplane that is up, ahead of the batches that wait for it; see [`crate::UrgentQueue`].
     ///
     /// # Panics
     /// As [`Rib::handle`].
@@ -137,9 +137,9 @@ impl Rib {
                     self.dataplanes.remove(&id);
                     self.reuse_groups();
                 }
-                RibIn::Behind(id) => {
+                RibIn::Lagging(id) => {
                     if let Some(dataplane) = self.dataplanes.get_mut(&id) {
-                        dataplane.missed.get_or_insert_default();
+                        dataplane.dirty.get_or_insert_default();
                     }
                 }
                 RibIn::Ack(ack) => self.ack(ack),
@@ -313,11 +313,11 @@ impl Rib {
         if !fib.is_empty() {
             self.seq = fib.seq;
             for (id, dataplane) in dataplanes.iter_mut().filter(|(_, d)| !matches!(d.replay, Replay::New)) {
-                if dataplane.missed.is_some() {
+                if dataplane.dirty.is_some() {
                     let groups = &resolver.groups.store;
                     let is_new = |id: GroupId| groups.get(id.0).is_some_and(|group| group.made == fib.seq);
-                    dataplane.missed(&fib, &before, is_new);
-                    out.behind.push(*id);
+                    dataplane.mark_dirty(&fib, &before, is_new);
+                    out.lagging.push(*id);
                 } else {
                     dataplane.sent(&fib, Kind::Live);
                 }
@@ -336,14 +336,14 @@ impl Rib {
         self.resolver.groups.reuse(|group| dataplanes.values().any(|d| d.holds(group)));
     }
 
-    /// Sends the next pages to dataplanes whose replay is under way, and to those that missed something.
+    /// Sends the next pages to dataplanes whose replay is under way, and to lagging ones.
     fn replay(&mut self, out: &mut RibOut) {
         let Rib { tables, resolver, dataplanes, seq, confirm, vrf, .. } = self;
         let mut caught_up = false;
         for (id, dataplane) in dataplanes {
             while dataplane.wants_page() {
                 let mut page = FibBatch { seq: *seq + 1, vrf: *vrf, ..FibBatch::default() };
-                let mut late = None;
+                let mut stale = None;
                 match &mut dataplane.replay {
                     Replay::New => {
                         // The other VRFs' are part of it.
@@ -352,10 +352,7 @@ impl Rib {
                         dataplane.replay = Replay::Sending(installed_prefixes(tables));
                     }
                     Replay::Sending(left) => {
-                        dataplane
-                            .missed
-                            .iter_mut()
-                            .for_each(|missed| missed.take_groups(resolver, &mut page));
+                        dataplane.dirty.iter_mut().for_each(|dirty| dirty.take_groups(resolver, &mut page));
                         for_each_family!(F => {
                             let room = PAGE - page.route_count();
                             let left = left.get_mut::<F>();
@@ -367,10 +364,10 @@ impl Rib {
                         }
                     }
                     Replay::Waiting | Replay::Done => {
-                        let Some(missed) = &mut dataplane.missed else { break };
-                        late = Some(missed.take(resolver, tables, &mut page));
-                        if missed.is_empty() {
-                            dataplane.missed = None;
+                        let Some(dirty) = &mut dataplane.dirty else { break };
+                        stale = Some(dirty.take(resolver, tables, &mut page));
+                        if dirty.is_empty() {
+                            dataplane.dirty = None;
                             caught_up = true;
                         }
                     }
@@ -379,8 +376,8 @@ impl Rib {
                     continue;
                 }
                 *seq = page.seq;
-                match late {
-                    Some(late) => dataplane.sent_since(&page, Kind::Late, late),
+                match stale {
+                    Some(stale) => dataplane.sent_since(&page, Kind::Stale, stale),
                     None => dataplane.sent(&page, Kind::Page),
                 }
                 confirm.sent(&page);
@@ -423,9 +420,9 @@ impl Rib {
         }
     }
 
-    /// Whether any dataplane is behind.
+    /// Whether any dataplane lags.
     pub(crate) fn is_any_behind(&self) -> bool {
-        self.dataplanes.values().any(|dataplane| dataplane.missed.is_some())
+        self.dataplanes.values().any(|dataplane| dataplane.dirty.is_some())
     }
 
     /// Whether no route of a replay is left to be sent to this dataplane.
@@ -447,11 +444,11 @@ impl Rib {
         });
     }
 
-    /// Sends what failed once more, a page of it, to each dataplane that is to try again and is not behind: that one has
+    /// Sends what failed once more, a page of it, to each dataplane that is to try again and does not lag: that one has
     /// other things to do.
     fn retry(&mut self, out: &mut RibOut) {
         for id in std::mem::take(&mut self.retries) {
-            let dataplane = self.dataplanes.get_mut(&id).filter(|d| d.missed.is_none());
+            let dataplane = self.dataplanes.get_mut(&id).filter(|d| d.dirty.is_none());
             let Some(dataplane) = dataplane else { continue };
             let mut page = FibBatch { seq: self.seq + 1, vrf: self.vrf, again: true, ..FibBatch::default() };
             for prefix in dataplane.retry(PAGE) {

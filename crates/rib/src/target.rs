@@ -132,13 +132,13 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether it leads somewhere.
+    /// Whether it is resolved.
     pub fn is_resolved(&self) -> bool {
         !matches!(self, Outcome::Unresolved(_))
     }
 }
 
-/// Why a next hop leads nowhere. Displays as the end of a sentence.
+/// Why a next hop is unresolved. Displays as the end of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// No route holds the gateway.

@@ -11,10 +11,10 @@
 use crate::RibConfig;
 use crate::cache::CacheMode;
 use crate::fib_policy::RouteMaps;
-use crate::lanes::UrgentOp;
 use crate::message::{DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut};
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::rib::Rib;
+use crate::urgent_queue::UrgentOp;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -283,7 +283,7 @@ impl Vrfs {
                     self.leaving.iter_mut().for_each(|rib| rib.take([RibIn::Ack(ack.clone())]));
                     default.push(RibIn::Ack(ack));
                 }
-                RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_) | RibIn::Behind(_) | RibIn::Retry(_) => {
+                RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_) | RibIn::Lagging(_) | RibIn::Retry(_) => {
                     match event {
                         RibIn::DataplaneUp(id) => _ = self.up.insert(id),
                         RibIn::DataplaneDown(id) => _ = self.up.remove(&id),
@@ -320,8 +320,7 @@ impl Vrfs {
             for other in others.flat_map(|rib| rib.dataplane(of_all.id)) {
                 of_all.outstanding += other.outstanding;
                 of_all.failed += other.failed;
-                of_all.behind =
-                    of_all.behind.map_or(other.behind, |of_all| Some(of_all + other.behind.unwrap_or(0)));
+                of_all.lag = of_all.lag.map_or(other.lag, |of_all| Some(of_all + other.lag.unwrap_or(0)));
             }
             of_all
         })

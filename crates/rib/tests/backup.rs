@@ -55,7 +55,7 @@ fn a_backup_takes_over_ahead_of_all_routes() {
     bench.handle(vec![with_backup("20.0.0.0/8", &[gw("10.0.1.2")], &[gw("10.0.3.2")])]);
     // The other group is that of the link's own network.
     let mut urgent = bench.rib.urgent([link_is(1, false)]);
-    urgent.retain(|op| op.op.content != FibGroup::Nowhere);
+    urgent.retain(|op| op.op.content != FibGroup::Unresolved);
     assert_eq!(urgent.len(), 1);
     assert_eq!(urgent[0].op.content, FibGroup::Hops(vec![hop("10.0.3.2", 3)]));
 }
@@ -102,7 +102,7 @@ fn a_floating_route_stands_in_while_what_the_first_tracks_does_not_hold() {
         bench.handle(vec![ends]);
         bench.expect("0.0.0.0/0", &[hop("10.0.2.2", 2)]);
         let told = bench.rib.explain(pfx("0.0.0.0/0")).unwrap();
-        assert_eq!(told.candidates[0].verdict, Verdict::Tracked);
+        assert_eq!(told.candidates[0].verdict, SelectionResult::Tracked);
         bench.handle(vec![begins]);
         bench.expect("0.0.0.0/0", &[hop("10.0.1.2", 1)]);
         // The second one alone changes, and then all go.

@@ -22,7 +22,7 @@ fn ack(dataplane: DataplaneId, seq: u64, failed: &[&str], installed: &[&str]) ->
 }
 
 fn mark(seq: u64) -> RibIn {
-    RibIn::Confirm(FeedMark { lane: 0, seq })
+    RibIn::Confirm(FeedMark { announcer: 0, seq })
 }
 
 /// A RIB that confirms, with an interface, and with these dataplanes up.
@@ -40,7 +40,7 @@ fn bgp(prefix: &str, gateway: &str) -> RibIn {
     announce(prefix, BGP, &[gw(gateway)])
 }
 
-/// What is told: the last mark of lane 0, and what is blocked or no longer.
+/// What is told: the last mark of announcer 0, and what is blocked or no longer.
 fn told(out: &RibOut) -> (Option<u64>, Vec<(String, bool)>) {
     let blocked = out.blocked.iter().map(|(prefix, blocked)| (prefix.to_string(), *blocked));
     (out.confirmed.first().map(|mark| mark.seq), blocked.collect())
@@ -92,7 +92,7 @@ fn failures_are_exceptions_and_are_told_again_to_who_asks_again() {
     let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
     let failed = ["20.0.0.0/8"];
     assert_eq!(told(&rib.handle([ack(0, seq, &failed, &[])])), (Some(1), blocked(failed[0], true)));
-    // The same again, from another lane perhaps.
+    // The same again, from another announcer perhaps.
     assert_eq!(told(&rib.handle([bgp(failed[0], "10.0.0.2"), mark(2)])), (Some(2), blocked(failed[0], true)));
     // Something else: until it is known what became of that, nothing has changed.
     let out = rib.handle([bgp(failed[0], "10.0.0.3"), mark(3)]);
@@ -122,7 +122,7 @@ fn a_failure_is_not_over_while_another_dataplane_is_not_done() {
 }
 
 #[test]
-fn what_leads_nowhere_is_blocked() {
+fn unresolved_prefix_is_blocked() {
     let mut rib = confirming(&[0]);
     let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), mark(1)]);
     assert!(out.fib.is_none());
@@ -185,13 +185,13 @@ const GATEWAYS: [&str; 5] = ["10.0.0.2", "10.0.0.3", "10.1.0.1", "20.1.0.1", "99
 enum Event {
     /// BGP announces it by this gateway, or withdraws it.
     Bgp(usize, Option<usize>),
-    /// BGP announces it again as it is, on the other lane: it has moved.
+    /// BGP announces it again as it is, on the other announcer: it has moved.
     Move(usize),
     /// A static route comes or goes.
     Static(usize, Option<usize>),
     /// The second interface rises or falls.
     Link(bool),
-    /// The same in the lane for failures, before anything else is done about it.
+    /// The same in the urgent queue, before anything else is done about it.
     Fail(bool),
     /// The RIB manager does some of what it left for later.
     Rest,
@@ -210,7 +210,7 @@ enum Event {
     Up(usize),
     Down(usize),
     /// The RIB manager no longer waits for it.
-    Behind(usize),
+    Lagging(usize),
     Retry(usize),
 }
 
@@ -222,7 +222,7 @@ struct Plane {
     began: bool,
     waiting: VecDeque<Arc<FibBatch>>,
     urgent: Vec<UrgentOp>,
-    lanes: Lanes,
+    urgent_queue: UrgentQueue,
     groups: BTreeMap<GroupId, FibGroup>,
     /// What it did last about a prefix.
     done: BTreeMap<AnyPrefix, Done>,
@@ -242,17 +242,17 @@ impl Plane {
     fn has(&self, prefix: AnyPrefix) -> bool {
         let done = self.done.get(&prefix).filter(|done| !done.fails);
         let content = done.and_then(|done| self.groups.get(&done.group?));
-        content.is_some_and(|content| *content != FibGroup::Nowhere)
+        content.is_some_and(|content| *content != FibGroup::Unresolved)
     }
 
     /// The next thing to do, what is urgent first.
     fn next(&mut self) -> Option<Arc<FibBatch>> {
         let ops = std::mem::take(&mut self.urgent);
-        if let Some(now) = self.lanes.urgent(&ops) {
+        if let Some(now) = self.urgent_queue.urgent(&ops) {
             self.groups.extend(now.groups.into_iter().map(|op| (op.id, op.content)));
         }
         let batch = self.waiting.pop_front()?;
-        let batch = self.lanes.in_order(batch);
+        let batch = self.urgent_queue.in_order(batch);
         self.began |= batch.start_of_replay;
         self.groups.extend(batch.groups.iter().map(|op| (op.id, op.content.clone())));
         Some(batch)
@@ -272,9 +272,9 @@ impl Plane {
 #[derive(Default)]
 struct Announcer {
     seqs: [u64; 2],
-    /// The lane of each prefix, the mark that it waits for, and the batch that the RIB made of its last announcement.
+    /// The announcer of each prefix, the mark that it waits for, and the batch that the RIB made of its last announcement.
     waits: BTreeMap<AnyPrefix, (u32, u64)>,
-    lane: BTreeMap<AnyPrefix, u32>,
+    announcer: BTreeMap<AnyPrefix, u32>,
     blocked: BTreeSet<AnyPrefix>,
     announced: BTreeMap<AnyPrefix, usize>,
     advertised: BTreeSet<AnyPrefix>,
@@ -317,7 +317,7 @@ impl Check {
                 self.changed.insert(prefix, batch.seq);
             }
             let batch = Arc::new(batch.clone());
-            let gets = |id: &usize| !out.behind.contains(&(*id as u8));
+            let gets = |id: &usize| !out.lagging.contains(&(*id as u8));
             (0..2).filter(gets).for_each(|id| {
                 if self.planes[id].up {
                     self.planes[id].waiting.push_back(batch.clone());
@@ -339,7 +339,7 @@ impl Check {
             }
         }
         for mark in out.confirmed {
-            let ready = |wait: &(u32, u64)| wait.0 == mark.lane && wait.1 <= mark.seq;
+            let ready = |wait: &(u32, u64)| wait.0 == mark.announcer && wait.1 <= mark.seq;
             let ready: Vec<AnyPrefix> =
                 self.bgp.waits.iter().filter(|(_, wait)| ready(wait)).map(|(prefix, _)| *prefix).collect();
             for prefix in ready {
@@ -356,7 +356,7 @@ impl Check {
             // What was advertised before it lost its way is taken back when its turn comes.
             assert!(
                 self.rib.lookup(*prefix).is_some() || self.rib.has_more(),
-                "{prefix} is advertised and leads nowhere"
+                "{prefix} is advertised and is unresolved"
             );
         }
     }
@@ -371,21 +371,21 @@ impl Check {
             );
             assert!(!plane.failed.contains(&prefix), "{prefix} is confirmed and failed");
         }
-        assert!(self.rib.lookup(prefix).is_some(), "{prefix} is confirmed and leads nowhere");
+        assert!(self.rib.lookup(prefix).is_some(), "{prefix} is confirmed and is unresolved");
         self.bgp.advertised.insert(prefix);
     }
 
     fn feed(&mut self, prefix: AnyPrefix, gateway: Option<usize>) {
-        let lane = *self.bgp.lane.entry(prefix).or_insert(0);
-        self.bgp.seqs[lane as usize] += 1;
-        let seq = self.bgp.seqs[lane as usize];
+        let announcer = *self.bgp.announcer.entry(prefix).or_insert(0);
+        self.bgp.seqs[announcer as usize] += 1;
+        let seq = self.bgp.seqs[announcer as usize];
         self.bgp.blocked.remove(&prefix);
         self.needs.remove(&prefix);
         let set = gateway.map(|g| set(BGP, &[gw(GATEWAYS[g])]));
         match gateway {
             Some(gateway) => {
                 self.bgp.announced.insert(prefix, gateway);
-                self.bgp.waits.insert(prefix, (lane, seq));
+                self.bgp.waits.insert(prefix, (announcer, seq));
             }
             None => {
                 self.bgp.announced.remove(&prefix);
@@ -393,7 +393,7 @@ impl Check {
                 self.bgp.advertised.remove(&prefix);
             }
         }
-        self.handle(vec![route(prefix, Source::Bgp, set), RibIn::Confirm(FeedMark { lane, seq })]);
+        self.handle(vec![route(prefix, Source::Bgp, set), RibIn::Confirm(FeedMark { announcer, seq })]);
     }
 
     fn finish(&mut self, id: usize, batches: usize, failed: &[AnyPrefix]) {
@@ -434,8 +434,8 @@ impl Check {
             Event::Move(prefix) => {
                 let prefix = pfx(PREFIXES[*prefix]);
                 if let Some(gateway) = self.bgp.announced.get(&prefix).copied() {
-                    let lane = self.bgp.lane.entry(prefix).or_insert(0);
-                    *lane = 1 - *lane;
+                    let announcer = self.bgp.announcer.entry(prefix).or_insert(0);
+                    *announcer = 1 - *announcer;
                     // What was advertised needs no answer.
                     if !self.bgp.advertised.contains(&prefix) {
                         self.feed(prefix, Some(gateway));
@@ -482,7 +482,7 @@ impl Check {
                 self.planes[*id] = Plane::default();
                 self.handle(vec![RibIn::DataplaneDown(*id as u8)]);
             }
-            Event::Behind(id) => self.handle(vec![RibIn::Behind(*id as u8)]),
+            Event::Lagging(id) => self.handle(vec![RibIn::Lagging(*id as u8)]),
             Event::Retry(id) => self.handle(vec![RibIn::Retry(*id as u8)]),
         }
     }
@@ -509,7 +509,7 @@ impl Check {
         assert_eq!(self.bgp.advertised, expected);
         assert!(self.rib.blocked().all(|prefix| self.rib.lookup(prefix).is_none()));
         assert_eq!(self.rib.marks(), 0);
-        assert!(self.rib.dataplanes().all(|d| d.outstanding == 0 && d.behind.is_none()));
+        assert!(self.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()));
         for plane in &self.planes {
             let routes = plane.done.iter().filter_map(|(prefix, done)| Some((*prefix, done.group?)));
             let has: BTreeMap<AnyPrefix, &FibGroup> =
@@ -546,7 +546,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::News { plane, prefix, fails }),
         1 => (0..2usize).prop_map(Event::Up),
         1 => (0..2usize).prop_map(Event::Down),
-        3 => (0..2usize).prop_map(Event::Behind),
+        3 => (0..2usize).prop_map(Event::Lagging),
         1 => (0..2usize).prop_map(Event::Retry),
     ]
 }
@@ -598,7 +598,7 @@ fn a_prefix_that_is_tried_again_waits_for_the_batch_that_brings_its_group_back()
 }
 
 #[test]
-fn a_failure_is_told_at_once_also_while_the_group_leads_nowhere() {
+fn failure_is_sent_at_once_while_the_group_is_unresolved() {
     use Event::*;
     let finish = |plane, batches| Finish { plane, batches, failed: vec![] };
     let events = [

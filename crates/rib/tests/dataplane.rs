@@ -194,10 +194,10 @@ fn an_empty_rib_replays_a_start_and_an_end() {
     assert_eq!(marks, [(true, false), (false, true)]);
 }
 
-// ---- a dataplane that is behind
+// ---- a lagging dataplane
 
-fn behind(rib: &Rib, id: DataplaneId) -> Option<usize> {
-    rib.dataplane(id).unwrap().behind
+fn lag(rib: &Rib, id: DataplaneId) -> Option<usize> {
+    rib.dataplane(id).unwrap().lag
 }
 
 /// A RIB with two dataplanes, both up, and everything acknowledged.
@@ -217,13 +217,13 @@ fn a_dataplane_that_is_behind_is_told_of_each_prefix_once_and_when_it_has_little
     let mut rib = two(vec![bgp("20.0.0.0/8", "10.0.0.2"), bgp("21.0.0.0/8", "10.0.0.2")]);
     let full: Vec<u64> =
         (3..9).map(|n| rib.handle([bgp("22.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
-    let out = rib.handle([RibIn::Behind(1), bgp("20.0.0.0/8", "10.0.0.3"), bgp("30.0.0.0/8", "10.0.0.3")]);
-    assert_eq!((out.behind, out.replay.len(), out.fib.unwrap().routes.v4.len()), (vec![1], 0, 2));
+    let out = rib.handle([RibIn::Lagging(1), bgp("20.0.0.0/8", "10.0.0.3"), bgp("30.0.0.0/8", "10.0.0.3")]);
+    assert_eq!((out.lagging, out.replay.len(), out.fib.unwrap().routes.v4.len()), (vec![1], 0, 2));
     rib.handle([withdraw("21.0.0.0/8", Source::Bgp), bgp("31.0.0.0/8", "10.0.0.3")]);
     // Comes and goes: the dataplane never hears of it.
     rib.handle([withdraw("31.0.0.0/8", Source::Bgp)]);
     rib.handle([bgp("20.0.0.0/8", "10.0.0.4")]);
-    assert_eq!((behind(&rib, 0), behind(&rib, 1)), (None, Some(3)));
+    assert_eq!((lag(&rib, 0), lag(&rib, 1)), (None, Some(3)));
     assert_eq!(rib.status(pfx("20.0.0.0/8"))[1].1, InstallStatus::Pending);
     assert_eq!(rib.status(pfx("22.0.0.0/8"))[1].1, InstallStatus::Pending);
     assert!(rib.handle([ack(1, full[1])]).replay.is_empty());
@@ -234,10 +234,10 @@ fn a_dataplane_that_is_behind_is_told_of_each_prefix_once_and_when_it_has_little
     routes.sort();
     let named = |prefix: &str, there| (prefix.to_string(), there);
     assert_eq!(routes, [named("20.0.0.0/8", true), named("21.0.0.0/8", false), named("30.0.0.0/8", true)]);
-    assert_eq!(behind(&rib, 1), None);
+    assert_eq!(lag(&rib, 1), None);
     // From now on it hears of changes again.
     let out = rib.handle([bgp("32.0.0.0/8", "10.0.0.4")]);
-    assert!(out.behind.is_empty() && out.replay.is_empty());
+    assert!(out.lagging.is_empty() && out.replay.is_empty());
     // A failure of what came late counts as any other, also while later batches are under way.
     assert_eq!(rib.status(pfx("20.0.0.0/8"))[1].1, InstallStatus::Pending);
     rib.handle([fail(1, page.seq, "20.0.0.0/8", "the table is full")]);
@@ -250,7 +250,7 @@ fn the_number_of_a_group_that_a_dataplane_still_has_is_given_to_no_other() {
     let mut rib = two(vec![bgp("20.0.0.0/8", "10.0.0.2")]);
     let under_way: Vec<u64> =
         (3..9).map(|n| rib.handle([bgp("22.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
-    rib.handle([RibIn::Behind(1)]);
+    rib.handle([RibIn::Lagging(1)]);
     let out = rib.handle([bgp("20.0.0.0/8", "10.0.0.20")]);
     let [former] = out.fib.unwrap().after[..] else { panic!("a group goes") };
     let groups = |out: &RibOut| out.fib.as_ref().unwrap().groups.iter().map(|op| op.id).collect::<Vec<_>>();
@@ -274,9 +274,9 @@ fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_eithe
     let prefix = |n: usize| format!("{}.{}.{}.0/24", 20 + n / 65536, n / 256 % 256, n % 256);
     let mut sent: Vec<u64> =
         (2..8).map(|n| rib.handle([bgp("9.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
-    rib.handle([RibIn::Behind(1)]);
+    rib.handle([RibIn::Lagging(1)]);
     let announced = (0..3 * PAGE).map(|n| bgp(&prefix(n), "10.0.0.2"));
-    rib.handle(announced.chain([RibIn::Confirm(FeedMark { lane: 0, seq: 7 })]));
+    rib.handle(announced.chain([RibIn::Confirm(FeedMark { announcer: 0, seq: 7 })]));
     let mut answers = Vec::new();
     for round in 0..20 {
         // Others change between any two of its answers, more than a page each time.
@@ -286,7 +286,7 @@ fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_eithe
         let out = rib.handle([ack(1, sent.remove(0))]);
         sent.extend(out.replay.iter().map(|(_, page)| page.seq));
         answers.extend(out.confirmed);
-        assert!(behind(&rib, 1).is_some_and(|n| n > 0), "it never has everything");
+        assert!(lag(&rib, 1).is_some_and(|n| n > 0), "it never has everything");
     }
-    assert_eq!(answers, [FeedMark { lane: 0, seq: 7 }]);
+    assert_eq!(answers, [FeedMark { announcer: 0, seq: 7 }]);
 }

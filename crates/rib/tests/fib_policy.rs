@@ -40,7 +40,7 @@ fn a_denied_route_is_selected_and_not_installed_and_next_hops_resolve_through_it
     assert_eq!((fib.route_count(), fib.groups.len()), (1, 0), "the one route goes, and nothing else is told");
     assert_eq!((bench.fib("20.0.8.0/24"), denied(&bench)), (None, 1));
     let told = bench.rib.explain(pfx("20.0.8.0/24")).unwrap();
-    assert_eq!(told.candidates[0].verdict, Verdict::Denied);
+    assert_eq!(told.candidates[0].verdict, SelectionResult::Denied);
     assert!(told.group.policy_result.deny);
     bench.expect("30.0.0.0/8", &[hop("10.0.1.2", 1)]);
 

@@ -324,7 +324,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         let mut events: Vec<RibIn> = batch.into_iter().map(|event| rib_takes(event, second.seq)).collect();
         to_register.retain(|next_hop| of_paths.insert(*next_hop));
         events.extend((!to_register.is_empty()).then(|| RibIn::Track(std::mem::take(&mut to_register))));
-        // Interfaces and gateways that lead take the priority lane.
+        // Interfaces and gateways that lead take the urgent queue.
         let fails =
             |e: &&RibIn| matches!(e, RibIn::Interface(_) | RibIn::InterfaceRemoved(_) | RibIn::Gateway(_));
         let urgent = events.iter().take_while(fails);
@@ -385,7 +385,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         let denied: u64 = rib.totals().iter().map(|t| t.denied).sum();
         assert_eq!(denied, (selected - expected.len()) as u64, "what is kept out of the FIB is counted");
         assert_eq!(first.fib(), expected, "the incremental state equals the one from scratch");
-        assert_eq!(first.fib().len(), first.routes.len(), "nothing that leads nowhere is left");
+        assert_eq!(first.fib().len(), first.routes.len(), "nothing that is unresolved is left");
         for prefix in expected.keys() {
             let failed = rib.failed(1).any(|(failed, _)| failed == *prefix);
             assert_eq!(

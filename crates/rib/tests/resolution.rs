@@ -97,9 +97,11 @@ fn a_link_local_gateway_needs_its_interface_and_no_route() {
 #[test]
 fn onlink_takes_the_gateway_on_trust() {
     let trusted = ReceivedHop { interface: Some(2), onlink: true, ..gw("192.0.2.1") };
-    let nowhere = ReceivedHop { onlink: true, ..gw("192.0.2.1") };
-    let mut b =
-        bench(vec![announce("20.0.0.0/8", STATIC, &[trusted]), announce("21.0.0.0/8", STATIC, &[nowhere])]);
+    let unresolved = ReceivedHop { onlink: true, ..gw("192.0.2.1") };
+    let mut b = bench(vec![
+        announce("20.0.0.0/8", STATIC, &[trusted]),
+        announce("21.0.0.0/8", STATIC, &[unresolved]),
+    ]);
     b.expect("20.0.0.0/8", &[FibHop { onlink: true, ..hop("192.0.2.1", 2) }]);
     b.expect_why("21.0.0.0/8", Why::InterfaceMissing);
     b.handle(vec![interface(2, false, &[])]);
@@ -202,8 +204,8 @@ fn a_connected_subnet_answers_for_a_route_to_the_same_prefix() {
     let b = bench(vec![announce("10.0.0.0/24", INT, &[gw("10.0.0.2")])]);
     b.expect("10.0.0.0/24", &[link(1)]);
     let told = b.rib.explain(pfx("10.0.0.0/24")).unwrap();
-    let verdicts: Vec<Verdict> = told.candidates.iter().map(|c| c.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Selected, Verdict::Distance(0)]);
+    let verdicts: Vec<SelectionResult> = told.candidates.iter().map(|c| c.verdict).collect();
+    assert_eq!(verdicts, [SelectionResult::Selected, SelectionResult::Distance(0)]);
 }
 
 #[test]

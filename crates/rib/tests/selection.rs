@@ -32,14 +32,20 @@ fn distance_then_metric_then_protocol() {
     b.handle(vec![with(Protocol::Kernel, 199, 9, "10.0.0.4")]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.4", 1)]);
     let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    let verdicts: Vec<(Protocol, Verdict)> =
+    let verdicts: Vec<(Protocol, SelectionResult)> =
         told.candidates.iter().map(|c| (c.protocol, c.verdict)).collect();
-    let distance = Verdict::Distance(199);
-    assert_eq!(verdicts, [(Protocol::Kernel, Verdict::Selected), (STATIC, distance), (INT, distance)]);
+    let distance = SelectionResult::Distance(199);
+    assert_eq!(
+        verdicts,
+        [(Protocol::Kernel, SelectionResult::Selected), (STATIC, distance), (INT, distance)]
+    );
     b.handle(vec![with(Protocol::Kernel, 255, 0, "10.0.0.4")]);
     let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    let verdicts: Vec<Verdict> = told.candidates.iter().map(|c| c.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Selected, Verdict::Protocol(STATIC), Verdict::NeverUsed]);
+    let verdicts: Vec<SelectionResult> = told.candidates.iter().map(|c| c.verdict).collect();
+    assert_eq!(
+        verdicts,
+        [SelectionResult::Selected, SelectionResult::Protocol(STATIC), SelectionResult::NeverUsed]
+    );
     assert_eq!(verdicts[1].to_string(), "not used: equal to the selected route, and static comes first");
 }
 
@@ -53,8 +59,8 @@ fn the_next_candidate_stands_in_while_the_best_does_not_resolve() {
     b.handle(vec![interface(2, false, &["10.0.1.1/24"])]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
     let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    assert_eq!(told.candidates[0].verdict, Verdict::Unresolved);
-    assert_eq!(told.candidates[1].verdict, Verdict::Selected);
+    assert_eq!(told.candidates[0].verdict, SelectionResult::Unresolved);
+    assert_eq!(told.candidates[1].verdict, SelectionResult::Selected);
     b.handle(vec![interface(2, true, &["10.0.1.1/24"])]);
     b.expect("20.0.0.0/8", &[hop("10.0.1.2", 2)]);
 }

@@ -267,7 +267,7 @@ fn a_dataplane_that_is_behind_is_so_in_all_vrfs_and_hears_of_one_that_has_gone()
     let mut waiting: std::collections::VecDeque<FibBatch> = Default::default();
     let deliver = |waiting: &mut std::collections::VecDeque<FibBatch>, outs: Vec<RibOut>| {
         for out in outs {
-            waiting.extend(out.fib.filter(|_| !out.behind.contains(&1)));
+            waiting.extend(out.fib.filter(|_| !out.lagging.contains(&1)));
             waiting.extend(out.replay.into_iter().filter(|(id, _)| *id == 1).map(|(_, batch)| batch));
         }
     };
@@ -290,22 +290,22 @@ fn a_dataplane_that_is_behind_is_so_in_all_vrfs_and_hears_of_one_that_has_gone()
         deliver(&mut waiting, outs);
     }
     let full = waiting.len();
-    let outs = b.rib.feedback([RibIn::Behind(1)]);
+    let outs = b.rib.feedback([RibIn::Lagging(1)]);
     deliver(&mut waiting, outs);
     for n in 0..40 {
         let outs = b.rib.handle([announced(n, "10.0.0.4", RED), announced(n, "10.0.0.4", VrfId::DEFAULT)]);
         deliver(&mut waiting, outs);
     }
     assert_eq!(waiting.len(), full, "nothing more of any VRF");
-    let behind = |b: &Bench| b.rib.dataplanes().find(|d| d.id == 1).unwrap().behind;
-    assert_eq!(behind(&b), Some(80));
+    let lag = |b: &Bench| b.rib.dataplanes().find(|d| d.id == 1).unwrap().lag;
+    assert_eq!(lag(&b), Some(80));
     let out = b.rib.remove(RED);
     deliver(&mut waiting, vec![out]);
     // What it had of the VRF, and not what was added since.
     let of_red = slow.routes.keys().filter(|(vrf, _)| *vrf == RED).count();
-    assert_eq!(behind(&b), Some(40 + of_red));
+    assert_eq!(lag(&b), Some(40 + of_red));
     while take(&mut b, &mut slow, &mut waiting) {}
-    assert_eq!(behind(&b), None);
+    assert_eq!(lag(&b), None);
     assert!(slow.routes.keys().all(|(vrf, _)| *vrf == VrfId::DEFAULT));
     let groups: Vec<GroupId> = b.rib.default_vrf().groups().filter(|g| g.in_fib).map(|g| g.id).collect();
     assert_eq!(slow.groups.keys().copied().collect::<Vec<_>>(), groups);

@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ribtide_bench::Expected;
 use ribtide_bench::blast::{self, Blast};
-use ribtide_bench::expected::Verdict;
+use ribtide_bench::expected::TableCheck;
 use ribtide_bench::options::interrupted;
 use ribtide_bench::replay::{self, Replay};
 use ribtide_daemon::api::model::{AsicAnswer, Pipeline, Stage};
@@ -290,8 +290,8 @@ fn wait_for_chip(router: &Router, total: u64, interrupted: &AtomicBool) -> Resul
 }
 
 /// Looks up an address of every prefix in the chip.
-fn check(router: &Router, expected: &Expected, interrupted: &AtomicBool) -> Result<Verdict, String> {
-    let mut verdict = Verdict::default();
+fn check(router: &Router, expected: &Expected, interrupted: &AtomicBool) -> Result<TableCheck, String> {
+    let mut verdict = TableCheck::default();
     let mut probes: Vec<IpAddr> = expected.probes::<V4>().chain(expected.probes::<V6>()).collect();
     // In the order of addresses the chip's tables are read as a sweep, and examples are the same in each run.
     probes.sort_unstable();
@@ -311,7 +311,7 @@ fn single_next_hop(answer: &AsicAnswer) -> Option<IpAddr> {
     }
 }
 
-fn report(verdict: &Verdict) -> Result<(), String> {
+fn report(verdict: &TableCheck) -> Result<(), String> {
     let asked = verdict.right + verdict.wrong;
     if verdict.wrong == 0 && asked > 0 {
         return say(&format!(

@@ -153,7 +153,7 @@ fn a_prefix_leads_elsewhere_in_each_vrf_and_vrfs_come_and_go() {
     router.leads(None, "10.0.8.3", "to-link-or-cpu");
     router.leads(red, "10.0.0.1", "to-link-or-cpu");
     assert_eq!(router.asic(red, "10.0.8.3"), "drop");
-    // A gateway of the default VRF leads nowhere in another.
+    // A gateway of the default VRF is unresolved in another.
     assert_eq!(router.asic(red, "198.51.100.1"), "drop");
 
     views(&router);

@@ -1,12 +1,12 @@
-//! What turns pure state machines into running stages: bounded named rings, questions to a stage, threads, time.
+//! What turns pure state machines into running stages: bounded named rings, calls to a stage, threads, time.
 //!
-//! A stage is a thread that owns one state machine. Work reaches it through a [`ring`]; people's questions reach it
-//! through [`ask`], between two batches of work, so that a read never holds a lock that routing needs.
+//! A stage is a thread that owns one state machine. Work reaches it through a [`ring`]; calls of other threads reach it
+//! through [`call`], between two batches of work, so that a read never holds a lock that routing needs.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod activity;
-pub mod ask;
+pub mod call;
 pub mod clock;
 pub mod cpu;
 pub mod gauge;

@@ -24,8 +24,8 @@ use ribtide_bgp::shard::{FedView, Shard};
 use ribtide_prefix::{AnyPrefix, Families, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, FeedMark, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
-    NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source, Verdict,
-    VrfId,
+    NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, SelectionResult,
+    Source, VrfId,
 };
 use ribtide_wire::bgp::NextHop;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -268,13 +268,13 @@ impl<'n> Feedback<'n> {
 
     /// What shards said goes to the RIB manager, each shard's in order.
     fn hear(&mut self) {
-        for (lane, stage) in (0..).zip(&mut self.shards) {
+        for (announcer, stage) in (0..).zip(&mut self.shards) {
             for said in stage.said.drain(..) {
                 self.inbox.push_back(match said {
                     Said::Track(next_hops) => RibIn::Track(tracked(&next_hops)),
                     Said::Untrack(next_hops) => RibIn::Untrack(tracked(&next_hops)),
                     Said::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
-                    Said::Mark(seq) => RibIn::Confirm(FeedMark { lane, seq }),
+                    Said::Mark(seq) => RibIn::Confirm(FeedMark { announcer, seq }),
                 });
             }
             stage.asked.clear();
@@ -325,7 +325,7 @@ impl<'n> Feedback<'n> {
                 unsent.blocked.insert(prefix, blocked);
             });
         }
-        out.confirmed.into_iter().for_each(|mark| self.unsent[mark.lane as usize].mark = mark.seq);
+        out.confirmed.into_iter().for_each(|mark| self.unsent[mark.announcer as usize].mark = mark.seq);
         for batch in out.fib.into_iter().chain(out.replay.into_iter().map(|(_, batch)| batch)) {
             self.changes += batch.route_count() + batch.groups.len();
             self.dataplane.queue.push_back(batch);
@@ -434,7 +434,7 @@ impl<'n> Feedback<'n> {
         // A backup of the same route counts: packets arrive. That it stands in for long is another question.
         let told = if advertised { "and advertised" } else { "and not advertised" };
         assert!(
-            !best || by_another || announced.verdict != Verdict::Unresolved,
+            !best || by_another || announced.verdict != SelectionResult::Unresolved,
             "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",
             self.rib.received_hops(announced.group)
         );

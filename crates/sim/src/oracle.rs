@@ -6,7 +6,7 @@ use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
-use ribtide_policy::{Policy, Verdict};
+use ribtide_policy::{Policy, PolicyResult};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,11 +107,11 @@ impl Oracle {
 
     /// The path of a prefix that the RIB manager gets: the best one, and without one that which would be best if every
     /// next hop could be reached at the same cost.
-    pub fn lead(&self, prefix: AnyPrefix) -> Option<Learned> {
+    pub fn selected(&self, prefix: AnyPrefix) -> Option<Learned> {
         let paths = self.paths.get(&prefix)?;
         let blind = Oracle { next_hops: BTreeMap::new(), paths: BTreeMap::new(), ..self.clone() };
-        let lead = self.best(paths).or_else(|| blind.best(paths))?;
-        Some(paths[lead].clone())
+        let selected = self.best(paths).or_else(|| blind.best(paths))?;
+        Some(paths[selected].clone())
     }
 
     /// What is to be advertised to a peer that is up, as it is to arrive there.
@@ -135,8 +135,8 @@ impl Oracle {
         prefix: AnyPrefix,
     ) -> Option<(Announcement, bool)> {
         match policy.constant() {
-            Some(Verdict::Accept) => Some((with.clone(), false)),
-            Some(Verdict::Reject) => None,
+            Some(PolicyResult::Accept) => Some((with.clone(), false)),
+            Some(PolicyResult::Reject) => None,
             None => plainly(!self.peers[peer].kind.is_internal(), with, prefix),
         }
     }
@@ -173,12 +173,12 @@ impl Oracle {
     }
 
     /// The next hops that a prefix is forwarded by, each with its share, and the path whose next hop stands in. Without a
-    /// best path, the next hop of the one that leads.
+    /// best path, the next hop of the selected one.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
         let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
-            let lead = self.lead(prefix)?;
-            return Some((BTreeMap::from([(lead.with.next_hop.addr(), 1)]), None));
+            let selected = self.selected(prefix)?;
+            return Some((BTreeMap::from([(selected.with.next_hop.addr(), 1)]), None));
         };
         let mut equal: Vec<Learned> =
             left.iter().filter(|path| self.is_equal(&best, path, &left)).cloned().collect();

@@ -350,7 +350,7 @@ impl<'w> Run<'w> {
             .filter_map(|prefix| {
                 let (next_hops, backup) = self.oracle.forwarding(*prefix)?;
                 let kind = |peer: usize| self.world.peers[peer].feed_kind();
-                let kind_of_best = kind(self.oracle.lead(*prefix)?.peer);
+                let kind_of_best = kind(self.oracle.selected(*prefix)?.peer);
                 let backup = backup.map(|path| (path.with.next_hop.addr(), kind(path.peer)));
                 let next_hops = next_hops.into_iter().collect();
                 Some((*prefix, FeedSet { next_hops, kind: kind_of_best, backup }))

@@ -42,7 +42,7 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
     // The input is there before and after, so that it does not count as memory.
     match &input {
         Input::Events(lots) => {
-            // As the daemon does it: interfaces take the lane of failures, and routes come in turns.
+            // As the daemon does it: interfaces take the urgent queue, and routes come in turns.
             for events in lots {
                 let told = if events.iter().all(|event| matches!(event, RibIn::Interface(_))) {
                     let told = rib.urgent(events.iter().cloned()).len();
@@ -126,7 +126,7 @@ fn wrong(rib: &Rib, scale: &Scale, phase: &Phase) -> Option<String> {
     let routes = (0..scale.routes).filter_map(|n| rib.lookup(scale.prefix(n).any()));
     let ways = |content: &FibGroup| match content {
         FibGroup::Hops(hops) => hops.len(),
-        FibGroup::Blackhole | FibGroup::Nowhere => 0,
+        FibGroup::Blackhole | FibGroup::Unresolved => 0,
     };
     let (mut installed, mut strange) = (0, 0);
     for route in routes {

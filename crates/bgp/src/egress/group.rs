@@ -1,16 +1,16 @@
 //! An update group: members that get the same, at as many positions as there have to be.
 //!
-//! As long as all keep up there is one [`Stream`], and every message is packed once for all of them. Who cannot take more
-//! leaves it for a stream of its own, in which changes coalesce, and the others go on; who joins begins in a stream in
-//! which the table waits. A stream in which nothing waits any more is at the same position as every other of that kind,
+//! As long as all keep up there is one [`Cohort`], and every message is packed once for all of them. Who cannot take more
+//! leaves it for a cohort of its own, in which changes coalesce, and the others go on; who joins begins in a cohort in
+//! which the table waits. A cohort in which nothing waits any more is at the same position as every other of that kind,
 //! and is merged with it.
 
-use super::lane::{Had, Phase};
+use super::cohort::Cohort;
 use super::offers::Offers;
 use super::output::Closed;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
-use super::stream::Stream;
+use super::pending::{AdvertisedSource, Phase};
 use super::{Counters, Flush, Receiver, Write};
 use crate::message::{Change, DumpRequest, NONE};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
@@ -23,13 +23,13 @@ pub(super) type Peers = Map<PeerId, Arc<PeerInfo>>;
 
 /// Positions that a group keeps apart. With more of them, members at two positions are sent what any of them lacks: some
 /// get again what they have, and memory stays bounded however many members are slow in ways of their own.
-pub(super) const STREAMS: usize = if cfg!(test) { 3 } else { 8 };
+pub(super) const COHORTS_MAX: usize = if cfg!(test) { 3 } else { 8 };
 
 pub(super) struct Group {
     pub(super) settings: Arc<EgressSettings>,
     pub(super) members: BTreeMap<PeerId, Member>,
     /// From the oldest position.
-    streams: Vec<Stream>,
+    cohorts: Vec<Cohort>,
     /// How many changes since the last flush replaced a path that members have, or wait for.
     pub(super) replaced: usize,
     pub(super) counters: Counters,
@@ -48,7 +48,7 @@ impl Group {
         Group {
             settings: Arc::new(settings),
             members: BTreeMap::new(),
-            streams: Vec::new(),
+            cohorts: Vec::new(),
             replaced: 0,
             counters: Counters::default(),
         }
@@ -59,25 +59,25 @@ impl Group {
         let member = Member { blocked: false, blocks: 0, counters: Counters::default() };
         self.members.insert(receiver.peer, member);
         let families = self.settings.families;
-        match self.streams.iter_mut().find(|stream| stream.is_open(families)) {
-            Some(stream) => stream.add(&[receiver]),
-            None => self.streams.push(Stream::joining(receiver, families)),
+        match self.cohorts.iter_mut().find(|cohort| cohort.is_open(families)) {
+            Some(cohort) => cohort.add(&[receiver]),
+            None => self.cohorts.push(Cohort::joining(receiver, families)),
         }
     }
 
     /// What a member takes along that leaves for another group.
-    pub(super) fn emigrate(&self, peer: PeerId) -> Option<(Member, Stream)> {
-        let stream = self.stream_of(peer)?.emigrating(peer, self.settings.families)?;
-        Some((*self.members.get(&peer)?, stream))
+    pub(super) fn move_out(&self, peer: PeerId) -> Option<(Member, Cohort)> {
+        let cohort = self.cohort_of(peer)?.moving(peer, self.settings.families)?;
+        Some((*self.members.get(&peer)?, cohort))
     }
 
     /// A member comes from another group, which sent it what that one gets. It gets the tables, and loses what it should
     /// not have.
-    pub(super) fn immigrate(&mut self, peer: PeerId, member: Member, stream: Stream) {
+    pub(super) fn move_in(&mut self, peer: PeerId, member: Member, cohort: Cohort) {
         self.members.insert(peer, member);
-        match self.streams.iter_mut().find(|other| other.can_wait_with(&stream)) {
-            Some(other) => other.wait_with(stream),
-            None => self.streams.push(stream),
+        match self.cohorts.iter_mut().find(|other| other.can_wait_with(&cohort)) {
+            Some(other) => other.wait_with(cohort),
+            None => self.cohorts.push(cohort),
         }
     }
 
@@ -85,9 +85,9 @@ impl Group {
     pub(super) fn leave(&mut self, peer: PeerId, paths: &mut Paths) -> bool {
         self.members.remove(&peer);
         if let Some(at) = self.position(peer)
-            && self.streams[at].remove(peer, paths)
+            && self.cohorts[at].remove(peer, paths)
         {
-            self.streams.remove(at);
+            self.cohorts.remove(at);
         }
         self.members.is_empty()
     }
@@ -103,43 +103,43 @@ impl Group {
     /// Sends a member the table of a family again, unless it is on its way.
     pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, paths: &mut Paths) {
         let Some(at) = self.position(peer) else { return };
-        if !self.settings.families.has(F::AFI) || self.streams[at].lane::<F>().phase() != Phase::Live {
+        if !self.settings.families.has(F::AFI) || self.cohorts[at].queue::<F>().phase() != Phase::Live {
             return;
         }
         let mut own = self.take_out(at, |member| member == peer, paths);
-        own.lane_mut::<F>().want(paths);
+        own.queue_mut::<F>().want(paths);
         // Others may wait for the same to be asked for.
-        let waits = |s: &Stream| s.lane::<F>().phase() == Phase::Wanted && s.can_coalesce(&own);
-        match self.streams.iter_mut().find(|stream| waits(stream)) {
-            Some(stream) => stream.coalesce(own, paths),
-            None => self.streams.push(own),
+        let waits = |s: &Cohort| s.queue::<F>().phase() == Phase::Wanted && s.can_coalesce(&own);
+        match self.cohorts.iter_mut().find(|cohort| waits(cohort)) {
+            Some(cohort) => cohort.coalesce(own, paths),
+            None => self.cohorts.push(own),
         }
     }
 
-    /// Takes members out of a stream, with a copy of what waits for them.
-    fn take_out(&mut self, at: usize, which: impl Fn(PeerId) -> bool, paths: &mut Paths) -> Stream {
-        if self.streams[at].members().iter().all(|member| which(member.peer)) {
-            return self.streams.remove(at);
+    /// Takes members out of a cohort, with a copy of what waits for them.
+    fn take_out(&mut self, at: usize, which: impl Fn(PeerId) -> bool, paths: &mut Paths) -> Cohort {
+        if self.cohorts[at].members().iter().all(|member| which(member.peer)) {
+            return self.cohorts.remove(at);
         }
-        self.streams[at].split(which, paths)
+        self.cohorts[at].split(which, paths)
     }
 
     fn position(&self, peer: PeerId) -> Option<usize> {
-        self.streams.iter().position(|stream| stream.has(peer))
+        self.cohorts.iter().position(|cohort| cohort.has(peer))
     }
 
-    /// The stream that a member is in.
-    pub(super) fn stream_of(&self, peer: PeerId) -> Option<&Stream> {
-        self.streams.iter().find(|stream| stream.has(peer))
+    /// The cohort that a member is in.
+    pub(super) fn cohort_of(&self, peer: PeerId) -> Option<&Cohort> {
+        self.cohorts.iter().find(|cohort| cohort.has(peer))
     }
 
-    pub(super) fn streams(&self) -> &[Stream] {
-        &self.streams
+    pub(super) fn cohorts(&self) -> &[Cohort] {
+        &self.cohorts
     }
 
     /// Whether changes concern any member.
     pub(super) fn follows<F: Family>(&self) -> bool {
-        self.settings.families.has(F::AFI) && self.streams.iter().any(|s| s.lane::<F>().follows())
+        self.settings.families.has(F::AFI) && self.cohorts.iter().any(|s| s.queue::<F>().follows())
     }
 
     /// Takes in changes of best paths.
@@ -149,18 +149,18 @@ impl Group {
         offers: &mut Offers<'_>,
         paths: &mut Paths,
     ) {
-        let foreign = self.streams.iter().any(|stream| stream.lane::<F>().is_foreign());
+        let moved = self.cohorts.iter().any(|cohort| cohort.queue::<F>().has_moved());
         for change in changes {
-            let had = offers.source(change.old, change.prefix);
+            let advertised = offers.source(change.old, change.prefix);
             let new = offers.handle(change.new, change.prefix, paths);
-            if had == Had::NOTHING && new == NONE && !foreign {
+            if advertised == AdvertisedSource::NOTHING && new == NONE && !moved {
                 continue;
             }
-            self.replaced += usize::from(had != Had::NOTHING);
-            for stream in &mut self.streams {
-                let lane = stream.lane_mut::<F>();
-                if lane.follows() {
-                    lane.change(change.prefix, had, new, paths);
+            self.replaced += usize::from(advertised != AdvertisedSource::NOTHING);
+            for cohort in &mut self.cohorts {
+                let queue = cohort.queue_mut::<F>();
+                if queue.follows() {
+                    queue.change(change.prefix, advertised, new, paths);
                 }
             }
         }
@@ -174,42 +174,42 @@ impl Group {
         offers: &mut Offers<'_>,
         paths: &mut Paths,
     ) {
-        for stream in &mut self.streams {
-            let lane = stream.lane_mut::<F>();
-            if lane.phase() != Phase::Dumping(token) {
+        for cohort in &mut self.cohorts {
+            let queue = cohort.queue_mut::<F>();
+            if queue.phase() != Phase::Dumping(token) {
                 continue;
             }
             for item in items {
                 let new: Handle = offers.handle(item.new, item.prefix, paths);
-                lane.tell(item.prefix, new, paths);
+                queue.dump_item(item.prefix, new, paths);
             }
         }
     }
 
     /// All shards have answered a dump.
     pub(super) fn dump_complete(&mut self, token: u64, paths: &mut Paths) {
-        for stream in &mut self.streams {
+        for cohort in &mut self.cohorts {
             for_each_family!(F => {
-                let lane = stream.lane_mut::<F>();
-                if lane.phase() == Phase::Dumping(token) {
-                    lane.dumped(paths);
+                let queue = cohort.queue_mut::<F>();
+                if queue.phase() == Phase::Dumping(token) {
+                    queue.dumped(paths);
                 }
             });
         }
     }
 
-    /// Asks for what a stream wants, unless the answer to another is still under way: who joins meanwhile shares the next.
+    /// Asks for what a cohort wants, unless the answer to another is still under way: who joins meanwhile shares the next.
     pub(super) fn requests(&mut self, worker: u32, token: &mut u64) -> Vec<DumpRequest> {
         let mut requests = Vec::new();
-        if self.streams.iter().any(|stream| stream.dump().1) {
+        if self.cohorts.iter().any(|cohort| cohort.dump().1) {
             return requests;
         }
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.dump().0) {
+        if let Some(cohort) = self.cohorts.iter_mut().find(|cohort| cohort.dump().0) {
             for_each_family!(F => {
-                let lane = stream.lane_mut::<F>();
-                if lane.phase() == Phase::Wanted {
+                let queue = cohort.queue_mut::<F>();
+                if queue.phase() == Phase::Wanted {
                     *token += 1;
-                    lane.asked(*token);
+                    queue.asked(*token);
                     requests.push(DumpRequest { worker, token: *token, afi: F::AFI });
                 }
             });
@@ -219,28 +219,28 @@ impl Group {
 
     /// What a flush would send to members that can take more.
     pub(super) fn due(&self) -> usize {
-        self.streams.iter().filter(|stream| !self.all_blocked(stream)).map(Stream::due).sum()
+        self.cohorts.iter().filter(|cohort| !self.all_blocked(cohort)).map(Cohort::due).sum()
     }
 
     /// Whether a flush has begun something that it has not done, for members that can take more.
     pub(super) fn begun(&self) -> bool {
-        self.streams.iter().any(|stream| stream.begun() && !self.all_blocked(stream))
+        self.cohorts.iter().any(|cohort| cohort.begun() && !self.all_blocked(cohort))
     }
 
     /// Prefixes that wait, those for several positions several times.
     pub(super) fn waiting(&self) -> usize {
-        self.streams.iter().map(Stream::waiting).sum()
+        self.cohorts.iter().map(Cohort::waiting).sum()
     }
 
     fn is_blocked(&self, peer: PeerId) -> bool {
         self.members.get(&peer).is_some_and(|member| member.blocked)
     }
 
-    fn all_blocked(&self, stream: &Stream) -> bool {
-        stream.members().iter().all(|member| self.is_blocked(member.peer))
+    fn all_blocked(&self, cohort: &Cohort) -> bool {
+        cohort.members().iter().all(|member| self.is_blocked(member.peer))
     }
 
-    /// Packs up to about `budget` prefixes of each family for every stream whose members can take more.
+    /// Packs up to about `budget` prefixes of each family for every cohort whose members can take more.
     pub(super) fn flush(
         &mut self,
         what: Flush,
@@ -252,17 +252,17 @@ impl Group {
         self.replaced = 0;
         self.leave_behind(paths);
         self.bound(paths);
-        // Only streams without anything pending become one again.
-        let several = self.streams.iter().filter(|stream| !self.all_blocked(stream)).count() > 1;
+        // Only cohorts without anything pending become one again.
+        let several = self.cohorts.iter().filter(|cohort| !self.all_blocked(cohort)).count() > 1;
         let what = if several && what == Flush::Settled { Flush::All } else { what };
-        for at in 0..self.streams.len() {
-            let stream = &self.streams[at];
-            if stream.due() == 0 || self.all_blocked(stream) {
+        for at in 0..self.cohorts.len() {
+            let cohort = &self.cohorts[at];
+            if cohort.due() == 0 || self.all_blocked(cohort) {
                 continue;
             }
-            let mut packer = Packer::new(&self.settings, peers, stream.members().clone());
-            let stream = &mut self.streams[at];
-            for_each_family!(F => stream.lane_mut::<F>().flush(what, &mut packer, paths, budget));
+            let mut packer = Packer::new(&self.settings, peers, cohort.members().clone());
+            let cohort = &mut self.cohorts[at];
+            for_each_family!(F => cohort.queue_mut::<F>().flush(what, &mut packer, paths, budget));
             for closed in packer.finish() {
                 if deliver(&closed, &mut self.counters, &mut self.members) {
                     out.push(closed.write);
@@ -272,48 +272,48 @@ impl Group {
         self.merge_idle();
     }
 
-    /// Members that cannot take more leave streams in which something is to be sent and others can.
+    /// Members that cannot take more leave cohorts in which something is to be sent and others can.
     fn leave_behind(&mut self, paths: &mut Paths) {
-        for at in 0..self.streams.len() {
-            let stream = &self.streams[at];
-            if stream.due() == 0 || self.all_blocked(stream) {
+        for at in 0..self.cohorts.len() {
+            let cohort = &self.cohorts[at];
+            if cohort.due() == 0 || self.all_blocked(cohort) {
                 continue;
             }
-            let Group { streams, members, .. } = self;
+            let Group { cohorts, members, .. } = self;
             let blocked = |peer: PeerId| members.get(&peer).is_some_and(|member| member.blocked);
-            if streams[at].members().iter().any(|member| blocked(member.peer)) {
-                let mut slow = streams[at].split(blocked, paths);
+            if cohorts[at].members().iter().any(|member| blocked(member.peer)) {
+                let mut slow = cohorts[at].split(blocked, paths);
                 slow.behind = true;
-                streams.push(slow);
+                cohorts.push(slow);
             }
         }
     }
 
     /// Brings members at different positions together while there are too many.
     fn bound(&mut self, paths: &mut Paths) {
-        while self.streams.len() > STREAMS {
-            let all = (0..self.streams.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
-            let slow = |at: usize| self.all_blocked(&self.streams[at]);
+        while self.cohorts.len() > COHORTS_MAX {
+            let all = (0..self.cohorts.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+            let slow = |at: usize| self.all_blocked(&self.cohorts[at]);
             let alike = |(a, b): &(usize, usize)| {
-                slow(*a) == slow(*b) && self.streams[*a].can_coalesce(&self.streams[*b])
+                slow(*a) == slow(*b) && self.cohorts[*a].can_coalesce(&self.cohorts[*b])
             };
             // Of those that cannot take more: they have time.
             let Some((a, b)) = all.filter(alike).max_by_key(|(a, _)| slow(*a)) else { return };
-            let other = self.streams.remove(b);
-            self.streams[a].coalesce(other, paths);
+            let other = self.cohorts.remove(b);
+            self.cohorts[a].coalesce(other, paths);
         }
     }
 
-    /// Streams in which nothing waits are at the same position.
+    /// Cohorts in which nothing waits are at the same position.
     fn merge_idle(&mut self) {
-        let Some(first) = self.streams.iter().position(Stream::is_idle) else { return };
-        for at in (first + 1..self.streams.len()).rev() {
-            if self.streams[at].is_idle() {
-                let other = self.streams.remove(at);
-                self.streams[first].merge(&other);
+        let Some(first) = self.cohorts.iter().position(Cohort::is_idle) else { return };
+        for at in (first + 1..self.cohorts.len()).rev() {
+            if self.cohorts[at].is_idle() {
+                let other = self.cohorts.remove(at);
+                self.cohorts[first].merge(&other);
             }
         }
-        self.streams[first].behind = false;
+        self.cohorts[first].behind = false;
     }
 }
 

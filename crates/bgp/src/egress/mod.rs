@@ -8,30 +8,31 @@
 //! **Split horizon.** A path is not sent to who sent it, by leaving that member out of whole messages. What a member
 //! was sent is not stored: everyone but its source was sent the former best path, if the group's rules allow it.
 //!
-//! **Positions.** Members at one position, that is, to whom the same is still to be sent, are one stream with one pending
-//! map. All members that keep up are in one stream. Who cannot take more ([`EgressIn::Backlog`]) leaves it with a copy of
-//! what is pending, and no peer waits for it. Streams without anything pending are at the same position and become one
-//! again. So memory is bounded by the table and by a small number of streams a group, nothing is lost, and a message is
+//! **Positions.** Members at one position, that is, to whom the same is still to be sent, are one cohort with one pending
+//! map. All members that keep up are in one cohort. Who cannot take more ([`EgressIn::Backlog`]) leaves it with a copy of
+//! what is pending, and no peer waits for it. Cohorts without anything pending are at the same position and become one
+//! again. So memory is bounded by the table and by a small number of cohorts a group, nothing is lost, and a message is
 //! packed once for all members at its position.
 //!
-//! **Joining.** A member that joins begins in a stream of its own, and the shards dump their tables into it. A shard's dump
+//! **Joining.** A member that joins begins in a cohort of its own, and the shards dump their tables into it. A shard's dump
 //! and its changes come in the order of events, hence: what is pending for a prefix is newer than what a dump says of it.
 //! Nothing is sent before all shards have answered; then the table is packed as a whole. One dump of a group is under way
 //! at a time, and all that join meanwhile share the next. A table that is asked for again (RFC 2918) goes the same way.
 
+mod cohort;
 mod export;
 mod group;
-mod lane;
 mod offers;
 mod output;
 mod pack;
 mod paths;
-mod stream;
+mod pending;
 #[cfg(test)]
 mod tests;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
+use cohort::Cohort;
 use group::{Group, Peers};
 use offers::{Handles, Offers};
 use paths::Paths;
@@ -39,7 +40,6 @@ use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
 use ribtide_wire::bgp::NextHop;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stream::Stream;
 
 /// A member as the addressee of bytes. Bytes for an earlier session must not reach a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -126,7 +126,7 @@ pub struct GroupView {
     /// Members that wait for a whole table.
     pub joining: Vec<PeerId>,
     /// How many positions its members are at.
-    pub streams: usize,
+    pub cohorts: usize,
     /// Prefixes that wait to be sent, those for several positions several times.
     pub waiting: usize,
     /// How often a member could not take more, of members whose sessions are still up.
@@ -283,7 +283,7 @@ impl Worker {
 
     /// How many positions all groups have together: members at one get the same.
     pub fn positions(&self) -> usize {
-        self.groups.values().map(|group| group.streams().len()).sum()
+        self.groups.values().map(|group| group.cohorts().len()).sum()
     }
 
     /// Packs up to about `budget` prefixes of each family for every position of a group, and appends them. Returns whether
@@ -318,9 +318,9 @@ impl Worker {
     }
 
     fn view(&self, id: u32, group: &Group) -> GroupView {
-        let which = |stream: fn(&Stream) -> bool| {
-            let streams = group.streams().iter().filter(|s| stream(s));
-            let mut peers: Vec<PeerId> = streams.flat_map(|s| s.members().iter().map(|m| m.peer)).collect();
+        let which = |cohort: fn(&Cohort) -> bool| {
+            let cohorts = group.cohorts().iter().filter(|s| cohort(s));
+            let mut peers: Vec<PeerId> = cohorts.flat_map(|s| s.members().iter().map(|m| m.peer)).collect();
             peers.sort_unstable();
             peers
         };
@@ -331,8 +331,8 @@ impl Worker {
             members: group.members.keys().copied().collect(),
             blocked: group.members.iter().filter(|(_, m)| m.blocked).map(|(peer, _)| *peer).collect(),
             detached: which(|s| s.behind),
-            joining: which(Stream::joining_still),
-            streams: group.streams().len(),
+            joining: which(Cohort::joining_still),
+            cohorts: group.cohorts().len(),
             waiting: group.waiting(),
             blocks: group.members.values().map(|m| m.blocks).sum(),
             counters: group.counters,
@@ -343,16 +343,16 @@ impl Worker {
     pub fn member(&self, peer: PeerId) -> Option<MemberView> {
         let id = *self.member_of.get(&peer)?;
         let group = self.groups.get(&id)?;
-        let (member, stream) = (group.members.get(&peer)?, group.stream_of(peer)?);
+        let (member, cohort) = (group.members.get(&peer)?, group.cohort_of(peer)?);
         Some(MemberView {
             group: id,
             blocked: member.blocked,
             blocks: member.blocks,
-            detached: stream.behind,
-            joining: stream.joining_still(),
-            waiting: stream.waiting(),
-            advertised_ipv4: stream.sent::<V4>().but(peer),
-            advertised_ipv6: stream.sent::<V6>().but(peer),
+            detached: cohort.behind,
+            joining: cohort.joining_still(),
+            waiting: cohort.waiting(),
+            advertised_ipv4: cohort.sent::<V4>().but(peer),
+            advertised_ipv6: cohort.sent::<V6>().but(peer),
             counters: member.counters,
         })
     }
@@ -415,10 +415,10 @@ impl Worker {
 
     fn member_changed(&mut self, info: Arc<PeerInfo>) {
         let former = self.member_of.get(&info.id).and_then(|id| self.groups.get(id));
-        let Some((member, stream)) = former.and_then(|group| group.emigrate(info.id)) else { return };
+        let Some((member, cohort)) = former.and_then(|group| group.move_out(info.id)) else { return };
         self.member_down(info.id);
         let (id, group) = self.group_of(&info.egress);
-        group.immigrate(info.id, member, stream);
+        group.move_in(info.id, member, cohort);
         self.member_of.insert(info.id, id);
         self.peers.insert(info.id, info);
     }

@@ -5,12 +5,12 @@
 
 use super::export;
 use super::group::Peers;
-use super::lane::Had;
 use super::paths::{Handle, Path, Paths};
+use super::pending::AdvertisedSource;
 use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, PeerInfo};
-use ribtide_policy::{Changes, Memo, NewNextHop, Route, Verdict};
+use ribtide_policy::{Changes, Memo, NewNextHop, PolicyResult, Route};
 use ribtide_prefix::{Afi, Family, Prefix};
 
 /// The paths of a batch as a group gets them, for prefixes of one family.
@@ -87,7 +87,7 @@ impl<'a> Offers<'a> {
             let Some(source) = source else { return Offer::No };
             let judge = Judge { settings, source, afi, path };
             match constant {
-                Some(Verdict::Accept) if judge.can_send(None) => Offer::Plain,
+                Some(PolicyResult::Accept) if judge.can_send(None) => Offer::Plain,
                 Some(_) => Offer::No,
                 None => {
                     let memo = Memo::new(&settings.export, &judge.route(), |changes| judge.accepted(changes));
@@ -99,13 +99,17 @@ impl<'a> Offers<'a> {
     }
 
     /// The source of the path of this number, if the group gets it for this prefix.
-    pub(super) fn source<F: Family>(&mut self, path: u32, prefix: Prefix<F>) -> Had {
+    pub(super) fn source<F: Family>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
         let gets = match self.offers.get_mut(path as usize) {
             None | Some(Offer::No) => false,
             Some(Offer::Plain) => true,
             Some(Offer::Asked(asked)) => asked.judge.ask(&mut asked.memo, prefix).is_some(),
         };
-        if gets { Had::from(self.paths[path as usize].source) } else { Had::NOTHING }
+        if gets {
+            AdvertisedSource::from(self.paths[path as usize].source)
+        } else {
+            AdvertisedSource::NOTHING
+        }
     }
 
     /// The path of this number as the group gets it for this prefix; [`NONE`] when it does not.

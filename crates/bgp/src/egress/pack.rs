@@ -1,4 +1,4 @@
-//! From prefixes and paths to messages for one stream's members.
+//! From prefixes and paths to messages for one cohort's members.
 
 use super::group::Peers;
 use super::output::{Closed, Sink};
@@ -9,7 +9,7 @@ use ribtide_prefix::{Afi, Family, Prefix};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use std::sync::Arc;
 
-/// Packs what one flush sends to one stream. No prefix may reach a member twice in it: the order of chunks is free, but
+/// Packs what one flush sends to one cohort. No prefix may reach a member twice in it: the order of chunks is free, but
 /// for End-of-RIB.
 pub(super) struct Packer<'a> {
     settings: &'a EgressSettings,

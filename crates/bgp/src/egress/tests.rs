@@ -6,8 +6,8 @@ use crate::message::{Change, Changes, NONE};
 use crate::peer::{FamilySet, NextHopRule, PeerKind};
 use proptest::prelude::*;
 use ribtide_policy::{
-    Actions, Condition, Definition, Match, Med, Named, Policy, PrefixCondition, PrefixRange, PrefixSet,
-    Prepend, SetNextHop, Statement, Then, Verdict,
+    Actions, Condition, Definition, Match, Med, Named, Policy, PolicyResult, PrefixCondition, PrefixRange,
+    PrefixSet, Prepend, SetNextHop, Statement, Then,
 };
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
@@ -304,7 +304,7 @@ fn a_slow_member_is_left_behind_and_comes_back() {
     assert!(!tables.contains_key(&one));
     assert_eq!((worker.waiting(), worker.waiting_paths()), (1, 1), "bounded by prefixes, not by changes");
     let view = worker.groups().remove(0);
-    assert_eq!((view.blocked, view.detached, view.streams), (vec![PeerId(1)], vec![PeerId(1)], 2));
+    assert_eq!((view.blocked, view.detached, view.cohorts), (vec![PeerId(1)], vec![PeerId(1)], 2));
     let slow = worker.member(PeerId(1)).unwrap();
     assert_eq!((slow.waiting, slow.advertised_ipv4, slow.blocks), (1, 0, 1), "what waits is not advertised");
     assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 1);
@@ -313,7 +313,7 @@ fn a_slow_member_is_left_behind_and_comes_back() {
     read_all(&flushed(&mut worker), &infos, &mut tables);
     assert_eq!((tables[&one].messages, &tables[&one].routes), (1, &tables[&two].routes));
     let view = worker.groups().remove(0);
-    assert_eq!((view.blocked, view.detached, view.streams), (vec![], vec![], 1));
+    assert_eq!((view.blocked, view.detached, view.cohorts), (vec![], vec![], 1));
     changes(&mut worker, "10.0.0.0/8", std::iter::once(5), &mut before);
     assert_eq!(flushed(&mut worker).len(), 1, "packed for both again");
 }
@@ -326,7 +326,7 @@ fn a_group_whose_members_all_wait_has_one_position() {
     infos.iter().for_each(|i| worker.handle(EgressIn::Backlog { peer: i.id, blocked: true }));
     changes(&mut worker, "10.0.0.0/8", 1..20, &mut None);
     assert!(flushed(&mut worker).is_empty());
-    assert_eq!((worker.due(), worker.waiting(), worker.groups()[0].streams), (0, 1, 1));
+    assert_eq!((worker.due(), worker.waiting(), worker.groups()[0].cohorts), (0, 1, 1));
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn many_slow_members_are_at_few_positions_and_lose_nothing() {
         worker.handle(EgressIn::Backlog { peer: info.id, blocked: true });
         changes(&mut worker, &prefixes[at], [3, 10].into_iter(), &mut before[at]);
         read_all(&flushed(&mut worker), &infos, &mut tables);
-        assert!(worker.groups()[0].streams <= group::STREAMS, "bounded");
+        assert!(worker.groups()[0].cohorts <= group::COHORTS_MAX, "bounded");
     }
     // What was announced to some is gone.
     let gone = best_batch(&[(p4(&prefixes[0]), before[0].as_ref(), None)]);
@@ -358,7 +358,7 @@ fn many_slow_members_are_at_few_positions_and_lose_nothing() {
         worker.handle(EgressIn::Backlog { peer: info.id, blocked: false });
         read_all(&flushed(&mut worker), &infos, &mut tables);
     }
-    assert_eq!((worker.waiting(), worker.waiting_paths(), worker.groups()[0].streams), (0, 0, 1));
+    assert_eq!((worker.waiting(), worker.waiting_paths(), worker.groups()[0].cohorts), (0, 0, 1));
     assert_eq!(tables.len(), 40);
     let first = tables.values().next().unwrap();
     assert_eq!(first.routes.len(), 49);
@@ -393,7 +393,7 @@ fn members_that_join_during_a_dump_share_the_next() {
     answer(&mut worker, second);
     flushed(&mut worker);
     assert!(worker.requests().is_empty());
-    assert_eq!((worker.groups()[0].streams, worker.groups()[0].joining.len()), (1, 0));
+    assert_eq!((worker.groups()[0].cohorts, worker.groups()[0].joining.len()), (1, 0));
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn expected(
     let communities =
         map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
     if source.id == member.id
-        || member.egress.export.constant() == Some(Verdict::Reject)
+        || member.egress.export.constant() == Some(PolicyResult::Reject)
         || !member.families.has(afi)
         || (source.kind == Internal && member.kind == Internal)
         || communities == 0xffff_ff02

@@ -21,7 +21,7 @@ use crate::message::Prefixes;
 use import::Import;
 use peer::Context;
 use recent::Recent;
-use ribtide_policy::Verdict;
+use ribtide_policy::PolicyResult;
 use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{NextHop, Notification};
@@ -83,7 +83,7 @@ impl Ingest {
         };
         // A policy that rejects everything need not wait for the attributes.
         let constant = settings.import.constant();
-        if constant == Some(Verdict::Reject) {
+        if constant == Some(PolicyResult::Reject) {
             return refuse(Refusal::ImportPolicy, out.extend(info, None, update.announced::<F>()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
@@ -99,7 +99,7 @@ impl Ingest {
             }
             !refused
         });
-        if constant == Some(Verdict::Accept) {
+        if constant == Some(PolicyResult::Accept) {
             counters.announced += out.extend(info, Some(recent.intern(content)), announced);
             return refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
         }

@@ -1,6 +1,6 @@
 //! What the RIB manager gets of a prefix: the next hops that it is forwarded by, and no news where they stay the same.
 //!
-//! It gets the next hop of the leading path also where that path cannot be used. So a next hop that is unreachable does
+//! It gets the next hop of the selected path also where that path cannot be used. So a next hop that is unreachable does
 //! not take the route away that may be the reason for it, and both come back together (`docs/adr/0020-next-hop-resolution.md`).
 //!
 //! Where only the best path matters, that is its next hop, and a comparison of two numbers tells whether it is another.
@@ -9,7 +9,7 @@
 
 use super::paths::{Part, Path};
 use super::route::Route;
-use super::{Core, Lead, ShardOut};
+use super::{Core, SelectedPath, ShardOut};
 use crate::decision::{self, Candidate};
 use crate::link_bandwidth;
 use crate::message::FeedSet;
@@ -42,12 +42,12 @@ impl Core {
 
     /// What the RIB manager has of a route.
     pub(super) fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
-        let lead = route.lead();
+        let selected = route.selected();
         let paths = route.paths(&self.paths);
-        let others = || paths.iter().enumerate().filter(|(at, _)| *at != lead).map(|(_, path)| *path);
+        let others = || paths.iter().enumerate().filter(|(at, _)| *at != selected).map(|(_, path)| *path);
         let members = others().filter(|path| path.part() == Part::Member);
         let backup = others().find(|path| path.part() == Part::Backup);
-        Some(self.feed_set(paths[lead], members, backup))
+        Some(self.feed_set(paths[selected], members, backup))
     }
 
     fn feed_set(&self, best: Path, members: impl Iterator<Item = Path>, backup: Option<Path>) -> FeedSet {
@@ -64,24 +64,24 @@ impl Core {
         FeedSet { next_hops, kind: self.feed_kind(best), backup }
     }
 
-    /// Tells the RIB manager what it has not of a route whose leading path was `old`, and that was noted before if it was
-    /// in the table. `new` is the leading path, or nothing if the route is about to go. Whether that was anything.
+    /// Tells the RIB manager what it has not of a route whose selected path was `old`, and that was noted before if it was
+    /// in the table. `new` is the selected path, or nothing if the route is about to go. Whether that was anything.
     pub(super) fn feed<F: Family>(
         &mut self,
         route: &Route<F>,
-        [old, new]: [Option<Lead>; 2],
+        [old, new]: [Option<SelectedPath>; 2],
         out: &mut ShardOut,
     ) -> bool {
         if !out.feeds() {
             return false;
         }
         // A path that can be used from now on waits for dataplanes to confirm it, though its next hops are known there.
-        let best = |lead: Option<Lead>| lead.and_then(Lead::best);
+        let best = |selected: Option<SelectedPath>| selected.and_then(SelectedPath::best);
         let again = self.gates.is_on() && best(old).is_none() && best(new).is_some();
         if self.feeds_several(out) {
             return self.feed_several(route, new, again, out);
         }
-        let [old, new] = [old, new].map(|lead| lead.map(|lead| lead.path));
+        let [old, new] = [old, new].map(|selected| selected.map(|selected| selected.path));
         let news = again || (old != new && !self.same_feed(old, new));
         if news {
             let hop = |path: Path| (self.attrs.next_hop(path.attrs), self.feed_kind(path));
@@ -95,7 +95,7 @@ impl Core {
     fn feed_several<F: Family>(
         &mut self,
         route: &Route<F>,
-        new: Option<Lead>,
+        new: Option<SelectedPath>,
         again: bool,
         out: &mut ShardOut,
     ) -> bool {
@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// Chooses the paths that a route is forwarded by beside the leading one, and notes it with them.
+    /// Chooses the paths that a route is forwarded by beside the selected one, and notes it with them.
     fn assign<F: Family>(&mut self, route: &Route<F>) -> FeedSet {
         let (members, backup) = match route.best() {
             Some(best) if route.len() > 1 => self.choose(route.paths(&self.paths), best),
@@ -132,7 +132,7 @@ impl Core {
         }
         let paths = route.paths(&self.paths);
         let members = members.iter().map(|at| paths[*at]);
-        self.feed_set(paths[route.lead()], members, backup.map(|at| paths[at]))
+        self.feed_set(paths[route.selected()], members, backup.map(|at| paths[at]))
     }
 
     /// Which of several paths share the traffic with the best one, and which stands in.

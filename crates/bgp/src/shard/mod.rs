@@ -305,13 +305,13 @@ fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
 
 /// The path of a route that the RIB manager gets.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Lead {
+struct SelectedPath {
     path: Path,
     /// Whether it can be used: then it is the best path, which workers get.
     usable: bool,
 }
 
-impl Lead {
+impl SelectedPath {
     #[inline]
     fn best(self) -> Option<Path> {
         self.usable.then_some(self.path)
@@ -429,20 +429,20 @@ impl Core {
         route.best().map(|best| route.paths(&self.paths)[best])
     }
 
-    fn lead_of<F: Family>(&self, route: &Route<F>) -> Lead {
-        Lead { path: route.paths(&self.paths)[route.lead()], usable: route.is_usable() }
+    fn selected_of<F: Family>(&self, route: &Route<F>) -> SelectedPath {
+        SelectedPath { path: route.paths(&self.paths)[route.selected()], usable: route.is_usable() }
     }
 
-    /// Judges all paths, and sets which one leads.
+    /// Judges all paths, and sets which one is selected.
     fn decide<F: Family>(&self, route: &mut Route<F>) {
         let paths = route.paths(&self.paths);
         match self.best_among(self.usable_of(paths)) {
-            Some(best) => route.set_lead(best, true),
-            None => route.set_lead(self.lead_among(paths), false),
+            Some(best) => route.set_selected(best, true),
+            None => route.set_selected(self.lead_among(paths), false),
         }
     }
 
-    /// Which of paths that cannot be used leads: of sessions that are up, the best if all next hops were reachable alike.
+    /// Which of paths that cannot be used is selected: of sessions that are up, the best if all next hops were reachable alike.
     #[cold]
     fn lead_among(&self, paths: &[Path]) -> usize {
         let up = || paths.iter().enumerate().filter(|(_, path)| self.sessions.get(path.session).up);
@@ -495,7 +495,7 @@ impl Core {
             }
         };
         if at < best {
-            route.set_lead(best - 1, true);
+            route.set_selected(best - 1, true);
         }
         effect
     }
@@ -513,7 +513,7 @@ impl Core {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             let usable = self.usable(path);
             let mut route = Route::new(prefix, path, usable);
-            self.changed(&mut route, None, Some(Lead { path, usable }), out);
+            self.changed(&mut route, None, Some(SelectedPath { path, usable }), out);
             table.insert(spot.hash, route);
             self.sessions.counts::<F>(path.session).paths += 1;
             return true;
@@ -524,7 +524,7 @@ impl Core {
         if place.is_some_and(|at| paths[at].attrs == path.attrs) {
             return false;
         }
-        let old = self.lead_of(route);
+        let old = self.selected_of(route);
         self.note_fed(route, out);
         let (mut effect, gone) = match place {
             Some(at) => {
@@ -542,11 +542,11 @@ impl Core {
         }
         match effect {
             Effect::Keep => {}
-            Effect::Take => route.set_lead(route.len() - 1, true),
+            Effect::Take => route.set_selected(route.len() - 1, true),
             Effect::Rescan => self.decide(route),
         }
         if effect != Effect::Keep || self.options.forwards_by_several() {
-            let new = self.lead_of(route);
+            let new = self.selected_of(route);
             self.changed(route, Some(old), Some(new), out);
         }
         if let Some(gone) = gone {
@@ -613,7 +613,7 @@ impl Core {
 
     /// The path at `at` goes from `route`. Returns whether any is left; if not, the route is to go.
     fn forget<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
-        let old = self.lead_of(route);
+        let old = self.selected_of(route);
         self.note_fed(route, out);
         let left = route.len() > 1;
         let gone = if left {
@@ -626,7 +626,7 @@ impl Core {
         } else {
             route.paths(&self.paths)[0]
         };
-        let new = left.then(|| self.lead_of(route));
+        let new = left.then(|| self.selected_of(route));
         self.changed(route, Some(old), new, out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.release::<F>(gone);
@@ -640,28 +640,28 @@ impl Core {
 
     /// Judges a route again.
     fn redecide<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
-        let old = self.lead_of(route);
+        let old = self.selected_of(route);
         self.note_fed(route, out);
         self.decide(route);
-        let new = self.lead_of(route);
+        let new = self.selected_of(route);
         self.changed(route, Some(old), Some(new), out);
         if self.has_unknown(route) {
             self.unanswered.push(route.prefix());
         }
     }
 
-    /// A change of the leading path, or of those beside it that matter to forwarding, if it is one: tells who is to know.
+    /// A change of the selected path, or of those beside it that matter to forwarding, if it is one: tells who is to know.
     /// The attribute sets of both are still in use.
     fn changed<F: Family>(
         &mut self,
         route: &mut Route<F>,
-        old: Option<Lead>,
-        new: Option<Lead>,
+        old: Option<SelectedPath>,
+        new: Option<SelectedPath>,
         out: &mut ShardOut,
     ) {
         let fed = self.feed(route, [old, new], out);
         let left = new.is_some();
-        let (old, new) = (old.and_then(Lead::best), new.and_then(Lead::best));
+        let (old, new) = (old.and_then(SelectedPath::best), new.and_then(SelectedPath::best));
         let same = old == new && !fed;
         if same && !route.gate.is_held() {
             return;

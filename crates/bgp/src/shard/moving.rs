@@ -51,7 +51,7 @@ impl PerFamily for Untold {
     type Of<F: Family> = Vec<(Prefix<F>, Option<Path>)>;
 }
 
-/// Prefixes in the order of their hashes: how many of the paths are each one's, which of these leads, and whether it can be
+/// Prefixes in the order of their hashes: how many of the paths are each one's, which of these is selected, and whether it can be
 /// used.
 #[derive(Debug)]
 struct Routes;
@@ -174,7 +174,7 @@ impl Shard {
                 moved.paths.push(Path { attrs, session, ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
             }
-            let row = (route.prefix(), route.len() as u32, (route.lead() as u32, route.is_usable()));
+            let row = (route.prefix(), route.len() as u32, (route.selected() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
             if let Some(told) = core.waits_elsewhere(route, out) {
                 let there = told.map(|told| {
@@ -216,9 +216,9 @@ impl Shard {
         };
         paths.iter_mut().for_each(|path| *path = here(*path));
         let mut rest = &paths[..];
-        for_each_family!(F => for (prefix, len, lead) in std::mem::take(routes.get_mut::<F>()) {
+        for_each_family!(F => for (prefix, len, selected) in std::mem::take(routes.get_mut::<F>()) {
             if let Some((of_route, others)) = rest.split_at_checked(len as usize) {
-                self.take(logical, prefix, of_route, lead);
+                self.take(logical, prefix, of_route, selected);
                 rest = others;
             }
         });
@@ -278,14 +278,14 @@ impl Shard {
         logical: LogicalShard,
         prefix: Prefix<F>,
         paths: &[Path],
-        (lead, usable): (u32, bool),
+        (selected, usable): (u32, bool),
     ) {
         let core = &mut self.core;
         for path in paths {
             core.sessions.counts::<F>(path.session).paths += 1;
             core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
         }
-        let route = Route::of(prefix, &mut core.paths, paths, lead as usize, usable);
+        let route = Route::of(prefix, &mut core.paths, paths, selected as usize, usable);
         if core.has_unknown(&route) {
             core.unanswered.push(prefix);
         }

@@ -49,7 +49,7 @@ pub struct RouteView<F: Family> {
 pub struct FedView {
     /// The next hops.
     pub set: FeedSet,
-    /// Who sent the leading path.
+    /// Who sent the selected path.
     pub neighbor: IpAddr,
     /// Whether that is the best path: it is not while no path can be used.
     pub best: bool,
@@ -194,11 +194,11 @@ impl Shard {
 
 impl Core {
     fn fed_view<F: Family>(&self, route: &Route<F>) -> Option<FedView> {
-        let lead = self.lead_of(route);
+        let selected = self.selected_of(route);
         Some(FedView {
             set: self.fed_set(route)?,
-            neighbor: self.sessions.get(lead.path.session).info.address,
-            best: lead.usable,
+            neighbor: self.sessions.get(selected.path.session).info.address,
+            best: selected.usable,
             standing: self.standing(route),
         })
     }

@@ -1,6 +1,6 @@
-//! What the table holds for a prefix: its paths from the oldest to the newest, and which of them leads.
+//! What the table holds for a prefix: its paths from the oldest to the newest, and which of them is selected.
 //!
-//! The leading path is the best one if any path is eligible. Otherwise it is the path that would be best if all next hops were
+//! The selected path is the best one if any path is eligible. Otherwise it is the path that would be best if all next hops were
 //! reachable: it is fed to the RIB manager, which resolves its next hop, and is not advertised.
 
 use super::gate::Gate;
@@ -18,7 +18,7 @@ pub(super) struct Route<F: Family> {
     /// What it waits for before its best path is told.
     pub(super) gate: Gate,
     /// The path if there is one. Of several, `attrs` is their block, `session` how many they are, and `hint` the index
-    /// of the leading one.
+    /// of the selected one.
     path: Path,
 }
 
@@ -30,7 +30,7 @@ enum Form {
     Best,
     /// One path, not to be used.
     Idle,
-    /// Several, and the leading one is best.
+    /// Several, and the selected one is best.
     Many,
     /// Several, none to be used.
     ManyIdle,
@@ -70,18 +70,18 @@ impl<F: Family> Slot for Route<F> {
 }
 
 impl<F: Family> Route<F> {
-    /// A route of one path, which leads, and is best or cannot be used.
+    /// A route of one path, which is selected, and is best or cannot be used.
     pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
         let form = if best { Form::Best } else { Form::Idle };
         Route { bits: prefix.bits(), len: prefix.len(), form, gate: Gate::OPEN, path }
     }
 
-    /// A route of these paths, of which there is one at least, with the leading one's index and whether it is best.
+    /// A route of these paths, of which there is one at least, with the selected one's index and whether it is best.
     pub(super) fn of(
         prefix: Prefix<F>,
         store: &mut PathStore,
         paths: &[Path],
-        lead: usize,
+        selected: usize,
         usable: bool,
     ) -> Route<F> {
         let mut route = Route::new(prefix, paths[0], usable);
@@ -90,7 +90,7 @@ impl<F: Family> Route<F> {
             store.get_mut(block, paths.len()).copy_from_slice(paths);
             route.path = Path { attrs: block, session: paths.len() as u16, hint: 0 };
             route.form = Form::Many;
-            route.set_lead(lead, usable);
+            route.set_selected(selected, usable);
         }
         route
     }
@@ -105,26 +105,26 @@ impl<F: Family> Route<F> {
         self.bits == prefix.bits() && self.len == prefix.len() && self.form != Form::Empty
     }
 
-    /// Index of the leading path.
-    pub(super) fn lead(&self) -> usize {
+    /// Index of the selected path.
+    pub(super) fn selected(&self) -> usize {
         match self.form {
             Form::Many | Form::ManyIdle => usize::from(self.path.hint),
             _ => 0,
         }
     }
 
-    /// Whether the leading path is best: it can be used.
+    /// Whether the selected path is best: it can be used.
     pub(super) fn is_usable(&self) -> bool {
         matches!(self.form, Form::Best | Form::Many)
     }
 
     /// Index of the best path.
     pub(super) fn best(&self) -> Option<usize> {
-        self.is_usable().then_some(self.lead())
+        self.is_usable().then_some(self.selected())
     }
 
-    /// Sets which path leads, and whether it can be used.
-    pub(super) fn set_lead(&mut self, lead: usize, usable: bool) {
+    /// Sets which path is selected, and whether it can be used.
+    pub(super) fn set_selected(&mut self, selected: usize, usable: bool) {
         let several = self.is_several();
         self.form = match (several, usable) {
             (true, true) => Form::Many,
@@ -133,7 +133,7 @@ impl<F: Family> Route<F> {
             (false, false) => Form::Idle,
         };
         if several {
-            self.path.hint = lead as u16;
+            self.path.hint = selected as u16;
         }
     }
 
@@ -167,7 +167,7 @@ impl<F: Family> Route<F> {
         }
     }
 
-    /// Adds a path as the newest. The leading one stays.
+    /// Adds a path as the newest. The selected one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();
         if !self.is_several() {
@@ -184,7 +184,7 @@ impl<F: Family> Route<F> {
         self.path.session += 1;
     }
 
-    /// Takes out the path at `index` of a route that has more than one. The caller sets the leading one.
+    /// Takes out the path at `index` of a route that has more than one. The caller sets the selected one.
     pub(super) fn remove(&mut self, store: &mut PathStore, index: usize) -> Path {
         let len = self.len();
         let paths = store.get_mut(self.path.attrs, len);
@@ -275,18 +275,18 @@ mod tests {
                         model.push(new);
                     }
                 }
-                let (lead, usable) = (n % model.len(), n % 3 > 0);
-                route.set_lead(lead, usable);
-                prop_assert_eq!((route.lead(), route.best()), (lead, usable.then_some(lead)));
+                let (selected, usable) = (n % model.len(), n % 3 > 0);
+                route.set_selected(selected, usable);
+                prop_assert_eq!((route.selected(), route.best()), (selected, usable.then_some(selected)));
                 for (route, model) in routes.iter().zip(&models) {
                     prop_assert_eq!(route.paths(&store), &model[..]);
                 }
             }
             // Made of its paths at once, one is the same.
             for (route, model) in routes.iter().zip(&models) {
-                let made = Route::<V4>::of(route.prefix(), &mut store, model, route.lead(), route.is_usable());
+                let made = Route::<V4>::of(route.prefix(), &mut store, model, route.selected(), route.is_usable());
                 prop_assert_eq!(made.paths(&store), &model[..]);
-                prop_assert_eq!((made.prefix(), made.lead(), made.best()), (route.prefix(), route.lead(), route.best()));
+                prop_assert_eq!((made.prefix(), made.selected(), made.best()), (route.prefix(), route.selected(), route.best()));
                 made.clear(&mut store);
             }
             routes.iter().for_each(|route| route.clear(&mut store));

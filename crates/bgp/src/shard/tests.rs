@@ -450,7 +450,7 @@ fn unreachable_next_hop_withdraws_what_is_advertised_and_leaves_the_feed_as_it_i
     assert_eq!(effects.feed.changes.v4.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(), [prefix(1)]);
     let effects = says(&mut bench, "192.0.2.8", NextHopState::Unreachable);
     assert_eq!(sources(&effects), [(Some(2), None)]);
-    assert_eq!(effects.feed.changes.v4[0].0, prefix(1), "the better one leads again");
+    assert_eq!(effects.feed.changes.v4[0].0, prefix(1), "the better one is selected again");
     // Paths withdrawn and announced while none is eligible are fed, and not advertised.
     bench.routes(&one, None, [1]);
     bench.routes(&two, Some(&set(2, 7)), [0]);

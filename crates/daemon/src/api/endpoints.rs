@@ -9,7 +9,7 @@ use super::request::{
     PageQuery, PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, limit,
 };
 use super::{answers, metrics};
-use crate::router::Inside;
+use crate::router::RouterState;
 use axum::extract::{ConnectInfo, FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Uri};
@@ -33,7 +33,7 @@ const MAX_LOOKUP: usize = 65_536;
 /// that an endpoint does not know are refused, changes need permission and are logged.
 #[derive(Default)]
 pub(super) struct Endpoints {
-    router: Router<Arc<Inside>>,
+    router: Router<Arc<RouterState>>,
     log: Arc<ChangeLog>,
     /// Method and path of each.
     pub(super) list: Vec<(Method, &'static str)>,
@@ -41,7 +41,7 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     /// `GET path`, with a query of type `Q`.
-    fn read<Q, T>(mut self, path: &'static str, answer: fn(&Inside, Q) -> Result<T, Refusal>) -> Self
+    fn read<Q, T>(mut self, path: &'static str, answer: fn(&RouterState, Q) -> Result<T, Refusal>) -> Self
     where
         Q: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
@@ -53,7 +53,7 @@ impl Endpoints {
     }
 
     /// `GET path` whose last part is a variable.
-    fn read_one<T>(mut self, path: &'static str, answer: fn(&Inside, &str) -> Result<T, Refusal>) -> Self
+    fn read_one<T>(mut self, path: &'static str, answer: fn(&RouterState, &str) -> Result<T, Refusal>) -> Self
     where
         T: Serialize + Send + 'static,
     {
@@ -64,7 +64,7 @@ impl Endpoints {
     }
 
     /// `POST path` with a body of type `B`, which changes nothing: the question is too long for a URL.
-    fn look_up<B, T>(mut self, path: &'static str, answer: fn(&Inside, B) -> Result<T, Refusal>) -> Self
+    fn look_up<B, T>(mut self, path: &'static str, answer: fn(&RouterState, B) -> Result<T, Refusal>) -> Self
     where
         B: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
@@ -79,25 +79,25 @@ impl Endpoints {
     fn change<B, T>(
         mut self,
         path: &'static str,
-        apply: fn(&Inside, B) -> Result<Changed<T>, Refusal>,
+        apply: fn(&RouterState, B) -> Result<Changed<T>, Refusal>,
     ) -> Self
     where
         B: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
     {
         let log = self.log.clone();
-        let handler = move |State(inside): State<Arc<Inside>>,
+        let handler = move |State(router): State<Arc<RouterState>>,
                             ConnectInfo(caller): ConnectInfo<Caller>,
                             request: Request| {
             let log = log.clone();
             async move {
-                let body = match may_change(caller, request.headers(), &inside.config().api) {
+                let body = match may_change(caller, request.headers(), &router.config().api) {
                     Ok(()) => Sent::<B>::from_request(request, &()).await,
                     Err(refusal) => Err(refusal),
                 };
-                let logged = move |inside: &Inside| {
+                let logged = move |router: &RouterState| {
                     let what = format!("POST {path}");
-                    match body.and_then(|Sent(body)| apply(inside, body)) {
+                    match body.and_then(|Sent(body)| apply(router, body)) {
                         Ok(Changed { answer, says }) => {
                             log.changed(caller, &what, &says);
                             Ok(answer)
@@ -108,7 +108,7 @@ impl Endpoints {
                         }
                     }
                 };
-                blocking(State(inside), logged).await
+                blocking(State(router), logged).await
             }
         };
         self.router = self.router.route(path, post(handler));
@@ -188,7 +188,7 @@ pub(super) fn endpoints() -> Endpoints {
 }
 
 /// The endpoints, and the answers to requests for anything else.
-pub(super) fn routes(inside: Arc<Inside>) -> Router {
+pub(super) fn routes(router: Arc<RouterState>) -> Router {
     endpoints()
         .router
         .fallback(|uri: Uri| async move {
@@ -201,22 +201,22 @@ pub(super) fn routes(inside: Arc<Inside>) -> Router {
             Refusal::Method(says)
         })
         .layer(from_fn(guard))
-        .with_state(inside)
+        .with_state(router)
 }
 
 /// Questions to stages block, so they leave the event loop's thread.
 async fn blocking<T: Serialize + Send + 'static>(
-    inside: State<Arc<Inside>>,
-    answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
+    router: State<Arc<RouterState>>,
+    answer: impl FnOnce(&RouterState) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    elsewhere(inside, answer).await.map(Json)
+    elsewhere(router, answer).await.map(Json)
 }
 
 async fn elsewhere<T: Send + 'static>(
-    State(inside): State<Arc<Inside>>,
-    answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
+    State(router): State<Arc<RouterState>>,
+    answer: impl FnOnce(&RouterState) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    match tokio::task::spawn_blocking(move || answer(&inside)).await {
+    match tokio::task::spawn_blocking(move || answer(&router)).await {
         Ok(answer) => answer,
         Err(e) => Err(Refusal::Busy(format!("the question failed: {e}"))),
     }

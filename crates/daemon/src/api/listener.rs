@@ -3,7 +3,7 @@
 use super::access::Caller;
 use super::endpoints::routes;
 use crate::config::ApiConfig;
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_runtime::thread;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
@@ -129,7 +129,7 @@ impl Api {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn serve(self, inside: Arc<Inside>) -> io::Result<SocketFile> {
+    pub(crate) fn serve(self, router: Arc<RouterState>) -> io::Result<SocketFile> {
         let Api { unix, tcp, file } = self;
         thread::spawn("api", move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -139,13 +139,13 @@ impl Api {
                 .build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
-                let router = routes(inside).into_make_service_with_connect_info::<Caller>();
+                let router = routes(router).into_make_service_with_connect_info::<Caller>();
                 let unix =
-                    tokio::net::UnixListener::from_std(unix).expect("a listener inside its event loop");
+                    tokio::net::UnixListener::from_std(unix).expect("a listener router its event loop");
                 let served = axum::serve(unix, router.clone());
                 if let Some(tcp) = tcp {
                     let tcp =
-                        tokio::net::TcpListener::from_std(tcp).expect("a listener inside its event loop");
+                        tokio::net::TcpListener::from_std(tcp).expect("a listener router its event loop");
                     tokio::spawn(async move { axum::serve(tcp, router).await });
                 }
                 // axum's serve ends only with the process.

@@ -1,6 +1,6 @@
 //! The state of BFD's thread: sessions, their sockets, and what is configured of them.
 
-use super::Outlets;
+use super::Outputs;
 use super::socket::{self, Listener};
 use super::tell::{Gateway, Tell};
 use crate::config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
@@ -71,7 +71,7 @@ impl Lines {
     }
 }
 
-/// The state of BFD's thread. Ask it through its [`ribtide_runtime::ask::Asker`].
+/// The state of BFD's thread. Ask it through its [`ribtide_runtime::call::StageHandle`].
 pub struct Engine {
     pub(super) poll: Poll,
     listen: Vec<IpAddr>,
@@ -106,7 +106,7 @@ impl Engine {
         poll: Poll,
         listen: Vec<IpAddr>,
         interfaces: &[InterfaceConfig],
-        outlets: Outlets,
+        outputs: Outputs,
         lines: Lines,
     ) -> Engine {
         Engine {
@@ -117,7 +117,7 @@ impl Engine {
             known: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             numbers: interfaces.iter().map(|i| (i.name.clone(), i.index)).collect(),
-            tell: Tell::new(outlets),
+            tell: Tell::new(outputs),
             lines,
             port: FIRST_SOURCE_PORT,
             start: Instant::now(),

@@ -1,7 +1,7 @@
 //! BFD's thread: sockets, timers, and who is told when packets no longer reach a neighbour.
 //!
 //! ```text
-//! sockets ◄──► bfd ──► RIB manager (the lane of failures): next hops avoid the neighbour
+//! sockets ◄──► bfd ──► RIB manager (its urgent queue): next hops avoid the neighbour
 //!               │
 //!               └────► session thread: its session ends with Cease, BFD Down
 //! ```
@@ -23,7 +23,7 @@ use crate::config::{BfdConfig, InterfaceConfig};
 use engine::Lines;
 use mio::{Events, Poll, Token, Waker};
 use ribtide_rib::RibIn;
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
@@ -42,14 +42,14 @@ const WAKE: Token = Token(usize::MAX);
 /// How to reach the thread.
 pub struct Bfd {
     /// For questions.
-    pub asker: Asker<Engine>,
+    pub handle: StageHandle<Engine>,
     /// Ends when every neighbour has been told of a stop.
     pub thread: JoinHandle<()>,
 }
 
 /// Who is told.
-pub struct Outlets {
-    /// The RIB manager's lane of failures.
+pub struct Outputs {
+    /// The RIB manager's urgent queue.
     pub rib: Option<Sender<RibIn>>,
     /// The session thread.
     pub bgp: Option<Sender<BfdNews>>,
@@ -83,7 +83,7 @@ impl From<io::Error> for NotStarted {
 pub fn start(
     config: &BfdConfig,
     interfaces: &[InterfaceConfig],
-    outlets: Outlets,
+    outputs: Outputs,
     rings: &Rings,
     stop: Stop,
 ) -> Result<Bfd, NotStarted> {
@@ -91,24 +91,24 @@ pub fn start(
     let waker = Waker::new(poll.registry(), WAKE)?;
     // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
     let wake: Wake = Arc::new(move || drop(waker.wake()));
-    let (asker, asked) = pair("BFD");
+    let (handle, asked) = pair("BFD");
     let (lines, written) = rings.bounded::<String>("BFD to log", LINES);
     let logger = thread::spawn("bfd-log", move || {
         while let Ok(line) = written.recv() {
             log("bfd", &line);
         }
     })?;
-    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outlets, Lines::new(lines));
+    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs, Lines::new(lines));
     engine.configure(config).map_err(NotStarted)?;
     let thread = thread::spawn("bfd", move || {
         run(engine, &asked, &stop);
         // The last lines say how the sessions ended.
         let _ = logger.join();
     })?;
-    Ok(Bfd { asker: asker.with_wake(Some(wake)), thread })
+    Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 
-fn run(mut engine: Engine, asked: &Asked<Engine>, stop: &Stop) {
+fn run(mut engine: Engine, asked: &CallQueue<Engine>, stop: &Stop) {
     thread::hurry(20);
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {

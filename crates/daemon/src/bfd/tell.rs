@@ -1,7 +1,7 @@
 //! What BFD tells the RIB manager and the session thread. It never waits for either: what does not fit stays here, and
 //! of each neighbour only the newest, and that it failed in between.
 
-use super::Outlets;
+use super::Outputs;
 use crate::bgp::session::BfdNews;
 use ribtide_bfd::Standing;
 use ribtide_rib::{GatewayEvent, IfIndex, RibIn};
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 pub(super) type Gateway = (IpAddr, Option<IfIndex>);
 
 pub(super) struct Tell {
-    outlets: Outlets,
+    outputs: Outputs,
     /// Gateways that are not to be used.
     unusable: BTreeSet<Gateway>,
     /// Gateways of which the RIB manager is still to hear.
@@ -23,19 +23,19 @@ pub(super) struct Tell {
 }
 
 impl Tell {
-    pub(super) fn new(outlets: Outlets) -> Tell {
-        Tell { outlets, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
+    pub(super) fn new(outputs: Outputs) -> Tell {
+        Tell { outputs, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
     }
 
     pub(super) fn gateway(&mut self, gateway: Gateway, usable: bool) {
         let changed = if usable { self.unusable.remove(&gateway) } else { self.unusable.insert(gateway) };
-        if changed && self.outlets.rib.is_some() {
+        if changed && self.outputs.rib.is_some() {
             self.gateways.insert(gateway, usable);
         }
     }
 
     pub(super) fn neighbor(&mut self, address: IpAddr, standing: Option<Standing>) {
-        if self.outlets.bgp.is_none() {
+        if self.outputs.bgp.is_none() {
             return;
         }
         let news = BfdNews { address, failed: false, standing };
@@ -52,7 +52,7 @@ impl Tell {
     /// Hands on what rings have room for: first what repairs forwarding.
     pub(super) fn send(&mut self) {
         while let (Some(rib), Some(((address, interface), usable))) =
-            (&self.outlets.rib, self.gateways.pop_first())
+            (&self.outputs.rib, self.gateways.pop_first())
         {
             let event = GatewayEvent { address, interface, usable };
             // Closed is a ring only when the process is stopping.
@@ -61,7 +61,7 @@ impl Tell {
                 break;
             }
         }
-        while let (Some(bgp), Some((address, news))) = (&self.outlets.bgp, self.neighbors.pop_first()) {
+        while let (Some(bgp), Some((address, news))) = (&self.outputs.bgp, self.neighbors.pop_first()) {
             if let Err(TrySend::Full(news)) = bgp.try_send(news) {
                 self.neighbors.insert(address, news);
                 break;
@@ -79,7 +79,7 @@ mod tests {
     fn what_does_not_fit_coalesces_and_a_failure_is_not_forgotten() {
         let rings = Rings::default();
         let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("r", 1), rings.bounded("b", 1));
-        let mut tell = Tell::new(Outlets { rib: Some(rib), bgp: Some(bgp) });
+        let mut tell = Tell::new(Outputs { rib: Some(rib), bgp: Some(bgp) });
         let address = |n: u8| IpAddr::from([10, 0, 0, n]);
         tell.gateway((address(1), None), true);
         assert!(!tell.is_waiting(), "they are usable until it is said otherwise");

@@ -29,8 +29,8 @@ fn parsed(text: &str) -> config::Config {
 fn running(text: &str) -> Running {
     let (rings, stop) = (Rings::default(), Stop::default());
     let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("rib", 64), rings.bounded("bgp", 64));
-    let outlets = Outlets { rib: Some(rib), bgp: Some(bgp) };
-    let bfd = start(&parsed(text).bfd, &[], outlets, &rings, stop.clone()).unwrap();
+    let outputs = Outputs { rib: Some(rib), bgp: Some(bgp) };
+    let bfd = start(&parsed(text).bfd, &[], outputs, &rings, stop.clone()).unwrap();
     Running { bfd: Some(bfd), to_rib, to_bgp, stop, usable: Map::default(), news: Vec::new() }
 }
 
@@ -43,12 +43,12 @@ impl Running {
     }
 
     fn view(&self) -> Vec<SessionView> {
-        self.bfd.as_ref().unwrap().asker.ask(|bfd| bfd.view(None)).unwrap()
+        self.bfd.as_ref().unwrap().handle.call(|bfd| bfd.view(None)).unwrap()
     }
 
     fn configure(&self, text: &str) -> Changes {
         let config = parsed(text).bfd;
-        self.bfd.as_ref().unwrap().asker.ask(move |bfd| bfd.configure(&config)).unwrap().unwrap()
+        self.bfd.as_ref().unwrap().handle.call(move |bfd| bfd.configure(&config)).unwrap().unwrap()
     }
 }
 
@@ -193,7 +193,7 @@ fn what_must_be_proven_is_not_usable_before() {
     until("proven", &mut router, &mut [&mut a], |r| r.usable.get(&gateway) == Some(&true));
     assert!(router.news.is_empty(), "no BGP session has it");
     let error =
-        start(&parsed(&text).bfd, &[], Outlets { rib: None, bgp: None }, &Rings::default(), Stop::default());
+        start(&parsed(&text).bfd, &[], Outputs { rib: None, bgp: None }, &Rings::default(), Stop::default());
     let says = error.err().unwrap().to_string();
     assert!(says.starts_with("BFD cannot receive on 127.9.1.1 port 3784"), "{says}");
     assert!(says.contains("another BFD daemon runs"), "{says}");

@@ -12,7 +12,7 @@ use crossbeam_channel::Select;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
-use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -47,13 +47,13 @@ pub struct WorkerBuilder {
 
 /// A worker as the shards see it.
 #[derive(Clone)]
-pub struct Inlet {
+pub struct WorkerSink {
     /// Its inbox.
     pub ring: Sender<EgressIn>,
     wanted: Arc<AtomicBool>,
 }
 
-impl Inlet {
+impl WorkerSink {
     /// Whether it wants changes. A worker whose dump request has reached a shard does: it says so before it asks.
     pub fn wanted(&self) -> bool {
         self.wanted.load(Acquire)
@@ -61,7 +61,7 @@ impl Inlet {
 }
 
 /// Where a worker's output goes.
-pub struct Outlets {
+pub struct Outputs {
     /// The shards' rings for requests, by number.
     pub shards: Vec<Sender<ShardIn>>,
     /// The session thread's ring.
@@ -85,8 +85,8 @@ impl WorkerBuilder {
     }
 
     /// For shards.
-    pub fn inlet(&self) -> Inlet {
-        Inlet { ring: self.inbox.0.clone(), wanted: self.wanted.clone() }
+    pub fn sink(&self) -> WorkerSink {
+        WorkerSink { ring: self.inbox.0.clone(), wanted: self.wanted.clone() }
     }
 
     /// For the session thread.
@@ -95,30 +95,30 @@ impl WorkerBuilder {
     }
 
     /// The stage, ready to run, and how to ask it.
-    pub(super) fn build(self, outlets: Outlets, meters: &Meters) -> (WorkerPort, WorkerStage) {
-        let (asker, asked) = pair("egress");
+    pub(super) fn build(self, outputs: Outputs, meters: &Meters) -> (WorkerPort, WorkerStage) {
+        let (handle, asked) = pair("egress");
         let stage = WorkerStage {
-            worker: Worker::new(u32::from(self.index), outlets.shards.len() as u32),
+            worker: Worker::new(u32::from(self.index), outputs.shards.len() as u32),
             inbox: self.inbox.1,
             wanted: self.wanted,
             control: self.control.1,
             asked,
-            shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
-            writes: Mailbox::new(outlets.writes),
-            upstream: outlets.upstream,
+            shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
+            writes: Mailbox::new(outputs.writes),
+            upstream: outputs.upstream,
             pace: Pace::default(),
             packing: false,
             dumps_paused: false,
             meter: meters.meter("egress"),
         };
-        (WorkerPort { asker: asker.with_wake(self.wake) }, stage)
+        (WorkerPort { handle: handle.with_wake(self.wake) }, stage)
     }
 }
 
 /// How to reach a running worker.
 #[derive(Clone)]
 pub struct WorkerPort {
-    asker: Asker<WorkerStage>,
+    handle: StageHandle<WorkerStage>,
 }
 
 impl WorkerPort {
@@ -130,7 +130,7 @@ impl WorkerPort {
         &self,
         question: impl FnOnce(&mut Worker) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
-        self.asker.ask(|stage| question(&mut stage.worker))
+        self.handle.call(|stage| question(&mut stage.worker))
     }
 
     /// From now on it asks shards for no dump: what members want waits.
@@ -138,7 +138,7 @@ impl WorkerPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn pause_dumps(&self) -> Result<(), NoAnswer> {
-        self.asker.wait(|stage| stage.dumps_paused = true)
+        self.handle.wait(|stage| stage.dumps_paused = true)
     }
 
     /// It asks these shards from now on. Only while no dump is under way.
@@ -146,7 +146,7 @@ impl WorkerPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn remap(&self, shards: Vec<Sender<ShardIn>>) -> Result<(), NoAnswer> {
-        self.asker.wait(|stage| {
+        self.handle.wait(|stage| {
             stage.worker.set_shards(shards.len() as u32);
             // A request that still waits is of a group that is gone.
             stage.shards = shards.into_iter().map(Mailbox::new).collect();
@@ -158,7 +158,7 @@ impl WorkerPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn resume_dumps(&self) -> Result<(), NoAnswer> {
-        self.asker.wait(|stage| stage.dumps_paused = false)
+        self.handle.wait(|stage| stage.dumps_paused = false)
     }
 }
 
@@ -169,7 +169,7 @@ pub(super) struct WorkerStage {
     /// Whether shards are to send changes; those without a group are spared them.
     wanted: Arc<AtomicBool>,
     control: Receiver<EgressIn>,
-    asked: Asked<WorkerStage>,
+    asked: CallQueue<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
     writes: Mailbox<Vec<Write>>,
     upstream: Watch,
@@ -183,7 +183,7 @@ pub(super) struct WorkerStage {
 
 impl Stage for WorkerStage {
     fn turn(&mut self) -> Turn {
-        while let Some(question) = self.asked.question() {
+        while let Some(question) = self.asked.next() {
             question(self);
         }
         let asked_all = retry_all(&mut self.shards);

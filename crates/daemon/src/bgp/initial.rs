@@ -6,7 +6,7 @@
 use super::session::{NeighborView, Sessions};
 use ribtide_prefix::Afi;
 use ribtide_rib::{RibIn, Source};
-use ribtide_runtime::ask::Asker;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -24,7 +24,7 @@ const CONVERGENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// When the system gives no thread.
 pub fn watch(
     configured: usize,
-    sessions: Asker<Sessions>,
+    sessions: StageHandle<Sessions>,
     rings: Rings,
     rib: Sender<RibIn>,
     stop: Stop,
@@ -35,7 +35,8 @@ pub fn watch(
         let mut calm = 0;
         while begin.elapsed() < timeout && calm < 2 && !stop.stopped() {
             std::thread::sleep(CONVERGENCE_POLL_INTERVAL);
-            let done = configured > 0 && sessions.ask(|s| s.neighbors().iter().all(is_done)).unwrap_or(false);
+            let done =
+                configured > 0 && sessions.call(|s| s.neighbors().iter().all(is_done)).unwrap_or(false);
             // What the last End-of-RIB followed may still be on its way to the RIB manager.
             calm = if done && rings.read().iter().all(|r| r.depth == 0) { calm + 1 } else { 0 };
         }

@@ -32,7 +32,7 @@ mod stage;
 mod tests;
 
 use crate::config::{BgpConfig, Config, Threads};
-use crate::rib::Lane;
+use crate::rib::FeedbackChannel;
 use egress::{WorkerBuilder, WorkerPort};
 use owners::{Directory, Owners};
 use placement::Placement;
@@ -42,7 +42,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::shard::HashSeed;
 use ribtide_rib::RibIn;
 use ribtide_runtime::activity::Activity;
-use ribtide_runtime::ask::Asker;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
@@ -72,9 +72,9 @@ pub struct BgpBuilder {
 /// How to reach running BGP.
 pub struct Bgp {
     /// The session thread: neighbours, and what operators tell them.
-    pub sessions: Asker<Sessions>,
+    pub sessions: StageHandle<Sessions>,
     /// The readers, by number.
-    pub readers: Vec<Asker<Reader>>,
+    pub readers: Vec<StageHandle<Reader>>,
     /// The shards, and which has which logical shard.
     pub owners: Directory,
     /// The egress workers, by number.
@@ -120,8 +120,8 @@ impl BgpBuilder {
     }
 
     /// The shards as the RIB manager knows them.
-    pub fn lanes(&self) -> Vec<Lane> {
-        self.shards.iter().map(ShardBuilder::lane).collect()
+    pub fn feedback_channels(&self) -> Vec<FeedbackChannel> {
+        self.shards.iter().map(ShardBuilder::feedback_channel).collect()
     }
 
     /// For BFD: where it tells what it finds out about neighbours.
@@ -163,8 +163,8 @@ impl BgpBuilder {
         };
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();
         let requests: Vec<_> = shards.iter().map(ShardBuilder::feedback).collect();
-        let inlets: Vec<_> = workers.iter().map(WorkerBuilder::inlet).collect();
-        let outlets = session::Outlets {
+        let sinks: Vec<_> = workers.iter().map(WorkerBuilder::sink).collect();
+        let outputs = session::Outputs {
             workers: workers.iter().map(WorkerBuilder::control).collect(),
             readers: readers.iter().map(ReaderBuilder::commands).collect(),
         };
@@ -175,18 +175,18 @@ impl BgpBuilder {
 
         let mut reader_askers = Vec::new();
         for (index, reader) in readers.into_iter().enumerate() {
-            let outlets = reader::Outlets {
+            let outputs = reader::Outputs {
                 map,
                 shards: inboxes.clone(),
                 reports: sessions.reports(),
                 busy: activity.stage(),
             };
-            let (asker, stage) = reader.build(outlets, clock, meters);
+            let (handle, stage) = reader.build(outputs, clock, meters);
             run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
-            reader_askers.push(asker);
+            reader_askers.push(handle);
         }
-        let outlets_of_shards = shard::Outlets {
-            workers: inlets,
+        let shard_outputs = shard::Outputs {
+            workers: sinks,
             rib: rib.cloned(),
             purged: sessions.purged(),
             activity: activity.clone(),
@@ -194,18 +194,18 @@ impl BgpBuilder {
         let seed = HashSeed::random();
         let mut shard_ports = Vec::new();
         for (index, shard) in shards.into_iter().enumerate() {
-            let (port, stage) = shard.build(options, &seed, outlets_of_shards.clone(), meters);
+            let (port, stage) = shard.build(options, &seed, shard_outputs.clone(), meters);
             run(bgp.shards, format!("shard-{index}"), stage, placement.stage(index), &mut hosted, stop)?;
             shard_ports.push(port);
         }
         let mut worker_ports = Vec::new();
         for (index, worker) in workers.into_iter().enumerate() {
-            let outlets = egress::Outlets {
+            let outputs = egress::Outputs {
                 shards: requests.clone(),
                 writes: sessions.writes(),
                 upstream: activity.watch(),
             };
-            let (port, stage) = worker.build(outlets, meters);
+            let (port, stage) = worker.build(outputs, meters);
             run(
                 bgp.update_threads,
                 format!("egress-{index}"),
@@ -224,7 +224,7 @@ impl BgpBuilder {
             cpus: placement.sessions(),
             writers: placement.writers(bgp.update_threads),
         };
-        let (sessions, session_thread) = sessions.start(&setup, outlets, hosted, clock, stop.clone())?;
+        let (sessions, session_thread) = sessions.start(&setup, outputs, hosted, clock, stop.clone())?;
         Ok(Bgp {
             sessions,
             readers: reader_askers,
@@ -237,11 +237,11 @@ impl BgpBuilder {
             listening,
             session_thread,
             factory: Mutex::new(ShardFactory {
-                lanes: inboxes.len() as u32,
+                shards_ever: inboxes.len() as u32,
                 placement,
                 options,
                 seed,
-                outlets: outlets_of_shards,
+                outputs: shard_outputs,
                 rings,
                 meters: meters.clone(),
                 stop: stop.clone(),

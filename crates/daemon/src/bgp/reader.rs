@@ -18,7 +18,7 @@ use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
@@ -108,7 +108,7 @@ pub(super) struct ReaderBuilder {
 }
 
 /// Where a reader's output goes.
-pub(super) struct Outlets {
+pub(super) struct Outputs {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
@@ -133,16 +133,16 @@ impl ReaderBuilder {
     /// The stage, ready to run, and how to ask it.
     pub(super) fn build(
         self,
-        outlets: Outlets,
+        outputs: Outputs,
         clock: Clock,
         meters: &Meters,
-    ) -> (Asker<Reader>, ReaderStage) {
-        let (asker, asked) = pair("reader");
+    ) -> (StageHandle<Reader>, ReaderStage) {
+        let (handle, asked) = pair("reader");
         let reader = Reader {
-            batches: ShardBatches::new(outlets.map),
-            shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
-            reports: Mailbox::new(outlets.reports),
-            busy: outlets.busy,
+            batches: ShardBatches::new(outputs.map),
+            shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
+            reports: Mailbox::new(outputs.reports),
+            busy: outputs.busy,
             poll: self.poll,
             commands: self.commands.1,
             clock,
@@ -156,14 +156,14 @@ impl ReaderBuilder {
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
-        (asker.with_wake(Some(self.wake)), stage)
+        (handle.with_wake(Some(self.wake)), stage)
     }
 }
 
 /// A reader and its mailbox.
 pub(super) struct ReaderStage {
     reader: Reader,
-    asked: Asked<Reader>,
+    asked: CallQueue<Reader>,
     events: Events,
 }
 
@@ -256,7 +256,7 @@ pub struct Reader {
     /// Since when it reads nothing and begins and ends no session: routes move between shards.
     paused: Option<Instant>,
     /// It holds back: it reads when the shards have taken what it read, and those behind them have room in these rings.
-    downstream: Option<shard::Outlets>,
+    downstream: Option<shard::Outputs>,
     buffer: Vec<u8>,
 }
 
@@ -312,7 +312,7 @@ impl Reader {
     /// Reads little at a time from now on, and only when shards have taken what was read, and when those whom shards tell have
     /// taken so much that shards will have room: so shards come to rest soon, however slow the others are. With `None` it reads
     /// as far as rings have room.
-    pub(super) fn hold_back(&mut self, downstream: Option<shard::Outlets>) {
+    pub(super) fn hold_back(&mut self, downstream: Option<shard::Outputs>) {
         self.downstream = downstream;
     }
 

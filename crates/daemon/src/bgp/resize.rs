@@ -49,7 +49,7 @@
 use super::owners::Owners;
 use super::placement::Placement;
 use super::reader::Reader;
-use super::shard::{Outlets, ShardBuilder, ShardPort};
+use super::shard::{Outputs, ShardBuilder, ShardPort};
 use super::{Bgp, stage};
 use crate::config::Threads;
 use crate::rib::RibStage;
@@ -57,7 +57,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::shard::{Cut, HashSeed, Split};
 use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
-use ribtide_runtime::ask::{Answer, Asker, NoAnswer};
+use ribtide_runtime::call::{NoAnswer, PendingCall, StageHandle};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -85,11 +85,11 @@ const SAY_BLOCKED: Duration = Duration::from_secs(1);
 /// What it takes to start a shard.
 pub(super) struct ShardFactory {
     /// How many there ever were.
-    pub(super) lanes: u32,
+    pub(super) shards_ever: u32,
     pub(super) placement: Placement,
     pub(super) options: DecisionOptions,
     pub(super) seed: HashSeed,
-    pub(super) outlets: Outlets,
+    pub(super) outputs: Outputs,
     pub(super) rings: Rings,
     pub(super) meters: Meters,
     pub(super) stop: Stop,
@@ -112,9 +112,9 @@ impl ShardFactory {
     }
 
     fn start(&mut self, index: u16) -> io::Result<ShardPort> {
-        let builder = ShardBuilder::new(index, self.lanes, &self.rings, None);
-        self.lanes += 1;
-        let (port, stage) = builder.build(self.options, &self.seed, self.outlets.clone(), &self.meters);
+        let builder = ShardBuilder::new(index, self.shards_ever, &self.rings, None);
+        self.shards_ever += 1;
+        let (port, stage) = builder.build(self.options, &self.seed, self.outputs.clone(), &self.meters);
         let cpus = self.placement.stage(usize::from(index));
         stage::spawn(format!("shard-{index}"), stage, cpus, self.stop.clone())?;
         Ok(port)
@@ -280,7 +280,7 @@ impl Moves {
     /// Moves some. All shards are at rest.
     fn some(&mut self, owners: &mut Owners) -> Result<(), NoAnswer> {
         let (begin, mut moved) = (Instant::now(), 0);
-        let mut taken: Option<Answer<()>> = None;
+        let mut taken: Option<PendingCall<()>> = None;
         while moved < STOP_PATHS_MAX
             && begin.elapsed() < MOVE_TIME
             && let Some(split) = self.left.pop_front()
@@ -308,7 +308,7 @@ impl Moves {
             }
         }
         self.most_paths = self.most_paths.max(moved);
-        taken.map_or(Ok(()), Answer::wait)
+        taken.map_or(Ok(()), PendingCall::wait)
     }
 }
 
@@ -324,7 +324,11 @@ impl Bgp {
     ///
     /// # Errors
     /// Why not all of them are where they should be. What has moved until then has moved.
-    pub fn resize(&self, threads: Threads, rib: Option<&Asker<RibStage>>) -> Result<Resized, NotResized> {
+    pub fn resize(
+        &self,
+        threads: Threads,
+        rib: Option<&StageHandle<RibStage>>,
+    ) -> Result<Resized, NotResized> {
         let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
         if self.hosted.shards || threads == Threads::Off {
             return Err(NotResized::Off);
@@ -346,7 +350,7 @@ impl Bgp {
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
         let outcome = self
-            .prepare(&all[from..], &moves, &factory.outlets, rib)
+            .prepare(&all[from..], &moves, &factory.outputs, rib)
             .and_then(|()| self.move_all(&mut moves, &mut stops, rib))
             .and_then(|()| self.let_go(&mut stops, to));
         moves.end(&self.owners.read())?;
@@ -368,8 +372,8 @@ impl Bgp {
         &self,
         new: &[ShardPort],
         moves: &Moves,
-        outlets: &Outlets,
-        rib: Option<&Asker<RibStage>>,
+        outputs: &Outputs,
+        rib: Option<&StageHandle<RibStage>>,
     ) -> Result<(), NotResized> {
         for worker in &self.workers {
             worker.pause_dumps()?;
@@ -381,7 +385,7 @@ impl Bgp {
         tell(rib, &all)?;
         for reader in &self.readers {
             let inboxes = new.iter().map(ShardPort::inbox).collect();
-            let downstream = Some(outlets.clone());
+            let downstream = Some(outputs.clone());
             reader.wait(move |r| {
                 r.add_shards(inboxes);
                 r.hold_back(downstream);
@@ -396,7 +400,7 @@ impl Bgp {
         &self,
         moves: &mut Moves,
         stops: &mut Stops,
-        rib: Option<&Asker<RibStage>>,
+        rib: Option<&StageHandle<RibStage>>,
     ) -> Result<(), NotResized> {
         let shards = self.owners.read().shards.clone();
         let mut said = Instant::now();
@@ -490,16 +494,19 @@ impl Bgp {
 }
 
 /// Asks all of them, and then waits for the answers, so that the slowest alone is waited for.
-fn all<S, R>(stages: &[S], ask: impl FnMut(&S) -> Result<Answer<R>, NoAnswer>) -> Result<Vec<R>, NoAnswer> {
-    let answers: Vec<Answer<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
-    answers.into_iter().map(Answer::wait).collect()
+fn all<S, R>(
+    stages: &[S],
+    ask: impl FnMut(&S) -> Result<PendingCall<R>, NoAnswer>,
+) -> Result<Vec<R>, NoAnswer> {
+    let answers: Vec<PendingCall<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
+    answers.into_iter().map(PendingCall::wait).collect()
 }
 
 /// The RIB manager tells these shards of next hops from now on.
-fn tell(rib: Option<&Asker<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
+fn tell(rib: Option<&StageHandle<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
     let Some(rib) = rib else { return Ok(()) };
-    let lanes = shards.iter().map(ShardPort::lane).collect();
-    rib.wait(move |rib| rib.set_shards(lanes))
+    let channels = shards.iter().map(ShardPort::feedback_channel).collect();
+    rib.wait(move |rib| rib.set_shards(channels))
 }
 
 fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {

@@ -6,10 +6,10 @@
 //!                    └─ feedback: dump requests, next-hop states, confirmations (their senders never wait)
 //! ```
 
-use super::egress::Inlet;
+use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
 use super::stage::{Stage, Turn};
-use crate::rib::Lane;
+use crate::rib::FeedbackChannel;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
@@ -20,7 +20,7 @@ use ribtide_rib::{
     FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
 use ribtide_runtime::activity::{Activity, Busy};
-use ribtide_runtime::ask::{Answer, Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::call::{CallQueue, NoAnswer, PendingCall, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -44,7 +44,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A shard's connections, before it runs.
 pub struct ShardBuilder {
     /// Its number with the RIB manager, which no other shard has or had.
-    lane: u32,
+    number: u32,
     inbox: (Sender<ShardIn>, Receiver<ShardIn>),
     feedback: (Sender<ShardIn>, Receiver<ShardIn>),
     wake: Option<Wake>,
@@ -52,9 +52,9 @@ pub struct ShardBuilder {
 
 /// Where a shard's effects go.
 #[derive(Clone)]
-pub struct Outlets {
+pub struct Outputs {
     /// The egress workers, by number.
-    pub workers: Vec<Inlet>,
+    pub workers: Vec<WorkerSink>,
     /// The RIB manager, where routes are installed.
     pub rib: Option<Sender<RibIn>>,
     /// Told of each session of which nothing is left in the shard.
@@ -63,7 +63,7 @@ pub struct Outlets {
     pub activity: Activity,
 }
 
-impl Outlets {
+impl Outputs {
     /// Whether any of who hears of routes has more than half a ring of them still to take.
     pub(super) fn is_half_full(&self) -> bool {
         self.workers.iter().any(|worker| worker.ring.is_half_full())
@@ -72,13 +72,13 @@ impl Outlets {
 }
 
 impl ShardBuilder {
-    /// Makes the rings of shard `index`, the `lane`th that there ever was. `wake` wakes the thread that hosts it, if it
+    /// Makes the rings of shard `index`, the `number`th that there ever was. `wake` wakes the thread that hosts it, if it
     /// has none of its own.
-    pub fn new(index: u16, lane: u32, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
+    pub fn new(index: u16, number: u32, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
         let (inbox, batches) = rings.bounded(format!("readers to shard {index}"), INBOX);
         let (feedback, requests) = rings.bounded(format!("requests to shard {index}"), FEEDBACK);
         ShardBuilder {
-            lane,
+            number,
             inbox: (inbox.with_wake(wake.clone()), batches),
             feedback: (feedback.with_wake(wake.clone()), requests),
             wake,
@@ -96,8 +96,8 @@ impl ShardBuilder {
     }
 
     /// For the RIB manager, who must not wait either.
-    pub fn lane(&self) -> Lane {
-        Lane { number: self.lane, requests: self.feedback() }
+    pub fn feedback_channel(&self) -> FeedbackChannel {
+        FeedbackChannel { number: self.number, requests: self.feedback() }
     }
 
     /// The stage, ready to run, and how to ask it. All shards of a router have one `seed`.
@@ -105,40 +105,40 @@ impl ShardBuilder {
         self,
         options: DecisionOptions,
         seed: &HashSeed,
-        outlets: Outlets,
+        outputs: Outputs,
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
-        let (asker, asked) = pair("shard");
-        let (inbox, lane) = (self.inbox(), self.lane());
-        let (shard, out) = match outlets.rib {
+        let (handle, asked) = pair("shard");
+        let (inbox, feedback) = (self.inbox(), self.feedback_channel());
+        let (shard, out) = match outputs.rib {
             Some(_) => (Shard::tracking(options), ShardOut::default()),
             None => (Shard::new(options), ShardOut::without_feed()),
         };
         let stage = ShardStage {
             shard: shard.with_seed(seed),
             out,
-            workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
-            inlets: outlets.workers,
-            rib: outlets.rib.map(Mailbox::new),
-            lane: self.lane,
-            purged: Mailbox::new(outlets.purged),
-            busy: outlets.activity.stage(),
+            workers: outputs.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
+            sinks: outputs.workers,
+            rib: outputs.rib.map(Mailbox::new),
+            number: self.number,
+            purged: Mailbox::new(outputs.purged),
+            busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
             asked,
             retired: false,
             meter: meters.meter("shard"),
         };
-        (ShardPort { asker: asker.with_wake(self.wake), inbox, lane }, stage)
+        (ShardPort { handle: handle.with_wake(self.wake), inbox, feedback }, stage)
     }
 }
 
 /// How to reach a running shard.
 #[derive(Clone)]
 pub struct ShardPort {
-    asker: Asker<ShardStage>,
+    handle: StageHandle<ShardStage>,
     inbox: Sender<ShardIn>,
-    lane: Lane,
+    feedback: FeedbackChannel,
 }
 
 impl ShardPort {
@@ -150,7 +150,7 @@ impl ShardPort {
         &self,
         question: impl FnOnce(&mut Shard) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
-        self.asker.ask(|stage| question(&mut stage.shard))
+        self.handle.call(|stage| question(&mut stage.shard))
     }
 
     /// For readers.
@@ -160,25 +160,25 @@ impl ShardPort {
 
     /// For workers, who must not wait when it is full.
     pub(super) fn feedback(&self) -> Sender<ShardIn> {
-        self.lane.requests.clone()
+        self.feedback.requests.clone()
     }
 
     /// For the RIB manager, who must not wait either.
-    pub(super) fn lane(&self) -> Lane {
-        self.lane.clone()
+    pub(super) fn feedback_channel(&self) -> FeedbackChannel {
+        self.feedback.clone()
     }
 
     /// Whether it has taken everything that came. What it has taken it has handled when it answers [`ShardPort::ask_all_said`].
     pub(super) fn has_taken_all(&self) -> bool {
-        self.inbox.is_empty() && self.lane.requests.is_empty()
+        self.inbox.is_empty() && self.feedback.requests.is_empty()
     }
 
     /// Asks whether all that it said is in the rings of who is to hear it.
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
-    pub(super) fn ask_all_said(&self) -> Result<Answer<bool>, NoAnswer> {
-        self.asker.start(ShardStage::all_said)
+    pub(super) fn ask_all_said(&self) -> Result<PendingCall<bool>, NoAnswer> {
+        self.handle.start(ShardStage::all_said)
     }
 
     /// How many prefixes of each family it has of a logical shard, which keeps its room from now on: see
@@ -187,7 +187,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoAnswer> {
-        self.asker.wait(move |stage| {
+        self.handle.wait(move |stage| {
             let len = stage.shard.table_len(logical);
             stage.shard.reserve_table(logical, len);
             len
@@ -199,7 +199,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.reserve_table(logical, len))
+        self.handle.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
     /// Shrinks the tables of a logical shard that moves no longer, as [`Shard::shrink_table`].
@@ -207,7 +207,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn shrink_table(&self, logical: LogicalShard) -> Result<(), NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.shrink_table(logical))
+        self.handle.wait(move |stage| stage.shard.shrink_table(logical))
     }
 
     /// Takes a part of a logical shard away from it, as [`Shard::extract`].
@@ -215,7 +215,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn extract(&self, logical: LogicalShard, from: Cut, paths: usize) -> Result<Moved, NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
+        self.handle.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
     }
 
     /// Waits until what it said so far is in the rings of who is to hear it.
@@ -223,7 +223,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn said(&self) -> Result<(), NoAnswer> {
-        while !self.asker.wait(ShardStage::all_said)? {
+        while !self.handle.wait(ShardStage::all_said)? {
             std::thread::sleep(ROOM_POLL_INTERVAL);
         }
         Ok(())
@@ -233,14 +233,14 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
-    pub(super) fn adopt(&self, moved: Moved) -> Result<Answer<()>, NoAnswer> {
-        self.asker.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
+    pub(super) fn adopt(&self, moved: Moved) -> Result<PendingCall<()>, NoAnswer> {
+        self.handle.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
     /// Ends it, when it has done what is left to do. No other stage may have anything more for it.
     pub(super) fn retire(self) {
         // One that has ended already need not be told.
-        let _ = self.asker.wait(|stage| stage.retired = true);
+        let _ = self.handle.wait(|stage| stage.retired = true);
     }
 }
 
@@ -249,14 +249,14 @@ pub(super) struct ShardStage {
     shard: Shard,
     out: ShardOut,
     workers: Vec<Mailbox<EgressIn>>,
-    inlets: Vec<Inlet>,
+    sinks: Vec<WorkerSink>,
     rib: Option<Mailbox<RibIn>>,
-    lane: u32,
+    number: u32,
     purged: Mailbox<(PeerId, u32)>,
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
-    asked: Asked<ShardStage>,
+    asked: CallQueue<ShardStage>,
     /// It owns nothing any more and ends when all is said.
     retired: bool,
     meter: Meter,
@@ -264,7 +264,7 @@ pub(super) struct ShardStage {
 
 impl Stage for ShardStage {
     fn turn(&mut self) -> Turn {
-        while let Some(question) = self.asked.question() {
+        while let Some(question) = self.asked.next() {
             question(self);
         }
         if !self.room() {
@@ -353,9 +353,9 @@ impl ShardStage {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    for (worker, inlet) in self.workers.iter_mut().zip(&self.inlets) {
+                    for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
                         // Who wants changes later asks for the whole table first.
-                        if !inlet.wanted() {
+                        if !sink.wanted() {
                             continue;
                         }
                         worker.post(EgressIn::Best(batch.clone()));
@@ -371,7 +371,7 @@ impl ShardStage {
         if let Some(rib) = &mut self.rib {
             to_rib(feed, &next_hops).into_iter().for_each(|message| rib.post(message));
             if let Some(seq) = self.shard.mark() {
-                rib.post(RibIn::Confirm(FeedMark { lane: self.lane, seq }));
+                rib.post(RibIn::Confirm(FeedMark { announcer: self.number, seq }));
             }
         }
         purged.into_iter().for_each(|session| self.purged.post(session));

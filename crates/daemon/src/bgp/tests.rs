@@ -67,7 +67,7 @@ impl Router {
 
     fn neighbor(&self, address: &str) -> Option<session::NeighborView> {
         let address: IpAddr = address.parse().unwrap();
-        self.bgp().sessions.ask(move |s| s.neighbor(address)).unwrap()
+        self.bgp().sessions.call(move |s| s.neighbor(address)).unwrap()
     }
 }
 
@@ -282,7 +282,7 @@ fn routes_go(threads: &str) {
 
     let view = router.neighbor("127.0.0.11").unwrap();
     let up = view.up.unwrap();
-    let counters = router.bgp().readers[up.reader].ask(move |r| r.counters(view.id)).unwrap().unwrap();
+    let counters = router.bgp().readers[up.reader].call(move |r| r.counters(view.id)).unwrap().unwrap();
     assert_eq!((counters.announced, counters.withdrawn), (1001, 400));
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("counted", || {
@@ -306,7 +306,7 @@ fn routes_go(threads: &str) {
 fn who_is_not_known_or_not_right_is_told_why() {
     let router = Router::start(CLIENTS);
     assert_eq!(Peer::dial(&router, "127.0.2.1", 65009).notified(), (6, 5));
-    assert_eq!(router.bgp().sessions.ask(|s| s.totals().rejected).unwrap(), 1);
+    assert_eq!(router.bgp().sessions.call(|s| s.totals().rejected).unwrap(), 1);
     let mut wrong = Peer::dial(&router, "127.0.0.11", 65002);
     wrong.open();
     assert_eq!(wrong.notified(), (2, 2));
@@ -381,18 +381,18 @@ fn operators(threads: &str) {
     b.stream.write_all(&refresh).unwrap();
     b.until("routes again, as asked by the peer", |p| p.routes.len() == 10);
     b.routes.clear();
-    assert_eq!(router.bgp().sessions.ask(|s| s.refresh(None)).unwrap(), 2);
+    assert_eq!(router.bgp().sessions.call(|s| s.refresh(None)).unwrap(), 2);
     b.until("routes again, as asked by the operator", |p| p.routes.len() == 10);
     assert_eq!(b.ends.len(), 2);
 
     let address: IpAddr = "127.0.0.11".parse().unwrap();
-    assert_eq!(router.bgp().sessions.ask(move |s| s.reset(Some(address))).unwrap(), 1);
+    assert_eq!(router.bgp().sessions.call(move |s| s.reset(Some(address))).unwrap(), 1);
     assert_eq!(a.notified(), (6, 4));
     b.until("routes of the session that was reset are gone", |p| p.routes.is_empty());
     let _again = Peer::up(&router, "127.0.0.11", 65001);
-    assert!(router.bgp().sessions.ask(move |s| s.disable(address)).unwrap());
+    assert!(router.bgp().sessions.call(move |s| s.disable(address)).unwrap());
     assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 5));
-    assert!(router.bgp().sessions.ask(move |s| s.enable(address)).unwrap());
+    assert!(router.bgp().sessions.call(move |s| s.enable(address)).unwrap());
     let again = Peer::up(&router, "127.0.0.11", 65001);
     drop(router);
     assert_eq!(again.notified(), (6, 2));
@@ -479,7 +479,7 @@ fn one_does_not_read(threads: &str) {
         let member = router.bgp().workers[worker].ask(move |w| w.member(id)).unwrap().unwrap();
         let id = router.neighbor("127.0.1.7").unwrap().id;
         let reader = router.neighbor("127.0.1.7").unwrap().up.unwrap().reader;
-        let counters = router.bgp().readers[reader].ask(move |r| r.counters(id)).unwrap().unwrap();
+        let counters = router.bgp().readers[reader].call(move |r| r.counters(id)).unwrap().unwrap();
         counters.withdrawn == 100 && member.blocked && member.waiting > 0
     });
     let up = router.neighbor("127.0.0.12").unwrap().up.unwrap();

@@ -484,7 +484,7 @@ pub(super) struct Static {
     pub(super) blackhole: bool,
     /// Administrative distance, 1 to 254; default 1.
     pub(super) distance: Option<u8>,
-    /// Gateways that stand in while none of next-hop leads anywhere.
+    /// Gateways that stand in while none of next-hop resolves.
     #[serde(default)]
     pub(super) backup: Vec<IpAddr>,
     /// Watch the gateways with BFD.
@@ -516,7 +516,7 @@ pub(super) struct Vrf {
 pub(super) struct Track {
     /// That this interface is up.
     pub(super) interface: Option<String>,
-    /// That there is a route for exactly this prefix which leads somewhere.
+    /// That there is a resolved route for exactly this prefix.
     pub(super) prefix: Option<String>,
     /// That a route leads to this address.
     pub(super) address: Option<IpAddr>,

@@ -16,7 +16,7 @@ pub struct StaticRoute {
     pub hops: Vec<StaticHop>,
     /// Administrative distance.
     pub distance: u8,
-    /// Gateways that stand in while `hops` lead nowhere.
+    /// Gateways that stand in while `hops` are unresolved.
     pub backup: Vec<IpAddr>,
     /// What must hold for the route to be used.
     pub track: Option<StaticTrack>,

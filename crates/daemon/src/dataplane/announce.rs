@@ -90,8 +90,8 @@ impl Announcer {
     /// routes must be sent again, and until [`Announcer::retire`] what they named stays.
     pub(crate) fn groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
         let mut turned = Set::default();
-        // A group that leads nowhere cannot be said. What the listener has stays as it is until its routes go, one by one.
-        let known = |op: &&GroupOp| op.content != FibGroup::Nowhere || !self.groups.contains_key(&op.id);
+        // FPM has no message for an unresolved group. What the listener has stays as it is until its routes go, one by one.
+        let known = |op: &&GroupOp| op.content != FibGroup::Unresolved || !self.groups.contains_key(&op.id);
         let ops: Vec<&GroupOp> = batch.groups.iter().filter(known).collect();
         for op in ops {
             let by_group = |content| self.style == Style::Objects && has_object(content);
@@ -129,7 +129,7 @@ impl Announcer {
         told.prefsrc = if self.sources.is_empty() { None } else { self.sources.get(&id).copied() };
         match content {
             // It was overtaken before it was ever told. Like all that failed it is tried again.
-            FibGroup::Nowhere => return Err("its next-hop group leads nowhere at the moment"),
+            FibGroup::Unresolved => return Err("its next-hop group is unresolved at the moment"),
             FibGroup::Blackhole => told.kind = RouteKind::Blackhole,
             FibGroup::Hops(hops) if self.style == Style::Inline => {
                 let largest = largest_weight(hops);
@@ -239,7 +239,7 @@ fn largest_weight(hops: &[FibHop]) -> u16 {
 /// gateway is named by its single object: SONiC makes no group of it.
 fn has_object(content: &FibGroup) -> bool {
     match content {
-        FibGroup::Blackhole | FibGroup::Nowhere => false,
+        FibGroup::Blackhole | FibGroup::Unresolved => false,
         FibGroup::Hops(hops) => !matches!(&hops[..], [FibHop { gateway: None, .. }]),
     }
 }
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_leads_nowhere_stays_as_it_was_told() {
+    fn unresolved_group_stays_as_it_was_sent() {
         for style in [Style::Inline, Style::Objects] {
             let (mut announcer, mut listener) = (Announcer::new(style), Listener::default());
             let route = |group: Option<u32>| FibRoute::<ribtide_prefix::V4> {
@@ -448,15 +448,15 @@ mod tests {
             };
             let hops = || FibGroup::Hops(vec![hop("10.0.0.1", 1)]);
             // It goes before it was ever told.
-            assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
+            assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Unresolved, &[])), [""; 0]);
             assert!(announcer.route(0, &route(Some(1))).is_err());
             let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});
             assert!(turned.contains(&GroupId(1)), "its routes are to be sent again");
             // It goes later: nothing is said until its route goes.
-            assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
+            assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Unresolved, &[])), [""; 0]);
             let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});
             assert!(turned.is_empty(), "back as it was");
-            let lines = listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[None]));
+            let lines = listener.hear(&mut announcer, &batch(FibGroup::Unresolved, &[None]));
             assert_eq!(lines, ["10.1.0.0/16 gone"]);
         }
     }

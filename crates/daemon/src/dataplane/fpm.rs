@@ -8,20 +8,22 @@
 //!
 //! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
 //! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
-//! it is about the route as it was told last ([`told`]): the late one about a route that was replaced confirms nothing. Servers are
+//! it is about the route as it was told last ([`sent_state`]): the late one about a route that was replaced confirms nothing. Servers are
 //! not required to reply, so nothing waits for it, unless BGP is to wait for dataplanes: then a batch is done when its
 //! routes are answered ([`replies`]). Whether BGP waits is said to the server, and one of ribtide's says whether it replies when the
-//! chip has a route or at once ([`terms`]).
+//! chip has a route or at once ([`negotiated`]).
 
 mod encode;
+mod negotiated;
 mod replies;
-mod terms;
-mod told;
+mod sent_state;
 
-use super::Port;
+use super::RibChannel;
 use super::announce::Style;
-use super::verdicts::Verdicts;
+use super::install_results::InstallResults;
 use encode::{Done, Encoder};
+use negotiated::Negotiated;
+pub use negotiated::When;
 use replies::Replies;
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::idle;
@@ -30,14 +32,12 @@ use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
+use sent_state::{Meaning, SentState};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use terms::Terms;
-pub use terms::When;
-use told::{Meaning, Told};
 
 /// Pause between two attempts to connect, as other FPM clients have it.
 pub const RETRY: Duration = Duration::from_secs(3);
@@ -79,7 +79,7 @@ struct Counters {
     unmatched: AtomicU64,
     asked_again: AtomicU64,
     errors: AtomicU64,
-    terms: Terms,
+    negotiated: Negotiated,
 }
 
 impl Counters {
@@ -160,8 +160,8 @@ impl FpmHandle {
             offload_failed: c.offload_failed.load(Relaxed),
             unmatched: c.unmatched.load(Relaxed),
             asked_again: c.asked_again.load(Relaxed),
-            replies: c.terms.replies(),
-            disagreement: c.terms.disagreement(),
+            replies: c.negotiated.replies(),
+            disagreement: c.negotiated.disagreement(),
         }
     }
 }
@@ -172,21 +172,26 @@ impl FpmHandle {
 ///
 /// # Errors
 /// When the system gives no thread.
-pub fn start(name: String, server: SocketAddr, next_hop_groups: bool, port: Port) -> io::Result<FpmHandle> {
-    start_with_retry(name, server, next_hop_groups, port, RETRY)
+pub fn start(
+    name: String,
+    server: SocketAddr,
+    next_hop_groups: bool,
+    channel: RibChannel,
+) -> io::Result<FpmHandle> {
+    start_with_retry(name, server, next_hop_groups, channel, RETRY)
 }
 
 fn start_with_retry(
     name: String,
     server: SocketAddr,
     next_hop_groups: bool,
-    port: Port,
+    channel: RibChannel,
     retry: Duration,
 ) -> io::Result<FpmHandle> {
     let handle = FpmHandle { name: name.clone(), server, counters: Arc::default() };
     let mut client = Client {
         server,
-        port,
+        channel,
         retry,
         counters: handle.counters.clone(),
         encoder: Encoder::new(if next_hop_groups { Style::Objects } else { Style::Inline }),
@@ -201,7 +206,7 @@ fn start_with_retry(
 
 struct Client {
     server: SocketAddr,
-    port: Port,
+    channel: RibChannel,
     retry: Duration,
     counters: Arc<Counters>,
     encoder: Encoder,
@@ -210,7 +215,7 @@ struct Client {
 impl Client {
     /// Connects, when the time has come, and serves the connection to its end.
     fn session(&mut self) -> Result<(), Closed> {
-        if self.port.stop.stopped() {
+        if self.channel.stop.stopped() {
             return Err(Closed);
         }
         let stream = match self.connect() {
@@ -221,7 +226,7 @@ impl Client {
             }
         };
         let gone = Arc::new(AtomicBool::new(false));
-        let replies = Replies::new(self.port.id, Instant::now());
+        let replies = Replies::new(self.channel.id, Instant::now());
         let books = Arc::new(Mutex::new(replies));
         let replies = Answers { server: self.server, told: self.encoder.told(), books };
         if self.start_reader(&stream, &gone, &replies).is_err() {
@@ -229,27 +234,27 @@ impl Client {
         }
         self.counters.connects.fetch_add(1, Relaxed);
         self.counters.connected.store(true, Relaxed);
-        self.port.restart();
-        self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id))?;
+        self.channel.restart();
+        self.channel.rib.feedback.send(RibIn::DataplaneUp(self.channel.id))?;
         let mut connection = Connection {
             stream,
             gone,
-            stop: self.port.stop.clone(),
+            stop: self.channel.stop.clone(),
             until: None,
             counters: self.counters.clone(),
         };
         // First of all: the replay may be long in coming, and the server must not take that for its end.
         self.say_terms(&mut connection);
         let served = self.serve(&mut connection, &replies);
-        if self.port.stop.removes() {
+        if self.channel.stop.removes() {
             self.take_back(&connection);
         }
         connection.close();
-        self.counters.terms.end();
+        self.counters.negotiated.end();
         self.counters.connected.store(false, Relaxed);
         self.counters.closes.fetch_add(1, Relaxed);
         served?;
-        self.port.rib.feedback.send(RibIn::DataplaneDown(self.port.id))?;
+        self.channel.rib.feedback.send(RibIn::DataplaneDown(self.channel.id))?;
         self.pause()
     }
 
@@ -267,10 +272,10 @@ impl Client {
             server: self.server,
             stream: stream.try_clone()?,
             gone: gone.clone(),
-            stop: self.port.stop.clone(),
+            stop: self.channel.stop.clone(),
             counters: self.counters.clone(),
-            confirms: self.port.rib.confirms.clone(),
-            feedback: self.port.rib.feedback.clone(),
+            confirms: self.channel.rib.confirms.clone(),
+            feedback: self.channel.rib.feedback.clone(),
             replies: replies.clone(),
         };
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
@@ -278,27 +283,27 @@ impl Client {
 
     /// Says to the server whether BGP waits for the chip.
     fn say_terms(&self, connection: &mut Connection) {
-        let waits = self.port.rib.confirms.load(Relaxed);
+        let waits = self.channel.rib.confirms.load(Relaxed);
         let mut begins = Vec::new();
         write_start_of_replay(&mut begins, waits);
         connection.write(&mut begins);
-        self.counters.terms.said(waits);
+        self.counters.negotiated.said(waits);
     }
 
     /// Writes batches until the connection is gone.
     fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
         let mut replayed = false;
         while !connection.gone() {
-            let batch = self.port.next(STOP_POLL_INTERVAL)?;
+            let batch = self.channel.next(STOP_POLL_INTERVAL)?;
             let begin = Instant::now();
             replies.told.tick(begin);
-            if self.port.rib.confirms.load(Relaxed) != self.counters.terms.waits() {
+            if self.channel.rib.confirms.load(Relaxed) != self.counters.negotiated.waits() {
                 self.say_terms(connection);
             }
-            self.counters.terms.look(self.server);
+            self.counters.negotiated.look(self.server);
             self.ask_again(connection, replies, begin);
             let Some(batch) = batch else {
-                if self.port.was_idle() {
+                if self.channel.was_idle() {
                     self.encoder.shrink_to_fit();
                     idle::purge();
                 }
@@ -306,20 +311,20 @@ impl Client {
             };
             replayed |= batch.start_of_replay;
             // What comes before the replay builds on what this server was never told.
-            let mut verdicts = Verdicts::default();
+            let mut results = InstallResults::default();
             // Before it is written: the answer may be fast.
-            replies.lock().asked(&batch, replayed && self.port.rib.confirms.load(Relaxed), begin);
+            replies.lock().asked(&batch, replayed && self.channel.rib.confirms.load(Relaxed), begin);
             if replayed {
-                let done = self.encoder.handle(&batch, &mut verdicts, &mut |out| connection.write(out));
+                let done = self.encoder.handle(&batch, &mut results, &mut |out| connection.write(out));
                 self.counters.add(done);
             }
             if connection.gone() {
                 return Ok(());
             }
             self.counters.batches.fetch_add(1, Relaxed);
-            self.port.meter.add(batch.route_count(), begin);
-            replies.tell(&self.port.rib.feedback, |replies| {
-                replies.written(verdicts.ack(self.port.id, batch.seq).failed);
+            self.channel.meter.add(batch.route_count(), begin);
+            replies.tell(&self.channel.rib.feedback, |replies| {
+                replies.written(results.ack(self.channel.id, batch.seq).failed);
             })?;
         }
         Ok(())
@@ -335,7 +340,7 @@ impl Client {
         let mut last = Connection { stream, gone, stop, until, counters: self.counters.clone() };
         // A replay of nothing deletes what it does not name.
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
-        let done = self.encoder.handle(&nothing, &mut Verdicts::default(), &mut |out| last.write(out));
+        let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
         self.counters.add(done);
         let says = match last.finish() {
             true => format!("{} routes are deleted from the FPM server {}", done.deletes, self.server),
@@ -355,21 +360,21 @@ impl Client {
         if again.is_empty() {
             return;
         }
-        let mut verdicts = Verdicts::default();
-        let done = self.encoder.ask_again(&again, &mut verdicts, &mut |out| connection.write(out));
+        let mut results = InstallResults::default();
+        let done = self.encoder.ask_again(&again, &mut results, &mut |out| connection.write(out));
         self.counters.add(done);
         self.counters.asked_again.fetch_add(done.routes, Relaxed);
-        replies.lock().could_not(verdicts.ack(self.port.id, 0).failed);
+        replies.lock().could_not(results.ack(self.channel.id, 0).failed);
     }
 
     /// Waits before the next attempt. What was under way to this dataplane is dropped: it is down.
     fn pause(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + self.retry;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
-            if self.port.stop.stopped() {
+            if self.channel.stop.stopped() {
                 return Err(Closed);
             }
-            self.port.next(left.min(STOP_POLL_INTERVAL))?;
+            self.channel.next(left.min(STOP_POLL_INTERVAL))?;
         }
         Ok(())
     }
@@ -381,7 +386,7 @@ impl Client {
 struct Answers {
     server: SocketAddr,
     books: Arc<Mutex<Replies>>,
-    told: Told,
+    told: SentState,
 }
 
 impl Answers {
@@ -542,7 +547,7 @@ impl Reader {
     fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {
         let reply = match message {
             FpmMessage::NewRoute(reply) => reply,
-            FpmMessage::Multipart { ack } => return self.counters.terms.heard(*ack),
+            FpmMessage::Multipart { ack } => return self.counters.negotiated.heard(*ack),
             _ => return,
         };
         if !reply.offload_failed() && !reply.offloaded() {

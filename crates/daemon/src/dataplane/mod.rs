@@ -8,17 +8,17 @@
 //! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
 //!
 //! A dataplane has a second ring, for what failures make of groups that it has: that overtakes the batches that wait in
-//! the first. [`Port::next`] gives both as one sequence; see [`ribtide_rib::Lanes`].
+//! the first. [`RibChannel::next`] gives both as one sequence; see [`ribtide_rib::UrgentQueue`].
 
 pub(crate) mod announce;
 pub mod fpm;
+pub(crate) mod install_results;
 pub mod kernel;
-pub(crate) mod verdicts;
 mod weight;
 
 use crossbeam_channel::Select;
 use ribtide_prefix::Set;
-use ribtide_rib::{DataplaneId, FibBatch, Lanes, RibIn, UrgentOp};
+use ribtide_rib::{DataplaneId, FibBatch, RibIn, UrgentOp, UrgentQueue};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Closed, Rings};
@@ -39,7 +39,7 @@ pub const FAILURES: usize = 256;
 
 /// A dataplane's connection to the RIB manager.
 #[derive(Debug)]
-pub struct Port {
+pub struct RibChannel {
     /// Its number in acknowledgements.
     pub id: DataplaneId,
     /// What goes back.
@@ -50,10 +50,10 @@ pub struct Port {
     pub stop: Stop,
     batches: ring::Receiver<Arc<FibBatch>>,
     urgent: ring::Receiver<Vec<UrgentOp>>,
-    lanes: Lanes,
+    urgent_queue: UrgentQueue,
     /// A batch that something urgent goes ahead of.
     held: Option<Arc<FibBatch>>,
-    /// Its thread was idle in [`Port::next`] since [`Port::was_idle`] was last called.
+    /// Its thread was idle in [`RibChannel::next`] since [`RibChannel::was_idle`] was last called.
     was_idle: bool,
 }
 
@@ -69,16 +69,16 @@ pub struct ToRib {
     pub confirms: Arc<AtomicBool>,
 }
 
-/// The RIB manager's end of a [`Port`].
+/// The RIB manager's end of a [`RibChannel`].
 #[derive(Debug)]
-pub struct Outlet {
+pub struct DataplaneSink {
     /// What to install, in order.
     pub batches: ring::Sender<Arc<FibBatch>>,
     /// What overtakes it.
     pub urgent: ring::Sender<Vec<UrgentOp>>,
 }
 
-impl Port {
+impl RibChannel {
     /// The connection of the dataplane `name`: its end, and the RIB manager's.
     pub fn new(
         id: DataplaneId,
@@ -87,21 +87,21 @@ impl Port {
         rib: ToRib,
         meter: Meter,
         stop: Stop,
-    ) -> (Port, Outlet) {
+    ) -> (RibChannel, DataplaneSink) {
         let (batches_in, batches) = rings.bounded(format!("RIB to {name}"), BATCHES);
         let (urgent_in, urgent) = rings.bounded(format!("RIB to {name}, urgent"), URGENT);
-        let port = Port {
+        let channel = RibChannel {
             id,
             rib,
             meter,
             stop,
             batches,
             urgent,
-            lanes: Lanes::default(),
+            urgent_queue: UrgentQueue::default(),
             held: None,
             was_idle: false,
         };
-        (port, Outlet { batches: batches_in, urgent: urgent_in })
+        (channel, DataplaneSink { batches: batches_in, urgent: urgent_in })
     }
 
     /// What to carry out next, if there is anything: what overtakes before what waits. The former has number 0.
@@ -124,7 +124,7 @@ impl Port {
             self.held = Some(batch);
             return Ok(Some(urgent));
         }
-        Ok(Some(self.lanes.in_order(batch)))
+        Ok(Some(self.urgent_queue.in_order(batch)))
     }
 
     fn take_urgent(&mut self) -> Option<Arc<FibBatch>> {
@@ -132,10 +132,10 @@ impl Port {
             merge(&mut all, later);
             all
         })?;
-        self.lanes.urgent(&ops).map(Arc::new)
+        self.urgent_queue.urgent(&ops).map(Arc::new)
     }
 
-    /// As [`Port::try_next`], waiting at most `timeout`.
+    /// As [`RibChannel::try_next`], waiting at most `timeout`.
     ///
     /// # Errors
     /// [`Closed`] when the RIB manager has stopped.
@@ -150,13 +150,13 @@ impl Port {
         self.try_next()
     }
 
-    /// Whether the thread was idle in [`Port::next`] since the last call. The caller then shrinks its tables, and calls
+    /// Whether the thread was idle in [`RibChannel::next`] since the last call. The caller then shrinks its tables, and calls
     /// [`idle::purge`].
     pub fn was_idle(&mut self) -> bool {
         std::mem::take(&mut self.was_idle)
     }
 
-    /// Has `select` be ready when [`Port::try_next`] may have something.
+    /// Has `select` be ready when [`RibChannel::try_next`] may have something.
     pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
         self.urgent.watch(select);
         self.batches.watch(select);
@@ -164,7 +164,7 @@ impl Port {
 
     /// What the dataplane has is unknown from now on, until a replay starts. Goes before [`RibIn::DataplaneUp`].
     pub fn restart(&mut self) {
-        self.lanes.restart();
+        self.urgent_queue.restart();
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// The thread, and a dataplane that takes only what a test has it take.
 struct Running {
     rib: RibHandle,
-    port: Port,
+    channel: RibChannel,
     rings: Rings,
     stop: Stop,
 }
@@ -34,19 +34,19 @@ impl Running {
     fn new() -> Running {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let mut builder = RibBuilder::new(&rings);
-        let mut port = builder.plug("test", &rings, meters.meter("test"), &stop);
+        let mut channel = builder.plug("test", &rings, meters.meter("test"), &stop);
         let rib = builder.start(setup(), &meters, stop.clone()).unwrap();
         for index in [1, 2] {
-            port.rib.failures.send(link(index, true)).unwrap();
+            channel.rib.failures.send(link(index, true)).unwrap();
         }
-        port.rib.failures.send(RibIn::DataplaneUp(0)).unwrap();
+        channel.rib.failures.send(RibIn::DataplaneUp(0)).unwrap();
         let mut ended = false;
         while !ended {
-            let batch = wait(|| port.try_next().unwrap());
+            let batch = wait(|| channel.try_next().unwrap());
             ended = batch.end_of_replay;
-            acknowledge(&port, &batch);
+            acknowledge(&channel, &batch);
         }
-        Running { rib, port, rings, stop }
+        Running { rib, channel, rings, stop }
     }
 
     fn ring(&self, name: &str) -> Reading {
@@ -55,8 +55,8 @@ impl Running {
 
     /// Takes and acknowledges the next batch.
     fn take(&mut self) -> Arc<FibBatch> {
-        let batch = wait(|| self.port.try_next().unwrap());
-        acknowledge(&self.port, &batch);
+        let batch = wait(|| self.channel.try_next().unwrap());
+        acknowledge(&self.channel, &batch);
         batch
     }
 }
@@ -67,9 +67,9 @@ impl Drop for Running {
     }
 }
 
-fn acknowledge(port: &Port, batch: &FibBatch) {
-    let ack = FibAck { dataplane: port.id, seq: batch.seq, failed: Vec::new(), installed: Vec::new() };
-    port.rib.feedback.send(RibIn::Ack(ack)).unwrap();
+fn acknowledge(channel: &RibChannel, batch: &FibBatch) {
+    let ack = FibAck { dataplane: channel.id, seq: batch.seq, failed: Vec::new(), installed: Vec::new() };
+    channel.rib.feedback.send(RibIn::Ack(ack)).unwrap();
 }
 
 /// Polls for what another thread is about to do. The limit only ends a test that fails.
@@ -124,9 +124,9 @@ fn changes(sets: Vec<RouteSet>, numbers: std::ops::Range<u32>, set: u32) -> RibI
     RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })
 }
 
-/// How many ways out a batch gives to its one group that leads anywhere.
+/// How many ways out a batch gives to its one resolved group.
 fn ways(batch: &FibBatch) -> usize {
-    let mut contents = batch.groups.iter().map(|op| &op.content).filter(|c| **c != FibGroup::Nowhere);
+    let mut contents = batch.groups.iter().map(|op| &op.content).filter(|c| **c != FibGroup::Unresolved);
     match (contents.next(), contents.next()) {
         (Some(FibGroup::Hops(hops)), None) => hops.len(),
         other => panic!("{other:?}"),
@@ -154,7 +154,7 @@ fn overtaken(failure: RibIn) -> (Running, u32) {
             next += 1;
         }
     }
-    running.port.rib.failures.send(failure).unwrap();
+    running.channel.rib.failures.send(failure).unwrap();
     wait(|| (running.ring("RIB to test, urgent").depth > 0).then_some(()));
     let first = running.take();
     assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
@@ -178,7 +178,7 @@ fn run_without_dataplane_takes_routes_and_answers() {
         let totals = stage.rib.default_vrf().totals();
         totals.iter().any(|t| t.protocol == Protocol::BgpExternal && (t.candidates, t.installed) == (10, 10))
     };
-    wait(|| rib.asker.ask(resolved).unwrap().then_some(()));
+    wait(|| rib.handle.call(resolved).unwrap().then_some(()));
     stop.stop();
 }
 
@@ -221,7 +221,7 @@ fn measure_failover() {
         let (mut times, mut most): (Vec<u128>, usize) = (Vec::new(), 0);
         for up in [false, true].repeat(10) {
             let begin = Instant::now();
-            running.port.rib.failures.send(event(up)).unwrap();
+            running.channel.rib.failures.send(event(up)).unwrap();
             let mut others = 0;
             loop {
                 let batch = running.take();
@@ -283,7 +283,7 @@ fn measure_failover() {
 
 /// A dataplane that takes what a test has it take, and what it has in the end.
 struct Taker {
-    port: Port,
+    channel: RibChannel,
     routes: std::collections::BTreeMap<AnyPrefix, ribtide_rib::GroupId>,
     groups: std::collections::BTreeSet<ribtide_rib::GroupId>,
     most: usize,
@@ -292,7 +292,7 @@ struct Taker {
 impl Taker {
     fn take_all(&mut self) -> usize {
         let mut batches = 0;
-        while let Some(batch) = self.port.try_next().unwrap() {
+        while let Some(batch) = self.channel.try_next().unwrap() {
             self.groups.extend(batch.groups.iter().map(|op| op.id));
             for route in &batch.routes.v4 {
                 match route.group {
@@ -308,7 +308,7 @@ impl Taker {
                 self.groups.remove(group);
             }
             self.most = self.most.max(batch.route_count());
-            acknowledge(&self.port, &batch);
+            acknowledge(&self.channel, &batch);
             batches += 1;
         }
         batches
@@ -320,25 +320,25 @@ fn several<const N: usize>() -> (RibHandle, [Taker; N], Rings, Stop) {
     let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
     let mut builder = RibBuilder::new(&rings);
     let plug = |n| builder.plug(&format!("test-{n}"), &rings, meters.meter("test"), &stop);
-    let mut takers = std::array::from_fn(plug).map(|port| Taker {
-        port,
+    let mut takers = std::array::from_fn(plug).map(|channel| Taker {
+        channel,
         routes: Default::default(),
         groups: Default::default(),
         most: 0,
     });
     let rib = builder.start(setup(), &meters, stop.clone()).unwrap();
     for index in [1, 2] {
-        takers[0].port.rib.failures.send(link(index, true)).unwrap();
+        takers[0].channel.rib.failures.send(link(index, true)).unwrap();
     }
     for taker in &mut takers {
-        taker.port.rib.feedback.send(RibIn::DataplaneUp(taker.port.id)).unwrap();
+        taker.channel.rib.feedback.send(RibIn::DataplaneUp(taker.channel.id)).unwrap();
         wait(|| (taker.take_all() > 0 && taker.routes.len() >= 2).then_some(()));
     }
     (rib, takers, rings, stop)
 }
 
-fn behind(rib: &RibHandle) -> Vec<Option<usize>> {
-    rib.asker.ask(|stage| stage.rib.dataplanes().map(|d| d.behind).collect()).unwrap()
+fn lag(rib: &RibHandle) -> Vec<Option<usize>> {
+    rib.handle.call(|stage| stage.rib.dataplanes().map(|d| d.lag).collect()).unwrap()
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_dataplane_that_takes_nothing_holds_up_no_other_and_is_told_each_prefix_once
             }
         }
     }
-    assert_eq!(behind(&rib), [None, None, Some(200)]);
+    assert_eq!(lag(&rib), [None, None, Some(200)]);
     assert_eq!(takers[0].routes, takers[1].routes);
     assert_eq!(takers[0].routes.len(), 2 * 2 + 200);
     assert_ne!(takers[2].routes, takers[0].routes);
@@ -365,7 +365,7 @@ fn a_dataplane_that_takes_nothing_holds_up_no_other_and_is_told_each_prefix_once
         (takers[2].routes == takers[0].routes).then_some(())
     });
     assert!(batches <= crate::dataplane::BATCHES + 8, "{batches}");
-    wait(|| (behind(&rib) == [None; 3]).then_some(()));
+    wait(|| (lag(&rib) == [None; 3]).then_some(()));
     stop.stop();
 }
 
@@ -384,7 +384,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
         None
     };
     wait(|| full(&mut sent));
-    assert_eq!(behind(&rib), [None; 2], "no dataplane lags when none goes on");
+    assert_eq!(lag(&rib), [None; 2], "no dataplane lags when none goes on");
     // One goes on, and more comes.
     let before = sent;
     wait(|| {
@@ -392,7 +392,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
         full(&mut sent);
         (sent > before + 1000).then_some(())
     });
-    assert!(behind(&rib)[0].is_some());
+    assert!(lag(&rib)[0].is_some());
     // And stops: the other one is far behind, and still what counts is that no dataplane can take more.
     wait(|| full(&mut sent));
     let stopped = sent;
@@ -415,16 +415,16 @@ fn a_failed_link_reaches_a_dataplane_that_is_behind_too() {
         takers.iter().all(|taker| taker.routes.len() == 5).then_some(())
     });
     let mut next = 1;
-    while behind(&rib)[1].is_none() {
+    while lag(&rib)[1].is_none() {
         rib.inbox.send(routes(next..next + 1)).unwrap();
         next += 1;
         takers[0].take_all();
     }
-    takers[0].port.rib.failures.send(link(1, false)).unwrap();
+    takers[0].channel.rib.failures.send(link(1, false)).unwrap();
     let urgent =
         || rings.read().into_iter().find(|ring| ring.name == "RIB to test-1, urgent").map(|ring| ring.depth);
     wait(|| (urgent()? > 0).then_some(()));
-    let first = wait(|| takers[1].port.try_next().unwrap());
+    let first = wait(|| takers[1].channel.try_next().unwrap());
     assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
     stop.stop();
 }

@@ -67,18 +67,18 @@ pub(super) fn config_interfaces(setup: &VrfsSetup) -> impl Iterator<Item = Inter
     })
 }
 
-/// A VRF as the RIB manager's thread knows it.
-pub(super) struct Known {
+/// What the RIB manager's thread keeps of a VRF beside its RIB.
+pub(super) struct VrfEntry {
     pub(super) name: String,
     pub(super) statics: Statics,
     /// The default VRF's is not here: it comes by another way.
     policy: FibPolicy,
 }
 
-impl Known {
+impl VrfEntry {
     /// Without routes yet.
-    pub(super) fn new(name: String, id: VrfId) -> Known {
-        Known { name, statics: Statics::new(id, Vec::new()), policy: FibPolicy::default() }
+    pub(super) fn new(name: String, id: VrfId) -> VrfEntry {
+        VrfEntry { name, statics: Statics::new(id, Vec::new()), policy: FibPolicy::default() }
     }
 }
 
@@ -86,17 +86,17 @@ impl RibStage {
     /// The VRF of a name; without a name, the default one.
     pub fn vrf_named(&self, name: Option<&str>) -> Option<VrfId> {
         let name = name.unwrap_or(DEFAULT_VRF);
-        self.known.iter().find(|(_, known)| known.name == name).map(|(id, _)| *id)
+        self.vrf_entries.iter().find(|(_, entry)| entry.name == name).map(|(id, _)| *id)
     }
 
     /// The name of a VRF; of one that is gone, its number.
     pub fn vrf_name(&self, id: VrfId) -> String {
-        self.known.get(&id).map_or_else(|| format!("vrf{}", id.0), |known| known.name.clone())
+        self.vrf_entries.get(&id).map_or_else(|| format!("vrf{}", id.0), |entry| entry.name.clone())
     }
 
     /// Every VRF with its name, the default one first.
     pub fn vrfs(&self) -> impl Iterator<Item = (&str, &Rib)> {
-        self.known.iter().filter_map(|(id, known)| Some((known.name.as_str(), self.rib.get(*id)?)))
+        self.vrf_entries.iter().filter_map(|(id, entry)| Some((entry.name.as_str(), self.rib.get(*id)?)))
     }
 
     /// From now on there are these VRFs, with these static routes and interfaces. What is the same stays as it is.
@@ -105,43 +105,44 @@ impl RibStage {
         let mut messages = Vec::new();
         // Whoever knows VRFs by name, as SONiC does, would take the end of one for its namesake's. So that comes first.
         let namesake = |name: &str, id: VrfId| setup.vrfs.iter().any(|s| s.name == name && s.vrf.id != id);
-        let replaced = self.known.iter().filter(|(id, known)| namesake(&known.name, **id));
+        let replaced = self.vrf_entries.iter().filter(|(id, entry)| namesake(&entry.name, **id));
         let replaced: Vec<VrfId> = replaced.map(|(id, _)| *id).collect();
         self.drop_vrfs(replaced, &mut changed);
         for VrfSetup { name, vrf, .. } in &setup.vrfs {
-            if !self.known.contains_key(&vrf.id) {
+            if !self.vrf_entries.contains_key(&vrf.id) {
                 self.rib.add(*vrf);
                 changed.added.push(name.clone());
-                self.known.insert(vrf.id, Known::new(name.clone(), vrf.id));
+                self.vrf_entries.insert(vrf.id, VrfEntry::new(name.clone(), vrf.id));
             }
         }
         for VrfSetup { vrf, policy, .. } in &setup.vrfs {
-            let Some(known) = self.known.get_mut(&vrf.id).filter(|known| known.policy != *policy) else {
+            let Some(entry) = self.vrf_entries.get_mut(&vrf.id).filter(|entry| entry.policy != *policy)
+            else {
                 continue;
             };
-            known.policy = policy.clone();
+            entry.policy = policy.clone();
             self.rib.set_route_maps(vrf.id, Arc::new(CompiledFibPolicy::new(policy.clone())));
-            changed.policies.extend(Some(known.name.clone()).filter(|name| !changed.added.contains(name)));
+            changed.policies.extend(Some(entry.name.clone()).filter(|name| !changed.added.contains(name)));
         }
         let others = setup.vrfs.iter().map(|setup| (setup.vrf.id, &setup.statics));
         for (id, statics) in std::iter::once((VrfId::DEFAULT, &setup.statics)).chain(others) {
-            let Some(known) = self.known.get_mut(&id) else { continue };
-            if let Some(routes) = known.statics.replace(statics.clone()) {
+            let Some(entry) = self.vrf_entries.get_mut(&id) else { continue };
+            if let Some(routes) = entry.statics.replace(statics.clone()) {
                 messages.push(routes);
-                changed.statics.extend(Some(known.name.clone()).filter(|name| !changed.added.contains(name)));
+                changed.statics.extend(Some(entry.name.clone()).filter(|name| !changed.added.contains(name)));
             }
         }
         messages.extend(config_interfaces(&setup).map(RibIn::Interface));
         self.handle(messages);
         let gone = |id: &VrfId| *id != VrfId::DEFAULT && !setup.vrfs.iter().any(|vrf| vrf.vrf.id == *id);
-        let gone: Vec<VrfId> = self.known.keys().filter(|id| gone(id)).copied().collect();
+        let gone: Vec<VrfId> = self.vrf_entries.keys().filter(|id| gone(id)).copied().collect();
         self.drop_vrfs(gone, &mut changed);
         changed
     }
 
     fn drop_vrfs(&mut self, gone: Vec<VrfId>, changed: &mut VrfsChanged) {
         for id in gone {
-            changed.removed.extend(self.known.remove(&id).map(|known| known.name));
+            changed.removed.extend(self.vrf_entries.remove(&id).map(|entry| entry.name));
             let out = self.rib.remove(id);
             self.send(out);
         }

@@ -15,14 +15,14 @@ use super::{PAGE, PART};
 use crate::api::model::Difference;
 use crate::bgp::shard::route_set;
 use crate::rib::{RibHandle, RibStage};
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use std::net::IpAddr;
 
 /// Places of the RIB manager's tables that one question goes through.
@@ -54,12 +54,12 @@ pub(super) struct Found {
 
 /// Compares what differed before, what `changed`, and a part of the rest; or `all`.
 pub(super) fn check(
-    inside: &Inside,
+    router: &RouterState,
     state: &mut State,
     changed: &[VrfPrefix],
     all: bool,
 ) -> Result<Found, NoAnswer> {
-    let (Some(rib), Some(_)) = (&inside.rib, &inside.bgp) else { return Ok(Found::default()) };
+    let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
     // BGP is the default VRF's.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
     let mut prefixes: Vec<AnyPrefix> = if all { Vec::new() } else { changed.collect() };
@@ -67,9 +67,9 @@ pub(super) fn check(
     if all {
         (state.visited, state.left, state.place) = (0, Vec::new(), 0);
     }
-    prefixes.extend(walk_on(inside, state, if all { usize::MAX } else { PART })?);
-    let (held, best) = counts(inside)?;
-    let candidates = rib.asker.ask(|stage| {
+    prefixes.extend(walk_on(router, state, if all { usize::MAX } else { PART })?);
+    let (held, best) = counts(router)?;
+    let candidates = rib.handle.call(|stage| {
         let totals = stage.rib.default_vrf().totals();
         let of_bgp = totals.iter().filter(|total| total.protocol.source() == Source::Bgp);
         of_bgp.map(|total| total.candidates).sum::<u64>()
@@ -82,7 +82,7 @@ pub(super) fn check(
     let mut found = Found { compared: prefixes.len() as u64, best: Some(best), differences: Vec::new() };
     state.open.clear();
     for page in prefixes.chunks(PAGE) {
-        for (prefix, difference) in differing(inside, rib, page)? {
+        for (prefix, difference) in differing(router, rib, page)? {
             state.open.insert(prefix);
             found.differences.push(difference);
         }
@@ -91,9 +91,9 @@ pub(super) fn check(
 }
 
 /// How many prefixes BGP has, and how many have a best path.
-fn counts(inside: &Inside) -> Result<(u64, u64), NoAnswer> {
+fn counts(router: &RouterState) -> Result<(u64, u64), NoAnswer> {
     let (mut held, mut best) = (0, 0);
-    for shard in inside.owners().iter().flat_map(|owners| &owners.shards) {
+    for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
         let counts = shard.ask(|shard| shard.counts())?;
         held += (counts.ipv4.prefixes + counts.ipv6.prefixes) as u64;
         best += (counts.ipv4.best + counts.ipv6.best) as u64;
@@ -103,8 +103,8 @@ fn counts(inside: &Inside) -> Result<(u64, u64), NoAnswer> {
 
 /// The next `limit` prefixes of the Loc-RIB, of both families; a round is over when every logical shard was visited.
 /// A shard copies the prefixes of whole logical shards, of as many as it takes.
-fn walk_on(inside: &Inside, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
-    if let Some(owners) = inside.owners() {
+fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
+    if let Some(owners) = router.owners() {
         for (index, shard) in owners.shards.iter().enumerate() {
             // One that is moving is visited when it has moved.
             let is_moving = |logical| owners.split.as_ref().is_some_and(|split| split.logical == logical);
@@ -148,8 +148,9 @@ fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<V
     let (mut all, mut seen) = (Vec::new(), 0);
     while seen < limit {
         let place = state.place;
-        let (page, next) =
-            rib.asker.ask(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
+        let (page, next) = rib
+            .handle
+            .call(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
         all.extend(page);
         seen += PLACES;
         state.place = next.unwrap_or(0);
@@ -166,7 +167,7 @@ enum Wrong {
     Missing,
     /// The RIB manager's candidate has other next hops: these.
     Others(String),
-    /// There is a best path, and none of the next hops leads anywhere; why not.
+    /// There is a best path, and none of the next hops resolves; why not.
     Unresolved(String),
     /// It is advertised, and this dataplane does not have it, because of that.
     NotInPlace(String, String),
@@ -178,12 +179,12 @@ enum Wrong {
 
 /// Those of `page` that differ.
 fn differing(
-    inside: &Inside,
+    router: &RouterState,
     rib: &RibHandle,
     page: &[AnyPrefix],
 ) -> Result<Vec<(AnyPrefix, Difference)>, NoAnswer> {
-    let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(inside, page)?).collect();
-    let (views, wrong) = rib.asker.ask(move |stage| {
+    let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(router, page)?).collect();
+    let (views, wrong) = rib.handle.call(move |stage| {
         let mut comparison = Comparison::default();
         let wrong: Vec<Option<Wrong>> =
             views.iter().map(|(prefix, view)| comparison.wrong(stage, *prefix, view.as_ref())).collect();
@@ -196,9 +197,9 @@ fn differing(
 }
 
 /// What BGP has of each prefix of `page`.
-fn views(inside: &Inside, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoAnswer> {
+fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoAnswer> {
     let mut views = vec![None; page.len()];
-    let Some(owners) = inside.owners() else { return Ok(views) };
+    let Some(owners) = router.owners() else { return Ok(views) };
     let mut asked: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in page.iter().enumerate() {
         let owner = match prefix {
@@ -266,7 +267,7 @@ impl Comparison {
     }
 }
 
-/// Whether any next hop of a group leads somewhere; why none does.
+/// Whether any next hop of a group resolves; why none does.
 fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
     let hops = stage.rib.default_vrf().received_hops(group);
     if hops.iter().any(|hop| hop.outcome.is_resolved()) {

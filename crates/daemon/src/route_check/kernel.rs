@@ -7,10 +7,10 @@ use super::{PAGE, PART};
 use crate::api::model::Difference;
 use crate::dataplane::kernel::{Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects};
 use crate::rib::{RibHandle, RibStage};
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::{GroupId, IfIndex, Protocol, RouteInfo};
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use std::io;
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(super) struct State {
 type Objects = Arc<Map<u32, Forwarding>>;
 
 /// What differs: in all of the table, or, unless something differed before or seems to, in the next part of it.
-pub(super) fn check(inside: &Inside, state: &mut State, all: bool) -> Result<Vec<Difference>, NoAnswer> {
-    let (Some(rib), Some(kernel)) = (&inside.rib, &inside.kernel) else { return Ok(Vec::new()) };
+pub(super) fn check(router: &RouterState, state: &mut State, all: bool) -> Result<Vec<Difference>, NoAnswer> {
+    let (Some(rib), Some(kernel)) = (&router.rib, &router.kernel) else { return Ok(Vec::new()) };
     if !all && !state.differs && walk_on(rib, kernel, state)? {
         return Ok(Vec::new());
     }
@@ -76,7 +76,7 @@ fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State) -> Result<
         let objects = Arc::new(objects);
         for page in found.chunks(PAGE) {
             let (asked, objects) = (page.to_vec(), objects.clone());
-            let agree = rib.asker.ask(move |stage| {
+            let agree = rib.handle.call(move |stage| {
                 let (rib, mut comparison) = (stage.rib.default_vrf(), Comparison::new(objects));
                 asked.iter().all(|(prefix, found)| {
                     let info = rib.lookup(*prefix).filter(|info| is_written(info.protocol));
@@ -92,7 +92,7 @@ fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State) -> Result<
         return Ok(true);
     }
     let seen = std::mem::take(&mut state.seen);
-    let selected = rib.asker.ask(|stage| {
+    let selected = rib.handle.call(|stage| {
         let totals = stage.rib.default_vrf().totals();
         totals.iter().filter(|total| is_written(total.protocol)).map(|total| total.installed).sum::<u64>()
     })?;
@@ -106,11 +106,11 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
         Ok(read) => read,
         Err(e) => return Ok(vec![difference("", "-", "-", format!("its table cannot be read: {e}"))]),
     };
-    let mut cursor = rib.asker.ask(|stage| stage.rib.default_vrf().cursor())?;
+    let mut cursor = rib.handle.call(|stage| stage.rib.default_vrf().cursor())?;
     let mut differences = Vec::new();
     while !cursor.is_done() {
         let objects = objects.clone();
-        let (back, left, wrong) = rib.asker.ask(move |stage| {
+        let (back, left, wrong) = rib.handle.call(move |stage| {
             let mut comparison = Comparison::new(objects);
             let mut wrong = Vec::new();
             for info in stage.rib.default_vrf().page(&mut cursor, PAGE) {
@@ -128,7 +128,7 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
     stale.sort_unstable_by_key(|(prefix, _)| *prefix);
     for page in stale.chunks(PAGE) {
         let (page, objects) = (page.to_vec(), objects.clone());
-        differences.extend(rib.asker.ask(move |stage| {
+        differences.extend(rib.handle.call(move |stage| {
             let stale = |(prefix, found): &(AnyPrefix, Installed)| {
                 let leads = found.forwarding(&objects).text(|index| name(stage, index));
                 let says = "the kernel has it with our protocol number".to_owned();

@@ -20,7 +20,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 struct Bench {
     router: Router,
-    inside: Arc<Inside>,
+    state: Arc<RouterState>,
     _folder: tempfile::TempDir,
 }
 
@@ -46,7 +46,7 @@ socket = "{}"
             folder.path().join("api.sock").display()
         );
         let router = Router::start(config::parse(&text).unwrap(), None).unwrap();
-        let inside = router.inside().clone();
+        let state = router.state().clone();
         let families = FamilySet { ipv4: true, ipv6: false };
         let peer = Arc::new(PeerInfo {
             id: PeerId(0),
@@ -69,16 +69,16 @@ socket = "{}"
                 export: Arc::new(Policy::accept()),
             },
         });
-        for shard in &inside.owners().unwrap().shards {
+        for shard in &state.owners().unwrap().shards {
             let peer = peer.clone();
             shard.ask(move |s| s.handle(ShardIn::PeerUp(peer), &mut ShardOut::default())).unwrap();
         }
-        Bench { router, inside, _folder: folder }
+        Bench { router, state, _folder: folder }
     }
 
     /// A shard's path of a prefix, without a word of it to anybody.
     fn in_bgp(&self, prefix: Prefix<V4>, next_hop_of: Option<Ipv4Addr>) {
-        let owners = self.inside.owners().unwrap();
+        let owners = self.state.owners().unwrap();
         let (_, shard) = owners.of(prefix).unwrap();
         let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
         let ops = vec![RouteOp { attrs, afi: Afi::Ipv4, count: 1 }];
@@ -119,7 +119,7 @@ socket = "{}"
             sets: next_hop.map(set).into_iter().collect(),
             changes: Families { v4: vec![(prefix, index)], v6: vec![] },
         };
-        self.inside.rib.as_ref().unwrap().inbox.send(RibIn::Routes(batch)).unwrap();
+        self.state.rib.as_ref().unwrap().inbox.send(RibIn::Routes(batch)).unwrap();
     }
 
     fn in_both(&self, prefix: Prefix<V4>, next_hop: Option<Ipv4Addr>) {
@@ -132,7 +132,7 @@ socket = "{}"
     fn finds(&self, full: bool, wanted: &[(&str, &str, &str, &str, bool, &str)]) -> RouteCheck {
         let begin = Instant::now();
         loop {
-            let found = check(&self.inside, full).unwrap();
+            let found = check(&self.state, full).unwrap();
             let is = |(d, w): (&Difference, &(&str, &str, &str, &str, bool, &str))| {
                 let neighbor = w.4.then_some(IpAddr::from(PEER));
                 (&*d.prefix, &*d.stage, &*d.rib, &*d.found, d.neighbor) == (w.0, w.1, w.2, w.3, neighbor)
@@ -221,7 +221,7 @@ fn looks_go_through_loc_rib_in_parts() {
     let mut looks = 0;
     let found = loop {
         looks += 1;
-        let found = check(&bench.inside, false).unwrap();
+        let found = check(&bench.state, false).unwrap();
         assert!(!found.full && found.best_paths_checked <= PART as u64 + 1, "{found:?}");
         if found.differing > 0 {
             break found;
@@ -230,7 +230,7 @@ fn looks_go_through_loc_rib_in_parts() {
     };
     assert_eq!(found.differences[0].prefix, all[7].to_string());
     // It stays told at each look until it is over.
-    let again = check(&bench.inside, false).unwrap();
+    let again = check(&bench.state, false).unwrap();
     assert_eq!(again.differing, 1);
     bench.in_bgp(all[7], near);
     // Their number tells that there is one without a path.

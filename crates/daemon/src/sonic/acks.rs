@@ -5,7 +5,7 @@
 //! routes failed; what becomes of those later is reported too.
 
 use super::vrf_names::VrfNames;
-use crate::dataplane::verdicts::Verdicts;
+use crate::dataplane::install_results::InstallResults;
 use ribtide_rib::{DataplaneId, RibIn, VrfPrefix};
 use ribtide_runtime::ring;
 use ribtide_swss::orch::Orch;
@@ -30,13 +30,13 @@ pub(super) struct Acks {
     feedback: ring::Sender<RibIn>,
     /// What failed before there was a row, by batch.
     failed: VecDeque<(u64, Vec<(VrfPrefix, String)>)>,
-    verdicts: Verdicts,
+    verdicts: InstallResults,
     vrfs: VrfNames,
 }
 
 impl Acks {
     pub(super) fn new(dataplane: DataplaneId, feedback: ring::Sender<RibIn>, vrfs: VrfNames) -> Acks {
-        Acks { dataplane, feedback, failed: VecDeque::new(), verdicts: Verdicts::default(), vrfs }
+        Acks { dataplane, feedback, failed: VecDeque::new(), verdicts: InstallResults::default(), vrfs }
     }
 
     /// Takes in a batch, before its rows.

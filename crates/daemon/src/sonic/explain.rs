@@ -10,7 +10,7 @@ use crate::api::model::{Explain, ExplainStage, StageState};
 use crate::config::DEFAULT_VRF;
 use crossbeam_channel as channel;
 use ribtide_prefix::AnyPrefix;
-use ribtide_runtime::ask::Asker;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::VirtualSwitch;
 use ribtide_swss::fpmsyncd::Fpmsyncd;
@@ -77,7 +77,7 @@ fn channel_of(daemon: &str) -> String {
 /// Answers questions to `daemon` from now on: `answer` asks its stage.
 pub(super) fn answer<S: 'static>(
     daemon: &'static str,
-    asker: Asker<S>,
+    handle: StageHandle<S>,
     answer: fn(&mut S, Option<&str>, AnyPrefix, Option<Oid>) -> Answer,
     databases: &Databases,
     stop: &Stop,
@@ -88,8 +88,8 @@ pub(super) fn answer<S: 'static>(
     let body = move || {
         while let Ok(Question { answer: to, vrf, prefix, router }) = questions.recv() {
             let said = match prefix.parse() {
-                Ok(prefix) => asker
-                    .ask(move |stage: &mut S| answer(stage, vrf.as_deref(), prefix, router.map(Oid)))
+                Ok(prefix) => handle
+                    .call(move |stage: &mut S| answer(stage, vrf.as_deref(), prefix, router.map(Oid)))
                     .unwrap_or_else(|e| stage(daemon, StageState::Off, e.to_string()).into()),
                 Err(_) => stage(daemon, StageState::Off, format!("\"{prefix}\" is no prefix")).into(),
             };

@@ -19,7 +19,7 @@ use super::{Error, explain, log, queues};
 use crate::combinations::Asked;
 use clap::Args;
 use crossbeam_channel::Select;
-use ribtide_runtime::ask;
+use ribtide_runtime::call;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle;
@@ -202,10 +202,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         DAEMON,
         &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
     );
-    let (asker, asked) = ask::pair(DAEMON);
+    let (handle, asked) = call::pair(DAEMON);
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
-    explain::answer(DAEMON, asker, explain, &databases, stop)?;
+    explain::answer(DAEMON, handle, explain, &databases, stop)?;
     stage.run(&frames, &link_events, &asked, stop)
 }
 
@@ -337,7 +337,7 @@ impl Stage {
         &mut self,
         frames: &ring::Receiver<FpmEvent>,
         links: &ring::Receiver<LinkEvent>,
-        asked: &ask::Asked<Stage>,
+        asked: &call::CallQueue<Stage>,
         stop: &Stop,
     ) -> Result<(), Error> {
         let (clock, mut choked) = (Clock::default(), false);

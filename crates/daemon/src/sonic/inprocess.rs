@@ -17,13 +17,13 @@ use super::vrf_names::VrfNames;
 use super::{Error, log};
 use crate::api::model::AsicState;
 use crate::config::{InterfaceConfig, VirtualAsicConfig};
-use crate::dataplane::Port;
+use crate::dataplane::RibChannel;
 use crate::dataplane::announce::{Announcer, Style};
 use crate::rib::VrfSetup;
 use crossbeam_channel::Select;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
-use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
@@ -62,9 +62,9 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The running path, for who wants to look inside.
 #[derive(Clone)]
 pub struct InProcess {
-    fpmsyncd: Asker<Fpm>,
-    orchagent: Asker<OrchStage>,
-    syncd: Asker<SyncdStage>,
+    fpmsyncd: StageHandle<Fpm>,
+    orchagent: StageHandle<OrchStage>,
+    syncd: StageHandle<SyncdStage>,
     interfaces: Arc<[Name]>,
     vrfs: VrfNames,
 }
@@ -85,14 +85,14 @@ pub struct Explained {
     pub stalled: Option<Option<Duration>>,
 }
 
-/// Starts the path behind `port`, on threads whose names begin with `name`; the switch has a port for each of
+/// Starts the path behind `channel`, on threads whose names begin with `name`; the switch has a port for each of
 /// `interfaces`.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn start(
     name: &str,
-    port: Port,
+    channel: RibChannel,
     interfaces: &[InterfaceConfig],
     vrfs: &[VrfSetup],
     config: VirtualAsicConfig,
@@ -105,7 +105,7 @@ pub fn start(
     let (requests, requested) = rings.bounded("orchagent to syncd", 2 * WINDOW);
     let (replies, replied) = rings.bounded("syncd to orchagent", 2 * WINDOW);
     let vids = VidCounter::default();
-    let stop = port.stop.clone();
+    let stop = channel.stop.clone();
 
     let (mut machine, mut out) = (Fpmsyncd::new(FpmConfig::default()), FpmOut::default());
     for interface in interfaces {
@@ -124,9 +124,9 @@ pub fn start(
         routes,
         groups,
         marks,
-        id: port.id,
-        feedback: port.rib.feedback.clone(),
-        meter: port.meter.clone(),
+        id: channel.id,
+        feedback: channel.rib.feedback.clone(),
+        meter: channel.meter.clone(),
     };
 
     let mac = OrchConfig::default().mac;
@@ -134,7 +134,7 @@ pub fn start(
     let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
     describe(&mut orch, interfaces);
     place(&mut orch, interfaces.iter().map(|interface| interface.name.as_str().into()), vrfs);
-    let acks = Acks::new(port.id, port.rib.feedback.clone(), vrf_names.clone());
+    let acks = Acks::new(channel.id, channel.rib.feedback.clone(), vrf_names.clone());
     let orchagent = OrchStage {
         orch,
         // Groups before the routes that name them.
@@ -187,7 +187,7 @@ pub fn start(
     let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
     stage("orchagent", Box::new(move || orchagent.run(Some(&asked_orchagent), &stop_orchagent)))?;
-    stage("fpmsyncd", Box::new(move || fpm.run(port, &asked_fpmsyncd)))?;
+    stage("fpmsyncd", Box::new(move || fpm.run(channel, &asked_fpmsyncd)))?;
     let interfaces = interfaces.iter().map(|interface| interface.name.as_str().into()).collect();
     Ok(InProcess {
         fpmsyncd: ask_fpmsyncd,
@@ -210,11 +210,11 @@ impl InProcess {
         all.extend(new);
         self.vrfs.set(all);
         let links: Vec<_> = vrfs.iter().map(|vrf| (vrf.vrf.device, vrf.name.clone())).collect();
-        self.fpmsyncd.ask(move |fpm| {
+        self.fpmsyncd.call(move |fpm| {
             links.iter().for_each(|(device, name)| fpm.machine.link(*device, name, &mut fpm.out))
         })?;
         let (interfaces, vrfs) = (self.interfaces.clone(), vrfs.to_vec());
-        self.orchagent.ask(move |stage| place(&mut stage.orch, interfaces.iter().cloned(), &vrfs))
+        self.orchagent.call(move |stage| place(&mut stage.orch, interfaces.iter().cloned(), &vrfs))
     }
 
     /// Other VRFs than these go, when what is under way of them is done: after the RIB manager has withdrawn their routes.
@@ -225,7 +225,7 @@ impl InProcess {
         let stay = names(vrfs);
         let mut gone: Vec<Name> = self.vrfs.all().into_values().collect();
         gone.retain(|name| !stay.values().any(|other| other == name));
-        self.orchagent.ask(move |stage| gone.into_iter().for_each(|name| stage.orch.vrf(Change::del(name))))
+        self.orchagent.call(move |stage| gone.into_iter().for_each(|name| stage.orch.vrf(Change::del(name))))
     }
 
     /// Where the chip sends packets to each of `addresses`, in a VRF that it has.
@@ -237,7 +237,7 @@ impl InProcess {
         let mut found = Vec::with_capacity(addresses.len());
         for page in addresses.chunks(PAGE) {
             let page = page.to_vec();
-            found.extend(self.syncd.ask(move |stage| {
+            found.extend(self.syncd.call(move |stage| {
                 let chip = stage.syncd.chip();
                 let vr = router.and_then(|vid| stage.syncd.rid(vid));
                 let look = |addr: IpAddr| vr.and_then(|vr| chip.lookup(vr, addr));
@@ -252,7 +252,7 @@ impl InProcess {
     /// # Errors
     /// When the stage has stopped or is too busy.
     pub fn refuse(&self, prefixes: Vec<AnyPrefix>, refused: bool) -> Result<(), NoAnswer> {
-        self.syncd.ask(move |stage| {
+        self.syncd.call(move |stage| {
             let chip = stage.syncd.chip_mut();
             prefixes.into_iter().for_each(|prefix| chip.refuse(prefix, refused));
         })
@@ -261,9 +261,9 @@ impl InProcess {
     /// Has the chip behave otherwise; see [`VirtualSwitch::behave`].
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy. Inside: which setting cannot be that.
+    /// When the stage has stopped or is too busy. RouterState: which setting cannot be that.
     pub fn behave(&self, settings: Vec<(String, String)>) -> Result<Result<(), String>, NoAnswer> {
-        self.syncd.ask(move |stage| {
+        self.syncd.call(move |stage| {
             let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             stage.syncd.chip_mut().behave(settings)
         })
@@ -274,7 +274,7 @@ impl InProcess {
     /// # Errors
     /// When the stage has stopped or is too busy.
     pub fn chip(&self) -> Result<AsicState, NoAnswer> {
-        self.syncd.ask(|stage| AsicState::of(stage.syncd.chip_mut()))
+        self.syncd.call(|stage| AsicState::of(stage.syncd.chip_mut()))
     }
 
     /// Routes that the chip was asked to change since the last time this was asked; `None`: this is the first time, or
@@ -283,7 +283,7 @@ impl InProcess {
     /// # Errors
     /// When a stage has stopped or is too busy.
     pub(crate) fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoAnswer> {
-        let Some(changed) = self.syncd.ask(|stage| stage.changed.take())? else { return Ok(None) };
+        let Some(changed) = self.syncd.call(|stage| stage.changed.take())? else { return Ok(None) };
         if changed.is_empty() {
             return Ok(Some(Vec::new()));
         }
@@ -308,7 +308,7 @@ impl InProcess {
             }
         }
         let routes = routes.to_vec();
-        self.syncd.ask(move |stage| {
+        self.syncd.call(move |stage| {
             let entry = |route: VrfPrefix| {
                 let vr = vrfs.get(&route.vrf).copied().flatten().and_then(|vid| stage.syncd.rid(vid))?;
                 stage.syncd.chip().route_at(vr, route.prefix)
@@ -323,7 +323,7 @@ impl InProcess {
     /// When a stage has stopped or is too busy.
     pub(crate) fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoAnswer> {
         let router = self.virtual_router(vrf)?;
-        self.syncd.ask(move |stage| {
+        self.syncd.call(move |stage| {
             let vr = router.and_then(|vid| stage.syncd.rid(vid));
             vr.map(|vr| stage.syncd.chip().prefixes(vr).collect()).unwrap_or_default()
         })
@@ -334,7 +334,7 @@ impl InProcess {
     /// # Errors
     /// When the stage has stopped or is too busy.
     pub fn counts(&self) -> Result<Counts, NoAnswer> {
-        self.syncd.ask(|stage| stage.syncd.chip().counts())
+        self.syncd.call(|stage| stage.syncd.chip().counts())
     }
 
     /// What each stage knows of a route, and makes of the one that the RIB manager `selected`.
@@ -346,10 +346,10 @@ impl InProcess {
         let name = self.vrfs.name(vrf);
         let router = self.virtual_router(vrf)?;
         let of_fpmsyncd = selected
-            .map(|(group, protocol)| self.fpmsyncd.ask(move |fpm| fpm.row_of(prefix, group, protocol)));
+            .map(|(group, protocol)| self.fpmsyncd.call(move |fpm| fpm.row_of(prefix, group, protocol)));
         let fpmsyncd = of_fpmsyncd.transpose()?;
-        let orchagent = self.orchagent.ask(move |stage| stage.orch.explain(name.as_deref(), prefix))?;
-        let (chip, stalled) = self.syncd.ask(move |stage| {
+        let orchagent = self.orchagent.call(move |stage| stage.orch.explain(name.as_deref(), prefix))?;
+        let (chip, stalled) = self.syncd.call(move |stage| {
             let vr = router.and_then(|vid| stage.syncd.rid(vid));
             let now = Instant::now();
             let chip = stage.syncd.chip_mut();
@@ -365,7 +365,7 @@ impl InProcess {
         if name.is_none() && vrf != VrfId::DEFAULT {
             return Ok(None);
         }
-        self.orchagent.ask(move |stage| stage.orch.virtual_router(name.as_deref()))
+        self.orchagent.call(move |stage| stage.orch.virtual_router(name.as_deref()))
     }
 }
 
@@ -447,7 +447,7 @@ fn lab_mac(ip: IpAddr) -> Mac {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replay {
     None,
-    Asked,
+    CallQueue,
     Running,
 }
 
@@ -468,16 +468,16 @@ struct Fpm {
 }
 
 impl Fpm {
-    fn run(mut self, mut port: Port, asked: &Asked<Fpm>) -> Result<(), Error> {
+    fn run(mut self, mut channel: RibChannel, asked: &CallQueue<Fpm>) -> Result<(), Error> {
         let gone = |_| Error::new("the RIB manager has stopped; its log says why");
-        port.rib.feedback.send(RibIn::DataplaneUp(port.id)).map_err(gone)?;
-        while !port.stop.stopped() {
+        channel.rib.feedback.send(RibIn::DataplaneUp(channel.id)).map_err(gone)?;
+        while !channel.stop.stopped() {
             asked.serve(&mut self);
-            match port.try_next().map_err(gone)? {
-                Some(batch) => self.batch(&batch, &port.stop, asked)?,
+            match channel.try_next().map_err(gone)? {
+                Some(batch) => self.batch(&batch, &channel.stop, asked)?,
                 None => {
                     let mut select = Select::new();
-                    port.watch(&mut select);
+                    channel.watch(&mut select);
                     asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
                     if idle::wait(&mut select, STOP_POLL_INTERVAL) {
@@ -495,7 +495,7 @@ impl Fpm {
     }
 
     /// Waits until no ring is full, and answers questions meanwhile: a chip that stalls may fill them for long.
-    fn room(&mut self, stop: &Stop, asked: &Asked<Fpm>) {
+    fn room(&mut self, stop: &Stop, asked: &CallQueue<Fpm>) {
         while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.marks.is_full()) {
             asked.serve(self);
             let mut select = Select::new();
@@ -513,7 +513,7 @@ impl Fpm {
         }
     }
 
-    fn batch(&mut self, batch: &FibBatch, stop: &Stop, asked: &Asked<Fpm>) -> Result<(), Error> {
+    fn batch(&mut self, batch: &FibBatch, stop: &Stop, asked: &CallQueue<Fpm>) -> Result<(), Error> {
         let begin = Instant::now();
         let (announcer, machine, out) = (&mut self.announcer, &mut self.machine, &mut self.out);
         let mut tell = |content: &Content<'_>| machine.message(content, out);
@@ -533,16 +533,16 @@ impl Fpm {
         });
         let mut tell = |content: &Content<'_>| self.machine.message(content, &mut self.out);
         self.announcer.delete_groups(batch, &mut tell);
-        if batch.start_of_replay && self.replay == Replay::Asked {
+        if batch.start_of_replay && self.replay == Replay::CallQueue {
             self.replay = Replay::Running;
         }
         if batch.end_of_replay && self.replay == Replay::Running {
             self.replay = Replay::None;
         }
         // A replay that begins now, or is still to begin, names every route after this.
-        let again = turned && !batch.start_of_replay && self.replay != Replay::Asked;
+        let again = turned && !batch.start_of_replay && self.replay != Replay::CallQueue;
         if again {
-            self.replay = Replay::Asked;
+            self.replay = Replay::CallQueue;
         }
         if self.replay == Replay::None {
             self.announcer.retire(&mut tell);
@@ -701,7 +701,7 @@ impl Outlet for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::{Outlet, ToRib};
+    use crate::dataplane::{DataplaneSink, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
 
     #[test]
@@ -710,8 +710,8 @@ mod tests {
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let meter = meters.meter("virtual ASIC");
-        let (port, Outlet { batches, urgent: _urgent }) =
-            Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
+        let (channel, DataplaneSink { batches, urgent: _urgent }) =
+            RibChannel::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let interface = InterfaceConfig {
             index: 1,
@@ -719,8 +719,8 @@ mod tests {
             addresses: vec![(ip("10.0.0.254"), 24)],
             neighbors: Vec::new(),
         };
-        let path =
-            start("sonic", port, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters).unwrap();
+        let path = start("sonic", channel, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters)
+            .unwrap();
         let answer = || loop {
             match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
                 RibIn::DataplaneUp(3) => {}
@@ -742,7 +742,7 @@ mod tests {
 
         let key = NeighKey { ifname: "Ethernet0".into(), ip: ip("10.0.0.1") };
         let row = neighbor(key, Mac([2, 0, 0, 0, 0, 9]));
-        path.orchagent.ask(move |stage| stage.orch.neighbor(row)).unwrap();
+        path.orchagent.call(move |stage| stage.orch.neighbor(row)).unwrap();
         let mended = FibAck { dataplane: 3, seq: 0, failed: vec![], installed: vec![prefix.any().into()] };
         assert_eq!(answer(), mended);
         assert!(

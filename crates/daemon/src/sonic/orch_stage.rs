@@ -8,7 +8,7 @@ use super::syncd_stage::routes_in;
 use super::warm::{RestartCheck, Restore};
 use super::{Error, log};
 use crossbeam_channel::{Select, TryRecvError};
-use ribtide_runtime::ask::Asked;
+use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle;
@@ -321,7 +321,7 @@ impl OrchStage {
     ///
     /// # Errors
     /// What the operator must know: a database that refuses, a syncd that does not answer.
-    pub(super) fn run(mut self, asked: Option<&Asked<OrchStage>>, stop: &Stop) -> Result<(), Error> {
+    pub(super) fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick) = (Clock::default(), 0);
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
         let mut is_asked = false;
@@ -480,7 +480,7 @@ impl OrchStage {
     }
 
     /// Sleeps until there is something to do or `next_tick`. Returns whether its thread is idle.
-    fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
+    fn wait(&self, asked: Option<&CallQueue<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
         self.outlet.watch(&mut select);

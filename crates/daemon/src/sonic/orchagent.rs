@@ -19,7 +19,7 @@ use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, explain, log, queues, refuse};
 use crate::combinations::Asked;
 use clap::Args;
-use ribtide_runtime::ask;
+use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
@@ -231,10 +231,10 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
-    let (asker, asked) = ask::pair(DAEMON);
+    let (handle, asked) = call::pair(DAEMON);
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
-    explain::answer(DAEMON, asker, explain, &databases, stop)?;
+    explain::answer(DAEMON, handle, explain, &databases, stop)?;
     log(DAEMON, "started");
     stage.run(Some(&asked), stop)
 }

@@ -11,7 +11,7 @@ use super::syncd::chip_setting;
 use super::{Error, log};
 use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
-use ribtide_runtime::ask::Asker;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread;
 use ribtide_sai::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use ribtide_swss::sai::{PacketAction, text};
@@ -38,7 +38,7 @@ pub(super) struct Seen<'s> {
 pub(super) fn start<S: 'static>(
     daemon: &'static str,
     path: &Path,
-    asker: Asker<S>,
+    handle: StageHandle<S>,
     see: fn(&mut S) -> Seen<'_>,
 ) -> Result<(), Error> {
     let failed =
@@ -50,9 +50,9 @@ pub(super) fn start<S: 'static>(
     let listener = UnixListener::bind(path).map_err(failed)?;
     let body = move || {
         for stream in listener.incoming() {
-            let asker = asker.clone();
+            let handle = handle.clone();
             let answered =
-                stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &asker, see))));
+                stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &handle, see))));
             if let Err(e) = answered {
                 log(daemon, &format!("a question was not heard: {e}"));
             }
@@ -105,7 +105,7 @@ fn silent(path: &Path, e: &std::io::Error) -> Error {
 
 fn serve<S: 'static>(
     stream: UnixStream,
-    asker: &Asker<S>,
+    handle: &StageHandle<S>,
     see: fn(&mut S) -> Seen<'_>,
 ) -> std::io::Result<()> {
     let mut answers = stream.try_clone()?;
@@ -115,7 +115,7 @@ fn serve<S: 'static>(
         if questions.by_ref().take(LINE).read_line(&mut line)? == 0 {
             return Ok(());
         }
-        let answer = asker.ask(move |state: &mut S| answer(see(state), line.trim()));
+        let answer = handle.call(move |state: &mut S| answer(see(state), line.trim()));
         let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
         // At once: written as it is spelled, each of its words would be a packet.
         answers.write_all(format!("{answer}\n").as_bytes())?;

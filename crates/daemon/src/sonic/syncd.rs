@@ -18,7 +18,7 @@ use super::warm::{State, WarmStart};
 use super::{Error, explain, log, query, queues, warm_file};
 use crate::combinations::Asked;
 use clap::{Args, ValueEnum};
-use ribtide_runtime::ask;
+use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
@@ -233,13 +233,13 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
     let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer, &rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
-    let (asker, asked) = ask::pair("syncd");
+    let (handle, asked) = call::pair("syncd");
     let explain = |stage: &mut SyncdStage, _: Option<&str>, prefix, router| {
         explain::syncd(&mut stage.syncd, prefix, router)
     };
-    explain::answer(DAEMON, asker.clone(), explain, &databases, stop)?;
+    explain::answer(DAEMON, handle.clone(), explain, &databases, stop)?;
     if let Some(path) = &options.query_socket {
-        query::start(DAEMON, path, asker, |stage: &mut SyncdStage| query::Seen {
+        query::start(DAEMON, path, handle, |stage: &mut SyncdStage| query::Seen {
             rows: stage.rows(),
             switch: stage.syncd.chip_mut(),
         })?;

@@ -8,7 +8,7 @@ use super::{Error, log, warm_file};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
-use ribtide_runtime::ask::Asked;
+use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
@@ -142,7 +142,7 @@ impl SyncdStage {
     ///
     /// # Errors
     /// What the operator must know: a database that refuses.
-    pub(super) fn run(mut self, asked: Option<&Asked<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
+    pub(super) fn run(mut self, asked: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
         while !stop.stopped() {
             if let Some(asked) = asked {
@@ -297,7 +297,7 @@ impl SyncdStage {
 
     /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do. True when its thread has come
     /// to rest.
-    fn wait(&self, asked: Option<&Asked<SyncdStage>>, takes: bool, until: Option<Instant>) -> bool {
+    fn wait(&self, asked: Option<&CallQueue<SyncdStage>>, takes: bool, until: Option<Instant>) -> bool {
         self.at_chip.set(self.at_work.len() + self.waiting.len());
         let mut select = Select::new();
         if takes {

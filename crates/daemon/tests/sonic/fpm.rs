@@ -56,7 +56,7 @@ pub(crate) fn in_namespace(test: &str, body: impl FnOnce()) {
 
 fn index(interface: &str) -> u32 {
     std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex")).map_or_else(
-        // Inside `ip netns exec` /sys shows the namespace; elsewhere ask ip itself.
+        // RouterState `ip netns exec` /sys shows the namespace; elsewhere ask ip itself.
         |_| panic!("{interface} has no index"),
         |text| text.trim().parse().unwrap(),
     )

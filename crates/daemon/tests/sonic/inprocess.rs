@@ -2,7 +2,7 @@
 
 use crate::bench::eventually;
 use ribtide_daemon::config::{InterfaceConfig, VirtualAsicConfig};
-use ribtide_daemon::dataplane::{Outlet, Port, ToRib};
+use ribtide_daemon::dataplane::{DataplaneSink, RibChannel, ToRib};
 use ribtide_daemon::sonic::inprocess::{self, InProcess};
 use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
 use ribtide_rib::{
@@ -73,8 +73,8 @@ impl Rib {
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let meter = meters.meter("virtual ASIC");
-        let (port, Outlet { batches, urgent }) =
-            Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
+        let (channel, DataplaneSink { batches, urgent }) =
+            RibChannel::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
         let interface = |index, name: &str, address: &str, neighbor: Option<&str>| InterfaceConfig {
             index,
             name: name.into(),
@@ -87,7 +87,7 @@ impl Rib {
         ];
         let path = inprocess::start(
             "sonic",
-            port,
+            channel,
             &interfaces,
             &[],
             VirtualAsicConfig { lab, ..VirtualAsicConfig::default() },

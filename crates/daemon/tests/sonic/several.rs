@@ -101,13 +101,13 @@ impl Several {
 
     /// Of each dataplane that is up: whether it has confirmed all that there is.
     fn settled(&self) -> Vec<bool> {
-        let settled = |d: ribtide_rib::DataplaneInfo| d.replayed && d.outstanding == 0 && d.behind.is_none();
-        self.rib.asker.ask(move |stage| stage.rib.dataplanes().map(settled).collect()).unwrap()
+        let settled = |d: ribtide_rib::DataplaneInfo| d.replayed && d.outstanding == 0 && d.lag.is_none();
+        self.rib.handle.call(move |stage| stage.rib.dataplanes().map(settled).collect()).unwrap()
     }
 
     /// How many routes each is still to be told of, if it is behind.
-    fn behind(&self) -> Vec<Option<usize>> {
-        self.rib.asker.ask(|stage| stage.rib.dataplanes().map(|d| d.behind).collect()).unwrap()
+    fn lag(&self) -> Vec<Option<usize>> {
+        self.rib.handle.call(|stage| stage.rib.dataplanes().map(|d| d.lag).collect()).unwrap()
     }
 
     fn routes(&self, asic: usize) -> usize {
@@ -152,7 +152,7 @@ fn one_or_two_asics_of_four_stand_still_and_the_others_do_not_notice() {
         several.stall(stalled.clone(), "on");
         // Every route changes again and again, until the rings to those that stand still are full, and on.
         let (mut last, mut changes) = (0, 0);
-        while several.behind()[stalled.clone()] != all_behind {
+        while several.lag()[stalled.clone()] != all_behind {
             last = 1 - last;
             several.announce(ROUTES, Some(last));
             several.wait(others.clone(), ROUTES);
@@ -164,7 +164,7 @@ fn one_or_two_asics_of_four_stand_still_and_the_others_do_not_notice() {
         several.announce(ROUTES, Some(1 - last));
         several.announce(ROUTES, Some(last));
         several.wait(others.clone(), ROUTES);
-        assert_eq!(several.behind()[stalled.clone()], all_behind);
+        assert_eq!(several.lag()[stalled.clone()], all_behind);
         // Half of them go: they are told once that they are gone, and nothing of what was between.
         several.announce(ROUTES / 2, None);
         several.wait(others, ROUTES / 2);

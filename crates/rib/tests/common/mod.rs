@@ -220,7 +220,7 @@ impl Model {
     /// What it does with packets.
     pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
         let all = self.routes.iter().map(|(prefix, (p, g))| (*prefix, (*p, self.groups[g].clone())));
-        all.filter(|(_, (_, content))| *content != FibGroup::Nowhere).collect()
+        all.filter(|(_, (_, content))| *content != FibGroup::Unresolved).collect()
     }
 }
 
@@ -335,13 +335,13 @@ impl Bench {
         assert_eq!(self.fib(prefix), Some(FibGroup::Hops(hops.to_vec())), "{prefix}");
     }
 
-    /// Checks that a prefix has one candidate, that it is not installed, and why its first hop leads nowhere.
+    /// Checks that a prefix has one candidate, that it is not installed, and why its first hop is unresolved.
     #[track_caller]
     pub fn expect_why(&self, prefix: &str, why: Why) {
         assert_eq!(self.fib(prefix), None, "{prefix}");
         let told = self.rib.explain(pfx(prefix)).expect("a candidate");
         assert_eq!(told.group.hops[0].outcome, Outcome::Unresolved(why), "{prefix}");
-        assert_eq!(told.candidates[0].verdict, Verdict::Unresolved);
+        assert_eq!(told.candidates[0].verdict, SelectionResult::Unresolved);
     }
 }
 

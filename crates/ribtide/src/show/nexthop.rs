@@ -121,7 +121,7 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
         out += &format!("  Tracks: {what}, which {}\n", if *holds { "holds" } else { "does not hold" });
     }
     match &g.resolved {
-        None => out += "  Resolved: nothing leads anywhere\n",
+        None => out += "  Resolved: nothing resolves\n",
         Some(hops) => {
             out += &format!("  Resolved: {}, level {}\n", count(hops.len() as u64, "way"), g.level);
             hops.iter().for_each(|hop| out += &format!("    {hop}\n"));

@@ -75,7 +75,7 @@ pub(super) fn owner(route: &Route) -> String {
         let backup = backup.as_ref().map_or(String::new(), |BackupNextHop { hop, unresolved, in_use }| {
             let state = match (unresolved, in_use) {
                 (Some(why), _) => format!("would not help: {why}"),
-                (None, true) => "is in use: none of the first next hops leads anywhere".into(),
+                (None, true) => "is in use: none of the first next hops resolves".into(),
                 (None, false) => "stands by".into(),
             };
             format!("Backup {hop} {state}.\n")

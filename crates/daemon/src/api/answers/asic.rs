@@ -1,7 +1,7 @@
 //! `/v1/asic`, and the SONiC path's part of `/v1/explain`.
 
 use super::explain::stage;
-use super::{Inside, Refusal, Target, target, vrf as vrf_of};
+use super::{Refusal, RouterState, Target, target, vrf as vrf_of};
 use crate::api::model::{
     AsicAnswer, AsicAnswers, AsicFaults, AsicState, Changed, ExplainStage, SetAsic, StageState,
 };
@@ -18,18 +18,18 @@ use std::time::Duration;
 
 /// What the virtual ASIC does with packets to these addresses.
 pub(crate) fn asic_lookup(
-    inside: &Inside,
+    router: &RouterState,
     name: Option<&str>,
     vrf: Option<&str>,
     addresses: &[IpAddr],
 ) -> Result<AsicAnswers, Refusal> {
-    let asic = asic(inside, name)?;
-    let vrf = inside.rib.as_ref().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(rib, vrf))?;
+    let asic = asic(router, name)?;
+    let vrf = router.rib.as_ref().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(rib, vrf))?;
     Ok(AsicAnswers { answers: asic.lookup(vrf, addresses)?.iter().map(answer).collect() })
 }
 
 /// Has the virtual ASIC refuse some routes from now on, or no longer.
-pub(crate) fn asic_faults(inside: &Inside, faults: AsicFaults) -> Result<AsicFaults, Refusal> {
+pub(crate) fn asic_faults(router: &RouterState, faults: AsicFaults) -> Result<AsicFaults, Refusal> {
     let prefix = |text: &String| match target(text)? {
         Target::Prefix(prefix) => Ok(prefix),
         Target::Address(_) => {
@@ -40,23 +40,23 @@ pub(crate) fn asic_faults(inside: &Inside, faults: AsicFaults) -> Result<AsicFau
         return Err(Refusal::Bad("prefixes is empty; name at least one, such as [\"192.0.2.0/24\"]".into()));
     }
     let prefixes = faults.prefixes.iter().map(prefix).collect::<Result<Vec<AnyPrefix>, Refusal>>()?;
-    asic(inside, faults.asic.as_deref())?.refuse(prefixes, faults.refuse)?;
+    asic(router, faults.asic.as_deref())?.refuse(prefixes, faults.refuse)?;
     Ok(faults)
 }
 
 /// How the virtual ASIC behaves, what it holds and what it did.
-pub(crate) fn asic_state(inside: &Inside, name: Option<&str>) -> Result<AsicState, Refusal> {
-    Ok(asic(inside, name)?.chip()?)
+pub(crate) fn asic_state(router: &RouterState, name: Option<&str>) -> Result<AsicState, Refusal> {
+    Ok(asic(router, name)?.chip()?)
 }
 
 /// Has the virtual ASIC behave otherwise.
-pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<Changed<AsicState>, Refusal> {
+pub(crate) fn set_asic(router: &RouterState, change: SetAsic) -> Result<Changed<AsicState>, Refusal> {
     if change.set.is_empty() {
         return Err(Refusal::Bad(
             "set is empty; name at least one setting, such as {\"rate\": \"20000\"}".into(),
         ));
     }
-    let asic = asic(inside, change.asic.as_deref())?;
+    let asic = asic(router, change.asic.as_deref())?;
     let before = asic.chip()?;
     let set: Vec<(String, String)> = change.set.into_iter().collect();
     asic.behave(set.clone())?.map_err(Refusal::Bad)?;
@@ -74,17 +74,17 @@ pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<Changed<AsicS
 }
 
 /// The virtual ASIC of a name; without a name, the only one.
-fn asic<'a>(inside: &'a Inside, name: Option<&str>) -> Result<&'a InProcess, Refusal> {
-    let there = || inside.asics.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    match (name, inside.asics.len()) {
+fn asic<'a>(router: &'a RouterState, name: Option<&str>) -> Result<&'a InProcess, Refusal> {
+    let there = || router.asics.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (name, router.asics.len()) {
         (_, 0) => Err(Refusal::Missing(
             "this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into(),
         )),
-        (Some(name), _) => inside
+        (Some(name), _) => router
             .asics
             .get(name)
             .ok_or_else(|| Refusal::Missing(format!("there is no ASIC {name}; there are: {}", there()))),
-        (None, 1) => Ok(&inside.asics[there().as_str()]),
+        (None, 1) => Ok(&router.asics[there().as_str()]),
         (None, _) => Err(Refusal::Bad(format!("say which ASIC; there are: {}", there()))),
     }
 }

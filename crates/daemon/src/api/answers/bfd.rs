@@ -1,13 +1,13 @@
 //! `/v1/bfd`: BFD sessions.
 
-use super::{Inside, Refusal};
+use super::{Refusal, RouterState};
 use crate::api::model::{Bfd, BfdSession};
 use crate::bfd::SessionView;
 use std::net::IpAddr;
 
 /// All sessions, or those with `peer`.
-pub(crate) fn bfd(inside: &Inside, peer: Option<IpAddr>) -> Result<Bfd, Refusal> {
-    let (sessions, discarded) = inside.bfd.asker.ask(move |bfd| (bfd.view(peer), bfd.discarded()))?;
+pub(crate) fn bfd(router: &RouterState, peer: Option<IpAddr>) -> Result<Bfd, Refusal> {
+    let (sessions, discarded) = router.bfd.handle.call(move |bfd| (bfd.view(peer), bfd.discarded()))?;
     if let Some(peer) = peer.filter(|_| sessions.is_empty()) {
         let says = format!("there is no BFD session with {peer}; `ribtide show bfd` lists them");
         return Err(Refusal::Missing(says));

@@ -1,7 +1,7 @@
 //! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. The session thread knows the sessions, readers what came,
 //! shards what is held, update threads what went out.
 
-use super::{Inside, Refusal, each_shard, summary};
+use super::{Refusal, RouterState, each_shard, summary};
 use crate::api::model::{
     BgpSummary, Changed, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
     SendCounters, Session, Threading, WriteQueue,
@@ -25,25 +25,25 @@ const NEIGHBORS_BATCH_MAX: usize = 256;
 /// Members that an update thread describes at once: what each is advertised is counted up for the answer.
 const MEMBERS: usize = 16;
 
-pub(super) fn bgp(inside: &Inside) -> Result<&Bgp, Refusal> {
+pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
     let none =
         || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
-    inside.bgp.as_ref().ok_or_else(none)
+    router.bgp.as_ref().ok_or_else(none)
 }
 
 /// Totals, and which threads do the work.
-pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
-    let bgp = bgp(inside)?;
-    let routes = summary::bgp_routes(inside)?;
-    let totals = bgp.sessions.ask(|s| s.totals())?;
+pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
+    let bgp = bgp(router)?;
+    let routes = summary::bgp_routes(router)?;
+    let totals = bgp.sessions.call(|s| s.totals())?;
     let mut update_groups = 0;
     for worker in &bgp.workers {
         update_groups += worker.ask(|w| w.groups().len())?;
     }
     Ok(BgpSummary {
-        router_id: inside.config().router_id,
-        asn: inside.config().asn,
-        uptime_seconds: inside.clock.now() / 1000,
+        router_id: router.config().router_id,
+        asn: router.config().asn,
+        uptime_seconds: router.clock.now() / 1000,
         threading: threading(bgp),
         update_groups,
         neighbor_count: totals.neighbors,
@@ -91,11 +91,11 @@ fn mode(shards: usize, readers: usize, workers: usize) -> String {
 
 /// A page of neighbours.
 pub(crate) fn bgp_neighbors(
-    inside: &Inside,
+    router: &RouterState,
     query: &NeighborQuery,
     limit: usize,
 ) -> Result<NeighborPage, Refusal> {
-    let bgp = bgp(inside)?;
+    let bgp = bgp(router)?;
     let after = match query.cursor.as_deref() {
         None => None,
         Some(text) => Some(text.parse().map_err(|_| {
@@ -103,7 +103,7 @@ pub(crate) fn bgp_neighbors(
         })?),
     };
     if let Some(group) = &query.group {
-        known_group(inside, group)?;
+        known_group(router, group)?;
     }
     let worker = query.update_thread.map(|worker| known_worker(bgp, worker)).transpose()?;
     let group = query.group.clone();
@@ -111,23 +111,23 @@ pub(crate) fn bgp_neighbors(
         group.as_ref().is_none_or(|group| *group == n.group)
             && worker.is_none_or(|worker| n.up.as_ref().is_some_and(|up| up.worker == worker))
     };
-    let views = bgp.sessions.ask(move |s| s.page(after, limit, wanted))?;
+    let views = bgp.sessions.call(move |s| s.page(after, limit, wanted))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
     Ok(NeighborPage { neighbors: neighbors(bgp, views)?, next })
 }
 
 /// Everything about one neighbour.
-pub(crate) fn bgp_neighbor(inside: &Inside, address: &str) -> Result<Neighbor, Refusal> {
-    let bgp = bgp(inside)?;
+pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighbor, Refusal> {
+    let bgp = bgp(router)?;
     let address: IpAddr = address
         .parse()
         .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
-    let view = bgp.sessions.ask(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
+    let view = bgp.sessions.call(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
     neighbors(bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
 }
 
 /// Ends sessions, or exchanges their routes again.
-pub(crate) fn bgp_clear(inside: &Inside, clear: Clear) -> Result<Changed<Cleared>, Refusal> {
+pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cleared>, Refusal> {
     let Clear { address, all, soft } = clear;
     let with = match (address, all) {
         (Some(address), false) => format!("neighbor {address}"),
@@ -146,7 +146,7 @@ pub(crate) fn bgp_clear(inside: &Inside, clear: Clear) -> Result<Changed<Cleared
         }
     };
     let neighbors =
-        bgp(inside)?.sessions.ask(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
+        bgp(router)?.sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
     if let Some(address) = address.filter(|_| neighbors == 0) {
         return Err(no_neighbor(address));
     }
@@ -164,7 +164,7 @@ pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
     let mut all: Vec<NeighborView> = Vec::new();
     loop {
         let after = all.last().map(|last| last.address);
-        let page = bgp.sessions.ask(move |s| s.page(after, NEIGHBORS_BATCH_MAX, |_| true))?;
+        let page = bgp.sessions.call(move |s| s.page(after, NEIGHBORS_BATCH_MAX, |_| true))?;
         let last = page.len() < NEIGHBORS_BATCH_MAX;
         all.extend(page);
         if last {
@@ -174,8 +174,8 @@ pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
 }
 
 /// That the configuration has a group of this name.
-pub(super) fn known_group(inside: &Inside, name: &str) -> Result<(), Refusal> {
-    let config = inside.config();
+pub(super) fn known_group(router: &RouterState, name: &str) -> Result<(), Refusal> {
+    let config = router.config();
     let Some(bgp) = &config.bgp else { return Ok(()) };
     let groups = bgp.neighbors.values().map(|n| &n.settings).chain(bgp.dynamic.iter().map(|d| &d.settings));
     let mut names: Vec<&str> = groups.map(|settings| settings.group.as_str()).collect();
@@ -231,7 +231,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         if ids.is_empty() {
             continue;
         }
-        let read = reader.ask(move |reader| {
+        let read = reader.call(move |reader| {
             let of = |id: PeerId| Some((id, reader.counters(id)?, reader.message_counts(id)?));
             ids.into_iter().filter_map(of).collect::<Vec<_>>()
         })?;

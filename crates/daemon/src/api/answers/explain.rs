@@ -1,6 +1,6 @@
 //! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
 
-use super::{Inside, Refusal, Target, asic, fib, nexthop, routes, target, vrf as vrf_of};
+use super::{Refusal, RouterState, Target, asic, fib, nexthop, routes, target, vrf as vrf_of};
 use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
 use crate::config::DEFAULT_VRF;
@@ -8,8 +8,8 @@ use crate::rib::{RibHandle, RibStage};
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
-    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict,
-    VrfId, VrfPrefix,
+    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
+    SelectionResult, VrfId, VrfPrefix,
 };
 
 /// Of what an FPM server confirms that does not wait for the chip.
@@ -17,29 +17,29 @@ const TOO_EARLY: &str =
     "confirmed by the FPM server, which does so before the chip has a route: its suppress-fib-pending is off";
 
 /// Every stage's word on a prefix, or on the longest match of an address.
-pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
+pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
     let asked = target(text)?;
-    let of = match (&inside.rib, vrf) {
+    let of = match (&router.rib, vrf) {
         (Some(rib), vrf) => vrf_of(rib, vrf)?,
         (None, Some(_)) => return Err(fib::no_fib()),
         (None, None) => VrfId::DEFAULT,
     };
-    let prefix = match (asked, &inside.rib) {
+    let prefix = match (asked, &router.rib) {
         (Target::Prefix(p), _) => Some(p),
         (Target::Address(_), Some(rib)) => fib::prefix_of(rib, of, asked)?,
         (Target::Address(_), None) => None,
     };
     // BGP is the default VRF's.
     let (bgp, mut stages) = if of == VrfId::DEFAULT {
-        let bgp = routes::lookup(inside, prefix.map_or(asked, Target::Prefix))?;
-        let stages = vec![bgp_stage(inside, bgp.as_ref())?];
+        let bgp = routes::lookup(router, prefix.map_or(asked, Target::Prefix))?;
+        let stages = vec![bgp_stage(router, bgp.as_ref())?];
         (bgp, stages)
     } else {
         (None, Vec::new())
     };
     let (mut selected, mut source) = (None, None);
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
-    if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
+    if let (Some(rib), Some(prefix)) = (&router.rib, prefix) {
         if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
             stages[0].says.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
@@ -64,7 +64,7 @@ pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<
         }
         let early = |stage: &ExplainStage| {
             stage.state == StageState::Passed
-                && inside.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
+                && router.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
         };
         stages.extend(of_rib.into_iter().map(|mut stage| {
             if early(&stage) {
@@ -74,12 +74,12 @@ pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<
         }));
         selected = best.and_then(|(protocol, group)| Some((group?, protocol)));
     }
-    for (name, path) in &inside.asics {
+    for (name, path) in &router.asics {
         let Some(prefix) = prefix else { break };
-        let name = (inside.asics.len() > 1).then_some(name.as_str());
+        let name = (router.asics.len() > 1).then_some(name.as_str());
         stages.extend(asic::stages(name, path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
-    let conclusion = conclude(inside, text, source, &stages);
+    let conclusion = conclude(router, text, source, &stages);
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
     Ok(Explain { asked: text.into(), vrf, prefix: prefix.map(|p| p.to_string()), stages, conclusion })
 }
@@ -88,8 +88,8 @@ pub(super) fn stage(name: impl Into<String>, state: StageState, says: Vec<String
     ExplainStage { stage: name.into(), state, says }
 }
 
-fn bgp_stage(inside: &Inside, route: Option<&Route>) -> Result<ExplainStage, Refusal> {
-    let Some(bgp) = &inside.bgp else {
+fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage, Refusal> {
+    let Some(bgp) = &router.bgp else {
         return Ok(stage("bgp", StageState::Off, vec!["not configured".into()]));
     };
     let Some(route) = route else {
@@ -157,7 +157,7 @@ fn exports<F: Family>(
 
 /// Why a best path is not advertised, with `fib.suppress-fib-pending`.
 fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, Refusal> {
-    let waits = rib.asker.ask(move |stage| {
+    let waits = rib.handle.call(move |stage| {
         let has = stage.rib.default_vrf().status(prefix);
         let done = |id: usize| {
             has.iter().any(|(has, state)| usize::from(*has) == id && *state == InstallStatus::Installed)
@@ -203,7 +203,7 @@ struct RibView {
 /// The RIB manager's and the dataplanes' word on a prefix.
 fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let VrfPrefix { vrf, prefix } = route;
-    let (found, awaited) = rib.asker.ask(move |s| {
+    let (found, awaited) = rib.handle.call(move |s| {
         let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
         let found = explained.map(|explanation| {
             let policy = match vrf {
@@ -213,7 +213,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
             let others = explanation.candidates.iter().map(|candidate| {
-                let unresolved = candidate.verdict == Verdict::Unresolved;
+                let unresolved = candidate.verdict == SelectionResult::Unresolved;
                 let rib = s.rib.get(vrf).filter(|_| unresolved);
                 rib.and_then(|rib| rib.group(candidate.group)).map_or(Vec::new(), |group| group.hops)
             });
@@ -234,13 +234,14 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         return Ok(RibView { stages: vec![stage], best: None, bgp_verdict: None });
     };
     // Without a selected one, that whose group the explanation has.
-    let is_selected = |c: &&CandidateInfo| matches!(c.verdict, Verdict::Selected | Verdict::Denied);
+    let is_selected =
+        |c: &&CandidateInfo| matches!(c.verdict, SelectionResult::Selected | SelectionResult::Denied);
     let best = e.candidates.iter().find(is_selected).or(e.candidates.first()).map(|candidate| {
-        (candidate.protocol, (candidate.verdict == Verdict::Selected).then_some(e.group.id))
+        (candidate.protocol, (candidate.verdict == SelectionResult::Selected).then_some(e.group.id))
     });
     let of_bgp = e.candidates.iter().zip(&unresolved).find(|(candidate, _)| is_bgp(candidate.protocol));
     let bgp_verdict = of_bgp.map(|(candidate, hops)| match candidate.verdict {
-        Verdict::Selected | Verdict::Denied => String::new(),
+        SelectionResult::Selected | SelectionResult::Denied => String::new(),
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
     let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
@@ -327,20 +328,20 @@ fn rib_stage(
     if let Some(content) = content {
         says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
     }
-    if e.candidates.iter().any(|c| c.verdict == Verdict::Denied) {
+    if e.candidates.iter().any(|c| c.verdict == SelectionResult::Denied) {
         says.push(format!("{policy} denies it"));
     } else if let Some(source) = e.group.policy_result.source {
         says.push(format!("{policy} gives it the source address {source}"));
     }
-    if e.candidates.iter().all(|c| c.verdict == Verdict::NeverUsed) {
+    if e.candidates.iter().all(|c| c.verdict == SelectionResult::NeverUsed) {
         says.push("every route has distance 255, which says never to use it".into());
     }
-    let selected = e.candidates.iter().any(|c| c.verdict == Verdict::Selected);
+    let selected = e.candidates.iter().any(|c| c.verdict == SelectionResult::Selected);
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)
 }
 
 /// Where the route is, in a sentence. `source`: whose it is, if not BGP's; what BGP has is then beside its way.
-fn conclude(inside: &Inside, asked: &str, source: Option<Protocol>, stages: &[ExplainStage]) -> String {
+fn conclude(router: &RouterState, asked: &str, source: Option<Protocol>, stages: &[ExplainStage]) -> String {
     let route = source.map_or("route".into(), |protocol| format!("{protocol} route"));
     let on_way = |s: &&ExplainStage| source.is_none() || s.stage != "bgp";
     if stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off)) {
@@ -361,7 +362,7 @@ fn conclude(inside: &Inside, asked: &str, source: Option<Protocol>, stages: &[Ex
             waiting.says.last().cloned().unwrap_or_default()
         );
     }
-    match (inside.rib.is_some(), stages.last()) {
+    match (router.rib.is_some(), stages.last()) {
         (false, _) => "the route is in BGP; this router installs no routes".into(),
         (true, Some(last)) if last.state == StageState::Passed => {
             format!("the {route} is all the way through: {} has it", last.stage)

@@ -1,6 +1,6 @@
 //! `/v1/fib`: what the RIB manager selected.
 
-use super::{Inside, Refusal, Target, gone, target, vrf as vrf_of};
+use super::{Refusal, RouterState, Target, gone, target, vrf as vrf_of};
 use crate::api::model::{DataplaneState, FibPage, FibRoute};
 use crate::rib::{RibHandle, RibStage};
 use ribtide_prefix::AnyPrefix;
@@ -31,7 +31,7 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
 pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
     match group {
         FibGroup::Blackhole => vec!["blackhole".into()],
-        FibGroup::Nowhere => vec!["nowhere".into()],
+        FibGroup::Unresolved => vec!["unresolved".into()],
         FibGroup::Hops(hops) => hops.iter().map(|hop| hop_text(stage, hop, hops.len() > 1)).collect(),
     }
 }
@@ -78,7 +78,7 @@ fn model(d: Described) -> FibRoute {
 
 /// The RIB manager's route for a target.
 fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>, Refusal> {
-    let found = rib.asker.ask(move |stage| {
+    let found = rib.handle.call(move |stage| {
         let rib = stage.rib.get(vrf)?;
         let info = match what {
             Target::Prefix(p) => rib.lookup(p),
@@ -91,13 +91,13 @@ fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>,
 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn fib(
-    inside: &Inside,
+    router: &RouterState,
     vrf: Option<&str>,
     prefix: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<FibPage, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     if let Some(text) = prefix {
         let found = lookup(rib, vrf_of(rib, vrf)?, target(text)?)?;
         let whose = vrf.map_or(String::new(), |vrf| format!(" in VRF {vrf}"));
@@ -106,23 +106,23 @@ pub(crate) fn fib(
         return Ok(FibPage { routes: vec![route], next: None });
     }
     let (vrf, mut read) = match cursor {
-        Some(cursor) => inside.fib_reads.take(cursor)?,
+        Some(cursor) => router.fib_reads.take(cursor)?,
         None => {
             let vrf = vrf_of(rib, vrf)?;
             let mut read =
-                rib.asker.ask(move |stage| Some(stage.rib.get(vrf)?.cursor()))?.ok_or_else(gone)?;
+                rib.handle.call(move |stage| Some(stage.rib.get(vrf)?.cursor()))?.ok_or_else(gone)?;
             read.sort();
             (vrf, read)
         }
     };
-    let page = rib.asker.ask(move |stage| {
+    let page = rib.handle.call(move |stage| {
         let rib = stage.rib.get(vrf)?;
         let page = rib.page(&mut read, limit);
         let routes: Vec<_> = page.into_iter().map(|info| describe(stage, vrf, rib, info)).collect();
         Some((read, routes))
     })?;
     let (read, routes) = page.ok_or_else(gone)?;
-    let next = (!read.is_done()).then(|| inside.fib_reads.put((vrf, read)));
+    let next = (!read.is_done()).then(|| router.fib_reads.put((vrf, read)));
     Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
 }
 
@@ -135,7 +135,7 @@ pub(super) fn prefix_of(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Opt
     match what {
         Target::Prefix(p) => Ok(Some(p)),
         Target::Address(a) => {
-            Ok(rib.asker.ask(move |stage| Some(stage.rib.get(vrf)?.longest_match(a)?.prefix))?)
+            Ok(rib.handle.call(move |stage| Some(stage.rib.get(vrf)?.longest_match(a)?.prefix))?)
         }
     }
 }

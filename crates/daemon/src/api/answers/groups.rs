@@ -1,7 +1,7 @@
 //! `/v1/bgp/groups`: the update groups, as the update threads have them.
 
 use super::bgp::{bgp, every_neighbor, group_id, known_group, known_worker, send_counters, update_thread};
-use super::{Inside, Refusal};
+use super::{Refusal, RouterState};
 use crate::api::model::{Group, GroupMember, Groups};
 use ribtide_bgp::egress::GroupView;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind};
@@ -11,11 +11,11 @@ use std::net::IpAddr;
 
 /// The update groups with members of the configured group `name` (or the one of this very name), of one thread or all.
 pub(crate) fn bgp_groups(
-    inside: &Inside,
+    router: &RouterState,
     name: Option<&str>,
     thread: Option<usize>,
 ) -> Result<Groups, Refusal> {
-    let bgp = bgp(inside)?;
+    let bgp = bgp(router)?;
     let only = thread.map(|thread| known_worker(bgp, thread)).transpose()?;
     let neighbors: BTreeMap<PeerId, (IpAddr, String)> =
         every_neighbor(bgp)?.into_iter().map(|n| (n.id, (n.address, n.group))).collect();
@@ -30,7 +30,7 @@ pub(crate) fn bgp_groups(
         groups.retain(|g| g.id == name || g.configured.iter().any(|configured| configured == name));
         if groups.is_empty() {
             // A group none of whose neighbours has a session is no mistake.
-            known_group(inside, name)?;
+            known_group(router, name)?;
         }
     }
     Ok(Groups { groups })
@@ -63,7 +63,7 @@ fn group(
         configured: configured.into_iter().collect(),
         settings: settings(&view.settings),
         members,
-        positions: view.streams,
+        positions: view.cohorts,
         waiting: view.waiting as u64,
         stops: view.blocks,
         prefixes_per_update: sent.prefixes_per_update(),
@@ -142,7 +142,7 @@ mod tests {
             blocked: vec![PeerId(2)],
             detached: vec![PeerId(2)],
             joining: vec![PeerId(1)],
-            streams: 3,
+            cohorts: 3,
             waiting: 12,
             blocks: 4,
             counters: Counters { messages: 6, updates: 4, announced: 9, withdrawn: 1, ..Counters::default() },

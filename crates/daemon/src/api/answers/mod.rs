@@ -39,7 +39,7 @@ pub(crate) use super::request::Refusal;
 use crate::bgp::owners::Owners;
 use crate::dataplane::fpm::FpmReading;
 use crate::rib::RibHandle;
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_bgp::shard::Shard;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::VrfId;
@@ -47,16 +47,16 @@ use std::net::IpAddr;
 
 /// `/v1/route-check`.
 pub(super) fn route_check(
-    inside: &Inside,
+    router: &RouterState,
     full: bool,
     defaults: bool,
 ) -> Result<super::model::RouteCheck, Refusal> {
-    if inside.rib.is_none() {
+    if router.rib.is_none() {
         return Err(fib::no_fib());
     }
     Ok(match defaults {
-        true => crate::route_check::default_routes(inside)?,
-        false => crate::route_check::check(inside, full)?,
+        true => crate::route_check::default_routes(router)?,
+        false => crate::route_check::check(router, full)?,
     })
 }
 
@@ -83,7 +83,7 @@ fn target(text: &str) -> Result<Target, Refusal> {
 fn vrf(rib: &RibHandle, name: Option<&str>) -> Result<VrfId, Refusal> {
     let Some(name) = name else { return Ok(VrfId::DEFAULT) };
     let asked = name.to_owned();
-    let found = rib.asker.ask(move |stage| {
+    let found = rib.handle.call(move |stage| {
         let names = || stage.vrfs().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
         stage.vrf_named(Some(&asked)).ok_or_else(names)
     })?;
@@ -105,9 +105,9 @@ fn each_shard<R: Send + 'static>(
 }
 
 /// `/v1/fpm`.
-pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
-    let rings = inside.rings.read();
-    let clients = inside.fpm.iter().map(|client| {
+pub(super) fn fpm(router: &RouterState) -> Result<Fpm, Refusal> {
+    let rings = router.rings.read();
+    let clients = router.fpm.iter().map(|client| {
         let ring = rings.iter().find(|ring| ring.name == format!("RIB to {}", client.name));
         let FpmReading {
             connected,

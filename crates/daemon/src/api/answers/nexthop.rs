@@ -1,25 +1,25 @@
 //! `/v1/nexthop-groups` and `/v1/nexthop-cache`: next-hop groups and the resolution cache.
 
 use super::fib::{content, interface_name, no_fib};
-use super::{Inside, Refusal, vrf as vrf_of};
+use super::{Refusal, RouterState, vrf as vrf_of};
 use crate::api::model::{
     BackupNextHop, InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage,
     ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
 };
 use crate::rib::{RibHandle, RibStage};
 use ribtide_rib::{
-    CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Verdict, VrfId,
+    CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, SelectionResult, Source, Track, VrfId,
 };
 
 /// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
 pub(crate) fn nexthop_groups(
-    inside: &Inside,
+    router: &RouterState,
     id: Option<u32>,
     vrf: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<NextHopGroupPage, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let after = match cursor.map(str::parse) {
         None => 0,
         Some(Ok(after)) => after,
@@ -28,7 +28,7 @@ pub(crate) fn nexthop_groups(
         }
     };
     let vrf = vrf.map(|name| vrf_of(rib, Some(name))).transpose()?;
-    let page = rib.asker.ask(move |stage| {
+    let page = rib.handle.call(move |stage| {
         let described = |(vrf, info)| group(stage, vrf, info);
         let (groups, next): (Vec<_>, _) = match id {
             Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
@@ -120,16 +120,17 @@ fn received(stage: &RibStage, hop: &HopInfo) -> ReceivedNextHop {
 /// The groups of a prefix that BGP has; nothing when it has given the RIB manager no next hops for it.
 pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGroups>, Refusal> {
     let Ok(prefix) = prefix.parse() else { return Ok(None) };
-    Ok(rib.asker.ask(move |stage| {
+    Ok(rib.handle.call(move |stage| {
         // BGP's routes are the default VRF's.
         let rib = stage.rib.default_vrf();
         let candidates = rib.explain(prefix)?.candidates;
         let received = candidates.iter().find(|c| c.protocol.source() == Source::Bgp)?;
-        let installed = candidates.iter().find(|c| c.verdict == Verdict::Selected).map(|c| InstalledGroup {
-            group: c.group.0,
-            protocol: c.protocol.name().into(),
-            hops: rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
-        });
+        let installed =
+            candidates.iter().find(|c| c.verdict == SelectionResult::Selected).map(|c| InstalledGroup {
+                group: c.group.0,
+                protocol: c.protocol.name().into(),
+                hops: rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
+            });
         let group = rib.group(received.group)?;
         let backup = group.backup.first().map(|hop| {
             let ReceivedNextHop { hop, unresolved, .. } = self::received(stage, hop);
@@ -141,9 +142,12 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
 }
 
 /// Another mode of the cache, until the configuration is read again.
-pub(crate) fn set_nexthop_cache(inside: &Inside, set: &SetNextHopCache) -> Result<NextHopCacheSet, Refusal> {
+pub(crate) fn set_nexthop_cache(
+    router: &RouterState,
+    set: &SetNextHopCache,
+) -> Result<NextHopCacheSet, Refusal> {
     let mode: CacheMode = set.mode.parse().map_err(Refusal::Bad)?;
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let before = rib.set_cache_mode(mode)?;
     Ok(NextHopCacheSet { from: before.name().into(), to: mode.name().into() })
 }

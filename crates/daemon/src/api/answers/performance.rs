@@ -1,15 +1,15 @@
 //! `/v1/performance`: the PerformanceTimer of every stage.
 
-use super::{Inside, Refusal};
+use super::{Refusal, RouterState};
 use crate::api::model::{Performance, PerformanceRecord};
 use ribtide_runtime::performance::Record;
 
 /// The latest records of every stage.
 #[expect(clippy::unnecessary_wraps, reason = "as all answers")]
-pub(crate) fn performance(inside: &Inside) -> Result<Vec<Performance>, Refusal> {
+pub(crate) fn performance(router: &RouterState) -> Result<Vec<Performance>, Refusal> {
     let of = |(stage, records): (String, Vec<Record>)| Performance {
         records: records.iter().map(|record| PerformanceRecord::of(&stage, record)).collect(),
         stage,
     };
-    Ok(inside.meters.performance().into_iter().map(of).collect())
+    Ok(router.meters.performance().into_iter().map(of).collect())
 }

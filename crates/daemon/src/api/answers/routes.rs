@@ -1,6 +1,6 @@
 //! `/v1/routes`: what the shards hold.
 
-use super::{Inside, Refusal, target};
+use super::{Refusal, RouterState, target};
 use crate::api::model::{Forwarding, Held, Path, Route, RoutePage};
 use crate::api::request::RouteQuery;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// A page, one prefix, or the longest match of an address.
-pub(crate) fn routes(inside: &Inside, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
-    let Some(text) = &query.prefix else { return page(inside, query, limit) };
-    let mut found = lookup(inside, target(text)?)?;
-    if let (Some(route), Some(rib)) = (&mut found, &inside.rib) {
+pub(crate) fn routes(router: &RouterState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+    let Some(text) = &query.prefix else { return page(router, query, limit) };
+    let mut found = lookup(router, target(text)?)?;
+    if let (Some(route), Some(rib)) = (&mut found, &router.rib) {
         route.groups = super::nexthop::of_route(rib, &route.prefix)?;
     }
     let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
@@ -22,28 +22,28 @@ pub(crate) fn routes(inside: &Inside, query: &RouteQuery, limit: usize) -> Resul
 }
 
 /// The route of exactly this prefix, or of the longest match of this address.
-pub(super) fn lookup(inside: &Inside, what: super::Target) -> Result<Option<Route>, Refusal> {
+pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option<Route>, Refusal> {
     let prefix = match what {
         super::Target::Prefix(p) => Some(p),
-        super::Target::Address(a) => longest_match(inside, a)?,
+        super::Target::Address(a) => longest_match(router, a)?,
     };
     match prefix {
         None => Ok(None),
-        Some(AnyPrefix::V4(p)) => exact(inside, p),
-        Some(AnyPrefix::V6(p)) => exact(inside, p),
+        Some(AnyPrefix::V4(p)) => exact(router, p),
+        Some(AnyPrefix::V6(p)) => exact(router, p),
     }
 }
 
-fn exact<F: Family>(inside: &Inside, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
-    let Some(owners) = inside.owners() else { return Ok(None) };
+fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
+    let Some(owners) = router.owners() else { return Ok(None) };
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.ask(move |s| s.lookup(prefix))?;
     Ok(found.map(|view| route(index, &view)))
 }
 
-fn longest_match(inside: &Inside, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
+fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
     let mut best: Option<AnyPrefix> = None;
-    let Some(owners) = inside.owners() else { return Ok(None) };
+    let Some(owners) = router.owners() else { return Ok(None) };
     for shard in &owners.shards {
         let found = shard.ask(move |s: &mut Shard| match address {
             IpAddr::V4(_) => s.longest_match::<V4>(address).map(Prefix::any),
@@ -62,17 +62,17 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn begin(inside: &Inside, only: Option<usize>) -> Result<Read, Refusal> {
-        Ok(Read { v4: sorted(inside, only)?, v6: sorted(inside, only)? })
+    fn begin(router: &RouterState, only: Option<usize>) -> Result<Read, Refusal> {
+        Ok(Read { v4: sorted(router, only)?, v6: sorted(router, only)? })
     }
 }
 
 /// All prefixes of a family, or those of one shard. One logical shard at a time: a stage is not held up for longer than
 /// that takes.
-fn sorted<F: Family>(inside: &Inside, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
+fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
-        let Some(owners) = inside.owners() else { continue };
+        let Some(owners) = router.owners() else { continue };
         for (_, shard) in owners.having(logical).filter(|(index, _)| only.is_none_or(|only| only == *index)) {
             all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
         }
@@ -81,30 +81,30 @@ fn sorted<F: Family>(inside: &Inside, only: Option<usize>) -> Result<VecDeque<Pr
     Ok(all.into())
 }
 
-fn page(inside: &Inside, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
-    let shards = inside.owners().map_or(0, |owners| owners.shards.len());
+fn page(router: &RouterState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+    let shards = router.owners().map_or(0, |owners| owners.shards.len());
     if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
         return Err(Refusal::Missing(format!(
             "there is no shard {shard}; there are {shards}, numbered from 0"
         )));
     }
     let mut read = match query.cursor.as_deref() {
-        None => Read::begin(inside, query.shard)?,
-        Some(cursor) => inside.route_reads.take(cursor)?,
+        None => Read::begin(router, query.shard)?,
+        Some(cursor) => router.route_reads.take(cursor)?,
     };
-    let mut routes = take(inside, &mut read.v4, limit)?;
-    routes.extend(take(inside, &mut read.v6, limit - routes.len())?);
-    let next = (!read.v4.is_empty() || !read.v6.is_empty()).then(|| inside.route_reads.put(read));
+    let mut routes = take(router, &mut read.v4, limit)?;
+    routes.extend(take(router, &mut read.v6, limit - routes.len())?);
+    let next = (!read.v4.is_empty() || !read.v6.is_empty()).then(|| router.route_reads.put(read));
     Ok(RoutePage { routes, next })
 }
 
 /// The routes of the next prefixes, at most `limit`: one question to each shard.
 fn take<F: Family>(
-    inside: &Inside,
+    router: &RouterState,
     left: &mut VecDeque<Prefix<F>>,
     limit: usize,
 ) -> Result<Vec<Route>, Refusal> {
-    let Some(owners) = inside.owners() else { return Ok(Vec::new()) };
+    let Some(owners) = router.owners() else { return Ok(Vec::new()) };
     let mut wanted: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in left.drain(..limit.min(left.len())).enumerate() {
         if let Some(wanted) = owners.of(prefix).and_then(|(index, _)| wanted.get_mut(index)) {

@@ -2,7 +2,7 @@
 //! shard thread.
 
 use super::bgp::{bgp, thread, threading};
-use super::{Inside, Refusal, each_shard, threads};
+use super::{Refusal, RouterState, each_shard, threads};
 use crate::api::model::{
     DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
     ShardLoad, ShardSummary, Sharding, VrfTable,
@@ -14,15 +14,15 @@ use ribtide_prefix::{Afi, LOGICAL_SHARDS, LogicalShard, V4, V6};
 use ribtide_rib::{Rib, Total};
 
 /// Everything, by where it is.
-pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
-    let shards = match &inside.bgp {
+pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusal> {
+    let shards = match &router.bgp {
         Some(bgp) => shards(bgp, &bgp.owners.read())?,
         None => Vec::new(),
     };
-    let (main, vrfs) = (main(inside)?, vrfs(inside)?);
+    let (main, vrfs) = (main(router)?, vrfs(router)?);
     Ok(RouteSummary {
-        asn: inside.config().asn,
-        router_id: inside.config().router_id,
+        asn: router.config().asn,
+        router_id: router.config().router_id,
         bgp: total(&shards),
         main,
         vrfs,
@@ -31,8 +31,8 @@ pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
 }
 
 /// BGP's routes in all shards together.
-pub(super) fn bgp_routes(inside: &Inside) -> Result<RouteCounts, Refusal> {
-    let bgp = bgp(inside)?;
+pub(super) fn bgp_routes(router: &RouterState) -> Result<RouteCounts, Refusal> {
+    let bgp = bgp(router)?;
     Ok(total(&shards(bgp, &bgp.owners.read())?))
 }
 
@@ -73,15 +73,15 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
 }
 
 /// The RIB manager, where routes are installed.
-pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
-    let Some(rib) = &inside.rib else { return Ok(None) };
-    let table = rib.asker.ask(|stage| {
+pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
+    let Some(rib) = &router.rib else { return Ok(None) };
+    let table = rib.handle.call(|stage| {
         let names = stage.plane_names();
         let dataplanes = stage.rib.dataplanes().map(|d| DataplaneCount {
             name: names.get(usize::from(d.id)).cloned().unwrap_or_default(),
             outstanding_batches: d.outstanding as u64,
             failed: d.failed as u64,
-            behind: d.behind.map(|prefixes| prefixes as u64),
+            behind: d.lag.map(|prefixes| prefixes as u64),
         });
         let rib = stage.rib.default_vrf();
         MainTable {
@@ -97,9 +97,9 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
 }
 
 /// The tables of the VRFs beside the default one.
-pub(crate) fn vrfs(inside: &Inside) -> Result<Vec<VrfTable>, Refusal> {
-    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
-    Ok(rib.asker.ask(|stage| {
+pub(crate) fn vrfs(router: &RouterState) -> Result<Vec<VrfTable>, Refusal> {
+    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
+    Ok(rib.handle.call(|stage| {
         let others = stage.vrfs().skip(1).map(|(name, rib)| VrfTable {
             vrf: name.into(),
             protocols: protocols(rib),
@@ -126,8 +126,8 @@ fn protocols(rib: &Rib) -> Vec<ProtocolCount> {
 }
 
 /// Each shard thread with its share of the work.
-pub(crate) fn sharding(inside: &Inside) -> Result<Sharding, Refusal> {
-    let bgp = bgp(inside)?;
+pub(crate) fn sharding(router: &RouterState) -> Result<Sharding, Refusal> {
+    let bgp = bgp(router)?;
     // One guard for all: logical shards stay where they are meanwhile.
     let owners = bgp.owners.read();
     let owned: Vec<Vec<usize>> =
@@ -140,7 +140,7 @@ pub(crate) fn sharding(inside: &Inside) -> Result<Sharding, Refusal> {
     })?;
     drop(owners);
     let all: u64 = shards.iter().map(|shard| shard.routes.paths.total()).sum();
-    let (rings, threads) = (threads::rings(inside), threads::used()?);
+    let (rings, threads) = (threads::rings(router), threads::used()?);
     let own_cpu = |name: &str| {
         let thread = threads.iter().find(|t| t.name == name).filter(|_| !bgp.hosted.shards);
         thread.map(|t| t.cpu_seconds)

@@ -1,26 +1,30 @@
 //! `/v1/fib/failed` and `/v1/fib/suppression`: what dataplanes could not install, and whether BGP waits for them.
 
 use super::fib::no_fib;
-use super::{Inside, Refusal};
+use super::{Refusal, RouterState};
 use crate::api::model::{FailedPage, FailedRoute, SetSuppression, SuppressionSet};
 use crate::rib::RibStage;
 use std::collections::VecDeque;
 
 /// A page of what dataplanes could not install.
-pub(crate) fn failed(inside: &Inside, cursor: Option<&str>, limit: usize) -> Result<FailedPage, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+pub(crate) fn failed(
+    router: &RouterState,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<FailedPage, Refusal> {
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let mut reads = match cursor {
-        Some(cursor) => inside.failed_reads.take(cursor)?,
+        Some(cursor) => router.failed_reads.take(cursor)?,
         None => {
             let of_each = |stage: &mut RibStage| {
                 stage.rib.iter().map(|(vrf, rib)| (vrf, rib.failed_cursor())).collect::<VecDeque<_>>()
             };
-            let mut reads = rib.asker.ask(of_each)?;
+            let mut reads = rib.handle.call(of_each)?;
             reads.iter_mut().for_each(|(_, read)| read.sort());
             reads
         }
     };
-    let (reads, routes) = rib.asker.ask(move |stage| {
+    let (reads, routes) = rib.handle.call(move |stage| {
         let (names, now) = (stage.plane_names(), stage.now());
         let mut routes = Vec::new();
         while routes.len() < limit
@@ -42,13 +46,13 @@ pub(crate) fn failed(inside: &Inside, cursor: Option<&str>, limit: usize) -> Res
         }
         (reads, routes)
     })?;
-    let next = (!reads.is_empty()).then(|| inside.failed_reads.put(reads));
+    let next = (!reads.is_empty()).then(|| router.failed_reads.put(reads));
     Ok(FailedPage { routes, next })
 }
 
 /// BGP waits for dataplanes from now on, or no longer, until the configuration is read again.
-pub(crate) fn set_suppression(inside: &Inside, set: SetSuppression) -> Result<SuppressionSet, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+pub(crate) fn set_suppression(router: &RouterState, set: SetSuppression) -> Result<SuppressionSet, Refusal> {
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let before = rib.suppress(set.suppress_fib_pending)?;
     Ok(SuppressionSet { from: before, to: set.suppress_fib_pending })
 }

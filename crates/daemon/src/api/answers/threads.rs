@@ -1,6 +1,6 @@
 //! `/v1/pipeline` and `/v1/threads`: stages, the queues between them, and the threads that run them.
 
-use super::{Inside, Refusal};
+use super::{Refusal, RouterState};
 use crate::api::model::{Gauge, Pipeline, Ring, Stage, Thread, Threads};
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::gauge::Depth;
@@ -39,8 +39,8 @@ const ROLES: [(&str, &str); 22] = [
 ];
 
 /// `/v1/pipeline`.
-pub(crate) fn pipeline(inside: &Inside) -> Result<Pipeline, Refusal> {
-    let stages = inside.meters.read().into_iter().map(|m| Stage {
+pub(crate) fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
+    let stages = router.meters.read().into_iter().map(|m| Stage {
         name: m.name,
         routes: m.routes,
         batches: m.batches,
@@ -51,15 +51,15 @@ pub(crate) fn pipeline(inside: &Inside) -> Result<Pipeline, Refusal> {
     let peak = ribtide_runtime::thread::peak_memory().map_err(unread)?;
     Ok(Pipeline {
         stages: stages.collect(),
-        rings: rings(inside),
-        gauges: gauges(inside),
+        rings: rings(router),
+        gauges: gauges(router),
         threads: used()?,
         peak_memory_bytes: peak,
     })
 }
 
 /// `/v1/threads`. Takes as long as the window.
-pub(crate) fn threads(inside: &Inside) -> Result<Threads, Refusal> {
+pub(crate) fn threads(router: &RouterState) -> Result<Threads, Refusal> {
     let before = used()?;
     let begin = Instant::now();
     std::thread::sleep(WINDOW);
@@ -71,11 +71,11 @@ pub(crate) fn threads(inside: &Inside) -> Result<Threads, Refusal> {
     }
     threads.sort_by(|a, b| b.cpu_percent.unwrap_or(0.0).total_cmp(&a.cpu_percent.unwrap_or(0.0)));
     let cpus = Cpus::allowed().map_err(unread)?;
-    Ok(Threads { window_seconds, cpus: cpus.len(), threads, rings: rings(inside) })
+    Ok(Threads { window_seconds, cpus: cpus.len(), threads, rings: rings(router) })
 }
 
 /// Every queue.
-pub(super) fn rings(inside: &Inside) -> Vec<Ring> {
+pub(super) fn rings(router: &RouterState) -> Vec<Ring> {
     let ring = |r: Reading| Ring {
         name: r.name,
         capacity: r.capacity,
@@ -84,13 +84,13 @@ pub(super) fn rings(inside: &Inside) -> Vec<Ring> {
         sent: r.sent,
         full: r.full,
     };
-    inside.rings.read().into_iter().map(ring).collect()
+    router.rings.read().into_iter().map(ring).collect()
 }
 
 /// Everything that is in no ring.
-fn gauges(inside: &Inside) -> Vec<Gauge> {
+fn gauges(router: &RouterState) -> Vec<Gauge> {
     let gauge = |Depth { name, bound, depth, peak, full }: Depth| Gauge { name, bound, depth, peak, full };
-    inside.rings.gauges().into_iter().map(gauge).collect()
+    router.rings.gauges().into_iter().map(gauge).collect()
 }
 
 /// Every thread with what it used since its start, those that used most first.

@@ -1,16 +1,19 @@
 //! `/v1/bgp/nexthops`: the next hops that BGP has registered.
 
 use super::fib::{content, no_fib};
-use super::{Inside, Refusal};
+use super::{Refusal, RouterState};
 use crate::api::model::{TrackedNextHop, TrackedNextHops};
 use crate::rib::RibStage;
 use ribtide_rib::{FibGroup, FibHop, NextHopState, Outcome, TrackedInfo};
 use std::net::IpAddr;
 
 /// The registered next hops, or those of one address.
-pub(crate) fn tracked_next_hops(inside: &Inside, only: Option<IpAddr>) -> Result<TrackedNextHops, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
-    Ok(rib.asker.ask(move |stage| {
+pub(crate) fn tracked_next_hops(
+    router: &RouterState,
+    only: Option<IpAddr>,
+) -> Result<TrackedNextHops, Refusal> {
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    Ok(rib.handle.call(move |stage| {
         let all = stage.rib.default_vrf().tracked_next_hops();
         let mut infos: Vec<TrackedInfo> =
             all.filter(|info| only.is_none_or(|only| only == info.next_hop.address)).collect();

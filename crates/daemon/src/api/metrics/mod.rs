@@ -12,27 +12,27 @@ use super::model::{
 };
 use super::request::{NeighborQuery, Refusal};
 use crate::config::DEFAULT_VRF;
-use crate::router::Inside;
+use crate::router::RouterState;
 use family::{Families, Labels};
 
 /// What the text is.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Adds what one kind of stage says.
-type Part = fn(&Inside, &mut Families) -> Result<(), Refusal>;
+type Part = fn(&RouterState, &mut Families) -> Result<(), Refusal>;
 
 /// Neighbours of a page.
 const PAGE: usize = 64;
 
 /// Everything, as OpenMetrics text.
-pub(crate) fn text(inside: &Inside) -> Result<String, Refusal> {
+pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     let mut m = Families::default();
     m.gauge("info", "Which version this is.", one("version", env!("CARGO_PKG_VERSION")), 1u64);
-    m.gauge("uptime_seconds", "Since the start.", Labels::new(), inside.clock.now() as f64 / 1000.0);
+    m.gauge("uptime_seconds", "Since the start.", Labels::new(), router.clock.now() as f64 / 1000.0);
     let mut unanswered = 0u64;
     let parts: [Part; 7] = [pipeline, shards, neighbors, groups, rib, fpm, bfd];
     for part in parts {
-        match part(inside, &mut m) {
+        match part(router, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
             Err(_) => unanswered += 1,
         }
@@ -69,8 +69,8 @@ fn by_family(
     }
 }
 
-fn pipeline(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let p = answers::pipeline(inside)?;
+fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let p = answers::pipeline(router)?;
     for ring in &p.rings {
         let queue = || one("queue", &ring.name);
         m.counter("queue_batches", "Batches that went in.", queue(), ring.sent);
@@ -107,8 +107,8 @@ fn thread_usage(m: &mut Families, t: &Thread) {
     }
 }
 
-fn shards(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let summary = answers::route_summary(inside)?;
+fn shards(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let summary = answers::route_summary(router)?;
     summary.shards.iter().for_each(|s| shard(m, s));
     Ok(())
 }
@@ -134,10 +134,10 @@ fn shard(m: &mut Families, s: &ShardSummary) {
     m.gauge("bgp_shard_memory_bytes", "Tables, paths and attribute sets.", shard, s.memory_bytes);
 }
 
-fn neighbors(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
+fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let mut query = NeighborQuery::default();
     loop {
-        let page = answers::bgp_neighbors(inside, &query, PAGE)?;
+        let page = answers::bgp_neighbors(router, &query, PAGE)?;
         page.neighbors.iter().for_each(|n| neighbor(m, n));
         query.cursor = page.next;
         if query.cursor.is_none() {
@@ -194,8 +194,8 @@ fn messages(m: &mut Families, who: &Labels, direction: &str, messages: &Messages
     }
 }
 
-fn groups(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let groups = answers::bgp_groups(inside, None, None)?;
+fn groups(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let groups = answers::bgp_groups(router, None, None)?;
     groups.groups.iter().for_each(|g| group(m, g));
     Ok(())
 }
@@ -217,8 +217,8 @@ fn group(m: &mut Families, g: &Group) {
     m.counter("bgp_update_group_prefixes", prefixes, labels(), g.sent.announced + g.sent.withdrawn);
 }
 
-fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let Some(main) = answers::main(inside)? else { return Ok(()) };
+fn rib(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let Some(main) = answers::main(router)? else { return Ok(()) };
     let MainTable {
         protocols,
         next_hop_groups,
@@ -229,7 +229,7 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     } = main;
     let suppress = "Whether BGP advertises only what dataplanes confirmed.";
     m.gauge("suppress_fib_pending", suppress, Labels::new(), suppress_fib_pending);
-    let others = answers::vrfs(inside)?;
+    let others = answers::vrfs(router)?;
     let of_default = protocols.iter().map(|p| (DEFAULT_VRF, p));
     let of_others = others.iter().flat_map(|table| table.protocols.iter().map(|p| (table.vrf.as_str(), p)));
     for (vrf, p) in of_default.chain(of_others) {
@@ -274,8 +274,8 @@ fn cache(m: &mut Families, c: &NextHopCache) {
     m.counter("rib_resolution_seconds", "Wall time spent on resolution.", none(), c.resolution_seconds);
 }
 
-fn bfd(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let bfd = answers::bfd(inside, None)?;
+fn bfd(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let bfd = answers::bfd(router, None)?;
     for s in &bfd.sessions {
         let who = || two(("peer", s.peer), ("interface", s.interface.as_deref().unwrap_or_default()));
         m.gauge("bfd_session_up", "Whether the BFD session is up.", who(), s.state == "Up");
@@ -293,8 +293,8 @@ fn bfd(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn fpm(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    for c in answers::fpm(inside)?.clients {
+fn fpm(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for c in answers::fpm(router)?.clients {
         let client = || one("client", &c.name);
         m.gauge("fpm_connected", "Whether there is a connection.", client(), c.connected);
         let says = "Whether the server's replies do not fit fib.suppress-fib-pending; show fpm says how.";

@@ -51,12 +51,12 @@ pub struct NextHopGroup {
     pub installed: bool,
     /// Whether its gateways may resolve through routes that are not connected.
     pub allow_recursion: bool,
-    /// The prefix whose group it is alone, because a gateway lies inside and it must not lead to itself.
+    /// The prefix whose group it is alone, because a gateway lies router and it must not lead to itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<String>,
     /// As received, with what became of each; empty for a blackhole.
     pub received: Vec<ReceivedNextHop>,
-    /// What stands in while those lead nowhere, with what became of each.
+    /// What stands in while those are unresolved, with what became of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backup: Vec<ReceivedNextHop>,
     /// Whether it does now.
@@ -68,7 +68,7 @@ pub struct NextHopGroup {
     /// What its use hangs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracks: Option<Tracked>,
-    /// What it resolves to, which is what the cache keeps; absent when nothing leads anywhere.
+    /// What it resolves to, which is what the cache keeps; absent when nothing resolves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Vec<String>>,
     /// How many look-ups deep the longest chain under it is.
@@ -101,7 +101,7 @@ pub struct ReceivedNextHop {
     /// The route that it resolves through; absent where it needs none or has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Why it leads nowhere.
+    /// Why it is unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unresolved: Option<String>,
 }

@@ -50,7 +50,7 @@ pub enum Held {
 pub struct RouteGroups {
     /// That of the next hops which BGP gave.
     pub received: u32,
-    /// The next hop that stands in while those lead nowhere.
+    /// The next hop that stands in while those are unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupNextHop>,
     /// Whether `fib.policy` keeps BGP's route out of the FIB.
@@ -69,7 +69,7 @@ pub struct RouteGroups {
 pub struct BackupNextHop {
     /// As received: `via 192.0.2.1`.
     pub hop: String,
-    /// Why it would lead nowhere.
+    /// Why it would be unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unresolved: Option<String>,
     /// Whether it stands in now.
@@ -93,7 +93,7 @@ pub struct InstalledGroup {
 pub enum Forwarding {
     /// Its next hop shares the traffic with the best one's.
     Multipath,
-    /// Its next hop stands in when those lead nowhere.
+    /// Its next hop stands in when those are unresolved.
     Backup,
 }
 

@@ -16,7 +16,7 @@ pub struct TrackedNextHop {
     pub address: String,
     /// `recursive`, or `on-link` for paths of single-hop external sessions.
     pub kind: String,
-    /// The prefix of the paths, where the address lies inside it: then it does not resolve through that prefix.
+    /// The prefix of the paths, where the address lies router it: then it does not resolve through that prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<String>,
     /// Whether BGP may use paths by it, as it was told last; absent before the first answer.

@@ -51,12 +51,12 @@ fn prefixes() -> Vec<Prefix<V4>> {
 fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_paths() {
     let (rings, stop, seed) = (Rings::default(), Stop::default(), HashSeed::random());
     let (purged, _purged) = rings.bounded("purged", 1);
-    let outlets = Outlets { workers: Vec::new(), rib: None, purged, activity: Activity::default() };
+    let outputs = Outputs { workers: Vec::new(), rib: None, purged, activity: Activity::default() };
     let shards: Vec<ShardPort> = (0..2)
         .map(|index| {
             let builder = ShardBuilder::new(index, index.into(), &rings, None);
             let options = DecisionOptions::default();
-            let (port, stage) = builder.build(options, &seed, outlets.clone(), &Meters::default());
+            let (port, stage) = builder.build(options, &seed, outputs.clone(), &Meters::default());
             stage::spawn(format!("shard-{index}"), stage, None, stop.clone()).unwrap();
             port
         })

@@ -51,7 +51,7 @@ use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId};
 use ribtide_prefix::Map;
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle;
@@ -102,7 +102,7 @@ pub(super) struct SessionsBuilder {
 }
 
 /// Whom the session thread talks to.
-pub(super) struct Outlets {
+pub(super) struct Outputs {
     /// The workers' control rings, by number.
     pub(super) workers: Vec<Sender<EgressIn>>,
     /// The readers' command rings, by number.
@@ -203,12 +203,12 @@ impl SessionsBuilder {
     pub(super) fn start(
         self,
         setup: &Setup<'_>,
-        outlets: Outlets,
+        outputs: Outputs,
         mut hosted: Hosted,
         clock: Clock,
         stop: Stop,
-    ) -> io::Result<(Asker<Sessions>, JoinHandle<()>)> {
-        let (asker, asked) = pair("session");
+    ) -> io::Result<(StageHandle<Sessions>, JoinHandle<()>)> {
+        let (handle, asked) = pair("session");
         for descriptor in hosted.descriptors() {
             self.poll.registry().register(&mut SourceFd(&descriptor), WAKE, Interest::READABLE)?;
         }
@@ -228,8 +228,8 @@ impl SessionsBuilder {
             ids: Ids::default(),
             timers: BTreeSet::new(),
             groups: Map::default(),
-            load: vec![0; outlets.readers.len()],
-            outbox: Outbox::new(outlets.workers, outlets.readers),
+            load: vec![0; outputs.readers.len()],
+            outbox: Outbox::new(outputs.workers, outputs.readers),
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             rejected: 0,
@@ -250,11 +250,11 @@ impl SessionsBuilder {
             // The last lines say how the sessions ended.
             let _ = logger.join();
         })?;
-        Ok((asker.with_wake(Some(self.wake)), thread))
+        Ok((handle.with_wake(Some(self.wake)), thread))
     }
 }
 
-/// The state of the session thread. Ask it through its [`Asker`].
+/// The state of the session thread. Ask it through its [`StageHandle`].
 pub struct Sessions {
     poll: Poll,
     listeners: Vec<TcpListener>,
@@ -295,7 +295,7 @@ impl Sessions {
         writes: &Receiver<Vec<Write>>,
         reports: &Receiver<Report>,
         purged: &Receiver<Purged>,
-        asked: &Asked<Sessions>,
+        asked: &CallQueue<Sessions>,
         hosted: &mut Hosted,
         stop: &Stop,
     ) {

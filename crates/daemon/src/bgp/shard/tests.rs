@@ -124,9 +124,9 @@ impl Bench {
     }
 }
 
-/// What groups lead to that lead somewhere else at once. Those of the link itself lead nowhere now.
+/// The new contents of groups that changed at once. Groups of the link itself are unresolved now.
 fn repaired(urgent: &[UrgentOp]) -> Vec<FibGroup> {
-    urgent.iter().map(|op| op.op.content.clone()).filter(|content| *content != FibGroup::Nowhere).collect()
+    urgent.iter().map(|op| op.op.content.clone()).filter(|content| *content != FibGroup::Unresolved).collect()
 }
 
 #[test]
@@ -175,11 +175,11 @@ fn a_shard_that_waits_for_room_answers_questions() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 1);
     let (purged, _purged) = rings.bounded("purged", 1);
-    let outlets = Outlets { workers: Vec::new(), rib: Some(rib), purged, activity: Activity::default() };
+    let outputs = Outputs { workers: Vec::new(), rib: Some(rib), purged, activity: Activity::default() };
     let builder = ShardBuilder::new(0, 0, &rings, None);
     let inbox = builder.inbox();
     let (port, stage) =
-        builder.build(DecisionOptions::default(), &HashSeed::random(), outlets, &Meters::default());
+        builder.build(DecisionOptions::default(), &HashSeed::random(), outputs, &Meters::default());
     let stop = Stop::default();
     stage::spawn("shard".into(), stage, None, stop.clone()).unwrap();
     inbox.send(ShardIn::PeerUp(peer(1))).unwrap();

@@ -6,7 +6,7 @@ use ribtide_bfd::Standing;
 
 fn hear(router: &Router, address: &str, failed: bool, standing: Option<Standing>) {
     let news = BfdNews { address: address.parse().unwrap(), failed, standing };
-    router.bgp().sessions.ask(move |sessions| sessions.take_bfd(&news)).unwrap();
+    router.bgp().sessions.call(move |sessions| sessions.take_bfd(&news)).unwrap();
 }
 
 fn watched(bfd: &str) -> String {
@@ -38,7 +38,7 @@ fn a_neighbour_that_is_not_reached_loses_its_session_until_it_is() {
     Peer::up(&router, "127.0.0.11", 65001);
     hear(&router, "127.0.0.11", true, Some(Standing::Failed));
     assert!(router.neighbor("127.0.0.11").unwrap().held.is_some());
-    router.bgp().sessions.ask(|s| s.reconfigure(&config(CLIENTS))).unwrap().unwrap();
+    router.bgp().sessions.call(|s| s.reconfigure(&config(CLIENTS))).unwrap().unwrap();
     Peer::up(&router, "127.0.0.11", 65001);
     stays.read();
     assert!(!stays.closed, "and no other session noticed");
@@ -54,7 +54,7 @@ fn a_strict_neighbour_has_no_session_before_it_is_proven() {
     let peer = Peer::up(&router, "127.0.0.11", 65001);
     // Other settings that take another session know what is proven.
     let slower = watched("{ strict = true }").replace("passive = true", "passive = true\nhold-time = 30");
-    router.bgp().sessions.ask(move |s| s.reconfigure(&config(&slower))).unwrap().unwrap();
+    router.bgp().sessions.call(move |s| s.reconfigure(&config(&slower))).unwrap().unwrap();
     assert_eq!(peer.notified(), (6, 6));
     Peer::up(&router, "127.0.0.11", 65001);
     let other = Peer::dial(&router, "127.0.0.12", 65001);

@@ -35,7 +35,7 @@ fn eth1(up: bool) -> InterfaceState {
 
 fn hear(router: &Router, state: Option<InterfaceState>) {
     let news = InterfaceNews { index: 7, state, says: None };
-    router.bgp().sessions.ask(move |sessions| sessions.take_interface(news)).unwrap();
+    router.bgp().sessions.call(move |sessions| sessions.take_interface(news)).unwrap();
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn fast_external_fallover_off_keeps_the_session_and_a_reload_changes_it() {
     let reconfigure = |bgp: String| {
         let text = format!("[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\n{bgp}");
         let bgp = config::parse(&text).unwrap().bgp.unwrap();
-        router.bgp().sessions.ask(move |s| s.reconfigure(&bgp)).unwrap().unwrap();
+        router.bgp().sessions.call(move |s| s.reconfigure(&bgp)).unwrap().unwrap();
     };
     reconfigure(format!("fast-external-fallover = false\n{on}"));
     assert_eq!(peer.notified(), (6, 0));

@@ -11,7 +11,7 @@ fn config(bgp: &str) -> BgpConfig {
 impl Router {
     fn reconfigure(&self, bgp: &str) -> Result<Neighbors, String> {
         let bgp = config(bgp);
-        self.bgp().sessions.ask(move |s| s.reconfigure(&bgp)).unwrap()
+        self.bgp().sessions.call(move |s| s.reconfigure(&bgp)).unwrap()
     }
 }
 
@@ -62,7 +62,7 @@ fn only_neighbours_whose_settings_changed_notice() {
     assert_eq!(described.notified(), (6, 3));
     again.until("still there", |p| p.ends.len() == 2);
     assert!(!again.closed);
-    until("ends are accounted for", || router.bgp().sessions.ask(|s| s.ending()).unwrap() == 0);
+    until("ends are accounted for", || router.bgp().sessions.call(|s| s.ending()).unwrap() == 0);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn another_export_policy_takes_back_what_it_forbids_and_keeps_the_session() {
 fn a_neighbour_that_was_shut_down_stays_so() {
     let router = Router::start(CLIENTS);
     let address: IpAddr = "127.0.0.11".parse().unwrap();
-    assert!(router.bgp().sessions.ask(move |s| s.disable(address)).unwrap());
+    assert!(router.bgp().sessions.call(move |s| s.disable(address)).unwrap());
     let slower = CLIENTS.replace("passive = true", "passive = true\nhold-time = 30");
     router.reconfigure(&slower).unwrap();
     assert!(router.neighbor("127.0.0.11").unwrap().stopped);

@@ -205,7 +205,9 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
         listener.until("every sender's last word", |p| marks.iter().all(|mark| p.routes.contains_key(mark)));
         assert!(listener.ends.len() == 2, "one End-of-RIB for each family: {:?}", listener.ends);
     }
-    until("every session's end is accounted for", || router.bgp().sessions.ask(|s| s.ending()).unwrap() == 0);
+    until("every session's end is accounted for", || {
+        router.bgp().sessions.call(|s| s.ending()).unwrap() == 0
+    });
     let routes = table(&router);
     for listener in &mut listeners {
         // A mark can overtake what other shards have to say.
@@ -325,7 +327,7 @@ fn session_that_ends_in_a_resize_leaves_nothing_behind() {
             drop(ends);
             assert_eq!(resize.join().unwrap().to, usize::from(to));
         });
-        until("its end is accounted for", || router.bgp().sessions.ask(|s| s.ending()).unwrap() == 0);
+        until("its end is accounted for", || router.bgp().sessions.call(|s| s.ending()).unwrap() == 0);
         until("its routes are gone", || table(&router).len() == 100);
         let paths = |shard: &ShardPort| shard.ask(|s| s.counts().ipv4.paths).unwrap();
         assert_eq!(router.bgp().owners.read().shards.iter().map(paths).sum::<usize>(), 100);

@@ -1,8 +1,8 @@
 //! FIB batches as FPM frames.
 
 use super::super::announce::{Announcer, Style};
-use super::super::verdicts::Verdicts;
-use super::told::{Sent, Told};
+use super::super::install_results::InstallResults;
+use super::sent_state::{Sent, SentState};
 use ribtide_prefix::{AnyPrefix, Family, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Vrf, VrfPrefix};
 use ribtide_runtime::log::log;
@@ -23,7 +23,7 @@ pub(super) struct Done {
 /// What the server was told, over all connections to it.
 pub(super) struct Encoder {
     announcer: Announcer,
-    routes: Told,
+    routes: SentState,
     out: Vec<u8>,
     done: Done,
 }
@@ -32,14 +32,14 @@ impl Encoder {
     pub(super) fn new(style: Style) -> Self {
         Encoder {
             announcer: Announcer::new(style),
-            routes: Told::new(Instant::now()),
+            routes: SentState::new(Instant::now()),
             out: Vec::new(),
             done: Done::default(),
         }
     }
 
     /// The routes told.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> SentState {
         self.routes.clone()
     }
 
@@ -53,7 +53,7 @@ impl Encoder {
     pub(super) fn handle(
         &mut self,
         batch: &FibBatch,
-        verdicts: &mut Verdicts,
+        results: &mut InstallResults,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) -> Done {
         self.done = Done::default();
@@ -64,16 +64,16 @@ impl Encoder {
         let out = &mut self.out;
         let turned = self.announcer.groups(batch, &mut |object| write_object(out, object, flush));
         if !turned.is_empty() {
-            for_each_family!(F => self.send_again::<F>(&turned, verdicts, flush));
+            for_each_family!(F => self.send_again::<F>(&turned, results, flush));
         }
         for_each_family!(F => for route in batch.routes.get::<F>() {
-            self.route(batch.vrf, route, verdicts, flush);
+            self.route(batch.vrf, route, results, flush);
         });
         let out = &mut self.out;
         self.announcer.delete_groups(batch, &mut |object| write_object(out, object, flush));
         self.announcer.retire(&mut |object| write_object(out, object, flush));
         if batch.end_of_replay {
-            for_each_family!(F => self.delete_unnamed::<F>(verdicts, flush));
+            for_each_family!(F => self.delete_unnamed::<F>(results, flush));
             let out = &mut self.out;
             self.announcer.delete_stale(&mut |object| write_object(out, object, flush));
             fpm::write_end_of_replay(out);
@@ -86,18 +86,14 @@ impl Encoder {
     pub(super) fn ask_again(
         &mut self,
         routes: &[VrfPrefix],
-        verdicts: &mut Verdicts,
+        results: &mut InstallResults,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) -> Done {
         self.done = Done::default();
         for VrfPrefix { vrf, prefix } in routes {
             match prefix {
-                AnyPrefix::V4(prefix) => {
-                    self.again(self.routes.open(*vrf, *prefix), *prefix, verdicts, flush)
-                }
-                AnyPrefix::V6(prefix) => {
-                    self.again(self.routes.open(*vrf, *prefix), *prefix, verdicts, flush)
-                }
+                AnyPrefix::V4(prefix) => self.again(self.routes.open(*vrf, *prefix), *prefix, results, flush),
+                AnyPrefix::V6(prefix) => self.again(self.routes.open(*vrf, *prefix), *prefix, results, flush),
             }
         }
         flush(&mut self.out);
@@ -108,11 +104,11 @@ impl Encoder {
         &mut self,
         open: Option<(Vrf, Sent)>,
         prefix: Prefix<F>,
-        verdicts: &mut Verdicts,
+        results: &mut InstallResults,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
         if let Some((vrf, Sent { group, protocol, .. })) = open {
-            self.write(vrf, &FibRoute { prefix, group: Some(group), protocol }, verdicts, flush);
+            self.write(vrf, &FibRoute { prefix, group: Some(group), protocol }, results, flush);
         }
     }
 
@@ -120,15 +116,15 @@ impl Encoder {
         &mut self,
         vrf: Vrf,
         route: &FibRoute<F>,
-        verdicts: &mut Verdicts,
+        results: &mut InstallResults,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
         if route.group.is_some() {
-            return self.write(vrf, route, verdicts, flush);
+            return self.write(vrf, route, results, flush);
         }
         // What was never told need not be deleted.
         if let Some(Sent { protocol, .. }) = self.routes.delete(vrf.id, route.prefix) {
-            self.write(vrf, &FibRoute { protocol, ..*route }, verdicts, flush);
+            self.write(vrf, &FibRoute { protocol, ..*route }, results, flush);
         }
     }
 
@@ -136,7 +132,7 @@ impl Encoder {
         &mut self,
         vrf: Vrf,
         route: &FibRoute<F>,
-        verdicts: &mut Verdicts,
+        results: &mut InstallResults,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
         let at = VrfPrefix { vrf: vrf.id, prefix: route.prefix.any() };
@@ -152,13 +148,13 @@ impl Encoder {
             Ok(()) => {
                 let done = if route.group.is_some() { &mut self.done.routes } else { &mut self.done.deletes };
                 *done += 1;
-                verdicts.installed(at);
+                results.installed(at);
             }
             Err(why) => {
                 if let Some(group) = route.group {
                     self.routes.cannot_say(vrf, route.prefix, group);
                 }
-                verdicts.refused(at, why);
+                results.refused(at, why);
             }
         }
         flush_when_full(&mut self.out, flush);
@@ -168,19 +164,23 @@ impl Encoder {
     fn send_again<F: Family>(
         &mut self,
         turned: &Set<GroupId>,
-        verdicts: &mut Verdicts,
+        results: &mut InstallResults,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
         for (vrf, prefix, sent) in self.routes.routes::<F>(true, |sent| turned.contains(&sent.group)) {
             let route = FibRoute { prefix, group: Some(sent.group), protocol: sent.protocol };
-            self.write(vrf, &route, verdicts, flush);
+            self.write(vrf, &route, results, flush);
         }
     }
 
     /// Deletes what the server was told before the replay and the replay did not name.
-    fn delete_unnamed<F: Family>(&mut self, verdicts: &mut Verdicts, flush: &mut impl FnMut(&mut Vec<u8>)) {
+    fn delete_unnamed<F: Family>(
+        &mut self,
+        results: &mut InstallResults,
+        flush: &mut impl FnMut(&mut Vec<u8>),
+    ) {
         for (vrf, prefix, sent) in self.routes.routes::<F>(false, |_| true) {
-            self.route(vrf, &FibRoute { prefix, group: None, protocol: sent.protocol }, verdicts, flush);
+            self.route(vrf, &FibRoute { prefix, group: None, protocol: sent.protocol }, results, flush);
         }
     }
 }

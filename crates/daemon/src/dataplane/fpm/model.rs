@@ -2,10 +2,10 @@
 //! connections: whatever the order, nothing is confirmed before the chip has it, nothing is surely refused but what was told last, and
 //! everything is confirmed in the end.
 
-use super::super::verdicts::Verdicts;
+use super::super::install_results::InstallResults;
 use super::encode::Encoder;
 use super::replies::{DOUBT, Replies, SILENCE};
-use super::told::{FORGOTTEN, Meaning};
+use super::sent_state::{FORGOTTEN, Meaning};
 use super::*;
 use crate::dataplane::announce::Style;
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ type Said = Option<String>;
 /// SONiC's server, database, orchagent and chip.
 #[derive(Default)]
 struct Server {
-    /// Told and not popped: a later change takes the place of an earlier one.
+    /// SentState and not popped: a later change takes the place of an earlier one.
     waiting: BTreeMap<AnyPrefix, Said>,
     /// Popped, in order.
     working: BTreeMap<AnyPrefix, VecDeque<Said>>,
@@ -206,9 +206,9 @@ impl Client {
             self.failed.remove(&route.prefix.any());
             self.changed.insert(route.prefix.any(), self.seq);
         }
-        let (mut bytes, mut verdicts) = (Vec::new(), Verdicts::default());
-        self.encoder.handle(&batch, &mut verdicts, &mut |out| bytes.append(out));
-        self.replies.written(verdicts.ack(1, 0).failed);
+        let (mut bytes, mut results) = (Vec::new(), InstallResults::default());
+        self.encoder.handle(&batch, &mut results, &mut |out| bytes.append(out));
+        self.replies.written(results.ack(1, 0).failed);
         self.said(&bytes, server);
         self.hear();
     }
@@ -285,9 +285,9 @@ impl Client {
     fn pass(&mut self, time: Duration, server: &mut Server) {
         self.now += time;
         let again = self.replies.again(self.now);
-        let (mut bytes, mut verdicts) = (Vec::new(), Verdicts::default());
-        self.encoder.ask_again(&again, &mut verdicts, &mut |out| bytes.append(out));
-        assert!(verdicts.ack(1, 0).failed.is_empty());
+        let (mut bytes, mut results) = (Vec::new(), InstallResults::default());
+        self.encoder.ask_again(&again, &mut results, &mut |out| bytes.append(out));
+        assert!(results.ack(1, 0).failed.is_empty());
         self.said(&bytes, server);
         self.hear();
     }

@@ -8,7 +8,7 @@
 //! does) must not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE`];
 //! or nothing of its batch, while all of a batch was that was written so much later.
 
-use super::super::verdicts::Verdicts;
+use super::super::install_results::InstallResults;
 use ribtide_prefix::{Family, Map, for_each_family, shrink_if_sparse};
 use ribtide_rib::{DataplaneId, FibAck, FibBatch, FibRoute, Protocol, VrfId, VrfPrefix};
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ pub(super) struct Replies {
     /// What was refused of batches that are not finished, the number of the batch and why. It is told with the end of its batch: the RIB
     /// manager has no ear for it before, and after that it would take the route for confirmed.
     refused: Map<VrfPrefix, (u64, String)>,
-    verdicts: Verdicts,
+    results: InstallResults,
     /// The batch that is being written: not finished, whatever is answered.
     writing: Option<u64>,
     /// When something was answered last, or, by a server that `speaks`, asked for; otherwise since when something is awaited.
@@ -71,7 +71,7 @@ impl Replies {
             pending: Map::default(),
             doubts: Map::default(),
             refused: Map::default(),
-            verdicts: Verdicts::default(),
+            results: InstallResults::default(),
             writing: None,
             last: now,
             answered: now,
@@ -106,7 +106,7 @@ impl Replies {
         self.refused.remove(&at);
         let ours = !matches!(route.protocol, Protocol::Connected | Protocol::Kernel);
         if route.group.is_none() || !ours {
-            self.verdicts.installed(at);
+            self.results.installed(at);
             return self.settle(at);
         }
         let before = self.pending.insert(at, seq);
@@ -123,7 +123,7 @@ impl Replies {
             Some(why) => self.refuse(at, why.into()),
             None => {
                 self.refused.remove(&at);
-                self.verdicts.installed(at);
+                self.results.installed(at);
                 self.settle(at);
             }
         }
@@ -187,7 +187,7 @@ impl Replies {
             Some(seq) => Some(*seq),
             None => {
                 // Its batch may be finished, or be any of these.
-                self.verdicts.refused(at, why.clone());
+                self.results.refused(at, why.clone());
                 self.open.back().map(|open| open.seq)
             }
         };
@@ -215,18 +215,18 @@ impl Replies {
         let done = self.open.iter().take_while(finished).count();
         match self.open.drain(..done).next_back() {
             Some(Open { seq, .. }) => {
-                let verdicts = &mut self.verdicts;
+                let results = &mut self.results;
                 self.refused.retain(|at, (batch, why)| {
                     let held = *batch > seq;
                     if !held {
-                        verdicts.refused(*at, std::mem::take(why));
+                        results.refused(*at, std::mem::take(why));
                     }
                     held
                 });
                 shrink_if_sparse(&mut self.refused);
-                Some(self.verdicts.ack(self.dataplane, seq))
+                Some(self.results.ack(self.dataplane, seq))
             }
-            None => self.verdicts.news(self.dataplane),
+            None => self.results.news(self.dataplane),
         }
     }
 

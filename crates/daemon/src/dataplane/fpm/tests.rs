@@ -1,6 +1,6 @@
 //! A server on the loopback that keeps what it is told, as `fpmsyncd` would.
 
-use super::super::{FEEDBACK, Outlet, ToRib};
+use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, Vrf, VrfId};
@@ -115,16 +115,16 @@ fn route(mut batch: FibBatch, prefix: &str, group: Option<u32>) -> FibBatch {
 
 /// Applies a batch to the encoder and what it says to the server. Returns what could not be said.
 fn feed(encoder: &mut Encoder, server: &mut Server, batch: &FibBatch) -> Vec<(AnyPrefix, String)> {
-    let mut verdicts = Verdicts::default();
+    let mut results = InstallResults::default();
     let mut bytes = Vec::new();
-    encoder.handle(batch, &mut verdicts, &mut |out| bytes.append(out));
+    encoder.handle(batch, &mut results, &mut |out| bytes.append(out));
     let mut rest = &bytes[..];
     while let Some(f) = frame(rest).unwrap() {
         f.messages().for_each(|m| server.take(&m.unwrap()));
         rest = &rest[f.len..];
     }
     assert!(rest.is_empty());
-    verdicts.ack(7, batch.seq).failed.into_iter().map(|(route, why)| (route.prefix, why)).collect()
+    results.ack(7, batch.seq).failed.into_iter().map(|(route, why)| (route.prefix, why)).collect()
 }
 
 fn first_batches() -> FibBatch {
@@ -271,8 +271,9 @@ fn wired_to(server: SocketAddr, confirms: bool) -> Wired {
     let rib = ToRib { failures: feedback.clone(), feedback, confirms: confirms.clone() };
     let stop = Stop::default();
     let meter = Meters::default().meter("fpm");
-    let (port, Outlet { batches, urgent }) = Port::new(7, "fpm", &rings, rib, meter, stop.clone());
-    let handle = start_with_retry("fpm".into(), server, false, port, Duration::from_millis(20)).unwrap();
+    let (channel, DataplaneSink { batches, urgent }) =
+        RibChannel::new(7, "fpm", &rings, rib, meter, stop.clone());
+    let handle = start_with_retry("fpm".into(), server, false, channel, Duration::from_millis(20)).unwrap();
     Wired { handle, batches, urgent, said, confirms, stop }
 }
 
@@ -464,7 +465,8 @@ fn vrfs_go_by_the_numbers_of_their_devices() {
     let told = encoder.told();
     let mut say = |batch: FibBatch, vrf: Vrf| {
         let (mut bytes, mut lines) = (Vec::new(), Vec::new());
-        encoder.handle(&FibBatch { vrf, ..batch }, &mut Verdicts::default(), &mut |out| bytes.append(out));
+        encoder
+            .handle(&FibBatch { vrf, ..batch }, &mut InstallResults::default(), &mut |out| bytes.append(out));
         let mut rest = &bytes[..];
         while let Some(f) = frame(rest).unwrap() {
             lines.extend(f.messages().map(|m| match m.unwrap() {

@@ -91,7 +91,7 @@ impl Forwarding {
     /// What the kernel is to have of a group; `None` where any route by it, or none, is as good.
     pub(crate) fn wanted(group: &FibGroup) -> Option<Forwarding> {
         match group {
-            FibGroup::Nowhere => None,
+            FibGroup::Unresolved => None,
             FibGroup::Blackhole => Some(Forwarding::Drop),
             FibGroup::Hops(hops) => {
                 let largest = hops.iter().map(|hop| hop.weight).max().unwrap_or(1);

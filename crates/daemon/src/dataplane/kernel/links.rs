@@ -21,10 +21,10 @@ use std::thread::JoinHandle;
 const BUFFER: u32 = 8 * 1024 * 1024;
 
 /// Who is told of interfaces.
-pub(super) struct Outlets {
+pub(super) struct Outputs {
     /// The writer of routes.
     pub(super) notes: Option<Sender<Note>>,
-    /// The RIB manager's lane for failures, so that they overtake; and for what may not overtake them.
+    /// The RIB manager's urgent queue, so that they overtake; and for what may not overtake them.
     pub(super) rib: Option<Sender<RibIn>>,
     /// BGP's session thread, which waits for no other thread, so that to wait for it delays the others by one of its rounds at most.
     pub(super) sessions: Option<Sender<InterfaceNews>>,
@@ -49,7 +49,7 @@ impl InterfaceWatch {
     ) -> io::Result<InterfaceWatch> {
         let listed = Listed::default();
         listed.set(vrfs);
-        watch(None, listed.clone(), Outlets { notes: None, rib, sessions }, None, stop)?;
+        watch(None, listed.clone(), Outputs { notes: None, rib, sessions }, None, stop)?;
         Ok(InterfaceWatch { listed })
     }
 
@@ -67,7 +67,7 @@ impl InterfaceWatch {
 pub(super) fn watch(
     vrf: Option<IfIndex>,
     listed: Listed,
-    outlets: Outlets,
+    outputs: Outputs,
     dataplane: Option<DataplaneId>,
     stop: &Stop,
 ) -> io::Result<JoinHandle<()>> {
@@ -78,7 +78,7 @@ pub(super) fn watch(
         interfaces: Interfaces::of(vrf, listed.get()),
         listed,
         seen: 0,
-        outlets,
+        outputs,
         initial: true,
         stop: stop.clone(),
     };
@@ -92,7 +92,7 @@ struct Watcher {
     listed: Listed,
     /// Which change of the list is seen.
     seen: u32,
-    outlets: Outlets,
+    outputs: Outputs,
     /// What is told is how things are at the start, and no event.
     initial: bool,
     stop: Stop,
@@ -102,7 +102,7 @@ impl Watcher {
     fn run(mut self, dataplane: Option<DataplaneId>) {
         // The monitor listens already, so nothing that happens during the dump is missed.
         let initial = self.dump().and_then(|()| {
-            let Some(rib) = &self.outlets.rib else { return Ok(()) };
+            let Some(rib) = &self.outputs.rib else { return Ok(()) };
             rib.send(RibIn::EndOfInitial(Source::Connected))?;
             dataplane.map_or(Ok(()), |id| rib.send(RibIn::DataplaneUp(id)))
         });
@@ -127,7 +127,7 @@ impl Watcher {
                         );
                         std::thread::sleep(REOPEN);
                     }
-                    let lost = self.outlets.notes.as_ref().map_or(Ok(()), |notes| notes.send(Note::Lost));
+                    let lost = self.outputs.notes.as_ref().map_or(Ok(()), |notes| notes.send(Note::Lost));
                     lost.and_then(|()| self.dump())
                 }
             };
@@ -160,7 +160,7 @@ impl Watcher {
 
     /// Tells the writer first: when what the RIB makes of the news reaches it, it knows already.
     fn tell(&mut self) -> Result<(), Closed> {
-        let Outlets { notes, rib, sessions } = &self.outlets;
+        let Outputs { notes, rib, sessions } = &self.outputs;
         for (news, says) in self.interfaces.news() {
             let (change, state, message) = match news {
                 News::Changed { event, networks, came_up } => {

@@ -10,22 +10,22 @@
 //! its own, such as 114, and name it in `/etc/iproute2/rt_protos`. A route differs from others' of the same prefix
 //! by its metric; the kernel lets one route per prefix and metric be.
 
+mod desired_state;
 pub mod flush;
+mod imported_routes;
 mod installed;
 mod interfaces;
-mod learnt;
 mod links;
 mod objects;
 mod routes;
 pub(crate) mod socket;
 mod vrf;
-mod wanted;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use super::Port;
+use super::RibChannel;
 use crate::bgp::session::InterfaceNews;
 use crate::config::{DEFAULT_VRF, KernelConfig};
 use crate::rib::VrfSetup;
@@ -106,7 +106,7 @@ enum Note {
 pub fn start(
     mut config: KernelConfig,
     vrfs: &[VrfSetup],
-    port: Port,
+    channel: RibChannel,
     sessions: Option<ring::Sender<InterfaceNews>>,
     rings: &Rings,
 ) -> Result<(KernelHandle, [JoinHandle<()>; 3]), String> {
@@ -134,15 +134,17 @@ pub fn start(
         listed.clone(),
         writing_port.clone(),
         notes.clone(),
-        port.rib.feedback.clone(),
-        port.stop.clone(),
+        channel.rib.feedback.clone(),
+        channel.stop.clone(),
     )
     .map_err(cannot)?;
-    let links = links::Outlets { notes: Some(notes.clone()), rib: Some(port.rib.failures.clone()), sessions };
-    let watcher = links::watch(vrf, listed.clone(), links, Some(port.id), &port.stop).map_err(cannot)?;
+    let links =
+        links::Outputs { notes: Some(notes.clone()), rib: Some(channel.rib.failures.clone()), sessions };
+    let watcher =
+        links::watch(vrf, listed.clone(), links, Some(channel.id), &channel.stop).map_err(cannot)?;
     let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
     let writer =
-        Writer { kernel, config, listed: listed.clone(), port, noted, writing_port, replayed: false };
+        Writer { kernel, config, listed: listed.clone(), channel, noted, writing_port, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
     Ok((handle, [watcher, routes, writer]))
 }
@@ -207,7 +209,7 @@ struct Writer {
     kernel: Kernel,
     config: KernelConfig,
     listed: Listed,
-    port: Port,
+    channel: RibChannel,
     noted: ring::Receiver<Note>,
     /// Where the watcher of routes reads the number of the kernel's socket.
     writing_port: Arc<AtomicU32>,
@@ -218,7 +220,7 @@ struct Writer {
 impl Writer {
     fn run(mut self) {
         thread::hurry(WRITER_PRIORITY);
-        while !self.port.stop.stopped() {
+        while !self.channel.stop.stopped() {
             match self.step() {
                 Ok(Ok(())) => {}
                 Ok(Err(Closed)) => return,
@@ -240,7 +242,7 @@ impl Writer {
         if self.notes()?.is_err() {
             return Ok(Err(Closed));
         }
-        match self.port.try_next() {
+        match self.channel.try_next() {
             Ok(Some(batch)) => {
                 // What the RIB made of a change of an interface comes after the note of it.
                 if self.notes()?.is_err() {
@@ -251,16 +253,16 @@ impl Writer {
                 if self.replayed {
                     self.kernel.apply(&batch)?;
                 }
-                self.port.meter.add(batch.route_count(), begin);
-                let ack = self.kernel.verdicts.ack(self.port.id, batch.seq);
-                return Ok(self.port.rib.feedback.send(RibIn::Ack(ack)));
+                self.channel.meter.add(batch.route_count(), begin);
+                let ack = self.kernel.results.ack(self.channel.id, batch.seq);
+                return Ok(self.channel.rib.feedback.send(RibIn::Ack(ack)));
             }
             Ok(None) => {}
             Err(Closed) => return Ok(Err(Closed)),
         }
         let mut select = Select::new();
         self.noted.watch(&mut select);
-        self.port.watch(&mut select);
+        self.channel.watch(&mut select);
         let quiet =
             if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { STOP_POLL_INTERVAL };
         if select.ready_timeout(quiet).is_err() {
@@ -299,9 +301,9 @@ impl Writer {
 
     /// Says what became of routes that no batch asked for.
     fn report(&mut self) {
-        if let Some(ack) = self.kernel.verdicts.news(self.port.id) {
+        if let Some(ack) = self.kernel.results.news(self.channel.id) {
             // When the RIB is gone, the next batch will show it.
-            let _ = self.port.rib.feedback.send(RibIn::Ack(ack));
+            let _ = self.channel.rib.feedback.send(RibIn::Ack(ack));
         }
     }
 
@@ -313,22 +315,22 @@ impl Writer {
                 "writing to the kernel's routing table failed ({e}); comparing all of it and trying again"
             ),
         );
-        self.port.rib.feedback.send(RibIn::DataplaneDown(self.port.id))?;
+        self.channel.rib.feedback.send(RibIn::DataplaneDown(self.channel.id))?;
         self.replayed = false;
-        self.port.restart();
+        self.channel.restart();
         loop {
             let again = Instant::now() + REOPEN;
             while let Some(left) = again.checked_duration_since(Instant::now()) {
                 // Nothing is expected from a dataplane that is down; what was under way is dropped.
-                self.port.next(left)?;
+                self.channel.next(left)?;
             }
             match Kernel::open(self.config.clone(), &self.listed.numbers()) {
                 Ok(kernel) => {
                     self.writing_port.store(kernel.port(), Relaxed);
                     self.kernel = kernel;
-                    return self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id));
+                    return self.channel.rib.feedback.send(RibIn::DataplaneUp(self.channel.id));
                 }
-                Err(_) if self.port.stop.stopped() => return Err(Closed),
+                Err(_) if self.channel.stop.stopped() => return Err(Closed),
                 Err(why) => log("ribtide", &why),
             }
         }

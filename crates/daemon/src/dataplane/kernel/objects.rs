@@ -28,29 +28,29 @@ pub(super) fn may_be_ours(id: u32) -> bool {
     IDS.contains(&id)
 }
 
-/// One way out, the content of a single object.
+/// The content of a next-hop object that is no group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Way {
+pub(crate) enum SingleContent {
     /// Drops packets.
     Blackhole,
     /// Sends them to a gateway or onto an interface.
     Via(Via),
 }
 
-impl Way {
+impl SingleContent {
     fn forward(self) -> Forward<'static> {
         match self {
             // IPv4 routes can use objects of family IPv6 and not the other way round.
-            Way::Blackhole => Forward::Blackhole(Afi::Ipv6),
-            Way::Via(via) => Forward::via(via),
+            SingleContent::Blackhole => Forward::Blackhole(Afi::Ipv6),
+            SingleContent::Via(via) => Forward::via(via),
         }
     }
 
     /// The way that a single object of the kernel is; `None` for groups and objects of another kind.
-    fn of(forward: &Forward<'_>) -> Option<Way> {
+    fn of(forward: &Forward<'_>) -> Option<SingleContent> {
         let way = match forward {
-            Forward::Blackhole(_) => Way::Blackhole,
-            Forward::Via(_, via) => Way::Via(*via),
+            Forward::Blackhole(_) => SingleContent::Blackhole,
+            Forward::Via(_, via) => SingleContent::Via(*via),
             Forward::Group(_) | Forward::Other => return None,
         };
         (way.forward() == *forward).then_some(way)
@@ -71,7 +71,7 @@ struct Single {
 struct Group {
     id: u32,
     /// What the RIB asked for; no way twice.
-    want: Vec<(Way, u16)>,
+    want: Vec<(SingleContent, u16)>,
     /// The members that the kernel is believed to have, by id; empty when it does not have the group.
     live: Vec<Member>,
     /// No route can have been written by it yet.
@@ -84,7 +84,7 @@ struct Group {
 /// Objects of our protocol in the kernel that nothing asked for yet.
 #[derive(Default)]
 struct Found {
-    singles: Map<Way, u32>,
+    singles: Map<SingleContent, u32>,
     /// By their members, which several groups may have in common.
     groups: Map<Vec<Member>, Vec<u32>>,
     /// Those that cannot be adopted: of a kind or content that ribtide does not make.
@@ -96,14 +96,14 @@ struct Found {
 /// The books on all objects.
 pub(super) struct Objects {
     protocol: u8,
-    singles: Map<Way, Single>,
+    singles: Map<SingleContent, Single>,
     groups: Map<u32, Group>,
     /// Groups (by the RIB's id) whose members may differ from what is wanted.
     dirty: Vec<u32>,
     /// Kernel ids of groups to delete when no route names them any more.
     doomed: Vec<u32>,
     /// Singles that may have lost their last user.
-    idle: Vec<Way>,
+    idle: Vec<SingleContent>,
     found: Found,
     /// Above all ids ever given or adopted.
     next_id: u32,
@@ -136,7 +136,7 @@ impl Objects {
         self.groups.values().any(|g| g.live.is_empty())
     }
 
-    /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group leads nowhere.
+    /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group is unresolved.
     pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {
             return Some(Refusal {
@@ -155,8 +155,8 @@ impl Objects {
     }
 
     /// Asks for the RIB's group `group` to have these members; without any, for the kernel not to have it. Equal ways are one, with their weights added.
-    pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (Way, u16)>) {
-        let mut want: Vec<(Way, u16)> = Vec::with_capacity(members.size_hint().0);
+    pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (SingleContent, u16)>) {
+        let mut want: Vec<(SingleContent, u16)> = Vec::with_capacity(members.size_hint().0);
         for (way, weight) in members {
             match want.iter_mut().find(|(w, _)| *w == way) {
                 Some((_, sum)) => *sum = sum.saturating_add(weight),
@@ -165,7 +165,7 @@ impl Objects {
         }
         // A blackhole drops everything or nothing: the kernel takes it only alone, and one usable way beats it.
         if want.len() > 1 {
-            want.retain(|(way, _)| *way != Way::Blackhole);
+            want.retain(|(way, _)| *way != SingleContent::Blackhole);
         }
         scale_weights(&mut want);
         for (way, _) in &want {
@@ -196,7 +196,7 @@ impl Objects {
         }
     }
 
-    fn use_single(&mut self, way: Way) {
+    fn use_single(&mut self, way: SingleContent) {
         if let Some(single) = self.singles.get_mut(&way) {
             single.users += 1;
             return;
@@ -208,7 +208,7 @@ impl Objects {
         self.singles.insert(way, Single { id, users: 1, live, refusal: None });
     }
 
-    fn release(&mut self, want: Vec<(Way, u16)>) {
+    fn release(&mut self, want: Vec<(SingleContent, u16)>) {
         for (way, _) in want {
             if let Some(single) = self.singles.get_mut(&way) {
                 single.users -= 1;
@@ -220,7 +220,7 @@ impl Objects {
     }
 
     /// A group that the kernel has already, with just these members.
-    fn adopt_group(&mut self, want: &[(Way, u16)]) -> Option<(u32, Vec<Member>)> {
+    fn adopt_group(&mut self, want: &[(SingleContent, u16)]) -> Option<(u32, Vec<Member>)> {
         let members = self.members(want);
         let id = self.found.groups.get_mut(&members)?.pop()?;
         Some((self.adopt(id), members))
@@ -251,7 +251,7 @@ impl Objects {
     }
 
     /// The members that the kernel can have now, by id.
-    fn members(&self, want: &[(Way, u16)]) -> Vec<Member> {
+    fn members(&self, want: &[(SingleContent, u16)]) -> Vec<Member> {
         let mut members: Vec<Member> = want
             .iter()
             .filter_map(|(way, weight)| {
@@ -287,7 +287,7 @@ impl Objects {
         let protocol = self.protocol;
         #[derive(Default)]
         struct Dump {
-            singles: Map<u32, Option<Way>>,
+            singles: Map<u32, Option<SingleContent>>,
             groups: Map<u32, Vec<Member>>,
             taken: Set<u32>,
         }
@@ -302,7 +302,7 @@ impl Objects {
                 members.sort_unstable_by_key(|m| m.id);
                 dump.groups.insert(object.id, members);
             } else {
-                dump.singles.insert(object.id, Way::of(&object.forward));
+                dump.singles.insert(object.id, SingleContent::of(&object.forward));
             }
         })?;
         for (way, single) in &mut self.singles {
@@ -369,7 +369,7 @@ impl Objects {
 
     /// Makes the single objects that these groups want and that the kernel does not have.
     fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
-        let mut missing: Vec<(u32, Way)> = Vec::new();
+        let mut missing: Vec<(u32, SingleContent)> = Vec::new();
         for group in dirty.iter().filter_map(|g| self.groups.get(g)) {
             for (way, _) in &group.want {
                 if let Some(single) = self.singles.get_mut(way).filter(|s| !s.live) {
@@ -517,8 +517,8 @@ impl Objects {
     /// Has groups tried again that lack a member which goes out of `ifindex`.
     pub(super) fn mark_incomplete_through(&mut self, ifindex: u32) {
         let singles = &self.singles;
-        let lacks = |(way, _): &(Way, u16)| {
-            matches!(way, Way::Via(via) if via.ifindex == ifindex)
+        let lacks = |(way, _): &(SingleContent, u16)| {
+            matches!(way, SingleContent::Via(via) if via.ifindex == ifindex)
                 && singles.get(way).is_some_and(|s| !s.live)
         };
         self.dirty.extend(self.groups.iter().filter(|(_, g)| g.want.iter().any(lacks)).map(|(key, _)| *key));
@@ -529,7 +529,7 @@ impl Objects {
     pub(super) fn lose_interface(&mut self, ifindex: u32) -> bool {
         let mut gone: Set<u32> = Set::default();
         for (way, single) in &mut self.singles {
-            if matches!(way, Way::Via(via) if via.ifindex == ifindex) {
+            if matches!(way, SingleContent::Via(via) if via.ifindex == ifindex) {
                 single.live = false;
                 gone.insert(single.id);
             }
@@ -550,7 +550,7 @@ impl Objects {
 
     /// Whether any wanted way goes out of `ifindex`.
     pub(super) fn uses(&self, ifindex: u32) -> bool {
-        self.singles.keys().any(|way| matches!(way, Way::Via(via) if via.ifindex == ifindex))
+        self.singles.keys().any(|way| matches!(way, SingleContent::Via(via) if via.ifindex == ifindex))
     }
 
     fn delete_objects(&self, socket: &mut Socket, ids: &[u32]) -> io::Result<()> {
@@ -565,7 +565,7 @@ fn without(members: &[Member], gone: &Set<u32>) -> Vec<Member> {
 }
 
 /// Brings weights into what every kernel takes (before 6.12, up to 256). A way that is alone has weight 1.
-fn scale_weights(want: &mut [(Way, u16)]) {
+fn scale_weights(want: &mut [(SingleContent, u16)]) {
     let alone = want.len() == 1;
     let largest = want.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
     for (_, weight) in want {

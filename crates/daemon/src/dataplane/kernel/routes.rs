@@ -1,10 +1,10 @@
 //! The kernel's routes made equal to what the RIB asks for: batches, what was there at the start, and repair of
 //! what the kernel loses by itself.
 
-use super::super::verdicts::Verdicts;
-use super::objects::{Objects, Way};
+use super::super::install_results::InstallResults;
+use super::desired_state::{DesiredState, of_the_kernel, wanted};
+use super::objects::{Objects, SingleContent};
 use super::socket::{Refusal, Socket, overran};
-use super::wanted::{Wanted, of_the_kernel, wanted};
 use super::watch::Touched;
 use crate::config::KernelConfig;
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
@@ -97,7 +97,7 @@ pub(crate) struct Kernel {
     /// The source addresses of groups that a policy gave one.
     sources: Map<GroupId, IpAddr>,
     vrfs: BTreeMap<VrfId, InVrf>,
-    wanted: Wanted,
+    wanted: DesiredState,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
     /// Whether routes that were found stay as they are until the RIB has told all: what it wants of them before is not
@@ -106,7 +106,7 @@ pub(crate) struct Kernel {
     /// Since when something of the kernel's state is concluded and not looked up.
     doubt: Option<Instant>,
     /// What became of routes, for whoever acknowledges.
-    pub(crate) verdicts: Verdicts,
+    pub(crate) results: InstallResults,
 }
 
 impl Kernel {
@@ -142,11 +142,11 @@ impl Kernel {
                 objects: Objects::new(config.protocol),
                 config,
                 sources: Map::default(),
-                wanted: Wanted::start().map_err(cannot)?,
+                wanted: DesiredState::start().map_err(cannot)?,
                 replaying: true,
                 holding: false,
                 doubt: None,
-                verdicts: Verdicts::default(),
+                results: InstallResults::default(),
             }),
         }
     }
@@ -173,12 +173,14 @@ impl Kernel {
             };
             match &op.content {
                 // The kernel deletes its routes together with it, so that less specific ones forward from now on.
-                FibGroup::Nowhere => self.objects.set_group(op.id.0, std::iter::empty()),
-                FibGroup::Blackhole => self.objects.set_group(op.id.0, [(Way::Blackhole, 1)].into_iter()),
+                FibGroup::Unresolved => self.objects.set_group(op.id.0, std::iter::empty()),
+                FibGroup::Blackhole => {
+                    self.objects.set_group(op.id.0, [(SingleContent::Blackhole, 1)].into_iter())
+                }
                 FibGroup::Hops(hops) => {
                     let ways = hops.iter().map(|hop| {
                         let via = Via { gateway: hop.gateway, ifindex: hop.interface, onlink: hop.onlink };
-                        (Way::Via(via), hop.weight)
+                        (SingleContent::Via(via), hop.weight)
                     });
                     self.objects.set_group(op.id.0, ways);
                 }
@@ -421,14 +423,14 @@ impl Kernel {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
                 let mut there = Table::<F> { found, found_sources };
                 let mut changes: Vec<Change<F>> = Vec::new();
-                let Kernel { vrfs, wanted, objects, verdicts, sources, config, .. } = self;
+                let Kernel { vrfs, wanted, objects, results, sources, config, .. } = self;
                 let Some(table) = vrfs.get_mut(&vrf).map(|vrf| vrf.routes.get_mut::<F>()) else { continue };
                 let configured = source::<F>(vrf, config);
                 for (prefix, group) in wanted.table().routes::<F>(vrf) {
                     let source = sources.get(&group).copied().or(configured);
                     let id = there.take_found((prefix, metric), configured, source);
                     if id.is_some() && id == objects.live_id(group.0) {
-                        verdicts.installed(VrfPrefix { vrf, prefix: prefix.any() });
+                        results.installed(VrfPrefix { vrf, prefix: prefix.any() });
                     } else {
                         changes.push(Change { prefix, metric, group: Some(group) });
                     }
@@ -451,7 +453,7 @@ impl Kernel {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;
         (self.replaying, self.holding) = (true, true);
-        self.verdicts = Verdicts::default();
+        self.results = InstallResults::default();
         self.sources.clear();
         self.wanted.clear();
         for vrf in self.ids() {
@@ -571,7 +573,7 @@ impl Kernel {
                 changes.push(Change { prefix: route.prefix, metric, group });
             } else if group.is_none() {
                 // It may have failed before, which does not matter any more.
-                self.verdicts.installed(VrfPrefix { vrf, prefix: route.prefix.any() });
+                self.results.installed(VrfPrefix { vrf, prefix: route.prefix.any() });
             }
         }
         self.write(vrf, &changes)
@@ -603,12 +605,12 @@ impl Kernel {
         // What has another metric was left over, and says nothing about the route of its prefix.
         let ours = |change: &&Change<F>| change.metric == self.config.metric;
         for change in changes.iter().filter(ours) {
-            self.verdicts.installed(VrfPrefix { vrf, prefix: change.prefix.any() });
+            self.results.installed(VrfPrefix { vrf, prefix: change.prefix.any() });
         }
         for (index, refusal) in &refused {
             if let Some(change) = Some(&changes[*index]).filter(ours) {
                 let why = format!("the kernel refused it: {}", refusal.text);
-                self.verdicts.refused(VrfPrefix { vrf, prefix: change.prefix.any() }, why);
+                self.results.refused(VrfPrefix { vrf, prefix: change.prefix.any() }, why);
             }
         }
         Ok(refused)
@@ -616,7 +618,7 @@ impl Kernel {
 
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused, unless the group is to
-    /// lead nowhere.
+    /// are unresolved.
     fn send<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
         let Some(table) = self.vrfs.get(&vrf).map(|vrf| vrf.table) else { return Ok(Vec::new()) };
         let (protocol, configured) = (self.config.protocol, source::<F>(vrf, &self.config));

@@ -1,6 +1,6 @@
 //! The real kernel, in a network namespace made for each test. Without root they print that they skip.
 
-use super::super::{FEEDBACK, Outlet, ToRib};
+use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::routes::InterfaceChange;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
@@ -178,7 +178,7 @@ impl Batch {
 
 /// What the kernel refused since this was asked last.
 fn failed(kernel: &mut Kernel) -> Vec<(AnyPrefix, String)> {
-    let failed = kernel.verdicts.ack(0, 0).failed.into_iter().map(|(route, why)| (route.prefix, why));
+    let failed = kernel.results.ack(0, 0).failed.into_iter().map(|(route, why)| (route.prefix, why));
     let mut failed: Vec<_> = failed.collect();
     failed.sort();
     failed
@@ -420,7 +420,7 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
             .interface_changed(&InterfaceChange { ifindex: ifindex("v0"), up: true, came_up: false })
             .unwrap();
         assert_eq!(table().len(), 600);
-        let mut said = kernel.verdicts.news(0).unwrap();
+        let mut said = kernel.results.news(0).unwrap();
         said.installed.sort();
         let came = refused.iter().map(|(p, _)| *p).filter(|p| p.addr().is_ipv4());
         let came: Vec<VrfPrefix> = came.map(VrfPrefix::from).collect();
@@ -433,7 +433,7 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         assert!(!table_has("192.0.1.0/24"));
         // It does not matter either when it is no longer wanted.
         kernel.apply(&Arc::new(Batch::default().route("192.0.1.0/24", None).0)).unwrap();
-        let said = kernel.verdicts.news(0).unwrap();
+        let said = kernel.results.news(0).unwrap();
         assert_eq!(
             (said.installed, said.failed),
             (vec!["192.0.1.0/24".parse::<AnyPrefix>().unwrap().into()], vec![])
@@ -706,8 +706,8 @@ fn a_lost_next_hop_leaves_every_group_with_one_message() {
 }
 
 #[test]
-fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
-    in_namespace("a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back", || {
+fn unresolved_group_takes_its_routes_along_and_brings_them_back() {
+    in_namespace("unresolved_group_takes_its_routes_along_and_brings_them_back", || {
         let mut kernel = open();
         let prefix = |i: u32| format!("192.{}.{}.0/24", i / 256, i % 256);
         let ways = [hop("10.0.0.2", "v0", 1)];
@@ -719,18 +719,18 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
             batch = batch.route(&prefix(i), Some(1));
         }
         batch.end().apply(&mut kernel);
-        let nowhere = || {
+        let unresolved = || {
             let mut batch = Batch::default();
-            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere, source: None });
+            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Unresolved, source: None });
             batch
         };
         // The object and the way that was in it, and with them all routes; the less specific one forwards from now on.
-        assert_eq!(told(|| nowhere().apply(&mut kernel)), (2, 0));
+        assert_eq!(told(|| unresolved().apply(&mut kernel)), (2, 0));
         assert_eq!((table().len(), json("nexthop show").len()), (1, 2));
         // Some of the routes go, and one comes that was on its way when the group lost its way: nothing is refused, and
         // nothing said.
         let after = told(|| {
-            let batch = (0..10).fold(nowhere(), |b, i| b.route(&prefix(i), None));
+            let batch = (0..10).fold(unresolved(), |b, i| b.route(&prefix(i), None));
             batch.apply(&mut kernel);
         });
         assert_eq!(after, (0, 0));
@@ -748,7 +748,7 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
         let v0 = ifindex("v0");
         let after = told(|| {
             kernel.interface_changed(&InterfaceChange { ifindex: v0, up: false, came_up: false }).unwrap();
-            nowhere().apply(&mut kernel);
+            unresolved().apply(&mut kernel);
         });
         assert_eq!((after, table().len()), ((0, 0), 1));
         ip("link set v0 up");
@@ -767,9 +767,10 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
-        let (port, Outlet { batches, urgent }) = Port::new(3, "kernel", &rings, rib, meter, stop.clone());
+        let (channel, DataplaneSink { batches, urgent }) =
+            RibChannel::new(3, "kernel", &rings, rib, meter, stop.clone());
         let (_, threads) =
-            start(KernelConfig { import: false, ..config() }, &[], port, None, &rings).unwrap();
+            start(KernelConfig { import: false, ..config() }, &[], channel, None, &rings).unwrap();
         let mut interfaces = Vec::new();
         loop {
             match said.recv().unwrap() {

@@ -5,7 +5,7 @@
 //! writer does itself, the kernel leaves out of them. When some are lost, everything is compared.
 
 use super::Note;
-use super::learnt::Learnt;
+use super::imported_routes::ImportedRoutes;
 use super::socket::{Socket, overran};
 use super::vrf::Listed;
 use super::{REOPEN, STOP_POLL_INTERVAL};
@@ -57,7 +57,7 @@ pub(super) struct Watcher {
     /// The port that the kernel leaves out.
     left_out: u32,
     /// Others' routes, where they are wanted, of each VRF; the default one is the first.
-    learnt: Vec<Learnt>,
+    learnt: Vec<ImportedRoutes>,
     /// The VRFs beside it, and which of their changes is seen.
     listed: Listed,
     seen: u32,
@@ -103,7 +103,7 @@ impl Watcher {
         ];
         let monitor = Socket::monitor(&groups, config.receive_buffer, STOP_POLL_INTERVAL)?;
         let requests = Socket::open()?;
-        let learnt = config.import.then(|| Learnt::new(&config)).into_iter().collect();
+        let learnt = config.import.then(|| ImportedRoutes::new(&config)).into_iter().collect();
         Ok(Watcher {
             listed,
             seen: 0,
@@ -141,7 +141,7 @@ impl Watcher {
             for setup in &*vrfs {
                 let known = former.iter().position(|learnt| learnt.is_of(setup.vrf));
                 let learnt = known.map(|at| former.swap_remove(at));
-                self.learnt.push(learnt.unwrap_or_else(|| Learnt::of(&self.config, setup.vrf)));
+                self.learnt.push(learnt.unwrap_or_else(|| ImportedRoutes::of(&self.config, setup.vrf)));
             }
         }
         true
@@ -239,7 +239,7 @@ impl Watcher {
 
     /// Tells the RIB what is new of others' routes.
     fn tell(&mut self) -> Result<(), Closed> {
-        for batch in self.learnt.iter_mut().filter_map(Learnt::news) {
+        for batch in self.learnt.iter_mut().filter_map(ImportedRoutes::news) {
             self.feedback.send(RibIn::Routes(batch))?;
         }
         Ok(())
@@ -247,7 +247,13 @@ impl Watcher {
 }
 
 impl Heard {
-    fn take(&mut self, config: &KernelConfig, tables: &[u32], learnt: &mut [Learnt], content: &Content<'_>) {
+    fn take(
+        &mut self,
+        config: &KernelConfig,
+        tables: &[u32],
+        learnt: &mut [ImportedRoutes],
+        content: &Content<'_>,
+    ) {
         match content {
             Content::NewRoute(route) => self.route(config, tables, route, true),
             Content::DelRoute(route) => self.route(config, tables, route, false),

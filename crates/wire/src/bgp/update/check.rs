@@ -8,7 +8,7 @@ use super::{FaultKind, UpdateContext};
 
 /// What becomes of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum AttributeOutcome {
     /// It is well formed.
     Keep,
     /// It is left out, the routes stay.
@@ -24,25 +24,25 @@ pub(super) enum Verdict {
 }
 
 impl Outcome {
-    fn of(self, kind: FaultKind) -> Verdict {
+    fn of(self, kind: FaultKind) -> AttributeOutcome {
         match self {
-            Outcome::Withdraw => Verdict::Withdraw(kind),
-            Outcome::Discard => Verdict::Discard(kind),
-            Outcome::Reset => Verdict::Reset(kind),
+            Outcome::Withdraw => AttributeOutcome::Withdraw(kind),
+            Outcome::Discard => AttributeOutcome::Discard(kind),
+            Outcome::Reset => AttributeOutcome::Reset(kind),
         }
     }
 }
 
 /// The verdict on one attribute.
 #[inline]
-pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
+pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> AttributeOutcome {
     let Attribute { flags: have, code, value } = *attribute;
     let rule = rule(code);
     if !rule.checked {
         return if have & flags::OPTIONAL != 0 {
-            Verdict::Keep
+            AttributeOutcome::Keep
         } else {
-            Verdict::Reset(FaultKind::UnknownWellKnown)
+            AttributeOutcome::Reset(FaultKind::UnknownWellKnown)
         };
     }
     // RFC 7606 section 3 (c): these two bits, and not the partial bit.
@@ -53,7 +53,7 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
         return if discard { Outcome::Withdraw } else { rule.wrong_flags }.of(FaultKind::Flags);
     }
     if rule.internal && ctx.external {
-        return Verdict::Discard(FaultKind::External);
+        return AttributeOutcome::Discard(FaultKind::External);
     }
     // RFC 7606 section 4: only AS_PATH and ATOMIC_AGGREGATE may be empty.
     if value.is_empty() && !may_be_empty(rule.form) {
@@ -63,7 +63,7 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
     let content = |fits: bool| judge(rule, fits, FaultKind::Value);
     match rule.form {
         Form::Origin => match value {
-            [0..=2] => Verdict::Keep,
+            [0..=2] => AttributeOutcome::Keep,
             [_] => content(false),
             _ => length(false),
         },
@@ -74,9 +74,9 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
         }
         Form::Word => length(value.len() == 4),
         Form::List(size) => length(!value.is_empty() && value.len().is_multiple_of(usize::from(size))),
-        Form::MpReach => Verdict::Reach,
-        Form::MpUnreach => Verdict::Unreach,
-        Form::Any => Verdict::Keep,
+        Form::MpReach => AttributeOutcome::Reach,
+        Form::MpUnreach => AttributeOutcome::Unreach,
+        Form::Any => AttributeOutcome::Keep,
         Form::Empty => length(value.is_empty()),
         Form::Aggregator => {
             let aggregator = if ctx.four_octet_as {
@@ -86,7 +86,9 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
             };
             check_aggregator(rule, aggregator)
         }
-        Form::As4Path | Form::As4Aggregator if ctx.four_octet_as => Verdict::Discard(FaultKind::FourOctet),
+        Form::As4Path | Form::As4Aggregator if ctx.four_octet_as => {
+            AttributeOutcome::Discard(FaultKind::FourOctet)
+        }
         // Confederation segments are left out when merging.
         Form::As4Path => content(!value.is_empty() && as_path::is_valid(value, 4, true)),
         Form::As4Aggregator => check_aggregator(rule, Aggregator::from_value(value)),
@@ -105,9 +107,9 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
         Form::BgpsecPath => length(forms::is_bgpsec_path(value)),
         Form::BfdDiscriminator => length(forms::is_bfd_discriminator(value)),
         Form::PrefixSid => match forms::prefix_sid(value) {
-            PrefixSid::Valid => Verdict::Keep,
+            PrefixSid::Valid => AttributeOutcome::Keep,
             PrefixSid::Malformed => length(false),
-            PrefixSid::MalformedService => Verdict::Withdraw(FaultKind::Length),
+            PrefixSid::MalformedService => AttributeOutcome::Withdraw(FaultKind::Length),
         },
     }
 }
@@ -119,16 +121,16 @@ fn may_be_empty(form: Form) -> bool {
 }
 
 #[inline]
-fn judge(rule: &Rule, fits: bool, kind: FaultKind) -> Verdict {
-    if fits { Verdict::Keep } else { rule.malformed.of(kind) }
+fn judge(rule: &Rule, fits: bool, kind: FaultKind) -> AttributeOutcome {
+    if fits { AttributeOutcome::Keep } else { rule.malformed.of(kind) }
 }
 
-fn check_aggregator(rule: &Rule, aggregator: Option<Aggregator>) -> Verdict {
+fn check_aggregator(rule: &Rule, aggregator: Option<Aggregator>) -> AttributeOutcome {
     match aggregator {
         None => rule.malformed.of(FaultKind::Length),
         // RFC 7607: zero is no AS number.
         Some(Aggregator { asn: 0, .. }) => rule.malformed.of(FaultKind::Value),
-        Some(_) => Verdict::Keep,
+        Some(_) => AttributeOutcome::Keep,
     }
 }
 
@@ -153,7 +155,10 @@ fn is_attr_set(block: &[u8], depth: u8) -> bool {
                 && depth > 1
                 && split_attr_set(attribute.value).is_some_and(|block| is_attr_set(block, depth - 1))
         }
-        _ => matches!(check(&attribute, &INSIDE), Verdict::Keep | Verdict::Discard(FaultKind::FourOctet)),
+        _ => matches!(
+            check(&attribute, &INSIDE),
+            AttributeOutcome::Keep | AttributeOutcome::Discard(FaultKind::FourOctet)
+        ),
     });
     fine && attributes.remainder().is_empty()
 }

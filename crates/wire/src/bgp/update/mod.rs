@@ -18,7 +18,7 @@ use super::attribute::{Attribute, Attributes, code, flags};
 use super::next_hop::NextHop;
 use super::nlri::{self, Prefixes};
 use super::notification::{self, Notification};
-use check::Verdict;
+use check::AttributeOutcome;
 use ribtide_prefix::{Afi, Family, Safi, V4, V6};
 use std::net::Ipv4Addr;
 
@@ -171,25 +171,25 @@ impl<'a> Update<'a> {
                 }
             }
             match check::check(&attribute, ctx) {
-                Verdict::Keep => match code {
+                AttributeOutcome::Keep => match code {
                     code::NEXT_HOP => self.next_hop = value.first_chunk::<4>().map(|a| Ipv4Addr::from(*a)),
                     code::AGGREGATOR => as4.aggregator = Some(value),
                     code::AS4_PATH => as4.as4_path = Some(value),
                     code::AS4_AGGREGATOR => as4.as4_aggregator = Some(value),
                     _ => {}
                 },
-                Verdict::Discard(kind) => self.discard(Fault { code, kind }, start),
-                Verdict::Withdraw(kind) => {
+                AttributeOutcome::Discard(kind) => self.discard(Fault { code, kind }, start),
+                AttributeOutcome::Withdraw(kind) => {
                     worst.get_or_insert((Fault { code, kind }, whole));
                 }
-                Verdict::Reset(kind) => return Err(Fault { code, kind }.notification(whole)),
-                Verdict::Reach => {
+                AttributeOutcome::Reset(kind) => return Err(Fault { code, kind }.notification(whole)),
+                AttributeOutcome::Reach => {
                     self.mark_mp(start, end);
                     self.reach =
                         MpReach::parse(value).map_err(|kind| Fault { code, kind }.notification(whole))?;
                     other_family = self.reach.is_none();
                 }
-                Verdict::Unreach => {
+                AttributeOutcome::Unreach => {
                     self.mark_mp(start, end);
                     self.unreach =
                         MpUnreach::parse(value).map_err(|kind| Fault { code, kind }.notification(whole))?;

@@ -23,8 +23,9 @@ impl Running {
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: std::sync::Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
-        let (port, Outlet { batches, urgent }) = Port::new(0, "kernel", &rings, rib, meter, stop.clone());
-        let (_, threads) = start(config, &[], port, None, &rings).unwrap();
+        let (channel, DataplaneSink { batches, urgent }) =
+            RibChannel::new(0, "kernel", &rings, rib, meter, stop.clone());
+        let (_, threads) = start(config, &[], channel, None, &rings).unwrap();
         let mut running = Running { batches, _urgent: urgent, said, stop, threads, learnt: BTreeMap::new() };
         running.until("the kernel is ready", |_| false, |message| matches!(message, RibIn::DataplaneUp(0)));
         running

@@ -97,7 +97,7 @@ fn the_rib_hears_of_interfaces_and_routes_where_they_are() {
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
-        let (port, _outlet) = Port::new(0, "kernel", &rings, rib, meter, stop.clone());
+        let (channel, _outlet) = RibChannel::new(0, "kernel", &rings, rib, meter, stop.clone());
         let setup = |name: &str, vrf: Vrf, interface: &str| VrfSetup {
             name: name.into(),
             vrf,
@@ -106,7 +106,7 @@ fn the_rib_hears_of_interfaces_and_routes_where_they_are() {
             policy: FibPolicy::default(),
         };
         let red = setup("red", RED, "v1");
-        let (handle, threads) = start(config(), std::slice::from_ref(&red), port, None, &rings).unwrap();
+        let (handle, threads) = start(config(), std::slice::from_ref(&red), channel, None, &rings).unwrap();
         let mut heard = Heard::default();
         let mut until = |what: &str, so: &dyn Fn(&Heard) -> bool| {
             let begin = Instant::now();

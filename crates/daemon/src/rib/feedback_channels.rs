@@ -1,5 +1,5 @@
-//! What the RIB manager tells shards: next hops, and what dataplanes have. It never waits for a shard, because the shard
-//! may be waiting for it: what does not fit into a shard's ring stays here, and only the newest of it.
+//! The RIB manager's feedback to shards: states of next hops, and confirmations. It never waits for a shard, because the
+//! shard may be waiting for it: feedback that does not fit into a shard's ring coalesces here.
 
 use ribtide_bgp::message::{Confirmation, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_prefix::{AnyPrefix, Map};
@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 /// Blocked prefixes that go into one message: a turn of a shard is short.
 const BLOCKED_BATCH_MAX: usize = 2048;
 
-/// A shard as the RIB manager knows it.
+/// The channel by which the RIB manager sends feedback to a shard.
 #[derive(Clone)]
-pub struct Lane {
+pub struct FeedbackChannel {
     /// A number that no other shard has or had.
     pub number: u32,
     /// Its ring for requests.
     pub requests: Sender<ShardIn>,
 }
 
-/// All shards, and what each is still to be told.
+/// The channels to all shards, with the feedback that is still to be sent.
 #[derive(Default)]
-pub(super) struct Lanes {
-    lanes: Vec<Unsent>,
+pub(super) struct FeedbackChannels {
+    channels: Vec<Unsent>,
     /// Whether shards wait for dataplanes.
     suppress: bool,
 }
 
 struct Unsent {
-    lane: Lane,
+    channel: FeedbackChannel,
     suppress: Option<bool>,
     /// The last mark that is answered; 0: none since it was told.
     mark: u64,
@@ -38,28 +38,28 @@ struct Unsent {
     next_hops: BTreeMap<TrackedNextHop, NextHopState>,
 }
 
-impl Lanes {
+impl FeedbackChannels {
     /// From now on these shards are told: those there were as before, new ones from now on and all that is not yet sent
     /// to others. What those have heard of next hops they tell the new ones with the routes that they give them; of what
     /// is blocked something may have come between giving and taking, so that all are told it once more.
-    pub(super) fn set(&mut self, lanes: Vec<Lane>, blocked: impl Iterator<Item = AnyPrefix>) {
-        let mut former = std::mem::take(&mut self.lanes);
+    pub(super) fn set(&mut self, channels: Vec<FeedbackChannel>, blocked: impl Iterator<Item = AnyPrefix>) {
+        let mut former = std::mem::take(&mut self.channels);
         let states = former.iter().flat_map(|unsent| unsent.next_hops.iter().map(|(a, s)| (*a, *s)));
         let next_hops: BTreeMap<_, _> = states.collect();
         let blocked: Vec<AnyPrefix> = blocked.collect();
-        for lane in lanes {
-            let mut unsent = match former.iter().position(|unsent| unsent.lane.number == lane.number) {
+        for channel in channels {
+            let mut unsent = match former.iter().position(|unsent| unsent.channel.number == channel.number) {
                 Some(at) => former.swap_remove(at),
                 None => {
                     let next_hops = next_hops.clone();
                     let suppress = self.suppress.then_some(true);
-                    Unsent { lane, suppress, mark: 0, blocked: Map::default(), next_hops }
+                    Unsent { channel, suppress, mark: 0, blocked: Map::default(), next_hops }
                 }
             };
             for prefix in &blocked {
                 unsent.blocked.entry(*prefix).or_insert(true);
             }
-            self.lanes.push(unsent);
+            self.channels.push(unsent);
         }
         self.send();
     }
@@ -72,40 +72,41 @@ impl Lanes {
     /// Shards wait for dataplanes from now on, or no longer. What was to be said of it before is out of date.
     pub(super) fn suppress(&mut self, on: bool) {
         self.suppress = on;
-        for unsent in &mut self.lanes {
+        for unsent in &mut self.channels {
             (unsent.suppress, unsent.mark) = (Some(on), 0);
             unsent.blocked.clear();
         }
     }
 
     pub(super) fn next_hop(&mut self, next_hop: TrackedNextHop, state: NextHopState) {
-        for unsent in &mut self.lanes {
+        for unsent in &mut self.channels {
             unsent.next_hops.insert(next_hop, state);
         }
     }
 
     /// Whose prefix it is, shards know themselves.
     pub(super) fn blocked(&mut self, prefix: AnyPrefix, blocked: bool) {
-        for unsent in &mut self.lanes {
+        for unsent in &mut self.channels {
             unsent.blocked.insert(prefix, blocked);
         }
     }
 
     pub(super) fn confirmed(&mut self, mark: FeedMark) {
-        if let Some(unsent) = self.lanes.iter_mut().find(|unsent| unsent.lane.number == mark.lane) {
+        if let Some(unsent) = self.channels.iter_mut().find(|unsent| unsent.channel.number == mark.announcer)
+        {
             unsent.mark = mark.seq;
         }
     }
 
     /// Hands on what rings have room for.
     pub(super) fn send(&mut self) {
-        self.lanes.iter_mut().for_each(Unsent::send);
+        self.channels.iter_mut().for_each(Unsent::send);
     }
 }
 
 impl Unsent {
     fn send(&mut self) {
-        let requests = self.lane.requests.clone();
+        let requests = self.channel.requests.clone();
         // Closed is a ring only when the process is stopping, or the shard has ended.
         let put = |message| matches!(requests.try_send(message), Ok(()) | Err(TrySend::Closed));
         if let Some(on) = self.suppress {
@@ -153,21 +154,21 @@ mod tests {
     #[test]
     fn what_does_not_fit_coalesces_and_numbers_come_behind_their_exceptions() {
         let (requests, shard) = Rings::default().bounded("requests to shard 0", 1);
-        let mut lanes = Lanes::default();
-        lanes.suppress(true);
-        lanes.set(vec![Lane { number: 7, requests }], std::iter::empty());
+        let mut channels = FeedbackChannels::default();
+        channels.suppress(true);
+        channels.set(vec![FeedbackChannel { number: 7, requests }], std::iter::empty());
         assert!(matches!(shard.try_recv(), Some(ShardIn::Suppress(true))), "a new one is told at once");
-        lanes.confirmed(FeedMark { lane: 7, seq: 1 });
-        lanes.send();
+        channels.confirmed(FeedMark { announcer: 7, seq: 1 });
+        channels.send();
         // Its ring is full from now on.
-        lanes.blocked(prefix(1), true);
-        lanes.confirmed(FeedMark { lane: 7, seq: 2 });
-        lanes.confirmed(FeedMark { lane: 8, seq: 9 });
-        lanes.send();
-        lanes.blocked(prefix(1), false);
-        lanes.blocked(prefix(2), true);
-        lanes.confirmed(FeedMark { lane: 7, seq: 3 });
-        lanes.send();
+        channels.blocked(prefix(1), true);
+        channels.confirmed(FeedMark { announcer: 7, seq: 2 });
+        channels.confirmed(FeedMark { announcer: 8, seq: 9 });
+        channels.send();
+        channels.blocked(prefix(1), false);
+        channels.blocked(prefix(2), true);
+        channels.confirmed(FeedMark { announcer: 7, seq: 3 });
+        channels.send();
         let heard = || match shard.try_recv() {
             Some(ShardIn::Confirmed(mut news)) => {
                 news.blocked.sort();
@@ -176,17 +177,17 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(heard(), (1, vec![]));
-        lanes.send();
+        channels.send();
         assert_eq!(heard(), (3, vec![(prefix(1), false), (prefix(2), true)]));
         (0..3000u32).for_each(|n| {
             let text = format!("10.{}.{}.0/24", n / 256, n % 256);
-            lanes.blocked(text.parse().unwrap(), true);
+            channels.blocked(text.parse().unwrap(), true);
         });
-        lanes.confirmed(FeedMark { lane: 7, seq: 4 });
-        lanes.send();
+        channels.confirmed(FeedMark { announcer: 7, seq: 4 });
+        channels.send();
         let first = heard();
         assert_eq!((first.0, first.1.len()), (0, BLOCKED_BATCH_MAX));
-        lanes.send();
+        channels.send();
         let last = heard();
         assert_eq!((last.0, last.1.len()), (4, 3000 - BLOCKED_BATCH_MAX));
     }

@@ -147,11 +147,11 @@ const CROWD: usize = 1024;
 /// The routes that the server has, for the writer, who tells them, and the reader, who hears what became of them. Neither
 /// holds the lock while it waits for the server.
 #[derive(Clone)]
-pub(super) struct Told(Arc<Mutex<Books>>);
+pub(super) struct SentState(Arc<Mutex<Books>>);
 
-impl Told {
-    pub(super) fn new(now: Instant) -> Told {
-        Told(Arc::new(Mutex::new(Books {
+impl SentState {
+    pub(super) fn new(now: Instant) -> SentState {
+        SentState(Arc::new(Mutex::new(Books {
             vrfs: BTreeMap::new(),
             gone: Map::default(),
             crowd: CROWD,
@@ -249,7 +249,7 @@ impl Told {
         Some(sent)
     }
 
-    /// The routes that `wanted` says, and that the server was told since the last [`Told::begin_again`]; or, with
+    /// The routes that `wanted` says, and that the server was told since the last [`SentState::begin_again`]; or, with
     /// `named` false, that it was not.
     pub(super) fn routes<F: Family>(
         &self,

@@ -1,6 +1,6 @@
-//! Questions to a stage: a closure that runs on the stage's own thread, between two batches, with its state at hand.
+//! Calls to a stage: a closure that runs on the stage's own thread, between two batches, with the stage's state.
 //!
-//! Answers should be pages: a question that walks a whole table stops routing for as long as it walks.
+//! A call should return a page: one that walks a whole table stops routing for as long as it walks.
 
 use crate::ring::Wake;
 use crossbeam_channel as channel;
@@ -8,41 +8,41 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// How long an asker waits before it says that the stage is busy.
+/// How long a caller waits before it reports that the stage is busy.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Questions that may wait at one stage; a further one waits at its asker.
+/// Calls that may wait at one stage; the caller of a further one waits.
 const WAITING: usize = 64;
 
-/// A question, as it crosses to the stage.
-pub type Question<S> = Box<dyn FnOnce(&mut S) + Send>;
+/// A call, as it crosses to the stage.
+pub type Call<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// The asking side. Clones ask the same stage.
-pub struct Asker<S> {
+/// The caller's side. Clones call the same stage.
+pub struct StageHandle<S> {
     stage: &'static str,
-    tx: channel::Sender<Question<S>>,
+    tx: channel::Sender<Call<S>>,
     wake: Option<Wake>,
 }
 
-impl<S> Clone for Asker<S> {
+impl<S> Clone for StageHandle<S> {
     fn clone(&self) -> Self {
-        Asker { stage: self.stage, tx: self.tx.clone(), wake: self.wake.clone() }
+        StageHandle { stage: self.stage, tx: self.tx.clone(), wake: self.wake.clone() }
     }
 }
 
-/// The stage's side.
-pub struct Asked<S> {
-    rx: channel::Receiver<Question<S>>,
-    /// Set when the stage has found out that every asker is gone.
+/// The stage's side: calls that wait.
+pub struct CallQueue<S> {
+    rx: channel::Receiver<Call<S>>,
+    /// Set when the stage has found out that every handle is gone.
     closed: Cell<bool>,
 }
 
 /// Makes both sides for the stage called `stage`.
-pub fn pair<S>(stage: &'static str) -> (Asker<S>, Asked<S>) {
+pub fn pair<S>(stage: &'static str) -> (StageHandle<S>, CallQueue<S>) {
     let (tx, rx) = channel::bounded(WAITING);
-    (Asker { stage, tx, wake: None }, Asked { rx, closed: Cell::new(false) })
+    (StageHandle { stage, tx, wake: None }, CallQueue { rx, closed: Cell::new(false) })
 }
 
-/// Why there is no answer. Displays as a sentence.
+/// Why a call returned nothing. Displays as a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoAnswer {
     stage: &'static str,
@@ -66,52 +66,52 @@ impl fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-impl<S> Asker<S> {
-    /// The same asker, which also calls `wake`, if there is one, after each question: for stages that sleep in a poll.
+impl<S> StageHandle<S> {
+    /// The same handle, which also calls `wake`, if there is one, after each call: for stages that sleep in a poll.
     pub fn with_wake(mut self, wake: Option<Wake>) -> Self {
         self.wake = wake;
         self
     }
 
-    /// Runs `question` on the stage's thread and waits for its answer.
+    /// Runs `call` on the stage's thread and waits for its result, for [`CALL_TIMEOUT`] at most.
     ///
     /// # Errors
     /// [`NoAnswer`] when the stage has stopped or is too busy.
-    pub fn ask<R: Send + 'static>(
+    pub fn call<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut S) -> R + Send + 'static,
+        call: impl FnOnce(&mut S) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
-        let (question, answered) = with_answer(question);
+        let (call, answered) = with_answer(call);
         let gone = |stopped| NoAnswer { stage: self.stage, stopped };
-        self.tx.send_timeout(question, CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
+        self.tx.send_timeout(call, CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
         self.wake();
         answered.recv_timeout(CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))
     }
 
-    /// As [`Asker::ask`], but waits as long as it takes: for what must not happen after its asker has given up.
+    /// As [`StageHandle::call`], but waits as long as it takes: for calls that must not run after the caller has given up.
     ///
     /// # Errors
     /// [`NoAnswer`] when the stage has stopped.
     pub fn wait<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut S) -> R + Send + 'static,
+        call: impl FnOnce(&mut S) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
-        self.start(question)?.wait()
+        self.start(call)?.wait()
     }
 
-    /// As [`Asker::wait`], but without waiting: several stages can be at work on their answers at the same time.
+    /// As [`StageHandle::wait`], but without waiting: several stages can work on their results at the same time.
     ///
     /// # Errors
     /// [`NoAnswer`] when the stage has stopped.
     pub fn start<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut S) -> R + Send + 'static,
-    ) -> Result<Answer<R>, NoAnswer> {
-        let (question, answered) = with_answer(question);
+        call: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> Result<PendingCall<R>, NoAnswer> {
+        let (call, answered) = with_answer(call);
         let stopped = NoAnswer { stage: self.stage, stopped: true };
-        self.tx.send(question).map_err(|_| stopped)?;
+        self.tx.send(call).map_err(|_| stopped)?;
         self.wake();
-        Ok(Answer { answered, stopped })
+        Ok(PendingCall { answered, stopped })
     }
 
     fn wake(&self) {
@@ -121,14 +121,14 @@ impl<S> Asker<S> {
     }
 }
 
-/// An answer that a stage has been asked for.
+/// The result of a call that was started.
 #[must_use]
-pub struct Answer<R> {
+pub struct PendingCall<R> {
     answered: channel::Receiver<R>,
     stopped: NoAnswer,
 }
 
-impl<R> Answer<R> {
+impl<R> PendingCall<R> {
     /// Waits for it.
     ///
     /// # Errors
@@ -138,30 +138,30 @@ impl<R> Answer<R> {
     }
 }
 
-/// A question that sends its answer to whoever holds the receiver.
+/// A call that sends its result to the receiver.
 fn with_answer<S, R: Send + 'static>(
-    question: impl FnOnce(&mut S) -> R + Send + 'static,
-) -> (Question<S>, channel::Receiver<R>) {
+    call: impl FnOnce(&mut S) -> R + Send + 'static,
+) -> (Call<S>, channel::Receiver<R>) {
     let (answer, answered) = channel::bounded(1);
-    let question = move |state: &mut S| {
+    let call = move |state: &mut S| {
         // The caller may have timed out; then the answer is dropped.
-        let _ = answer.send(question(state));
+        let _ = answer.send(call(state));
     };
-    (Box::new(question), answered)
+    (Box::new(call), answered)
 }
 
-impl<S> Asked<S> {
-    /// Answers every question that waits.
+impl<S> CallQueue<S> {
+    /// Runs every call that waits.
     pub fn serve(&self, state: &mut S) {
-        while let Some(question) = self.question() {
-            question(state);
+        while let Some(call) = self.next() {
+            call(state);
         }
     }
 
-    /// The next question, if one waits: for a state that owns this end.
-    pub fn question(&self) -> Option<Question<S>> {
+    /// The next call, if one waits: for a state that owns this end.
+    pub fn next(&self) -> Option<Call<S>> {
         match self.rx.try_recv() {
-            Ok(question) => Some(question),
+            Ok(call) => Some(call),
             Err(channel::TryRecvError::Empty) => None,
             Err(channel::TryRecvError::Disconnected) => {
                 self.closed.set(true);
@@ -170,7 +170,7 @@ impl<S> Asked<S> {
         }
     }
 
-    /// Lets `select` see when a question waits; [`Asked::question`] or [`Asked::serve`] takes it. Without askers the
+    /// Makes `select` ready when a call waits; [`CallQueue::next`] or [`CallQueue::serve`] takes it. Without handles the
     /// channel would always be ready, so it leaves the select once the stage has found that out.
     pub fn watch<'a>(&'a self, select: &mut channel::Select<'a>) {
         if !self.closed.get() {
@@ -184,34 +184,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stage_answers_with_its_own_state() {
-        let (asker, asked) = pair::<Vec<u32>>("shard");
+    fn call_runs_with_the_state_of_the_stage() {
+        let (handle, calls) = pair::<Vec<u32>>("shard");
         let stage = std::thread::spawn(move || {
             let mut state = vec![1, 2, 3];
             let mut select = channel::Select::new();
-            asked.watch(&mut select);
+            calls.watch(&mut select);
             select.ready();
-            asked.serve(&mut state);
+            calls.serve(&mut state);
         });
-        let first = asker.start(|v| v.iter().sum::<u32>()).unwrap();
+        let first = handle.start(|v| v.iter().sum::<u32>()).unwrap();
         assert_eq!(first.wait(), Ok(6));
         stage.join().unwrap();
-        assert!(asker.wait(|v| v.len()).is_err());
-        let says = asker.ask(|v| v.len()).unwrap_err().to_string();
+        assert!(handle.wait(|v| v.len()).is_err());
+        let says = handle.call(|v| v.len()).unwrap_err().to_string();
         assert_eq!(says, "the shard stage has stopped; its log says why");
     }
 
     #[test]
-    fn watch_without_askers_select_sleeps() {
-        let (asker, asked) = pair::<()>("shard");
-        drop(asker);
+    fn watch_without_handles_select_sleeps() {
+        let (handle, calls) = pair::<()>("shard");
+        drop(handle);
         let is_ready = || {
             let mut select = channel::Select::new();
-            asked.watch(&mut select);
+            calls.watch(&mut select);
             select.ready_timeout(Duration::from_millis(1)).is_ok()
         };
         assert!(is_ready(), "the stage does not know yet");
-        asked.serve(&mut ());
+        calls.serve(&mut ());
         assert!(!is_ready());
     }
 }

@@ -1,8 +1,8 @@
-//! What waits to be sent to one stream's members, of one family.
+//! The changes that are pending for one cohort's members, of one family.
 //!
-//! It is the difference between what they were sent and what they should have: a prefix is in it once, however often its
-//! best path changed, so it is bounded by the table. All streams of a group agree on what should be had, so where a
-//! prefix waits in several of them, it waits with the same path.
+//! They are the difference between what the members were sent and what they should have: a prefix is pending once, however
+//! often its best path changed, so the queue is bounded by the table. All cohorts of a group should have the same paths, so
+//! a prefix that is pending in several of them is pending with the same path.
 
 use super::Flush;
 use super::pack::Packer;
@@ -11,32 +11,34 @@ use crate::message::NONE;
 use crate::peer::PeerId;
 use ribtide_prefix::{Family, Map, Prefix};
 
-/// The source of what a stream's members were sent of a prefix. All but that source have it: no peer is sent its own path.
+/// The source of the path that was advertised to a cohort's members. All but that source have it: no peer is sent its own path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Had(u16);
+pub(super) struct AdvertisedSource(u16);
 
-impl Had {
+impl AdvertisedSource {
     /// They were sent nothing, or a withdrawal.
-    pub(super) const NOTHING: Had = Had(u16::MAX);
+    pub(super) const NOTHING: AdvertisedSource = AdvertisedSource(u16::MAX);
     /// Some were sent another path than others, or none.
-    pub(super) const UNSURE: Had = Had(u16::MAX - 1);
+    pub(super) const UNKNOWN: AdvertisedSource = AdvertisedSource(u16::MAX - 1);
 
-    pub(super) fn from(source: PeerId) -> Had {
+    pub(super) fn from(source: PeerId) -> AdvertisedSource {
         // There are fewer peers; if not, not to know is right too.
-        u16::try_from(source.0).map_or(Had::UNSURE, |source| Had(source).min(Had::UNSURE))
+        u16::try_from(source.0).map_or(AdvertisedSource::UNKNOWN, |source| {
+            AdvertisedSource(source).min(AdvertisedSource::UNKNOWN)
+        })
     }
 
     /// The source, if there is one and it is known.
     pub(super) fn source(self) -> Option<PeerId> {
-        (self < Had::UNSURE).then_some(PeerId(u32::from(self.0)))
+        (self < AdvertisedSource::UNKNOWN).then_some(PeerId(u32::from(self.0)))
     }
 }
 
 /// A prefix that waits.
 #[derive(Clone, Copy)]
 struct Pending {
-    had: Had,
-    /// The lane's turn when it began to wait.
+    advertised: AdvertisedSource,
+    /// The queue's turn when it became pending.
     turn: u16,
     /// What to send; [`NONE`]: a withdrawal, or nothing where they had nothing. Held.
     new: Handle,
@@ -54,34 +56,34 @@ pub(super) enum Phase {
     Dumping(u64),
 }
 
-pub(super) struct Lane<F: Family> {
+pub(super) struct PendingQueue<F: Family> {
     pending: Map<Prefix<F>, Pending>,
     /// Rises each time something is taken out of `pending`.
     turn: u16,
-    /// To be announced before what is pending: taken out of `pending`, or told in a dump; no prefix twice. Sorted by path
+    /// To be announced before what is pending: taken out of `pending`, or received in a dump; no prefix twice. Sorted by path
     /// when there is no more to come, and packed from its end. Paths are held.
     outgoing: Vec<(Handle, Prefix<F>)>,
     phase: Phase,
-    /// Whether the members know all that does not wait here. They do not from when they join until the shards have told
-    /// their tables: before, they were sent nothing at all.
-    told: bool,
-    /// Whether the members come from another group, and were sent what that one gets: until the table is told they may have
-    /// any path of any prefix.
-    foreign: bool,
+    /// Whether the members have everything that is not pending here. They do not between joining and the end of the shards'
+    /// dumps: before that, they were sent nothing at all.
+    in_sync: bool,
+    /// Whether the members moved here from another group, and were sent what that group gets: until the table is dumped they
+    /// may have any path of any prefix.
+    moved: bool,
     /// Whether End-of-RIB is to follow when all of the table is packed (RFC 4724 section 2).
     end_of_rib: bool,
     sent: Tally,
 }
 
-impl<F: Family> Default for Lane<F> {
+impl<F: Family> Default for PendingQueue<F> {
     fn default() -> Self {
-        Lane {
+        PendingQueue {
             pending: Map::default(),
             turn: 0,
             outgoing: Vec::new(),
             phase: Phase::Live,
-            told: true,
-            foreign: false,
+            in_sync: true,
+            moved: false,
             end_of_rib: false,
             sent: Tally::default(),
         }
@@ -91,54 +93,56 @@ impl<F: Family> Default for Lane<F> {
 /// A map or list with room for this many entries frees its memory when it has become empty and little of it was used.
 const KEEP: usize = 16 * 1024;
 
-impl<F: Family> Lane<F> {
+impl<F: Family> PendingQueue<F> {
     /// Of members that have just joined and want the table.
-    pub(super) fn joining() -> Lane<F> {
-        Lane { phase: Phase::Wanted, told: false, end_of_rib: true, ..Lane::default() }
+    pub(super) fn joining() -> PendingQueue<F> {
+        PendingQueue { phase: Phase::Wanted, in_sync: false, end_of_rib: true, ..PendingQueue::default() }
     }
 
-    /// Of a member that leaves this lane for another group, and wants that one's table.
-    pub(super) fn emigrating(&self) -> Lane<F> {
-        if !self.told {
+    /// Of a member that moves from this queue to another group, and wants that group's table.
+    pub(super) fn moving(&self) -> PendingQueue<F> {
+        if !self.in_sync {
             // Nothing was sent.
-            return Lane::joining();
+            return PendingQueue::joining();
         }
         // What waited here concerns prefixes that may be in no table any more.
         let waiting = self.pending.keys().chain(self.outgoing.iter().map(|(_, prefix)| prefix));
-        Lane {
+        PendingQueue {
             pending: waiting
-                .map(|prefix| (*prefix, Pending { had: Had::UNSURE, turn: 0, new: NONE }))
+                .map(|prefix| {
+                    (*prefix, Pending { advertised: AdvertisedSource::UNKNOWN, turn: 0, new: NONE })
+                })
                 .collect(),
             phase: Phase::Wanted,
-            foreign: true,
+            moved: true,
             end_of_rib: self.end_of_rib,
-            ..Lane::default()
+            ..PendingQueue::default()
         }
     }
 
-    /// Whether its members come from another group, and what they were sent there is not known.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign
+    /// Whether its members moved here from another group, and what they were sent there is not known.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved
     }
 
     /// Whether its members and the other's have come from another group and may wait for the table together.
-    pub(super) fn can_wait_with(&self, other: &Lane<F>) -> bool {
-        let of = |lane: &Lane<F>| (lane.phase, lane.told, lane.foreign, lane.end_of_rib);
+    pub(super) fn can_wait_with(&self, other: &PendingQueue<F>) -> bool {
+        let of = |queue: &PendingQueue<F>| (queue.phase, queue.in_sync, queue.moved, queue.end_of_rib);
         of(self) == of(other) && !matches!(self.phase, Phase::Dumping(_)) && self.outgoing.is_empty()
     }
 
-    /// Takes in the lane of a member that has just come from another group, and brings no paths.
-    pub(super) fn wait_with(&mut self, other: Lane<F>) {
+    /// Takes in the queue of a member that has just moved here from another group, and brings no paths.
+    pub(super) fn wait_with(&mut self, other: PendingQueue<F>) {
         for (prefix, pending) in other.pending {
             self.pending.entry(prefix).or_insert(pending);
         }
     }
 
-    /// The same for members that leave the stream for one of their own.
-    pub(super) fn copy(&self, paths: &mut Paths) -> Lane<F> {
+    /// The same for members that leave the cohort for one of their own.
+    pub(super) fn copy(&self, paths: &mut Paths) -> PendingQueue<F> {
         self.pending.values().for_each(|p| paths.hold(p.new));
         self.outgoing.iter().for_each(|(handle, _)| paths.hold(*handle));
-        Lane {
+        PendingQueue {
             pending: self.pending.clone(),
             outgoing: self.outgoing.clone(),
             sent: self.sent.clone(),
@@ -163,7 +167,7 @@ impl<F: Family> Lane<F> {
 
     /// Whether its members joined, and no shard was asked for their table yet: then others may join them.
     pub(super) fn is_open(&self) -> bool {
-        self.phase == Phase::Wanted && !self.told
+        self.phase == Phase::Wanted && !self.in_sync
     }
 
     /// Whether changes concern it. The table of members that have just joined will contain what happens before it is
@@ -213,20 +217,20 @@ impl<F: Family> Lane<F> {
         self.phase = Phase::Dumping(token);
     }
 
-    /// The shards have told all of the table that was asked for.
+    /// The shards have dumped all of the table that was asked for.
     pub(super) fn dumped(&mut self, paths: &mut Paths) {
-        // What changed since it was told: it is not sent, and those who have just joined had nothing.
+        // What changed since it was dumped is not sent, and new members had nothing.
         if !self.pending.is_empty() {
-            let (pending, told) = (&self.pending, self.outgoing.iter());
-            told.filter(|(_, p)| pending.contains_key(p)).for_each(|(handle, _)| paths.release(*handle));
+            let (pending, dumped) = (&self.pending, self.outgoing.iter());
+            dumped.filter(|(_, p)| pending.contains_key(p)).for_each(|(handle, _)| paths.release(*handle));
             self.outgoing.retain(|(_, prefix)| !pending.contains_key(prefix));
         }
-        if !self.told {
+        if !self.in_sync {
             let changed = self.pending.drain().filter(|(_, pending)| pending.new != NONE);
             self.outgoing.extend(changed.map(|(prefix, pending)| (pending.new, prefix)));
         }
         sort(&mut self.outgoing, paths.numbers());
-        // What moved from one shard to another may have been told by both.
+        // What moved from one shard to another may have been dumped by both.
         self.outgoing.dedup_by(|again, first| {
             let same = again == first;
             if same {
@@ -234,37 +238,43 @@ impl<F: Family> Lane<F> {
             }
             same
         });
-        if self.told {
+        if self.in_sync {
             // It is sent again.
             self.count_outgoing(paths, -1);
         }
         self.phase = Phase::Live;
-        self.told = true;
-        self.foreign = false;
+        self.in_sync = true;
+        self.moved = false;
     }
 
     /// The best path of a prefix changed: those who know of it had a path of `had`, and should get `new`.
-    pub(super) fn change(&mut self, prefix: Prefix<F>, had: Had, new: Handle, paths: &mut Paths) {
+    pub(super) fn change(
+        &mut self,
+        prefix: Prefix<F>,
+        advertised: AdvertisedSource,
+        new: Handle,
+        paths: &mut Paths,
+    ) {
         use hashbrown::hash_map::Entry;
         match self.pending.entry(prefix) {
             Entry::Occupied(mut entry) => {
                 let pending = entry.get_mut();
                 paths.hold(new);
                 paths.release(std::mem::replace(&mut pending.new, new));
-                if new == NONE && pending.had == Had::NOTHING && self.told {
+                if new == NONE && pending.advertised == AdvertisedSource::NOTHING && self.in_sync {
                     entry.remove();
                 }
             }
             Entry::Vacant(entry) => {
-                // Where nothing was sent yet, what a shard has told goes when it changes, be it to nothing.
-                let had = match (self.told, self.foreign) {
-                    (false, _) => Had::NOTHING,
-                    (true, false) => had,
-                    (true, true) => Had::UNSURE,
+                // Where nothing was sent yet, what a shard has dumped goes when it changes, be it to nothing.
+                let advertised = match (self.in_sync, self.moved) {
+                    (false, _) => AdvertisedSource::NOTHING,
+                    (true, false) => advertised,
+                    (true, true) => AdvertisedSource::UNKNOWN,
                 };
-                if new != NONE || had != Had::NOTHING || !self.told {
+                if new != NONE || advertised != AdvertisedSource::NOTHING || !self.in_sync {
                     paths.hold(new);
-                    entry.insert(Pending { had, turn: self.turn, new });
+                    entry.insert(Pending { advertised, turn: self.turn, new });
                 }
             }
         }
@@ -272,11 +282,13 @@ impl<F: Family> Lane<F> {
 
     /// A shard says in a dump what the best path of a prefix is; [`NONE`] when the group does not get it. What is pending for
     /// it is no older.
-    pub(super) fn tell(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
-        if self.foreign {
+    pub(super) fn dump_item(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
+        if self.moved {
             // What it brought along says only that something may have to be taken back.
             paths.hold(new);
-            let former = self.pending.insert(prefix, Pending { had: Had::UNSURE, turn: self.turn, new });
+            let former = self
+                .pending
+                .insert(prefix, Pending { advertised: AdvertisedSource::UNKNOWN, turn: self.turn, new });
             return paths.release(former.map_or(NONE, |former| former.new));
         }
         if new != NONE && (self.pending.is_empty() || !self.pending.contains_key(&prefix)) {
@@ -285,14 +297,16 @@ impl<F: Family> Lane<F> {
         }
     }
 
-    /// Whether its members and the other's may share one lane although they were not sent the same.
-    pub(super) fn can_coalesce(&self, other: &Lane<F>) -> bool {
-        let settled = |lane: &Lane<F>| lane.told && !lane.foreign && !matches!(lane.phase, Phase::Dumping(_));
+    /// Whether its members and the other's may share one queue although they were not sent the same.
+    pub(super) fn can_coalesce(&self, other: &PendingQueue<F>) -> bool {
+        let settled = |queue: &PendingQueue<F>| {
+            queue.in_sync && !queue.moved && !matches!(queue.phase, Phase::Dumping(_))
+        };
         settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
     }
 
-    /// Takes in a lane of members that were not sent the same: from now on all get what any of them lacks.
-    pub(super) fn coalesce(&mut self, mut other: Lane<F>, paths: &mut Paths) {
+    /// Takes in the queue of members that were not sent the same: from now on all get what any of them lacks.
+    pub(super) fn coalesce(&mut self, mut other: PendingQueue<F>, paths: &mut Paths) {
         self.put_back(paths);
         other.put_back(paths);
         self.count_pending(paths, 1);
@@ -301,13 +315,14 @@ impl<F: Family> Lane<F> {
         }
         for (prefix, pending) in &mut self.pending {
             let theirs = other.pending.remove(prefix);
-            if theirs.is_none_or(|theirs| theirs.had != pending.had) {
-                pending.had = Had::UNSURE;
+            if theirs.is_none_or(|theirs| theirs.advertised != pending.advertised) {
+                pending.advertised = AdvertisedSource::UNKNOWN;
             }
             theirs.inspect(|theirs| paths.release(theirs.new));
         }
         let rest = other.pending.into_iter();
-        let unsure = |(prefix, pending)| (prefix, Pending { had: Had::UNSURE, ..pending });
+        let unsure =
+            |(prefix, pending)| (prefix, Pending { advertised: AdvertisedSource::UNKNOWN, ..pending });
         self.pending.extend(rest.map(unsure));
         self.count_pending(paths, -1);
     }
@@ -316,16 +331,20 @@ impl<F: Family> Lane<F> {
     fn put_back(&mut self, paths: &mut Paths) {
         for (handle, prefix) in self.outgoing.drain(..) {
             let entry = self.pending.entry(prefix).and_modify(|newer| {
-                newer.had = Had::UNSURE;
+                newer.advertised = AdvertisedSource::UNKNOWN;
                 paths.release(handle);
             });
-            entry.or_insert(Pending { had: Had::UNSURE, turn: self.turn.wrapping_sub(1), new: handle });
+            entry.or_insert(Pending {
+                advertised: AdvertisedSource::UNKNOWN,
+                turn: self.turn.wrapping_sub(1),
+                new: handle,
+            });
         }
     }
 }
 
 /// Taking out what waits.
-impl<F: Family> Lane<F> {
+impl<F: Family> PendingQueue<F> {
     /// Packs up to about `budget` prefixes, those of one path together.
     pub(super) fn flush(&mut self, what: Flush, packer: &mut Packer<'_>, paths: &mut Paths, budget: usize) {
         if self.phase != Phase::Live {
@@ -359,7 +378,7 @@ impl<F: Family> Lane<F> {
     /// Takes out of `pending` what has waited since the last time, or all: withdrawals are packed, announcements sorted.
     fn take(&mut self, all: bool, packer: &mut Packer<'_>, paths: &Paths) {
         // For all but a source; for a source alone.
-        let mut withdrawn: Vec<(Had, Prefix<F>)> = Vec::new();
+        let mut withdrawn: Vec<(AdvertisedSource, Prefix<F>)> = Vec::new();
         let mut withdrawn_from: Vec<(PeerId, Prefix<F>)> = Vec::new();
         let count = self.pending.len();
         let turn = self.turn;
@@ -371,16 +390,19 @@ impl<F: Family> Lane<F> {
         let ripe = |_: &Prefix<F>, p: &mut Pending| {
             all || p.turn != turn || ripe.get(p.new as usize).is_some_and(|ripe| *ripe)
         };
-        for (prefix, Pending { had, new, .. }) in self.pending.extract_if(ripe) {
-            if let Some(source) = had.source() {
+        for (prefix, Pending { advertised, new, .. }) in self.pending.extract_if(ripe) {
+            if let Some(source) = advertised.source() {
                 self.sent.add(source, -1);
             }
             let Some(source) = paths.source(new) else {
-                withdrawn.push((had, prefix));
+                withdrawn.push((advertised, prefix));
                 continue;
             };
             // The new source gets nothing of its own path, so it must lose what it had of another's.
-            if had != Had::NOTHING && had != Had::from(source) && packer.reaches(source) {
+            if advertised != AdvertisedSource::NOTHING
+                && advertised != AdvertisedSource::from(source)
+                && packer.reaches(source)
+            {
                 withdrawn_from.push((source, prefix));
             }
             self.outgoing.push((new, prefix));
@@ -410,8 +432,8 @@ impl<F: Family> Lane<F> {
 
     /// Counts what is pending as if it were sent, or no more.
     fn count_pending(&mut self, paths: &Paths, sign: i64) {
-        for Pending { had, new, .. } in self.pending.values() {
-            if let Some(source) = had.source() {
+        for Pending { advertised, new, .. } in self.pending.values() {
+            if let Some(source) = advertised.source() {
                 self.sent.add(source, -sign);
             }
             if let Some(source) = paths.source(*new) {

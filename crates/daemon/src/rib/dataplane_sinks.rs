@@ -9,7 +9,7 @@
 //! to do while it is found out. No clock is read for that. What the last dataplane that keeps up cannot take, no other
 //! gets either: so routes come at the speed of the fastest, and a dataplane that is alone is always waited for.
 
-use crate::dataplane::{BATCHES, Outlet, merge};
+use crate::dataplane::{BATCHES, DataplaneSink, merge};
 use ribtide_rib::{DataplaneId, DataplaneInfo, FibBatch, GroupId, UrgentOp};
 use ribtide_runtime::ring::TrySend;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,22 +17,22 @@ use std::sync::Arc;
 
 /// All dataplanes, by number.
 #[derive(Debug, Default)]
-pub(super) struct Outlets(Vec<Plane>);
+pub(super) struct DataplaneSinks(Vec<Plane>);
 
 #[derive(Debug)]
 struct Plane {
     name: String,
-    outlet: Outlet,
+    sink: DataplaneSink,
     /// What its full urgent ring did not take yet, of each group the newest. No batch goes before it.
     overdue: Vec<UrgentOp>,
     /// What its full ring did not take yet.
     held: VecDeque<Arc<FibBatch>>,
 }
 
-impl Outlets {
+impl DataplaneSinks {
     /// Adds a dataplane, of the next number.
-    pub(super) fn add(&mut self, name: &str, outlet: Outlet) {
-        self.0.push(Plane { name: name.into(), outlet, overdue: Vec::new(), held: VecDeque::new() });
+    pub(super) fn add(&mut self, name: &str, sink: DataplaneSink) {
+        self.0.push(Plane { name: name.into(), sink, overdue: Vec::new(), held: VecDeque::new() });
     }
 
     /// Their names.
@@ -67,15 +67,15 @@ impl Outlets {
         self.0.iter_mut().for_each(Plane::send);
         let (mut slow, mut any, mut any_keeps_up, mut any_is_fast) = (Vec::new(), false, false, false);
         let mut there = vec![false; self.0.len()];
-        for DataplaneInfo { id, behind, .. } in up {
+        for DataplaneInfo { id, lag, .. } in up {
             let Some(plane) = self.0.get(usize::from(id)) else { continue };
             there[usize::from(id)] = true;
             any = true;
-            match (behind, plane.is_full()) {
+            match (lag, plane.is_full()) {
                 (None, true) => slow.push(id),
                 (None, false) => {
                     any_keeps_up = true;
-                    any_is_fast |= plane.outlet.batches.len() <= BATCHES / 2;
+                    any_is_fast |= plane.sink.batches.len() <= BATCHES / 2;
                 }
                 (Some(_), _) => {}
             }
@@ -100,7 +100,7 @@ impl Plane {
 
     fn send(&mut self) {
         if !self.overdue.is_empty()
-            && let Err(TrySend::Full(ops)) = self.outlet.urgent.try_send(std::mem::take(&mut self.overdue))
+            && let Err(TrySend::Full(ops)) = self.sink.urgent.try_send(std::mem::take(&mut self.overdue))
         {
             self.overdue = newest(ops);
         }
@@ -109,7 +109,7 @@ impl Plane {
             && let Some(batch) = self.held.pop_front()
         {
             // A dataplane whose thread has ended takes nothing; the process is stopping.
-            if let Err(TrySend::Full(batch)) = self.outlet.batches.try_send(batch) {
+            if let Err(TrySend::Full(batch)) = self.sink.batches.try_send(batch) {
                 self.held.push_front(batch);
                 break;
             }

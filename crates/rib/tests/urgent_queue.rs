@@ -1,4 +1,4 @@
-//! The priority lane: what failures change overtakes batches, and a dataplane ends up as if nothing had.
+//! The urgent queue: what failures change overtakes batches, and a dataplane ends up as if nothing had.
 
 mod common;
 
@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 const BGP: Protocol = Protocol::BgpInternal;
 
-/// Without the groups that lead nowhere.
+/// Without the unresolved groups.
 fn somewhere(mut ops: Vec<UrgentOp>) -> Vec<UrgentOp> {
-    ops.retain(|op| op.op.content != FibGroup::Nowhere);
+    ops.retain(|op| op.op.content != FibGroup::Unresolved);
     ops
 }
 
@@ -34,10 +34,10 @@ fn a_failure_changes_groups_at_once_and_routes_later() {
     let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
     assert!(urgent.iter().all(|op| op.after == seq && op.made == seq));
     let contents: Vec<&FibGroup> = urgent.iter().map(|op| &op.op.content).collect();
-    // The interface's own group and that of the route that lost its only way lead nowhere.
+    // The interface's own group and that of the route that lost its only way are unresolved.
     let shrunk = FibGroup::Hops(vec![hop("10.0.2.2", 2)]);
     assert_eq!(contents.iter().filter(|c| ***c == shrunk).count(), 1);
-    assert_eq!(contents.iter().filter(|c| ***c == FibGroup::Nowhere).count(), 2);
+    assert_eq!(contents.iter().filter(|c| ***c == FibGroup::Unresolved).count(), 2);
     assert_eq!(bench.rib.seq(), seq, "it has no number of its own");
     // What is left: the connected routes and the route that lost its only way. No group is told again.
     let rest = bench.rib.handle([]).fib.unwrap();
@@ -128,20 +128,20 @@ fn where_each_route_asks_for_itself_nothing_is_urgent() {
 fn a_group_overtakes_routes() {
     let mut bench = two_links();
     let start = FibBatch { seq: bench.rib.seq(), start_of_replay: true, ..FibBatch::default() };
-    let mut lanes = Lanes::default();
-    lanes.in_order(Arc::new(start));
+    let mut queue = UrgentQueue::default();
+    queue.in_order(Arc::new(start));
     let more = bench.rib.handle([announce("22.0.0.0/8", BGP, &[gw("10.0.1.2"), gw("10.0.2.2")])]);
     // This one makes a group, which therefore cannot change before it is taken.
     let fresh = bench.rib.handle([announce("23.0.0.0/8", BGP, &[gw("10.0.1.3"), gw("10.0.2.3")])]);
     let urgent = somewhere(bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]));
     assert_eq!(urgent.len(), 2);
 
-    let now = lanes.urgent(&urgent).unwrap();
+    let now = queue.urgent(&urgent).unwrap();
     assert_eq!((now.groups.len(), now.route_count(), now.seq), (1, 0, 0));
     assert_eq!(now.groups[0].content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
     let more = Arc::new(more.fib.unwrap());
-    assert!(Arc::ptr_eq(&lanes.in_order(more.clone()), &more), "nothing is copied that need not be");
-    let fresh = lanes.in_order(Arc::new(fresh.fib.unwrap()));
+    assert!(Arc::ptr_eq(&queue.in_order(more.clone()), &more), "nothing is copied that need not be");
+    let fresh = queue.in_order(Arc::new(fresh.fib.unwrap()));
     assert_eq!(fresh.groups[0].content, FibGroup::Hops(vec![hop("10.0.2.3", 2)]), "made as it is now");
     assert_eq!(fresh.route_count(), 1);
 }
@@ -151,16 +151,16 @@ fn before_a_replay_there_is_nothing_to_change() {
     let mut bench = two_links();
     let start = bench.rib.handle([RibIn::DataplaneUp(0)]).replay.remove(0).1;
     let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
-    let mut lanes = Lanes::default();
-    assert!(lanes.urgent(&urgent).is_none());
+    let mut queue = UrgentQueue::default();
+    assert!(queue.urgent(&urgent).is_none());
     let stale = |batch: &FibBatch| {
         let content = |op: &GroupOp| matches!(&op.content, FibGroup::Hops(hops) if hops.len() == 2);
         batch.groups.iter().any(content)
     };
-    assert!(stale(&start) && !stale(&lanes.in_order(Arc::new(start.clone()))));
-    assert!(lanes.urgent(&urgent).is_some());
-    lanes.restart();
-    assert!(lanes.urgent(&urgent).is_none());
+    assert!(stale(&start) && !stale(&queue.in_order(Arc::new(start.clone()))));
+    assert!(queue.urgent(&urgent).is_some());
+    queue.restart();
+    assert!(queue.urgent(&urgent).is_none());
 }
 
 #[derive(Clone, Debug)]
@@ -191,15 +191,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A dataplane behind two rings, as the daemon's are.
-struct Behind {
-    lanes: Lanes,
+/// A dataplane with two rings, as the daemon's are.
+struct Lagging {
+    urgent_queue: UrgentQueue,
     urgent: VecDeque<UrgentOp>,
     batches: VecDeque<Arc<FibBatch>>,
     model: Model,
 }
 
-impl Behind {
+impl Lagging {
     fn sent(&mut self, out: RibOut) {
         self.batches.extend(out.fib.map(Arc::new));
         self.batches.extend(out.replay.into_iter().map(|(_, page)| Arc::new(page)));
@@ -207,7 +207,7 @@ impl Behind {
 
     fn take(&mut self) {
         let ops: Vec<UrgentOp> = self.urgent.drain(..).collect();
-        if let Some(now) = self.lanes.urgent(&ops) {
+        if let Some(now) = self.urgent_queue.urgent(&ops) {
             for op in &now.groups {
                 assert!(self.model.groups.contains_key(&op.id), "only groups that it has change");
             }
@@ -215,7 +215,7 @@ impl Behind {
             self.model.seq -= 1;
         }
         if let Some(batch) = self.batches.pop_front() {
-            self.model.apply(&self.lanes.in_order(batch));
+            self.model.apply(&self.urgent_queue.in_order(batch));
         }
     }
 }
@@ -230,17 +230,17 @@ proptest! {
         turn in prop::sample::select(&[1usize, 2048][..]),
     ) {
         let mut rib = Rib::new(RibConfig { turn, ..RibConfig::default() });
-        let mut behind = Behind {
-            lanes: Lanes::default(),
+        let mut lagging = Lagging {
+            urgent_queue: UrgentQueue::default(),
             urgent: VecDeque::new(),
             batches: VecDeque::new(),
             model: Model::default(),
         };
-        behind.model.repeats = true;
-        behind.sent(rib.handle([RibIn::DataplaneUp(0)]));
+        lagging.model.repeats = true;
+        lagging.sent(rib.handle([RibIn::DataplaneUp(0)]));
         let gateway = |n: u8| ip(&format!("10.0.{}.{}", 1 + n % 3, 2 + n / 3));
         let link = |i: u32, up| interface(i, up, &[&format!("10.0.{i}.1/24")]);
-        behind.sent(rib.handle((1..4).map(|i| link(i, true))));
+        lagging.sent(rib.handle((1..4).map(|i| link(i, true))));
         for step in steps {
             match step {
                 Step::Route(prefix, hops) => {
@@ -251,36 +251,36 @@ proptest! {
                         Some(hops) => announce(&prefix, BGP, &hops),
                         None => withdraw(&prefix, Source::Bgp),
                     };
-                    behind.sent(rib.handle([event]));
+                    lagging.sent(rib.handle([event]));
                 }
-                Step::Link(index, up) => behind.urgent.extend(rib.urgent([link(index, up)])),
+                Step::Link(index, up) => lagging.urgent.extend(rib.urgent([link(index, up)])),
                 Step::Gateway(n, usable) => {
                     let event = GatewayEvent { address: gateway(n), interface: None, usable };
-                    behind.urgent.extend(rib.urgent([RibIn::Gateway(event)]));
+                    lagging.urgent.extend(rib.urgent([RibIn::Gateway(event)]));
                 }
-                Step::Rest => behind.sent(rib.handle([])),
-                Step::Take(n) => (0..n).for_each(|_| behind.take()),
+                Step::Rest => lagging.sent(rib.handle([])),
+                Step::Take(n) => (0..n).for_each(|_| lagging.take()),
                 Step::Restart => {
-                    behind.lanes.restart();
-                    let seq = behind.model.seq;
-                    behind.model = Model::leftover();
-                    (behind.model.seq, behind.model.repeats) = (seq, true);
-                    behind.sent(rib.handle([RibIn::DataplaneUp(0)]));
+                    lagging.urgent_queue.restart();
+                    let seq = lagging.model.seq;
+                    lagging.model = Model::leftover();
+                    (lagging.model.seq, lagging.model.repeats) = (seq, true);
+                    lagging.sent(rib.handle([RibIn::DataplaneUp(0)]));
                 }
             }
         }
-        behind.sent(rib.handle([]));
+        lagging.sent(rib.handle([]));
         while rib.has_more() {
-            behind.sent(rib.handle([]));
+            lagging.sent(rib.handle([]));
         }
-        while !behind.batches.is_empty() {
-            behind.take();
-            let seq = behind.model.seq;
+        while !lagging.batches.is_empty() {
+            lagging.take();
+            let seq = lagging.model.seq;
             let ack = FibAck { dataplane: 0, seq, failed: Vec::new(), installed: Vec::new() };
-            behind.sent(rib.handle([RibIn::Ack(ack)]));
+            lagging.sent(rib.handle([RibIn::Ack(ack)]));
         }
-        behind.take();
-        prop_assert!(behind.model.finished);
+        lagging.take();
+        prop_assert!(lagging.model.finished);
         let mut fresh = Model::default();
         for (_, page) in rib.handle([RibIn::DataplaneUp(9)]).replay {
             fresh.apply(&page);
@@ -290,7 +290,7 @@ proptest! {
         for (_, page) in rib.handle([RibIn::Ack(ack)]).replay {
             fresh.apply(&page);
         }
-        prop_assert_eq!(behind.model.fib(), fresh.fib());
-        prop_assert_eq!(behind.model.groups, fresh.groups);
+        prop_assert_eq!(lagging.model.fib(), fresh.fib());
+        prop_assert_eq!(lagging.model.groups, fresh.groups);
     }
 }

@@ -24,9 +24,9 @@ impl fmt::Display for When {
     }
 }
 
-/// The terms of the connection that is on. The writer says them, the reader hears them, and anybody may look.
+/// What client and server of the connection negotiated. The writer says them, the reader hears them, and anybody may look.
 #[derive(Default, Debug)]
-pub(super) struct Terms {
+pub(super) struct Negotiated {
     /// What the server was told.
     waits: AtomicBool,
     /// What it said: 0 nothing, otherwise a [`When`] and 1.
@@ -35,7 +35,7 @@ pub(super) struct Terms {
     logged: AtomicBool,
 }
 
-impl Terms {
+impl Negotiated {
     /// The server was told whether BGP waits.
     pub(super) fn said(&self, waits: bool) {
         self.waits.store(waits, Relaxed);
@@ -99,15 +99,15 @@ mod tests {
 
     #[test]
     fn only_who_says_something_else_disagrees() {
-        let terms = Terms::default();
+        let negotiated = Negotiated::default();
         for waits in [false, true] {
-            terms.end();
-            terms.said(waits);
-            assert_eq!((terms.replies(), terms.disagreement()), (None, None), "a server of others");
+            negotiated.end();
+            negotiated.said(waits);
+            assert_eq!((negotiated.replies(), negotiated.disagreement()), (None, None), "a server of others");
             for (in_chip, when) in [(false, When::AtOnce), (true, When::InChip)] {
-                terms.heard(in_chip);
-                assert_eq!(terms.replies(), Some(when));
-                assert_eq!(terms.disagreement().is_some(), waits != in_chip);
+                negotiated.heard(in_chip);
+                assert_eq!(negotiated.replies(), Some(when));
+                assert_eq!(negotiated.disagreement().is_some(), waits != in_chip);
             }
         }
     }

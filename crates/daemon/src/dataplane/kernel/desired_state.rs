@@ -79,7 +79,7 @@ pub(super) fn of_the_kernel(protocol: Protocol) -> bool {
 }
 
 /// The table and what is still to be noted in it. Its thread ends with it.
-pub(super) struct Wanted {
+pub(super) struct DesiredState {
     batches: Sender<Arc<FibBatch>>,
     shared: Arc<Shared>,
 }
@@ -104,12 +104,12 @@ impl Shared {
     }
 }
 
-impl Wanted {
+impl DesiredState {
     /// Nothing is wanted yet.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(super) fn start() -> io::Result<Wanted> {
+    pub(super) fn start() -> io::Result<DesiredState> {
         let (tx, batches) = bounded(BATCHES);
         let shared = Arc::new(Shared { table: Mutex::default(), batches });
         let this = shared.clone();
@@ -123,7 +123,7 @@ impl Wanted {
                 }
             }
         })?;
-        Ok(Wanted { batches: tx, shared })
+        Ok(DesiredState { batches: tx, shared })
     }
 
     /// The writer is about to write this batch.
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn who_asks_sees_the_last_word_whoever_noted_it() {
-        let wanted = Wanted::start().unwrap();
+        let wanted = DesiredState::start().unwrap();
         let group = |prefix: &str| wanted.table().group::<V4>(VrfId::DEFAULT, prefix.parse().unwrap());
         // More than may wait: some are noted by the thread, some by who would have to wait.
         for n in 0..20 * BATCHES as u32 {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn its_thread_ends_with_it() {
-        let wanted = Wanted::start().unwrap();
+        let wanted = DesiredState::start().unwrap();
         wanted.note(&batch("192.0.2.0/24", Some(1), Protocol::BgpExternal));
         let shared = Arc::downgrade(&wanted.shared);
         drop(wanted);

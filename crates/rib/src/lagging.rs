@@ -1,11 +1,12 @@
-//! What a dataplane that is behind has not been told: which prefixes and groups, and not which changes. So it takes
-//! memory for each prefix that changed and not for each change, and the dataplane is told of each once.
+//! The dirty set of a lagging dataplane: the prefixes and groups that changed and were not sent to it, and not the changes.
+//! So it takes memory for each prefix that changed and not for each change, and each is sent once.
 //!
-//! Prefixes are kept in two generations: the older one is told to its end while new ones gather in the newer one. So none
-//! waits for ever, however much goes on changing; and what every change up to a number waits for is known by generation.
+//! Prefixes are kept in two generations: the older one is sent to its end while new ones gather in the newer one. So no
+//! prefix waits for ever, however much goes on changing; and what every change up to a number waits for is known by
+//! generation.
 //!
-//! Groups go ahead of all routes, with each page. One that is gone is deleted when the generation has been told in which it
-//! went: by then no route of the dataplane has it. Until then its number is not given to another group
+//! Groups go ahead of all routes, with each page. A group that is gone is deleted when the generation in which it went was
+//! sent: by then no route of the dataplane has it. Until then its number is not given to another group
 //! ([`crate::group::Groups::reuse`]), since the dataplane's routes still mean the former one.
 
 use crate::dataplane::PAGE;
@@ -14,9 +15,9 @@ use crate::resolve::Resolver;
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 
-/// Prefixes, each with how the route was learnt that the dataplane has for it, if it has one.
-struct Known;
-impl PerFamily for Known {
+/// Dirty prefixes, each with the protocol of the route that the dataplane has for it, if it has one.
+struct DirtyPrefixes;
+impl PerFamily for DirtyPrefixes {
     type Of<F: Family> = Map<Prefix<F>, Option<Protocol>>;
 }
 
@@ -26,13 +27,13 @@ impl PerFamily for Before {
     type Of<F: Family> = Vec<Option<Protocol>>;
 }
 
-/// What one dataplane is still to be told.
+/// The prefixes and groups that are still to be sent to a dataplane.
 #[derive(Default)]
-pub(crate) struct Missed {
+pub(crate) struct DirtySet {
     older: Generation,
     newer: Generation,
-    groups: Map<GroupId, GroupMissed>,
-    /// The batch that first created or changed a group since they were told.
+    groups: Map<GroupId, DirtyGroup>,
+    /// The batch that first created or changed a group since groups were sent.
     regrouped: Option<u64>,
 }
 
@@ -42,22 +43,22 @@ struct Generation {
     number: u64,
     /// The batch that first changed one of them.
     since: u64,
-    routes: Families<Known>,
+    routes: Families<DirtyPrefixes>,
 }
 
-/// What the dataplane does not know of a group.
+/// What is dirty of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum GroupMissed {
-    /// That it is there.
+enum DirtyGroup {
+    /// The dataplane does not have it.
     New,
-    /// What it leads to.
+    /// Its content.
     Changed,
-    /// That it is gone, since this generation.
+    /// It is gone, since this generation.
     Gone(u64),
 }
 
-/// What of a page is older than its number.
-pub(crate) struct Late {
+/// A stale page: its prefixes changed before the batch of its number.
+pub(crate) struct StalePage {
     /// No change before this batch is in it.
     pub(crate) since: u64,
     /// Its prefixes.
@@ -70,8 +71,8 @@ impl Generation {
     }
 }
 
-impl Missed {
-    /// A batch goes out that the dataplane does not get. `before`: of its routes; `is_new`: of its groups, whether they were
+impl DirtySet {
+    /// Notes a batch that the dataplane does not get. `before`: of its routes; `is_new`: of its groups, whether they were
     /// not there before.
     pub(crate) fn note(
         &mut self,
@@ -80,18 +81,18 @@ impl Missed {
         is_new: impl Fn(GroupId) -> bool,
     ) {
         for op in &batch.groups {
-            let missed = match self.groups.get(&op.id) {
-                Some(GroupMissed::New) => GroupMissed::New,
-                None if is_new(op.id) => GroupMissed::New,
-                _ => GroupMissed::Changed,
+            let dirty = match self.groups.get(&op.id) {
+                Some(DirtyGroup::New) => DirtyGroup::New,
+                None if is_new(op.id) => DirtyGroup::New,
+                _ => DirtyGroup::Changed,
             };
-            self.groups.insert(op.id, missed);
+            self.groups.insert(op.id, dirty);
             self.regrouped.get_or_insert(batch.seq);
         }
         for id in &batch.after {
             match self.groups.get(id) {
-                Some(GroupMissed::New) => self.groups.remove(id),
-                _ => self.groups.insert(*id, GroupMissed::Gone(self.newer.number)),
+                Some(DirtyGroup::New) => self.groups.remove(id),
+                _ => self.groups.insert(*id, DirtyGroup::Gone(self.newer.number)),
             };
         }
         if self.newer.is_empty() {
@@ -114,9 +115,9 @@ impl Missed {
         if self.regrouped.take().is_none() {
             return;
         }
-        self.groups.retain(|id, missed| match missed {
-            GroupMissed::Gone(_) => true,
-            GroupMissed::New | GroupMissed::Changed => {
+        self.groups.retain(|id, dirty| match dirty {
+            DirtyGroup::Gone(_) => true,
+            DirtyGroup::New | DirtyGroup::Changed => {
                 page.groups.push(resolver.groups.store[id.0].op(*id));
                 false
             }
@@ -124,8 +125,13 @@ impl Missed {
     }
 
     /// Makes a page of it.
-    pub(crate) fn take(&mut self, resolver: &Resolver, tables: &RouteTables, page: &mut FibBatch) -> Late {
-        let mut late = Late { since: self.since(), prefixes: Set::default() };
+    pub(crate) fn take(
+        &mut self,
+        resolver: &Resolver,
+        tables: &RouteTables,
+        page: &mut FibBatch,
+    ) -> StalePage {
+        let mut stale = StalePage { since: self.since(), prefixes: Set::default() };
         self.take_groups(resolver, page);
         loop {
             for_each_family!(F => {
@@ -134,47 +140,47 @@ impl Missed {
                     let gone = |protocol| FibRoute { prefix, group: None, protocol };
                     let route = tables.get::<F>().installed(prefix).or(had.map(gone));
                     page.routes.get_mut::<F>().extend(route);
-                    late.prefixes.insert(prefix.any());
+                    stale.prefixes.insert(prefix.any());
                 }
             });
             if !self.older.is_empty() {
-                return late;
+                return stale;
             }
-            let told = self.older.number;
-            self.groups.retain(|id, missed| match missed {
-                GroupMissed::Gone(generation) if *generation <= told => {
+            let sent = self.older.number;
+            self.groups.retain(|id, dirty| match dirty {
+                DirtyGroup::Gone(generation) if *generation <= sent => {
                     page.after.push(*id);
                     false
                 }
                 _ => true,
             });
             if self.newer.is_empty() && self.groups.is_empty() {
-                return late;
+                return stale;
             }
             let next = Generation { number: self.newer.number + 1, ..Generation::default() };
             self.older = std::mem::replace(&mut self.newer, next);
         }
     }
 
-    /// Whether there is nothing left to be told.
+    /// Whether nothing is left to be sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.older.is_empty() && self.newer.is_empty() && self.groups.is_empty()
     }
 
-    /// No change of a batch before this one is among what it is still to be told, deletions of groups aside; without end
+    /// No change of a batch before this one is in the set, deletions of groups aside; without end
     /// when there is none.
     pub(crate) fn since(&self) -> u64 {
         let of = |generation: &Generation| if generation.is_empty() { u64::MAX } else { generation.since };
         of(&self.older).min(of(&self.newer)).min(self.regrouped.unwrap_or(u64::MAX))
     }
 
-    /// How many prefixes it is still to be told of.
+    /// How many prefixes are dirty.
     pub(crate) fn len(&self) -> usize {
-        let of = |routes: &Families<Known>| routes.v4.len() + routes.v6.len();
+        let of = |routes: &Families<DirtyPrefixes>| routes.v4.len() + routes.v6.len();
         of(&self.older.routes) + of(&self.newer.routes)
     }
 
-    /// Whether it is still to be told of this one.
+    /// Whether this prefix is dirty.
     pub(crate) fn contains(&self, prefix: AnyPrefix) -> bool {
         [&self.older, &self.newer].into_iter().any(|generation| match prefix {
             AnyPrefix::V4(prefix) => generation.routes.v4.contains_key(&prefix),
@@ -184,6 +190,6 @@ impl Missed {
 
     /// Whether the dataplane still has this group, which is gone.
     pub(crate) fn holds(&self, group: GroupId) -> bool {
-        matches!(self.groups.get(&group), Some(GroupMissed::Gone(_)))
+        matches!(self.groups.get(&group), Some(DirtyGroup::Gone(_)))
     }
 }

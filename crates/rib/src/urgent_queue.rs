@@ -1,9 +1,9 @@
-//! Groups that change ahead of their turn.
+//! The urgent queue: groups that change ahead of the batches that wait.
 //!
-//! A link fails while a dataplane still has batches of routes to write. What repairs it, the new content of some
-//! groups, must not wait for them: it comes by a lane of its own and overtakes. [`Lanes`] is the dataplane's side of
-//! that, and makes one sequence of the two lanes that leads where the batches alone would have led, had the urgent ones
-//! come in their turn.
+//! A link fails while a dataplane still has batches of routes to write. The repair is new content of some groups, which
+//! must not wait for these batches: it comes through a queue of its own and overtakes them. [`UrgentQueue`] is the
+//! dataplane's side. It merges the two queues into one sequence with the same result as if every urgent operation had come
+//! in its turn.
 //!
 //! An [`UrgentOp`] was made after one batch and before the next. So every batch up to that one has older content for its
 //! group, which the newer one replaces wherever it comes; every later batch knows better. A group whose making has
@@ -25,31 +25,31 @@ pub struct UrgentOp {
     pub op: GroupOp,
 }
 
-/// A dataplane's two lanes, made one.
+/// Merges a dataplane's urgent operations with its batches.
 ///
-/// What [`Lanes::urgent`] and [`Lanes::in_order`] give back is to be carried out in that order. An urgent operation
+/// The dataplane carries out what [`UrgentQueue::urgent`] and [`UrgentQueue::in_order`] return, in that order. An urgent operation
 /// must be given to the former before any batch that was made after it is given to the latter.
 #[derive(Debug, Default)]
-pub struct Lanes {
-    /// The latest batch given back since the dataplane's state is known.
+pub struct UrgentQueue {
+    /// The latest batch that was returned since the dataplane's state is known.
     done: Option<u64>,
-    /// What came ahead of its turn, by group and the batch that made it, while older batches may still come.
-    ahead: BTreeMap<(GroupId, u64), Ahead>,
+    /// Operations that came ahead of their turn, by group and the batch that made it, while older batches may still come.
+    early: BTreeMap<(GroupId, u64), EarlyOp>,
 }
 
 #[derive(Debug)]
-struct Ahead {
+struct EarlyOp {
     after: u64,
     content: FibGroup,
 }
 
-impl Lanes {
+impl UrgentQueue {
     /// The dataplane's state is unknown from here to the next start of a replay.
     pub fn restart(&mut self) {
         self.done = None;
     }
 
-    /// Takes urgent operations; what of them can be carried out now, if anything. That batch has no number: it is
+    /// Takes urgent operations, and returns those that can be carried out now, if any. That batch has no number: it is
     /// finished with those that it overtook, and acknowledging it acknowledges none.
     pub fn urgent(&mut self, ops: &[UrgentOp]) -> Option<FibBatch> {
         let mut now = FibBatch::default();
@@ -58,28 +58,28 @@ impl Lanes {
                 now.groups.push(op.clone());
             }
             if self.done.is_none_or(|done| done < *after) {
-                let ahead = Ahead { after: *after, content: op.content.clone() };
-                self.ahead.insert((op.id, *made), ahead);
+                let early = EarlyOp { after: *after, content: op.content.clone() };
+                self.early.insert((op.id, *made), early);
             }
         }
         (!now.groups.is_empty()).then_some(now)
     }
 
-    /// Takes the next batch of the other lane; what is to be carried out for it.
+    /// Takes the next batch, and returns what the dataplane carries out for it.
     pub fn in_order(&mut self, mut batch: Arc<FibBatch>) -> Arc<FibBatch> {
         let seq = batch.seq;
         if self.done.is_some() || batch.start_of_replay {
             self.done = Some(seq);
         }
-        if self.ahead.is_empty() {
+        if self.early.is_empty() {
             return batch;
         }
-        self.ahead.retain(|_, ahead| seq <= ahead.after);
-        let newer = |id: GroupId| self.ahead.range((id, 0)..=(id, seq)).next_back();
+        self.early.retain(|_, early| seq <= early.after);
+        let newer = |id: GroupId| self.early.range((id, 0)..=(id, seq)).next_back();
         if batch.groups.iter().any(|op| newer(op.id).is_some()) {
             for op in &mut Arc::make_mut(&mut batch).groups {
-                if let Some((_, ahead)) = newer(op.id) {
-                    op.content = ahead.content.clone();
+                if let Some((_, early)) = newer(op.id) {
+                    op.content = early.content.clone();
                 }
             }
         }

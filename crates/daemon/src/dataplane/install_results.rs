@@ -1,20 +1,20 @@
-//! What became of routes: which a dataplane reported as failed, and which of those are in place after all.
+//! Results of installing routes: which routes a dataplane reported as failed, and which of those were installed later.
 //!
-//! While nothing fails, nothing is kept and a success costs a look at two empty tables.
+//! While no route fails, nothing is kept, and a success costs a look-up in two empty tables.
 
 use ribtide_prefix::{Map, Set};
 use ribtide_rib::{DataplaneId, FibAck, VrfPrefix};
 
-/// One dataplane's books on failures.
+/// The results of one dataplane that are not acknowledged yet, and its failures.
 #[derive(Default, Debug)]
-pub(crate) struct Verdicts {
+pub(crate) struct InstallResults {
     /// Reported as failed, and not as installed since.
     failed: Set<VrfPrefix>,
     /// The last word on each prefix since the last report: why it failed, or `None` when it is in place.
     news: Map<VrfPrefix, Option<String>>,
 }
 
-impl Verdicts {
+impl InstallResults {
     /// Notes that a route could not be installed, and why, as a sentence.
     pub(crate) fn refused(&mut self, route: VrfPrefix, why: String) {
         self.news.insert(route, Some(why));
@@ -30,14 +30,14 @@ impl Verdicts {
     /// The acknowledgement of every batch up to `seq`, with all that was noted since the last one.
     pub(crate) fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
         let mut ack = FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() };
-        for (route, verdict) in self.news.drain() {
-            match verdict {
+        for (route, result) in self.news.drain() {
+            match result {
                 Some(why) => {
                     self.failed.insert(route);
                     ack.failed.push((route, why));
                 }
                 None if self.failed.remove(&route) => ack.installed.push(route),
-                // It failed and was mended before anybody was told.
+                // It failed and was installed before an acknowledgement said so.
                 None => {}
             }
         }
@@ -60,27 +60,27 @@ mod tests {
     fn a_failure_is_taken_back_once_and_only_if_it_was_told() {
         let [a, b, c] =
             ["10.0.0.0/8", "11.0.0.0/8", "2001:db8::/32"].map(|p| p.parse::<AnyPrefix>().unwrap().into());
-        let mut verdicts = Verdicts::default();
+        let mut results = InstallResults::default();
         let ack = |seq, failed: &[(VrfPrefix, &str)], installed: &[VrfPrefix]| FibAck {
             dataplane: 4,
             seq,
             failed: failed.iter().map(|(p, why)| (*p, why.to_string())).collect(),
             installed: installed.to_vec(),
         };
-        verdicts.refused(a, "no room".into());
-        verdicts.refused(b, "no room".into());
-        verdicts.installed(b);
-        verdicts.installed(c);
-        assert_eq!(verdicts.ack(4, 9), ack(9, &[(a, "no room")], &[]));
-        assert_eq!(verdicts.news(4), None);
+        results.refused(a, "no room".into());
+        results.refused(b, "no room".into());
+        results.installed(b);
+        results.installed(c);
+        assert_eq!(results.ack(4, 9), ack(9, &[(a, "no room")], &[]));
+        assert_eq!(results.news(4), None);
         // The last word counts.
-        verdicts.installed(a);
-        verdicts.refused(a, "no neighbour".into());
-        assert_eq!(verdicts.news(4), Some(ack(0, &[(a, "no neighbour")], &[])));
-        verdicts.refused(a, "no room".into());
-        verdicts.installed(a);
-        assert_eq!(verdicts.news(4), Some(ack(0, &[], &[a])));
-        verdicts.installed(a);
-        assert_eq!(verdicts.news(4), None);
+        results.installed(a);
+        results.refused(a, "no neighbour".into());
+        assert_eq!(results.news(4), Some(ack(0, &[(a, "no neighbour")], &[])));
+        results.refused(a, "no room".into());
+        results.installed(a);
+        assert_eq!(results.news(4), Some(ack(0, &[], &[a])));
+        results.installed(a);
+        assert_eq!(results.news(4), None);
     }
 }

@@ -12,17 +12,17 @@ use ribtide_wire::netlink::{Content, Forward, Hop, Link, Member, NextHops as Giv
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Where a route leads, as the kernel gave it.
+/// The next hops of a route, as the kernel gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Leads {
-    Nowhere,
+enum Forwarding {
+    Blackhole,
     Hops(Vec<Hop>),
     Object(u32),
 }
 
 /// A next-hop object.
 enum Object {
-    Nowhere,
+    Blackhole,
     Single(Via),
     Group(Vec<Member>),
     /// Of a kind that is not understood.
@@ -31,7 +31,7 @@ enum Object {
 
 /// One route.
 struct Known {
-    leads: Leads,
+    forwarding: Forwarding,
     prefsrc: Option<IpAddr>,
 }
 
@@ -62,7 +62,7 @@ impl PerFamily for Tables {
 }
 
 /// Others' routes, and what the RIB was told of them.
-pub(super) struct Learnt {
+pub(super) struct ImportedRoutes {
     vrf: VrfId,
     /// Marks our own routes.
     ours: u8,
@@ -72,17 +72,23 @@ pub(super) struct Learnt {
     objects: Map<u32, Object>,
 }
 
-impl Learnt {
+impl ImportedRoutes {
     /// None yet, of the default VRF.
-    pub(super) fn new(config: &KernelConfig) -> Learnt {
+    pub(super) fn new(config: &KernelConfig) -> ImportedRoutes {
         let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
-        Learnt::of(config, Vrf { table, ..Vrf::default() })
+        ImportedRoutes::of(config, Vrf { table, ..Vrf::default() })
     }
 
     /// None yet, of another VRF.
-    pub(super) fn of(config: &KernelConfig, vrf: Vrf) -> Learnt {
+    pub(super) fn of(config: &KernelConfig, vrf: Vrf) -> ImportedRoutes {
         let Vrf { id, table, .. } = vrf;
-        Learnt { vrf: id, ours: config.protocol, table, tables: Families::default(), objects: Map::default() }
+        ImportedRoutes {
+            vrf: id,
+            ours: config.protocol,
+            table,
+            tables: Families::default(),
+            objects: Map::default(),
+        }
     }
 
     /// Whether they are of this VRF.
@@ -111,7 +117,7 @@ impl Learnt {
             Content::DelRoute(route) => for_each_family!(F => self.route::<F>(route, false)),
             Content::NewNextHop(object) => {
                 let content = match object.forward {
-                    Forward::Blackhole(_) => Object::Nowhere,
+                    Forward::Blackhole(_) => Object::Blackhole,
                     Forward::Via(_, via) => Object::Single(via),
                     Forward::Group(members) => Object::Group(members.collect()),
                     Forward::Other => Object::Other,
@@ -126,7 +132,7 @@ impl Learnt {
                 for_each_family!(F => {
                     let table = self.tables.get_mut::<F>();
                     table.routes.retain(|_, routes| {
-                        routes.retain(|_, known| known.leads != Leads::Object(*id));
+                        routes.retain(|_, known| known.forwarding != Forwarding::Object(*id));
                         !routes.is_empty()
                     });
                 });
@@ -146,10 +152,10 @@ impl Learnt {
         };
         let concerned = |known: &Known| {
             known.prefsrc.is_some() && known.prefsrc == address
-                || match &known.leads {
-                    Leads::Nowhere => false,
-                    Leads::Hops(hops) => hops.iter().any(|hop| hop.via.ifindex == ifindex),
-                    Leads::Object(_) => true,
+                || match &known.forwarding {
+                    Forwarding::Blackhole => false,
+                    Forwarding::Hops(hops) => hops.iter().any(|hop| hop.via.ifindex == ifindex),
+                    Forwarding::Object(_) => true,
                 }
         };
         let v4 = self.tables.v4.routes.values().flat_map(BTreeMap::values);
@@ -211,12 +217,12 @@ impl Learnt {
         let table = self.tables.get_mut::<F>();
         let metric = route.metric.unwrap_or(0);
         if there {
-            let leads = match (route.kind, route.next_hops) {
-                (RouteKind::Unicast, Given::Id(id)) => Leads::Object(id),
-                (RouteKind::Unicast, Given::Inline(hops)) => Leads::Hops(hops.collect()),
-                _ => Leads::Nowhere,
+            let forwarding = match (route.kind, route.next_hops) {
+                (RouteKind::Unicast, Given::Id(id)) => Forwarding::Object(id),
+                (RouteKind::Unicast, Given::Inline(hops)) => Forwarding::Hops(hops.collect()),
+                _ => Forwarding::Blackhole,
             };
-            let known = Known { leads, prefsrc: route.prefsrc };
+            let known = Known { forwarding, prefsrc: route.prefsrc };
             table.routes.entry(prefix).or_default().insert(metric, known);
         } else if let Some(routes) = table.routes.get_mut(&prefix) {
             routes.remove(&metric);
@@ -247,7 +253,8 @@ impl Learnt {
     /// An object means something else now, and so may routes by it or by a group of it.
     fn object_changed(&mut self, id: u32) {
         let in_group = |n: &u32| matches!(self.objects.get(n), Some(Object::Group(members)) if members.iter().any(|m| m.id == id));
-        let concerned = |known: &Known| matches!(&known.leads, Leads::Object(n) if *n == id || in_group(n));
+        let concerned =
+            |known: &Known| matches!(&known.forwarding, Forwarding::Object(n) if *n == id || in_group(n));
         for_each_family!(F => {
             let Table { routes, touched, .. } = self.tables.get_mut::<F>();
             let found = routes.iter().filter(|(_, routes)| routes.values().any(concerned));
@@ -255,11 +262,11 @@ impl Learnt {
         });
     }
 
-    /// The routes of the lowest two metrics that lead somewhere known.
+    /// The routes of the lowest two metrics whose next hops are known.
     fn best<F: Family>(&self, prefix: Prefix<F>) -> Option<Best> {
         let routes = self.tables.get::<F>().routes.get(&prefix)?;
         let mut known =
-            routes.iter().filter_map(|(metric, known)| Some((*metric, self.next_hops(&known.leads)?)));
+            routes.iter().filter_map(|(metric, known)| Some((*metric, self.next_hops(&known.forwarding)?)));
         let (metric, next_hops) = known.next()?;
         let backup = match known.next() {
             Some((_, NextHops::Via(hops))) if next_hops != NextHops::Blackhole => hops,
@@ -268,12 +275,12 @@ impl Learnt {
         Some(Best { metric, next_hops, backup })
     }
 
-    fn next_hops(&self, leads: &Leads) -> Option<NextHops> {
-        let hops: Vec<Hop> = match leads {
-            Leads::Nowhere => return Some(NextHops::Blackhole),
-            Leads::Hops(hops) => hops.clone(),
-            Leads::Object(id) => match self.objects.get(id)? {
-                Object::Nowhere => return Some(NextHops::Blackhole),
+    fn next_hops(&self, forwarding: &Forwarding) -> Option<NextHops> {
+        let hops: Vec<Hop> = match forwarding {
+            Forwarding::Blackhole => return Some(NextHops::Blackhole),
+            Forwarding::Hops(hops) => hops.clone(),
+            Forwarding::Object(id) => match self.objects.get(id)? {
+                Object::Blackhole => return Some(NextHops::Blackhole),
                 Object::Single(via) => vec![Hop { via: *via, weight: 1 }],
                 Object::Group(members) => members
                     .iter()
@@ -296,7 +303,7 @@ fn received(hop: &Hop) -> Option<ReceivedHop> {
     // Routes of others are taken as the kernel has them: it forwards by the interface, whatever other routes there are, and
     // so must what resolves through them.
     let onlink = onlink || interface.is_some();
-    // A hop without either leads nowhere that can be said.
+    // A hop without either has no next hop that the RIB knows.
     (gateway.is_some() || interface.is_some()).then_some(ReceivedHop {
         gateway,
         interface,
@@ -330,7 +337,7 @@ mod tests {
     }
 
     /// What the RIB hears: a line for each change.
-    fn news(learnt: &mut Learnt) -> Vec<String> {
+    fn news(learnt: &mut ImportedRoutes) -> Vec<String> {
         let Some(batch) = learnt.news() else { return Vec::new() };
         let mut lines = Vec::new();
         for_each_family!(F => for (prefix, set) in batch.changes.get::<F>() {
@@ -353,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_lowest_metric_counts_and_the_next_one_after_it() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let (near, far) = ([hop("10.0.0.2", 3)], [hop("10.1.0.2", 4)]);
         let near = route("192.0.2.0/24", 10, Given::Inline(Hops::from(&near[..])));
         let far = route("192.0.2.0/24", 20, Given::Inline(Hops::from(&far[..])));
@@ -373,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_is_ours_or_the_kernels_or_no_forwarding_is_left_out() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
         let plain = route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])));
         for protocol in [RTPROT_BGP, RTPROT_KERNEL, RTPROT_REDIRECT] {
@@ -392,7 +399,7 @@ mod tests {
 
     #[test]
     fn routes_by_an_object_follow_it() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let single = |id, gateway: &str| {
             let forward = Forward::via(hop(gateway, 3).via);
             Content::NewNextHop(NextHop { id, protocol: RTPROT_STATIC, forward })
@@ -413,7 +420,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_switched_off_takes_routes_along() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
         learnt.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])))));
         let link = |index, flags| {
