@@ -17,8 +17,11 @@ pub(crate) const QUIET_MS: u64 = 10_000;
 pub(crate) const FIRST_DELAY_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
 pub(crate) const LAST_DELAY_MS: u64 = 64_000;
-/// How long bad news is held while BGP may choose another path of a route that the next hop resolved through, in milliseconds.
+/// How long bad news is held for each route that the next hop resolved through and of which BGP may choose another path, in
+/// milliseconds: BGP hears first of the next hops that fewer such routes lie under, chooses, and the others are there again.
 pub(crate) const HOLD_MS: u64 = 20;
+/// The most routes that a hold is counted for.
+pub(crate) const MAX_HOLDS: usize = 5;
 
 /// A registered next hop.
 #[derive(Debug)]
@@ -170,13 +173,11 @@ impl Tracking {
                 // The news is bad, for BGP was told something else.
                 Some(told) if self.damping && state == NextHopState::Unreachable => {
                     // For the choice of a prefix's own path BGP needs the news.
-                    let may_move =
-                        || depends(entry.node).iter().any(|prefix| next_hop.exclude != Some(*prefix));
-                    let until = match entry.held {
-                        Some(until) => until,
-                        None if may_move() => now + HOLD_MS,
-                        None => now,
+                    let others = || {
+                        let under = depends(entry.node).into_iter();
+                        under.filter(|prefix| next_hop.exclude != Some(*prefix)).count().min(MAX_HOLDS)
                     };
+                    let until = entry.held.unwrap_or_else(|| now + HOLD_MS * others() as u64);
                     if now < until {
                         entry.held = Some(until);
                         self.held.insert((until, next_hop));
@@ -405,6 +406,22 @@ mod tests {
         };
         assert_eq!((tell(2 + HOLD_MS), tell(3 + HOLD_MS)), (0, 1));
         assert_eq!(tracking.next_due(), None);
+    }
+
+    #[test]
+    fn bad_news_is_held_longer_the_more_routes_of_bgp_lie_under_it() {
+        let through: Vec<AnyPrefix> = (0..9).map(|n| format!("10.{n}.0.0/16").parse().unwrap()).collect();
+        for (routes, held) in [(0, 0), (1, 20), (2, 40), (5, 100), (9, 100)] {
+            let mut tracking = Tracking::new(true);
+            tracking.register(next_hop(), 1);
+            answer(&mut tracking, 0, GOOD);
+            let gateway = ReceivedHop::gateway(next_hop().address);
+            tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+            let (mut out, depends) = (Vec::new(), |_| through[..routes].to_vec());
+            tracking.tell(100, |_| BAD, depends, &mut out, &mut Vec::new(), &mut Vec::new());
+            assert_eq!(tracking.next_due(), (held > 0).then_some(100 + held), "{routes} routes");
+            assert_eq!(out.is_empty(), held > 0);
+        }
     }
 
     #[test]
