@@ -14,7 +14,7 @@ pub mod code {
     pub const EXTENDED_MESSAGE: u8 = 6;
     /// Graceful restart (RFC 4724).
     pub const GRACEFUL_RESTART: u8 = 64;
-    /// Four-byte AS numbers (RFC 6793).
+    /// Four-octet AS numbers (RFC 6793).
     pub const FOUR_OCTET_AS: u8 = 65;
     /// ADD-PATH (RFC 7911).
     pub const ADD_PATH: u8 = 69;

@@ -96,7 +96,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         to,
         format!("from AS {local_asn}, router id {router_id}"),
         families.join(" "),
-        format!("{}-byte AS numbers", if *four_octet_as { 4 } else { 2 }),
+        format!("{}-octet AS numbers", if *four_octet_as { 4 } else { 2 }),
         format!("messages of up to {max_message} bytes"),
         match next_hop {
             NextHopRule::Keep => "next hop as received".into(),
