@@ -1,7 +1,10 @@
 //! Producer and consumer tables: how rows of SONiC's databases travel between the stages of the route path.
 //!
-//! One pair of traits, three carriers: Redis and ZeroMQ, where keys, sets, queues, channels and messages are SONiC's
-//! own, so that any stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
+//! The counterpart of libswsscommon (sonic-swss-common, `common/table.h`, `producerstatetable.h`,
+//! `consumerstatetable.h`, `zmqproducerstatetable.h`), whose word for a named channel of rows is "table".
+//! The traits [`Producer`] and [`Consumer`] have three carriers. Over Redis and ZeroMQ the keys, sets, queues, channels
+//! and messages are SONiC's own, so that each stage works beside SONiC's other daemons. In memory, typed rows go through
+//! a bounded ring.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]

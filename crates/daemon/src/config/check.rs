@@ -15,7 +15,7 @@ use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
-use ribtide_sai::Behavior;
+use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

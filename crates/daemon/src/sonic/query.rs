@@ -13,8 +13,8 @@ use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread;
-use ribtide_sai::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use ribtide_swss::sai::{PacketAction, text};
+use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
@@ -304,7 +304,7 @@ fn action(action: PacketAction) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_sai::Behavior;
+    use ribtide_vswitch::Behavior;
 
     #[test]
     fn orders_and_questions_with_words_too_few_or_many_are_refused() {

@@ -21,11 +21,11 @@ use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, json};
 use ribtide_tables::{Databases, Heard, listen};
+use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::path::{Path, PathBuf};
 
 const DAEMON: &str = "syncd";

@@ -4,11 +4,11 @@
 //! fails later, the switch is no longer as the file says.
 
 use super::Error;
-use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, Sai, Status, Verb, VidSource, text,
 };
 use ribtide_swss::syncd::{Number, ORDER, Syncd};
+use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};

@@ -11,9 +11,9 @@ use super::rows::Rows;
 use super::surplus::SwitchLap;
 use super::{DaemonsCheck, Entries, Error, REPORTED_DIFFERENCES_MAX, RouteCheck, Scene, counts_of};
 use ribtide_prefix::Set;
-use ribtide_sai::EntryKey;
 use ribtide_swss::sai::ObjectId;
 use ribtide_tables::{ScanCursor, TableError};
+use ribtide_vswitch::EntryKey;
 use std::time::Instant;
 
 /// Pages that one look reads of each of the two databases, 1,000 keys or so each.

@@ -12,8 +12,8 @@ use super::objects::{self, Objects};
 use super::query::{self, Asked};
 use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene, difference, leads_in_switch};
 use ribtide_prefix::{Map, Set};
-use ribtide_sai::EntryKey;
 use ribtide_swss::sai::Oid;
+use ribtide_vswitch::EntryKey;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

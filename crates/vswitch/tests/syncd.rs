@@ -1,11 +1,11 @@
 //! syncd on the virtual switch: starts of orchagent and of syncd leave what forwards as it is.
 
-use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, RifType,
     RouteEntry, SWITCH, SaiCall, SaiReply, SaiRequest, Status, Verb, VidCounter, VidSource, View,
 };
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
+use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::collections::BTreeMap;
 
 struct Bench {

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
-use ribtide_sai::{Behavior, Cursor, EntryKey, Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, ErrorMode, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
     OutsegType, PacketAction, RifType, RouteEntry, Sai, Status, Verb,
 };
+use ribtide_vswitch::{Behavior, Cursor, EntryKey, Limits, PortSetup, VirtualSwitch};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
