@@ -10,7 +10,7 @@
 //!
 //! What is refused is told directly only: in SONiC failures are not published.
 
-use super::north::in_namespace;
+use super::appl_transport::in_namespace;
 use super::settings::is_ours;
 use super::{Error, log};
 use crossbeam_channel::Select;

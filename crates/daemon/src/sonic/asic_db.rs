@@ -3,9 +3,9 @@
 //! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
 //! order, at the pace of a low-priority writer. Or there are none.
 
-use super::north::{Lag, Persistence};
-use super::since::Since;
-use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
+use super::appl_transport::{Lag, Persistence};
+use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
+use super::syncd_generation::SyncdGeneration;
 use super::{Error, log};
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
@@ -72,7 +72,7 @@ impl AsicDb {
         };
         let restart = exist(doubts)?;
         let goes_on = !restart && exist(&[HIDDEN])?;
-        let since = Since::begin(goes_on, &mut asic)?;
+        let syncd_generation = SyncdGeneration::begin(goes_on, &mut asic)?;
         if restart {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
@@ -83,7 +83,7 @@ impl AsicDb {
             (false, true) => {}
             (false, false) => drop(asic.ask(&["SET", RAN, "1"])?),
         }
-        let mut rows = Rows::new(asic, since, exact);
+        let mut rows = Rows::new(asic, syncd_generation, exact);
         if exact {
             if !warm {
                 rows.recreate(syncd)?;
@@ -252,7 +252,7 @@ pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     probed: Instant,
-    since: Since,
+    syncd_generation: SyncdGeneration,
     /// They are written in line.
     exact: bool,
     /// Pieces that were written in line.
@@ -263,11 +263,20 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    fn new(connection: Connection, since: Since, exact: bool) -> Rows {
+    fn new(connection: Connection, syncd_generation: SyncdGeneration, exact: bool) -> Rows {
         let key = connection.database().key(ASIC_STATE, "");
         let prefix = key.len();
         // A server that was lost since it was opened counts.
-        Rows { connection, generation: 0, probed: Instant::now(), since, exact, pieces: 0, key, prefix }
+        Rows {
+            connection,
+            generation: 0,
+            probed: Instant::now(),
+            syncd_generation,
+            exact,
+            pieces: 0,
+            key,
+            prefix,
+        }
     }
 
     /// Makes the switch hold what ASIC_DB says, after syncd alone was started again.
@@ -328,7 +337,7 @@ impl Rows {
         if std::mem::replace(&mut self.generation, generation) == generation {
             return Ok(false);
         }
-        self.since.write(&mut self.connection)?;
+        self.syncd_generation.write(&mut self.connection)?;
         if !self.exact {
             self.connection.ask(&["SET", RAN, "1"])?;
         }

@@ -2,7 +2,7 @@
 //!
 //! SONiC's daemons read a part of it themselves, once at start; the rest SONiC's scripts (orchagent.sh,
 //! syncd_init_common.sh) read, and give the daemons options for. Ours do as SONiC's do, and with `--config-db` also what
-//! the scripts do. FIB suppression they follow while they run ([`super::follow`]).
+//! the scripts do. FIB suppression they follow while they run ([`super::config_watch`]).
 
 use super::Error;
 use super::settings::Settings;

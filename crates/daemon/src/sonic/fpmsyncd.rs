@@ -6,15 +6,15 @@
 //! is written again.
 
 use super::answers::{AWAITED, Answer, Answers, SETTLE};
+use super::appl_transport::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::config_db::{ConfigDb, Switch};
-use super::follow::Follow;
+use super::config_watch::ConfigWatch;
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
-use super::north::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
+use super::transport_check::TransportCheck;
 use super::warm::Replay;
-use super::wiring::Wiring;
 use super::{Error, explain, log, queues};
 use crate::combinations::Asked;
 use clap::Args;
@@ -149,8 +149,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let flush = timers.timer("FLUSH");
     let (routes, labels) =
         open_routes(options, &mut config_db, &mut settings, &databases, flush.clone(), &rings, stop)?;
-    let mut wiring = Wiring::open(&databases, matches!(routes, Routes::Zmq(_)), stop)?;
-    wiring.refuse()?;
+    let mut transport = TransportCheck::open(&databases, matches!(routes, Routes::Zmq(_)), stop)?;
+    transport.refuse()?;
     // Through Redis it is the thread that writes which knows how long that takes.
     let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
     let quiet_ms = options.quiet.saturating_mul(1000);
@@ -163,7 +163,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         flush: options.flush,
         settings,
-        wiring,
+        transport,
         replay: Replay::open(quiet_ms, &mut config_db, &databases, stop)?,
         sessions: 0,
         generation: 0,
@@ -172,7 +172,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         replies: None,
         read: timers.timer("READ"),
         write: flush,
-        suppress: Follow::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
+        suppress: ConfigWatch::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
         disagreement: "",
         answers: None,
         are_rows_last: true,
@@ -296,7 +296,7 @@ struct Stage {
     groups: ProducerStateTable<NextHopGroupRow>,
     flush: Flush,
     settings: Settings,
-    wiring: Wiring,
+    transport: TransportCheck,
     replay: Replay,
     /// How many clients connected.
     sessions: u64,
@@ -306,7 +306,7 @@ struct Stage {
     /// To the client that is connected.
     replies: Option<ring::Sender<Vec<u8>>>,
     /// FIB suppression, as CONFIG_DB has it.
-    suppress: Follow,
+    suppress: ConfigWatch,
     /// What the router's differs in, in a sentence.
     disagreement: &'static str,
     /// What became of routes; only with FIB suppression.
@@ -355,7 +355,7 @@ impl Stage {
                 busy = true;
                 self.fpm(event)?;
             }
-            self.follow()?;
+            self.apply_config()?;
             self.look_count()?;
             busy |= self.hear()?;
             let waits = choked || !frames.is_empty();
@@ -485,7 +485,7 @@ impl Stage {
     }
 
     /// Turns FIB suppression on or off, when CONFIG_DB says so.
-    fn follow(&mut self) -> Result<(), Error> {
+    fn apply_config(&mut self) -> Result<(), Error> {
         let on = self.suppress.is_on();
         if on == self.machine.suppresses() {
             return Ok(());
@@ -668,7 +668,7 @@ impl Stage {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => {
-                let why = self.wiring.wrong().unwrap_or("no orchagent takes routes there");
+                let why = self.transport.wrong().unwrap_or("no orchagent takes routes there");
                 self.settings.now("swss_zmq", "disabled", why)
             }
         }?;
@@ -742,8 +742,8 @@ impl Stage {
         self.probed = Instant::now();
         self.groups.probe()?;
         self.settings.keep()?;
-        if self.wiring.look()? && matches!(self.routes, Routes::Redis(_)) {
-            self.settings.now("swss_zmq", "disabled", self.wiring.wrong().unwrap_or_default())?;
+        if self.transport.look()? && matches!(self.routes, Routes::Redis(_)) {
+            self.settings.now("swss_zmq", "disabled", self.transport.wrong().unwrap_or_default())?;
         }
         self.write()
     }

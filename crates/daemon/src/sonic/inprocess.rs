@@ -11,7 +11,7 @@
 //! a neighbour with a made-up MAC address.
 
 use super::acks::{Acks, Mark};
-use super::orch_stage::{OrchGauges, OrchStage, Outlet, SyncdLink, TableFeed};
+use super::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::vrf_names::VrfNames;
 use super::{Error, log};
@@ -143,7 +143,7 @@ pub fn start(
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),
         ],
         syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
-        outlet: Box::new(Answers { acks, marks: marked, lab: config.lab }),
+        outputs: Box::new(Answers { acks, marks: marked, lab: config.lab }),
         batch: 4096,
         backlog: BACKLOG,
         gauges: OrchGauges::new(BACKLOG, WINDOW, rings),
@@ -664,7 +664,7 @@ struct Answers {
     lab: bool,
 }
 
-impl Outlet for Answers {
+impl OrchOutputs for Answers {
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         out.default_routes.clear();
         out.capability.clear();

@@ -3,7 +3,7 @@
 //! Rows are taken while requests are under way, up to a backlog; beyond that they stay where they are, where they
 //! coalesce per key.
 
-use super::record::Recording;
+use super::recorder::Recording;
 use super::syncd_stage::routes_in;
 use super::warm::{RestartCheck, Restore};
 use super::{Error, log};
@@ -100,7 +100,7 @@ pub(super) trait SyncdLink: Send {
 }
 
 /// What becomes of the machine's other output.
-pub(super) trait Outlet: Send {
+pub(super) trait OrchOutputs: Send {
     /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
 
@@ -293,7 +293,7 @@ pub(super) struct OrchStage {
     /// syncd.
     pub(super) syncd: Box<dyn SyncdLink>,
     /// Everything else.
-    pub(super) outlet: Box<dyn Outlet>,
+    pub(super) outputs: Box<dyn OrchOutputs>,
     /// Rows that one look at a table takes at most (`-b`).
     pub(super) batch: usize,
     /// Rows that may wait in the machine while it waits for syncd.
@@ -341,13 +341,13 @@ impl OrchStage {
             if clock.now() >= next_tick {
                 next_tick = clock.now() + TICK;
                 self.orch.tick(clock.now(), &mut out);
-                self.outlet.tick(&self.orch)?;
+                self.outputs.tick(&self.orch)?;
                 self.flush_recordings();
                 if let Some(heartbeat) = &mut self.heartbeat {
                     heartbeat.tick();
                 }
             }
-            self.outlet.before_round(&mut self.orch);
+            self.outputs.before_round(&mut self.orch);
             let taken = self.take()?;
             let drain = Instant::now();
             self.orch.run(&mut out);
@@ -356,19 +356,19 @@ impl OrchStage {
             if let Some(timer) = &self.drain {
                 timer.add(drained, drain);
             }
-            if let Some(from) = self.outlet.is_asked(&self.orch) {
+            if let Some(from) = self.outputs.is_asked(&self.orch) {
                 self.feeds.iter_mut().for_each(|feed| feed.mark(from));
                 is_asked = true;
             }
             if is_asked && self.feeds.iter_mut().all(|feed| feed.is_past_mark()) {
                 is_asked = false;
-                self.outlet.begin(&mut self.orch);
+                self.outputs.begin(&mut self.orch);
             }
             let quiet = taken + heard == 0 && !again;
-            self.outlet.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
+            self.outputs.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
             if let Some(mut restore) = self.restore.take() {
                 match restore.look(&mut self, quiet)? {
-                    true => self.outlet.restored(&mut out)?,
+                    true => self.outputs.restored(&mut out)?,
                     false => {
                         self.restore = Some(restore);
                         // Perhaps that was the last row.
@@ -404,7 +404,7 @@ impl OrchStage {
         at_work.set(self.orch.backlog());
         parked.set(self.orch.parked());
         under_way.set(self.syncd.under_way());
-        unsent.set(self.outlet.unsent());
+        unsent.set(self.outputs.unsent());
     }
 
     /// Answers clients that ask whether it may be stopped. True when it must do nothing more.
@@ -420,7 +420,7 @@ impl OrchStage {
             && self.orch.idle()
             && !self.syncd.waiting()
             && !self.orch.restoring()
-            && self.outlet.idle();
+            && self.outputs.idle();
         let frozen = check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)?;
         if !frozen && !check.is_open() {
             self.feeds.iter_mut().for_each(|feed| feed.hold(false));
@@ -468,9 +468,9 @@ impl OrchStage {
         if self.orch.restoring() {
             // Nothing of it is in place before the view is applied.
             let resolve = std::mem::take(&mut out.resolve);
-            return self.outlet.carry_out(&mut self.orch, &mut OrchOut { resolve, ..OrchOut::default() });
+            return self.outputs.carry_out(&mut self.orch, &mut OrchOut { resolve, ..OrchOut::default() });
         }
-        self.outlet.carry_out(&mut self.orch, out)
+        self.outputs.carry_out(&mut self.orch, out)
     }
 
     fn flush_recordings(&mut self) {
@@ -483,7 +483,7 @@ impl OrchStage {
     fn wait(&self, asked: Option<&CallQueue<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
-        self.outlet.watch(&mut select);
+        self.outputs.watch(&mut select);
         if !(self.syncd.waiting() && self.orch.backlog() >= self.backlog) {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }
@@ -491,7 +491,7 @@ impl OrchStage {
             asked.watch(&mut select);
         }
         let mut timeout = clock.until(next_tick);
-        if let Some(due) = self.outlet.due() {
+        if let Some(due) = self.outputs.due() {
             timeout = timeout.min(due.saturating_duration_since(Instant::now()));
         }
         if let Some(check) = &self.check {

@@ -4,17 +4,17 @@
 //! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
 //! again. At any other time it waits until Redis, or syncd, is back.
 
+use super::appl_transport;
+use super::asic_transport::{self, AsicTransport, Mode, VIDCOUNTER};
 use super::config_db::{ConfigDb, Switch};
-use super::follow::Follow;
-use super::former::{self, Samples};
-use super::north;
+use super::config_watch::ConfigWatch;
+use super::ignored_options::OrchagentIgnored;
+use super::orch_outputs::{RedisOutputs, Wanted};
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
-use super::outlet::{RedisOutlet, Wanted};
 use super::performance::{Timers, Timing};
-use super::record::Recording;
+use super::previous_ids::{self, IndexRoutes};
+use super::recorder::Recording;
 use super::settings::Settings;
-use super::south::{self, Mode, South, VIDCOUNTER};
-use super::stock::OrchagentStock;
 use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, explain, log, queues, refuse};
 use crate::combinations::Asked;
@@ -113,7 +113,7 @@ pub struct Options {
     pub config_db: bool,
     /// How far what is published may be behind
     #[command(flatten)]
-    pub lag: north::Lag,
+    pub lag: appl_transport::Lag,
     /// How long syncd may take to make the switch
     #[arg(short = 't', value_name = "SECONDS")]
     pub create_switch: Option<u64>,
@@ -123,7 +123,7 @@ pub struct Options {
     pub heartbeat: Option<u64>,
     /// What SONiC's has beyond that
     #[command(flatten)]
-    pub stock: OrchagentStock,
+    pub ignored: OrchagentIgnored,
 }
 
 /// Runs for ever.
@@ -162,11 +162,11 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     settings.note("--behind-by", args.lag.behind_by, args.lag.behind_by, "");
-    args.stock.note(&mut settings);
+    args.ignored.note(&mut settings);
     let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
     queues::publish(DAEMON, &databases, &rings, None, stop)?;
-    let syncd = south::endpoint(&args.zmq_syncd)?;
+    let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
         _ if given.asynchronous => Recording::on_thread(args.directory.join(file), &rings).map(Some),
@@ -189,7 +189,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let settings = Arc::new(Mutex::new(settings));
     let wanted = Wanted {
         always: args.responses,
-        config: Follow::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
+        config: ConfigWatch::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
         is: Arc::new(AtomicBool::new(given.responses)),
         settings: settings.clone(),
         rings: rings.clone(),
@@ -197,7 +197,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
         feeds,
-        syncd: Box::new(South::open(
+        syncd: Box::new(AsicTransport::open(
             (asked, wanted.is.clone()),
             (given.mode, &syncd),
             &databases,
@@ -206,7 +206,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             &rings,
             stop,
         )?),
-        outlet: Box::new(RedisOutlet::open(
+        outputs: Box::new(RedisOutputs::open(
             &databases,
             (wanted, given.responses),
             warm.is_warm(),
@@ -227,7 +227,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     };
     let samples = refill(&mut stage, &databases, stop)?;
     if warm.is_warm() {
-        stage.orch.restore(former::read(samples, &databases, stop)?);
+        stage.orch.restore(previous_ids::read(samples, &databases, stop)?);
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
@@ -285,7 +285,7 @@ impl Given {
             })?,
         };
         let mode = Mode::asked(args.synchronous, args.mode, scripts, config)?;
-        south::note(mode, config, settings)?;
+        asic_transport::note(mode, config, settings)?;
         let interval = match args.heartbeat {
             None if scripts => config.heartbeat()?.and_then(|text| text.parse().ok()),
             given => given,
@@ -315,7 +315,7 @@ fn route_endpoint(
     config: &mut ConfigDb,
     settings: &mut Settings,
 ) -> Result<Option<Endpoint>, Error> {
-    let endpoint = args.zmq.as_deref().map(|text| Endpoint::parse(text, north::port())).transpose();
+    let endpoint = args.zmq.as_deref().map(|text| Endpoint::parse(text, appl_transport::port())).transpose();
     let endpoint = endpoint.map_err(|e| Error::new(format!("-q: {e}")))?;
     if !args.route_zmq && !config.routes_over_zmq()? {
         let why =
@@ -326,7 +326,7 @@ fn route_endpoint(
     // SONiC's own script leaves -q out on the virtual switch, and fpmsyncd then has no consumer.
     let endpoint = match endpoint {
         Some(endpoint) => endpoint,
-        None => Endpoint::parse("tcp://127.0.0.1", north::port()).map_err(Error::new)?,
+        None => Endpoint::parse("tcp://127.0.0.1", appl_transport::port()).map_err(Error::new)?,
     };
     settings.note("swss_zmq", "enabled", &endpoint, "");
     Ok(Some(endpoint))
@@ -393,7 +393,7 @@ fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) 
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.
-fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<Samples, Error> {
+fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<IndexRoutes, Error> {
     fn table<R: Row>(
         databases: &Databases,
         stop: &Stop,
@@ -408,7 +408,7 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<S
     table::<NeighRow>(databases, stop, |change| orch.neighbor(change))?;
     table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
     table::<LabelRouteRow>(databases, stop, |change| orch.label_route(change))?;
-    let mut samples = Samples::default();
+    let mut samples = IndexRoutes::default();
     PlainTable::<RouteRow>::open(databases, stop)?.rows(|key, row| {
         samples.look(&key, &row);
         orch.found_route(key, row);

@@ -173,13 +173,13 @@ pub(super) fn refuse_with_warm_restart(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sonic::servers;
+    use crate::sonic::redis_servers;
 
     #[test]
     fn several_servers_are_a_setting() {
         let dir = tempfile::tempdir().unwrap();
         let servers = |several| {
-            let file = servers::write(dir.path(), several).unwrap();
+            let file = redis_servers::write(dir.path(), several).unwrap();
             Databases::load(Some(&file)).unwrap().server_count()
         };
         assert_eq!(multi_db(false, servers(false)), ("disabled", "disabled", String::new()));

@@ -3,7 +3,7 @@
 //! Where the switch stands for a chip that takes time, the next requests are taken while it works, and each is answered
 //! when its turn is over. While the switch is stalled nothing is taken and nothing answered, but questions are.
 
-use super::stock::Watchdog;
+use super::syncd::Watchdog;
 use super::{Error, log, warm_file};
 use crate::journal::Journal;
 use crossbeam_channel::Select;

@@ -5,7 +5,7 @@
 //! not sent. While no client waits for the chip nothing is published, and rows stay as they are until it is published again.
 
 use super::Error;
-use super::north::Lag;
+use super::appl_transport::Lag;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteRow, RouteStateRow};
@@ -22,7 +22,7 @@ const LOOKS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// The side that has answers.
-pub(super) struct Publisher {
+pub(super) struct ResponsePublisher {
     behind: Behind<RouteStateRow>,
     all: All,
 }
@@ -37,16 +37,16 @@ enum AllThatAre {
     InChip(Vec<RouteKey>),
 }
 
-impl Publisher {
+impl ResponsePublisher {
     /// Publishes from now on. What an earlier run confirmed is forgotten, unless it `keeps` it until
-    /// [`Publisher::reconcile`].
+    /// [`ResponsePublisher::reconcile`].
     pub(super) fn start(
         databases: &Databases,
         keeps: bool,
         lag: Lag,
         rings: &Rings,
         stop: &Stop,
-    ) -> Result<Publisher, Error> {
+    ) -> Result<ResponsePublisher, Error> {
         let all = All::default();
         let mut published = Published {
             rows: PlainTable::open(databases, stop)?,
@@ -57,7 +57,7 @@ impl Publisher {
         if !keeps {
             published.forget()?;
         }
-        Ok(Publisher { behind: Behind::record(published, lag.behind_by, rings)?, all })
+        Ok(ResponsePublisher { behind: Behind::record(published, lag.behind_by, rings)?, all })
     }
 
     /// Whether fpmsyncd waits for what is published.

@@ -1,10 +1,10 @@
 //! syncd's end of the seam: requests are read on a thread of their own, so that the chip is at work meanwhile, and
 //! replies are spelled on another.
 
+use super::appl_transport::Persistence;
 use super::asic_db::AsicDb;
-use super::north::Persistence;
+use super::asic_transport::{ANSWERS, MODE, Mode, asked_by, run_of};
 use super::settings::Settings;
-use super::south::{ANSWERS, MODE, Mode, asked_by, run_of};
 use super::syncd_stage::OrchLink;
 use super::{Error, log};
 use crossbeam_channel::Select;
@@ -91,7 +91,7 @@ enum Kind {
 }
 
 /// orchagent, and ASIC_DB.
-pub(super) struct SouthServer {
+pub(super) struct AsicTransportServer {
     requests: Requests,
     /// The thread that takes them from Redis.
     reader: Option<Reader>,
@@ -118,7 +118,7 @@ pub(super) struct SouthServer {
     settings: Settings,
 }
 
-impl SouthServer {
+impl AsicTransportServer {
     pub(super) fn open(
         (mode, endpoint): (Mode, &Endpoint),
         persistence: Persistence,
@@ -127,7 +127,7 @@ impl SouthServer {
         databases: &Databases,
         rings: &Rings,
         stop: &Stop,
-    ) -> Result<SouthServer, Error> {
+    ) -> Result<AsicTransportServer, Error> {
         let asic = databases.get(Db::Asic);
         let (replies, waiting) = rings.bounded::<(Way, Reply)>("replies to orchagent", WAITING);
         let (failing, failed) = crossbeam_channel::bounded(1);
@@ -188,7 +188,7 @@ impl SouthServer {
         let replier = thread::spawn("asic-replies", body);
         let replier = replier.map_err(|e| Error::new(format!("no thread for replies: {e}")))?;
         settings.write()?;
-        Ok(SouthServer {
+        Ok(AsicTransportServer {
             requests,
             reader,
             asic: asic.clone(),
@@ -268,7 +268,7 @@ impl SouthServer {
     }
 }
 
-impl SouthServer {
+impl AsicTransportServer {
     fn reply(&self, way: Way, reply: Reply) {
         if let Some(replies) = &self.replies {
             // The thread that sends it says itself why it ended.
@@ -353,7 +353,7 @@ fn spell(reply: Reply) -> Option<Message> {
     })
 }
 
-impl OrchLink for SouthServer {
+impl OrchLink for AsicTransportServer {
     fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
         if let Ok(e) = self.failed.try_recv() {
             return Err(e.into());

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 /// A route of each index of NEXTHOP_GROUP_TABLE: where it leads tells which group the index was.
 #[derive(Default)]
-pub(super) struct Samples(BTreeMap<Name, AnyPrefix>);
+pub(super) struct IndexRoutes(BTreeMap<Name, AnyPrefix>);
 
-impl Samples {
+impl IndexRoutes {
     /// Looks at a route of ROUTE_TABLE.
     pub(super) fn look(&mut self, key: &RouteKey, row: &RouteRow) {
         let RouteKey::Route { vrf: None, prefix, .. } = key else { return };
@@ -26,7 +26,7 @@ impl Samples {
 }
 
 /// Reads all objects that have numbers, and what `samples` tell.
-pub(super) fn read(samples: Samples, databases: &Databases, stop: &Stop) -> Result<Former, Error> {
+pub(super) fn read(samples: IndexRoutes, databases: &Databases, stop: &Stop) -> Result<Former, Error> {
     let mut former = Former::default();
     let mut rows = Connection::open(databases.get(Db::Asic), stop)?;
     let prefix = rows.database().key("ASIC_STATE", "");

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) const APART: Duration = Duration::from_secs(1);
 
 /// fpmsyncd's look at orchagent.
-pub(super) struct Wiring {
+pub(super) struct TransportCheck {
     appl: Connection,
     over_zmq: bool,
     /// What the last look found wrong, and what two have.
@@ -24,10 +24,10 @@ pub(super) struct Wiring {
     wrong: Option<&'static str>,
 }
 
-impl Wiring {
-    pub(super) fn open(databases: &Databases, over_zmq: bool, stop: &Stop) -> Result<Wiring, Error> {
+impl TransportCheck {
+    pub(super) fn open(databases: &Databases, over_zmq: bool, stop: &Stop) -> Result<TransportCheck, Error> {
         let appl = Connection::open(databases.get(Db::Appl), stop)?;
-        Ok(Wiring { appl, over_zmq, suspected: None, wrong: None })
+        Ok(TransportCheck { appl, over_zmq, suspected: None, wrong: None })
     }
 
     /// Refuses to start beside an orchagent that takes routes another way.

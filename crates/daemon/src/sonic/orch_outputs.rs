@@ -1,11 +1,11 @@
 //! What orchagent writes beside requests to syncd: which neighbours to resolve, what there is, what became of routes.
 
 use super::answers::Answering;
+use super::appl_transport::Lag;
 use super::config_db::Switch;
-use super::follow::Follow;
-use super::north::Lag;
-use super::orch_stage::Outlet;
-use super::publisher::Publisher;
+use super::config_watch::ConfigWatch;
+use super::orch_stage::OrchOutputs;
+use super::response_publisher::ResponsePublisher;
 use super::settings::Settings;
 use super::{Error, log};
 use crossbeam_channel::Select;
@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 const PROBE: Duration = Duration::from_secs(1);
 
 /// The tables that orchagent writes.
-pub(super) struct RedisOutlet {
+pub(super) struct RedisOutputs {
     resolve: ProducerStateTable<NeighResolveRow>,
     default_routes: PlainTable<DefaultRouteRow>,
     capability: PlainTable<SwitchCapabilityRow>,
-    publisher: Publisher,
+    publisher: ResponsePublisher,
     /// What becomes of routes is published.
     publishes: bool,
     /// While FIB suppression is on.
@@ -47,9 +47,9 @@ pub(super) struct RedisOutlet {
 /// The last change of each row.
 type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
-impl RedisOutlet {
+impl RedisOutputs {
     /// `wanted`: whether fpmsyncd waits to hear what became of routes, and whether `now`. `warm`: what an earlier run confirmed
-    /// counts until [`Outlet::restored`].
+    /// counts until [`OrchOutputs::restored`].
     pub(super) fn open(
         databases: &Databases,
         (wanted, now): (Wanted, bool),
@@ -57,13 +57,13 @@ impl RedisOutlet {
         lag: Lag,
         rings: &Rings,
         stop: &Stop,
-    ) -> Result<RedisOutlet, Error> {
-        Ok(RedisOutlet {
+    ) -> Result<RedisOutputs, Error> {
+        Ok(RedisOutputs {
             resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
             default_routes: PlainTable::open(databases, stop)?,
             capability: PlainTable::open(databases, stop)?,
             // What an earlier run confirmed is confirmed again, or is gone.
-            publisher: Publisher::start(databases, warm, lag, rings, stop)?,
+            publisher: ResponsePublisher::start(databases, warm, lag, rings, stop)?,
             publishes: now,
             answering: now.then(|| Answering::start(rings)).transpose()?,
             wanted,
@@ -105,14 +105,14 @@ pub(super) struct Wanted {
     /// The command line says so (`-F`).
     pub(super) always: bool,
     /// What CONFIG_DB says.
-    pub(super) config: Follow,
+    pub(super) config: ConfigWatch,
     /// What is done, for others to see.
     pub(super) is: Arc<AtomicBool>,
     pub(super) settings: Arc<Mutex<Settings>>,
     pub(super) rings: Rings,
 }
 
-impl RedisOutlet {
+impl RedisOutputs {
     /// Tells fpmsyncd, before anybody else is told.
     fn answer(&mut self, out: &OrchOut) {
         if let Some(answering) = &mut self.answering {
@@ -121,7 +121,7 @@ impl RedisOutlet {
     }
 
     /// Answers from now on, or no longer.
-    fn follow(&mut self, orch: &mut Orch) -> Result<(), Error> {
+    fn apply_config(&mut self, orch: &mut Orch) -> Result<(), Error> {
         let Wanted { always, config, is, settings, rings } = &self.wanted;
         // In any case: it is the look that a wake-up asks for.
         let on = config.is_on() || *always;
@@ -151,7 +151,7 @@ impl RedisOutlet {
     }
 }
 
-impl Outlet for RedisOutlet {
+impl OrchOutputs for RedisOutputs {
     fn carry_out(&mut self, _: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         write(&mut self.resolve, &mut out.resolve)?;
         let (default_routes, capability) = &mut self.written;
@@ -192,7 +192,7 @@ impl Outlet for RedisOutlet {
             // Who is not connected may listen to what is published.
             self.publisher.awaited(!answering.is_connected());
         }
-        self.follow(orch)
+        self.apply_config(orch)
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {

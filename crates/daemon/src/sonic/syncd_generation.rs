@@ -1,4 +1,4 @@
-//! Since when the switch has all that orchagent told syncd: a number in ASIC_DB.
+//! SyncdGeneration when the switch has all that orchagent told syncd: a number in ASIC_DB.
 //!
 //! A syncd whose rows need not be exact asks orchagent on a channel to describe everything again. A channel keeps nothing, and
 //! a Redis that was started again may not be listened to yet. So the request stands in the database too: a syncd that does not
@@ -21,15 +21,15 @@ pub(super) fn of_this_run() -> u64 {
 }
 
 /// syncd's: what it writes, also to a server that may have lost it.
-pub(super) struct Since(String);
+pub(super) struct SyncdGeneration(String);
 
-impl Since {
+impl SyncdGeneration {
     /// The number of the syncd before, if this one `goes_on` with all that it was told; otherwise another.
-    pub(super) fn begin(goes_on: bool, asic: &mut Connection) -> Result<Since, TableError> {
+    pub(super) fn begin(goes_on: bool, asic: &mut Connection) -> Result<SyncdGeneration, TableError> {
         if let Some(before) = asic.ask(&["GET", KEY])?.into_text().filter(|_| goes_on) {
-            return Ok(Since(before));
+            return Ok(SyncdGeneration(before));
         }
-        let since = Since(of_this_run().to_string());
+        let since = SyncdGeneration(of_this_run().to_string());
         since.write(asic)?;
         Ok(since)
     }

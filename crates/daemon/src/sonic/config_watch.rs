@@ -17,12 +17,12 @@ use std::time::Duration;
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Such a setting.
-pub(super) struct Follow {
+pub(super) struct ConfigWatch {
     on: Arc<AtomicBool>,
     wake: Receiver<()>,
 }
 
-impl Follow {
+impl ConfigWatch {
     /// Follows `switch`, which is `on` now, until `stop`.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Follow {
         on: bool,
         databases: &Databases,
         stop: &Stop,
-    ) -> Result<Follow, Error> {
+    ) -> Result<ConfigWatch, Error> {
         let database = databases.get(Db::Config);
         let channel = format!("__keyspace@{}__:{}", database.id, switch.row(database));
         let told = wake_ups(database, vec![channel], stop)?.pop();
@@ -57,7 +57,7 @@ impl Follow {
         };
         thread::spawn("follows-config", body)
             .map_err(|e| Error::new(format!("no thread to follow CONFIG_DB: {e}")))?;
-        Ok(Follow { on: follows, wake })
+        Ok(ConfigWatch { on: follows, wake })
     }
 
     /// Whether it is on.

@@ -65,16 +65,16 @@ impl fmt::Display for Persistence {
 }
 
 /// A table of routes, which orchagent can be told in full.
-pub(super) trait Told: Row {
+pub(super) trait ResyncRow: Row {
     /// The key that begins a resync with a row, and ends it with a deletion.
     const RESYNC: Self::Key;
 }
 
-impl Told for RouteRow {
+impl ResyncRow for RouteRow {
     const RESYNC: RouteKey = RouteKey::Resync;
 }
 
-impl Told for LabelRouteRow {
+impl ResyncRow for LabelRouteRow {
     const RESYNC: LabelKey = LabelKey::Resync;
 }
 
@@ -90,14 +90,14 @@ pub(super) enum HandedOver {
 }
 
 /// The writing side of such a table.
-pub(super) enum Routes<R: Told> {
+pub(super) enum Routes<R: ResyncRow> {
     /// Through APPL_DB.
     Redis(Box<RedisRoutes<R>>),
     /// Over ZeroMQ.
     Zmq(Box<ZmqRoutes<R>>),
 }
 
-impl<R: Told> Routes<R> {
+impl<R: ResyncRow> Routes<R> {
     pub(super) fn redis(
         databases: &Databases,
         pipeline: Pipeline,
@@ -321,7 +321,7 @@ impl<R: Row> Kept<R> {
     }
 }
 
-impl<R: Told> ZmqRoutes<R> {
+impl<R: ResyncRow> ZmqRoutes<R> {
     pub(super) fn open(
         endpoint: Endpoint,
         (persistence, lag): (Persistence, Lag),
@@ -440,7 +440,7 @@ enum Tell {
     Sweep,
 }
 
-fn begin_resync<R: Told>() -> Change<R> {
+fn begin_resync<R: ResyncRow>() -> Change<R> {
     let row = R::from_fields(&mut [("nexthop", "0.0.0.0")].into_iter());
     Change::set(R::RESYNC, row.expect("an address is a next hop"))
 }

@@ -7,7 +7,7 @@
 use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
 use super::settings::Settings;
-use super::{Error, log, refuse, since};
+use super::{Error, log, refuse, syncd_generation};
 use crate::combinations::Asked;
 use clap::ValueEnum;
 use crossbeam_channel::Select;
@@ -176,7 +176,7 @@ type Understood = Result<(SaiReply, bool), Error>;
 type Watch = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
 /// orchagent's end.
-pub(super) struct South {
+pub(super) struct AsicTransport {
     exchange: Exchange<(SaiRequest, bool), Understood>,
     /// When a reply must be there to each request that is under way.
     waiting: VecDeque<Instant>,
@@ -196,7 +196,7 @@ pub(super) struct South {
     responses: Arc<AtomicBool>,
 }
 
-impl South {
+impl AsicTransport {
     pub(super) fn open(
         (asked, responses): (Asked, Arc<AtomicBool>),
         (mode, endpoint): (Mode, &Endpoint),
@@ -205,14 +205,14 @@ impl South {
         settings: Arc<Mutex<Settings>>,
         rings: &Rings,
         stop: &Stop,
-    ) -> Result<South, Error> {
+    ) -> Result<AsicTransport, Error> {
         let asic = databases.get(Db::Asic);
         let exchange = if mode.is_zmq() {
             zmq::exchange(endpoint, rings, stop, spell, |(request, _): &(SaiRequest, bool), message| {
                 Some(hear(request.id, message).map(|reply| (reply, true)))
             })?
         } else {
-            let run = (mode == Mode::RedisAsync).then(since::of_this_run);
+            let run = (mode == Mode::RedisAsync).then(syncd_generation::of_this_run);
             let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, run);
             let hear = |waiting: &Waiting, message: Message| {
                 if waiting.is_late(&message) {
@@ -235,9 +235,9 @@ impl South {
             }
         })?;
         let (asic, its_stop) = (Connection::open(asic, stop)?, stop.clone());
-        let watch: Watch = Box::new(move || since::watch(asic, &its_stop, tell));
+        let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, tell));
         let answers = mode != Mode::RedisAsync;
-        Ok(South {
+        Ok(AsicTransport {
             exchange,
             waiting: VecDeque::new(),
             create_switch: create_switch.unwrap_or(REQUEST_TIMEOUT),
@@ -252,7 +252,7 @@ impl South {
     }
 }
 
-impl South {
+impl AsicTransport {
     fn request_timeout(&self, request: &SaiRequest) -> Duration {
         match request.call {
             SaiCall::One { verb: Verb::Create, object: ObjectType::Switch, .. } => self.create_switch,
@@ -304,7 +304,7 @@ fn assume(request: &SaiRequest) -> Option<SaiReply> {
     }
 }
 
-impl SyncdLink for South {
+impl SyncdLink for AsicTransport {
     fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
         for request in requests.drain(..) {
             let assumed = assume(&request).filter(|_| !self.answers);
