@@ -48,7 +48,7 @@ impl Acks {
     }
 
     /// Takes in news of a route that no batch waits for.
-    pub(super) fn verdict(&mut self, key: &RouteKey, why: Option<String>) {
+    pub(super) fn status_change(&mut self, key: &RouteKey, why: Option<String>) {
         let RouteKey::Route { vrf, prefix, .. } = key else { return };
         let Some(vrf) = self.vrfs.id(vrf.as_ref()) else { return };
         let route = VrfPrefix { vrf, prefix: *prefix };
@@ -66,7 +66,7 @@ impl Acks {
             // 0: what overtook batches.
             last = Some(finished.batch).filter(|batch| *batch > 0).or(last);
             for (key, why) in finished.failed {
-                self.verdict(&key, Some(why));
+                self.status_change(&key, Some(why));
             }
             while self.failed.front().is_some_and(|(seq, _)| *seq == finished.batch) {
                 let Some((_, failed)) = self.failed.pop_front() else { break };

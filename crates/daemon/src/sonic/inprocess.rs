@@ -668,7 +668,7 @@ impl OrchOutputs for Answers {
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         out.default_routes.clear();
         out.capability.clear();
-        out.verdicts.drain(..).for_each(|(key, why)| self.acks.verdict(&key, why));
+        out.status_changes.drain(..).for_each(|(key, why)| self.acks.status_change(&key, why));
         let mut made = false;
         for asked in out.resolve.drain(..) {
             if self.lab && asked.row.is_some() {

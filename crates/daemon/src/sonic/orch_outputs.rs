@@ -160,7 +160,7 @@ impl OrchOutputs for RedisOutputs {
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
         // They are for clients that ask in batches; a reader of answers gets refusals.
-        out.verdicts.clear();
+        out.status_changes.clear();
         if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
             self.answer(out);
             // SONiC publishes successes only.

@@ -153,7 +153,7 @@ pub(super) trait OrchOutputs: Send {
 /// How much there is in the machine and on its ways.
 pub(super) struct OrchGauges {
     at_work: Gauge,
-    parked: Gauge,
+    retry_cache: Gauge,
     under_way: Gauge,
     unsent: Gauge,
 }
@@ -163,7 +163,7 @@ impl OrchGauges {
     pub(super) fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
         OrchGauges {
             at_work: rings.gauge("rows at work", Some(backlog)),
-            parked: rings.gauge("routes that wait for what is not there", None),
+            retry_cache: rings.gauge("routes that wait for what is not there", None),
             under_way: rings.gauge("requests under way to syncd", Some(window)),
             unsent: rings.gauge("messages of answers to send", None),
         }
@@ -400,9 +400,9 @@ impl OrchStage {
     }
 
     fn note_depths(&self) {
-        let OrchGauges { at_work, parked, under_way, unsent } = &self.gauges;
+        let OrchGauges { at_work, retry_cache, under_way, unsent } = &self.gauges;
         at_work.set(self.orch.backlog());
-        parked.set(self.orch.parked());
+        retry_cache.set(self.orch.retry_cache_len());
         under_way.set(self.syncd.under_way());
         unsent.set(self.outputs.unsent());
     }
@@ -421,7 +421,7 @@ impl OrchStage {
             && !self.syncd.waiting()
             && !self.orch.restoring()
             && self.outputs.idle();
-        let frozen = check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)?;
+        let frozen = check.answer(idle && self.orch.backlog() + self.orch.retry_cache_len() == 0, idle)?;
         if !frozen && !check.is_open() {
             self.feeds.iter_mut().for_each(|feed| feed.hold(false));
         }

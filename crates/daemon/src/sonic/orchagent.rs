@@ -225,9 +225,9 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         check: Some(check),
         heartbeat: given.heartbeat,
     };
-    let samples = refill(&mut stage, &databases, stop)?;
+    let index_routes = refill(&mut stage, &databases, stop)?;
     if warm.is_warm() {
-        stage.orch.restore(previous_ids::read(samples, &databases, stop)?);
+        stage.orch.restore(previous_ids::read(index_routes, &databases, stop)?);
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
@@ -408,12 +408,12 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<I
     table::<NeighRow>(databases, stop, |change| orch.neighbor(change))?;
     table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
     table::<LabelRouteRow>(databases, stop, |change| orch.label_route(change))?;
-    let mut samples = IndexRoutes::default();
+    let mut index_routes = IndexRoutes::default();
     PlainTable::<RouteRow>::open(databases, stop)?.rows(|key, row| {
-        samples.look(&key, &row);
+        index_routes.look(&key, &row);
         orch.found_route(key, row);
     })?;
-    Ok(samples)
+    Ok(index_routes)
 }
 
 fn open<R: Row>(databases: &Databases, wake: Wake, stop: &Stop) -> Result<ConsumerStateTable<R>, Error> {

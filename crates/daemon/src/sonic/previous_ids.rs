@@ -1,10 +1,10 @@
-//! What ASIC_DB says that an earlier orchagent called its objects; see [`Former`].
+//! What ASIC_DB says that an earlier orchagent called its objects; see [`PreviousIds`].
 
 use super::Error;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
-use ribtide_swss::orch::Former;
+use ribtide_swss::orch::PreviousIds;
 use ribtide_swss::row::{Field, Name, RouteKey, RouteRow};
 use ribtide_swss::sai::{Attr, ObjectType, Oid, RouteEntry, SWITCH, text};
 use ribtide_tables::{Connection, Databases};
@@ -25,9 +25,9 @@ impl IndexRoutes {
     }
 }
 
-/// Reads all objects that have numbers, and what `samples` tell.
-pub(super) fn read(samples: IndexRoutes, databases: &Databases, stop: &Stop) -> Result<Former, Error> {
-    let mut former = Former::default();
+/// Reads all objects that have numbers, and what `routes` tell.
+pub(super) fn read(routes: IndexRoutes, databases: &Databases, stop: &Stop) -> Result<PreviousIds, Error> {
+    let mut previous_ids = PreviousIds::default();
     let mut rows = Connection::open(databases.get(Db::Asic), stop)?;
     let prefix = rows.database().key("ASIC_STATE", "");
     let entry = |name: &str| ObjectType::ALL.iter().any(|of| of.is_entry() && name.starts_with(of.name()));
@@ -40,15 +40,15 @@ pub(super) fn read(samples: IndexRoutes, databases: &Databases, stop: &Stop) -> 
             let Ok((object, id)) = text::read_row_key(name) else { continue };
             let pairs = hash.into_pairs();
             let attrs = pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
-            former.object(object, &id, &attrs.collect());
+            previous_ids.object(object, &id, &attrs.collect());
         }
         Ok(())
     })?;
     let router = Attr::SwitchDefaultVirtualRouter(Oid::NULL);
     let router = rows.ask(&["HGET", "HIDDEN", router.name()])?.into_text();
-    let Some(vr) = router.as_deref().and_then(text::read_oid) else { return Ok(former) };
+    let Some(vr) = router.as_deref().and_then(text::read_oid) else { return Ok(previous_ids) };
     let field = Attr::RouteNextHop(Oid::NULL);
-    let keys: Vec<String> = (samples.0.values())
+    let keys: Vec<String> = (routes.0.values())
         .map(|dest| {
             let mut key = prefix.clone();
             text::write_row_key(
@@ -60,11 +60,11 @@ pub(super) fn read(samples: IndexRoutes, databases: &Databases, stop: &Stop) -> 
         })
         .collect();
     let leads = rows.ask_all(keys.iter().map(|key| ["HGET", key, field.name()]))?;
-    for (index, lead) in samples.0.into_keys().zip(leads) {
+    for (index, lead) in routes.0.into_keys().zip(leads) {
         let lead = lead.into_text().as_deref().and_then(text::read_oid);
         if let Some(group) = lead.filter(|oid| oid.object_type() == Some(ObjectType::NextHopGroup)) {
-            former.index(index, group);
+            previous_ids.index(index, group);
         }
     }
-    Ok(former)
+    Ok(previous_ids)
 }

@@ -480,7 +480,7 @@ impl Scene {
         let (own, alone) = match dest {
             Dest::Route(vrf, prefix) => (
                 self.ground.owns(self.rows.vrfs.name(vrf), prefix)
-                    || !ribtide_swss::orch::plan::is_global(prefix),
+                    || !ribtide_swss::orch::parsed_row::is_global(prefix),
                 matches!(wanted, Wanted::Direct(name) if self.ground.leaves_alone(name, prefix)),
             ),
             Dest::Label(_) => (false, false),

@@ -1,8 +1,9 @@
-//! The numbers that an earlier orchagent gave to objects that syncd still has.
+//! The previous object ids of a warm start: the virtual ids (VIDs) that the previous orchagent gave to objects that syncd
+//! still has.
 //!
-//! Objects have no names, so an orchagent that starts warm recognises them by what they are made of, from the ports up,
-//! and calls them what they were called: then nothing has to be renamed in ASIC_DB. A number is only a name here: what
-//! the chip has is compared by syncd, so one that is given to another object costs a renaming and nothing else.
+//! Objects have no names, so a warm-started orchagent recognises them by their content, from the ports up, and gives them
+//! their previous VIDs: ASIC_DB then needs no renaming. syncd compares contents when it applies the view, so a VID that
+//! goes to another object costs a renaming and nothing else.
 
 use super::groups::{GroupKey, Member};
 use super::{Orch, OrchOut};
@@ -13,9 +14,9 @@ use ribtide_prefix::{Map, Set};
 /// What a group is made of: its next hops and their weights, ordered.
 type Hops = Vec<(Oid, u32)>;
 
-/// What ASIC_DB has of an earlier run: objects with numbers, and which group an index was.
+/// The objects with ids that ASIC_DB has from the previous run, and the group of each index.
 #[derive(Default, Debug)]
-pub struct Former {
+pub struct PreviousIds {
     /// Objects by type and by what cannot change of them.
     by_content: Map<(ObjectType, Vec<Attr>), Vec<Oid>>,
     /// The virtual routers that were made, and those that ports are in.
@@ -37,7 +38,7 @@ fn content(object: ObjectType, attrs: &[Attr]) -> (ObjectType, Vec<Attr>) {
     (object, fixed)
 }
 
-impl Former {
+impl PreviousIds {
     /// Takes in an object. Objects that a key identifies need no number.
     pub fn object(&mut self, object: ObjectType, id: &ObjectId, attrs: &Attrs) {
         let Some(oid) = id.oid() else { return };
@@ -75,7 +76,7 @@ impl Former {
     }
 
     /// All objects are in.
-    fn complete(mut self) -> Former {
+    fn complete(mut self) -> PreviousIds {
         self.routers.sort_unstable();
         for group in &self.groups {
             let mut hops = self.members.remove(group).unwrap_or_default();
@@ -130,21 +131,21 @@ impl Former {
 impl Orch {
     /// Starts warm: all that rows ask for is described to syncd until [`Orch::restored`]. To be called before
     /// anything else.
-    pub fn restore(&mut self, former: Former) {
-        self.former = Some(former.complete());
+    pub fn restore(&mut self, previous_ids: PreviousIds) {
+        self.previous_ids = Some(previous_ids.complete());
         self.boot.start_warm();
     }
 
     /// The number of an object that is to be made: what it was called before, or a new one.
     pub(super) fn number(&mut self, object: ObjectType, attrs: &[Attr], out: &mut OrchOut) -> Oid {
-        let former = self.former.as_mut().and_then(|former| former.object_of(object, attrs));
-        former.unwrap_or_else(|| self.requests.vid(object, out))
+        let previous = self.previous_ids.as_mut().and_then(|ids| ids.object_of(object, attrs));
+        previous.unwrap_or_else(|| self.requests.vid(object, out))
     }
 
     /// Whether an index was a group before: then it stays one, though one next hop would do.
     pub(super) fn was_group(&self, index: u32) -> bool {
-        let former = self.former.as_ref();
-        former.is_some_and(|former| former.by_index.contains_key(self.indexes.name(index)))
+        let previous_ids = self.previous_ids.as_ref();
+        previous_ids.is_some_and(|ids| ids.by_index.contains_key(self.indexes.name(index)))
     }
 
     /// The number of a VRF's virtual router.
@@ -157,13 +158,13 @@ impl Orch {
         });
         let of_vrf = rows.filter(|(_, row)| row.vrf_name == name).filter_map(|(ifname, _)| ports.oid(ifname));
         let of_vrf: Vec<Oid> = of_vrf.collect();
-        let former = self.former.as_mut().and_then(|former| former.router(&of_vrf));
-        former.unwrap_or_else(|| self.requests.vid(ObjectType::VirtualRouter, out))
+        let previous = self.previous_ids.as_mut().and_then(|ids| ids.router(&of_vrf));
+        previous.unwrap_or_else(|| self.requests.vid(ObjectType::VirtualRouter, out))
     }
 
     /// The number of a group that will have these members.
     pub(super) fn group_number(&mut self, id: u32, wanted: &[Member], out: &mut OrchOut) -> Oid {
-        if self.former.is_some() {
+        if self.previous_ids.is_some() {
             let usable =
                 wanted.iter().filter_map(|(hop, weight)| Some((self.hop_usable(*hop)?, (*weight).max(1))));
             let mut hops: Hops = usable.collect();
@@ -172,8 +173,8 @@ impl Orch {
                 GroupKey::Index(index) => Some(self.indexes.name(*index).clone()),
                 GroupKey::Members(_) => None,
             };
-            let former = self.former.as_mut().and_then(|former| former.group(&hops, index.as_ref()));
-            if let Some(oid) = former {
+            let previous = self.previous_ids.as_mut().and_then(|ids| ids.group(&hops, index.as_ref()));
+            if let Some(oid) = previous {
                 return oid;
             }
         }

@@ -1,11 +1,11 @@
-//! Next hops that put MPLS labels on packets.
+//! MPLS next hops (`SAI_NEXT_HOP_TYPE_MPLS`), which push a label stack.
 //!
-//! One stands on a neighbour and is known by its labels too. Unlike the neighbour's own next hop, which is there as long as
-//! the neighbour is, it is made when the first route or group wants it, and goes with the last. While it is in the chip the
-//! neighbour stays.
+//! An MPLS next hop belongs to a neighbour and is identified by the neighbour and its labels. The neighbour's own IP next
+//! hop exists as long as the neighbour; an MPLS next hop is created for the first route or group that uses it and
+//! removed after the last. The neighbour stays as long as the MPLS next hop is in the chip.
 
 use super::neighbors::{HopKey, Neighbor};
-use super::requests::{Asker, Outcome, outcome};
+use super::requests::{Outcome, Requester, outcome};
 use super::{Orch, OrchOut};
 use crate::row::{LabelOp, LabelStack};
 use crate::sai::{Attr, Item, NextHopType, ObjectType, OutsegType, Status, Verb};
@@ -22,7 +22,7 @@ impl Orch {
     /// Whether a next hop with labels is on its way into the chip.
     pub(super) fn is_being_made(&self, id: u32) -> bool {
         let hop = self.neighbors.get(id);
-        hop.below.is_some() && hop.is_asked_for()
+        hop.below.is_some() && hop.is_requested()
     }
 
     /// Asks for one that a route wants, or will at once, when its neighbour is there.
@@ -47,7 +47,12 @@ impl Orch {
         self.hold_hop(below);
         self.neighbors.get_mut(id).busy = true;
         let oid = self.number(ObjectType::NextHop, &attrs, out);
-        self.requests.ask(Verb::Create, ObjectType::NextHop, Asker::Neighbor(id), Item::new(oid, attrs));
+        self.requests.enqueue(
+            Verb::Create,
+            ObjectType::NextHop,
+            Requester::Neighbor(id),
+            Item::new(oid, attrs),
+        );
     }
 
     /// Asks for what brings one closer to what is wanted of it, or forgets it when that is nothing.
@@ -61,14 +66,19 @@ impl Orch {
             None if wanted => self.make_labelled(id, below, out),
             None => {
                 self.neighbors.remove(id);
-                self.routes.forget_plans();
+                self.routes.clear_resolved_rows();
                 self.neighbors.get_mut(below).labelled.remove(&id);
                 self.forget_neighbor(below, out);
             }
             Some(oid) if hop.refs == 0 && !hop.refused && (!wanted || self.hop_resolved(below).is_none()) => {
                 let hop = self.neighbors.get_mut(id);
                 (hop.busy, hop.leaving) = (true, true);
-                self.requests.ask(Verb::Remove, ObjectType::NextHop, Asker::Neighbor(id), Item::bare(oid));
+                self.requests.enqueue(
+                    Verb::Remove,
+                    ObjectType::NextHop,
+                    Requester::Neighbor(id),
+                    Item::bare(oid),
+                );
             }
             Some(_) => {}
         }
@@ -99,8 +109,8 @@ impl Orch {
             }
             (_, result) => {
                 hop.refused = true;
-                if matches!(result, Outcome::Starved | Outcome::Again) {
-                    self.starve(Asker::Neighbor(id));
+                if matches!(result, Outcome::TableFull | Outcome::Again) {
+                    self.retry_when_freed(Requester::Neighbor(id));
                 } else {
                     let HopKey { ip, labels, .. } = self.neighbors.key(id);
                     let labels = labels.as_ref().map(LabelStack::to_string).unwrap_or_default();

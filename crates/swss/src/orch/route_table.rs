@@ -1,8 +1,8 @@
-//! Routes by number: what the chip has of each, and the task that changes it.
+//! Routes by number: the programmed entry of each, and the task that changes it.
 //!
-//! A route is found by its prefix once, when a row of it comes; from there on its number leads to it. So what is done to
-//! it later (taken from the queue, brought into a bulk, confirmed) is an access to memory that its neighbours in the
-//! bulk share, and nothing is hashed.
+//! A row finds its route by prefix once; every later step (taking it from the queue, adding it to a bulk, confirming it)
+//! uses the route's number. Each of these steps is one access to memory near that of the other routes of the bulk, and
+//! hashes nothing.
 
 use super::routes::{Lead, Task};
 use super::vrfs;
@@ -105,8 +105,8 @@ struct Record {
     task: u32,
     /// It stays, though there may be neither task nor entry.
     kept: Kept,
-    /// It goes when the resync is over, unless it is said before.
-    unsaid: bool,
+    /// The current resync has not contained the route so far; it is removed when the resync ends.
+    stale: bool,
 }
 
 const _: () = assert!(size_of::<Record>() == 48);
@@ -166,7 +166,7 @@ impl RouteTable {
             in_chip: None,
             task: NONE,
             kept: Kept::default(),
-            unsaid: false,
+            stale: false,
         };
         match records.get_mut(at) {
             Some(place) => *place = record,
@@ -183,7 +183,7 @@ impl RouteTable {
             return;
         }
         self.by_name.remove(hash(&self.hasher, name.vrf, &name.prefix), id.0);
-        self.record_mut(id).unsaid = false;
+        self.record_mut(id).stale = false;
         self.unused.push(id.0);
         if self.by_name.is_empty() {
             (self.records, self.unused, self.by_name) = Default::default();
@@ -357,33 +357,32 @@ impl RouteTable {
         self.by_name.iter().map(RouteId)
     }
 
-    /// Notes of each route, or of each label's, that it was not said since: those that are in the chip, on their way, or there
-    /// without an entry, but not the router's own.
+    /// Marks every route, or every label's route, as stale, but those of the router's own addresses.
     pub(super) fn begin_resync(&mut self, labels: bool) {
         let has_row =
             |record: &&mut Record| record.in_chip.is_some() || record.task != NONE || record.kept.without;
         let known = self.records.iter_mut().filter(has_row);
         for record in known.filter(|record| !record.kept.own && record.name.is_label() == labels) {
-            record.unsaid = true;
+            record.stale = true;
         }
     }
 
-    /// Whether it was not said since a resync began.
-    pub(super) fn is_unsaid(&self, id: RouteId) -> bool {
-        self.record(id).unsaid
+    /// Whether the current resync has not contained the route so far.
+    pub(super) fn is_stale(&self, id: RouteId) -> bool {
+        self.record(id).stale
     }
 
-    /// Notes that it was said, or dealt with, and returns whether it was not before.
-    pub(super) fn set_said(&mut self, id: RouteId) -> bool {
-        std::mem::take(&mut self.record_mut(id).unsaid)
+    /// Clears the stale flag, and returns what it was.
+    pub(super) fn clear_stale(&mut self, id: RouteId) -> bool {
+        std::mem::take(&mut self.record_mut(id).stale)
     }
 
-    /// The next route, or label's, that was not said, from number `at` on, which becomes the one behind it; `None` when there
-    /// is none any more.
-    pub(super) fn next_unsaid(&self, at: &mut u32, labels: bool) -> Option<RouteId> {
+    /// The next stale route, or label's route, from number `at` on; `at` becomes the number behind it. `None` when no
+    /// stale route is left.
+    pub(super) fn next_stale(&self, at: &mut u32, labels: bool) -> Option<RouteId> {
         while let Some(record) = self.records.get(*at) {
             *at += 1;
-            if record.unsaid && record.name.is_label() == labels {
+            if record.stale && record.name.is_label() == labels {
                 return Some(RouteId(*at - 1));
             }
         }

@@ -1,4 +1,4 @@
-//! What a consumer keeps for a key until it is done: SONiC's `m_toSync`, at most a DEL and then a SET.
+//! The pending changes of a table by key: `m_toSync` of `orchagent/orch.h`, at most a DEL and then a SET for each key.
 
 use crate::row::{Change, Row};
 use std::collections::BTreeMap;

@@ -1,14 +1,16 @@
-//! What a row asks for: SONiC's rules of what RouteOrch takes, before anything is looked up. Public, so that who compares the
-//! databases judges rows by the rules by which they are programmed.
+//! Parses the fields of a row of ROUTE_TABLE, LABEL_ROUTE_TABLE or NEXTHOP_GROUP_TABLE, without look-ups: the rules of
+//! RouteOrch::doTask and NhgOrch::doTask (`orchagent/routeorch.cpp`, `nhgorch.cpp`) for which fields go together.
+//!
+//! Public, so that `route-check` compares the databases by the rules by which orchagent programs them.
 
 use super::boot::default_routes;
 use crate::row::{Field, Hop, Name, Via};
 use ribtide_prefix::AnyPrefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the fields of a row ask for.
+/// The content of a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Plan {
+pub enum ParsedRow {
     /// They make no sense, or ask for what is not programmed here: why.
     Refused(String),
     /// They lead to the router itself or to its management port: nothing for the chip.
@@ -23,46 +25,46 @@ pub enum Plan {
     Index(Name),
 }
 
-/// The plan of a route's row.
-pub fn of_route(via: &Via) -> Plan {
+/// Parses a route's row.
+pub fn parse_route(via: &Via) -> ParsedRow {
     let index = via.get(Field::NexthopGroup);
     let names_hops = !via.get(Field::Nexthop).is_empty() || !via.get(Field::Ifname).is_empty();
     if !index.is_empty() && names_hops {
-        return Plan::Refused("it names both a next-hop group and next hops".into());
+        return ParsedRow::Refused("it names both a next-hop group and next hops".into());
     }
     if let Some(why) = unsupported(via) {
-        return Plan::Refused(why);
+        return ParsedRow::Refused(why);
     }
     if index.is_empty() && via.get(Field::Ifname).is_empty() && !via.is_blackhole() {
-        return Plan::Refused("it names no interface, no next-hop group, and is no blackhole".into());
+        return ParsedRow::Refused("it names no interface, no next-hop group, and is no blackhole".into());
     }
     let hops = match via.parse_hops() {
         Ok(hops) => hops,
-        Err(why) => return Plan::Refused(why.what),
+        Err(why) => return ParsedRow::Refused(why.what),
     };
     if hops.iter().any(|hop| is_local(&hop.ifname)) {
-        return Plan::Local;
+        return ParsedRow::Local;
     }
     if let Some(why) = without_gateway(&hops) {
-        return Plan::Refused(why);
+        return ParsedRow::Refused(why);
     }
     if via.is_blackhole() {
-        return Plan::Blackhole;
+        return ParsedRow::Blackhole;
     }
     if !index.is_empty() {
-        return Plan::Index(index.into());
+        return ParsedRow::Index(index.into());
     }
     match hops.as_slice() {
         [hop] if gateway(hop).is_unspecified() => {
             let name = &*hop.ifname;
             if name == "unknown" || name == "tun0" || name.starts_with("Vrf") {
-                return Plan::Refused(format!(
+                return ParsedRow::Refused(format!(
                     "nothing can be forwarded to interface {name} without a gateway"
                 ));
             }
-            Plan::Direct(hop.ifname.clone())
+            ParsedRow::Direct(hop.ifname.clone())
         }
-        _ => Plan::Hops(hops),
+        _ => ParsedRow::Hops(hops),
     }
 }
 
@@ -70,7 +72,7 @@ pub fn of_route(via: &Via) -> Plan {
 ///
 /// # Errors
 /// Why it is not programmed.
-pub fn of_group(via: &Via) -> Result<Vec<Hop>, String> {
+pub fn parse_group(via: &Via) -> Result<Vec<Hop>, String> {
     if !via.get(Field::NexthopGroup).is_empty() {
         return Err("it is made of other groups, and those are not programmed".into());
     }
@@ -89,7 +91,7 @@ pub fn of_group(via: &Via) -> Result<Vec<Hop>, String> {
 ///
 /// # Errors
 /// It says something else than a number.
-pub fn pop(via: &Via) -> Result<u8, String> {
+pub fn parse_pop(via: &Via) -> Result<u8, String> {
     match via.get(Field::MplsPop) {
         "" => Ok(1),
         text => text.parse().map_err(|_| format!("mpls_pop \"{text}\" is not a number from 0 to 255")),
@@ -147,9 +149,9 @@ mod tests {
     use super::*;
     use crate::row::{RouteRow, Row};
 
-    fn plan(text: &str) -> Plan {
+    fn parse(text: &str) -> ParsedRow {
         let mut fields = text.split(' ').filter_map(|pair| pair.split_once('='));
-        of_route(&RouteRow::from_fields(&mut fields).unwrap().via)
+        parse_route(&RouteRow::from_fields(&mut fields).unwrap().via)
     }
 
     #[test]
@@ -169,21 +171,21 @@ mod tests {
             "ifname=Vlan100 nexthop=10.0.0.1 vni_label=100 router_mac=02:00:00:00:00:01",
             "segment=one seg_src=fc00::1",
         ] {
-            assert!(matches!(plan(text), Plan::Refused(_)), "{text}: {:?}", plan(text));
+            assert!(matches!(parse(text), ParsedRow::Refused(_)), "{text}: {:?}", parse(text));
         }
         for text in [
             "ifname=eth0 nexthop=10.0.0.1",
             "ifname=Loopback0",
             "ifname=Ethernet0,lo nexthop=10.0.0.1,10.0.0.2",
         ] {
-            assert_eq!(plan(text), Plan::Local, "{text}");
+            assert_eq!(parse(text), ParsedRow::Local, "{text}");
         }
-        assert_eq!(plan("blackhole=true"), Plan::Blackhole);
-        assert_eq!(plan("nexthop_group=5 nexthop= ifname= blackhole=false"), Plan::Index("5".into()));
-        assert_eq!(plan("ifname=Ethernet0 nexthop=::"), Plan::Direct("Ethernet0".into()));
-        assert_eq!(plan("ifname=Ethernet0"), Plan::Direct("Ethernet0".into()));
+        assert_eq!(parse("blackhole=true"), ParsedRow::Blackhole);
+        assert_eq!(parse("nexthop_group=5 nexthop= ifname= blackhole=false"), ParsedRow::Index("5".into()));
+        assert_eq!(parse("ifname=Ethernet0 nexthop=::"), ParsedRow::Direct("Ethernet0".into()));
+        assert_eq!(parse("ifname=Ethernet0"), ParsedRow::Direct("Ethernet0".into()));
         assert!(
-            matches!(plan("ifname=a,b nexthop=10.0.0.1,10.0.0.2 mpls_nh=na,na"), Plan::Hops(hops) if hops.len() == 2)
+            matches!(parse("ifname=a,b nexthop=10.0.0.1,10.0.0.2 mpls_nh=na,na"), ParsedRow::Hops(hops) if hops.len() == 2)
         );
     }
 
