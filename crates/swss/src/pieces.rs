@@ -172,7 +172,7 @@ impl Index {
     }
 }
 
-/// The table takes a place from the lower bits and a mark from the highest.
+/// The table takes a place from the lower bits and a tag from the highest.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

@@ -58,8 +58,8 @@ pub struct Ahead<R: Row> {
     looks: Arc<Looks>,
     /// The look that found what is popped.
     popped: u64,
-    /// What this look, and those before it, found is to be popped.
-    mark: u64,
+    /// The last look before the fence.
+    fence: u64,
     _reader: Reader,
 }
 
@@ -99,7 +99,7 @@ impl<R: Row> Ahead<R> {
         };
         let reader =
             Reader::start("ring", stop, body).map_err(|_| TableError::Stopped { table: R::TABLE.into() })?;
-        Ok(Ahead { batches, wake, rest: VecDeque::new(), looks, popped: 0, mark: 0, _reader: reader })
+        Ok(Ahead { batches, wake, rest: VecDeque::new(), looks, popped: 0, fence: 0, _reader: reader })
     }
 }
 
@@ -131,14 +131,14 @@ impl<R: Row> Consumer<R> for Ahead<R> {
         self.rest.shrink_to_fit();
     }
 
-    fn mark(&mut self, _: Option<Process>) {
-        self.mark = self.looks.begun.load(SeqCst);
+    fn set_fence(&mut self, _: Option<Process>) {
+        self.fence = self.looks.begun.load(SeqCst);
     }
 
-    fn is_past_mark(&mut self) -> bool {
+    fn is_past_fence(&mut self) -> bool {
         // In this order: what a look found waits here before it counts as done.
-        let all_wait_here = self.looks.done.load(SeqCst) >= self.mark;
-        self.popped > self.mark || (all_wait_here && self.rest.is_empty() && self.batches.is_empty())
+        let all_wait_here = self.looks.done.load(SeqCst) >= self.fence;
+        self.popped > self.fence || (all_wait_here && self.rest.is_empty() && self.batches.is_empty())
     }
 
     fn hold(&mut self, held: bool) {

@@ -93,14 +93,14 @@ pub trait Consumer<R: Row> {
     /// Frees its buffers; called when the consuming thread is idle.
     fn shrink_to_fit(&mut self) {}
 
-    /// Notes what has left where its producer finds it and is not popped. Of what comes over ZeroMQ that is what other
-    /// processes than `from` sent before they ended; everybody else must have ended for it to be popped.
-    fn mark(&mut self, from: Option<Process>) {
+    /// Sets a fence behind every change that has left its table and is not popped. Over ZeroMQ the fence stands behind the
+    /// changes of all processes but `from`, and is passed only after those processes have ended.
+    fn set_fence(&mut self, from: Option<Process>) {
         let _ = from;
     }
 
-    /// Whether everything is popped that was noted last. A wake-up says when to ask again.
-    fn is_past_mark(&mut self) -> bool {
+    /// Whether every change before the last fence is popped. A wake-up says when to look again.
+    fn is_past_fence(&mut self) -> bool {
         true
     }
 

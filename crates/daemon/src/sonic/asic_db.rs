@@ -39,8 +39,8 @@ const PROBE: Duration = Duration::from_secs(1);
 
 /// Where rows go.
 pub(super) enum AsicDb {
-    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its marks, whatever becomes of the server.
-    Off { _mark: Option<Behind> },
+    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its marker keys, whatever becomes of the server.
+    Off { _markers: Option<Behind> },
     /// To a thread that writes them.
     Behind(Behind),
     /// Straight to the database.
@@ -96,7 +96,7 @@ impl AsicDb {
             let mut behind = Behind::start(rows, lag, rings)?;
             // It has nothing to write when syncd ends, so no thread waits for it.
             behind.thread = None;
-            return Ok(AsicDb::Off { _mark: Some(behind) });
+            return Ok(AsicDb::Off { _markers: Some(behind) });
         }
         if !warm {
             rows.recreate(syncd)?;
@@ -147,7 +147,7 @@ impl AsicDb {
     }
 }
 
-/// A thread that writes rows, and the marks again when the server may have lost them.
+/// A thread that writes rows, and the marker keys again when the server may have lost them.
 pub(super) struct Behind {
     /// What waits, and when it came. A ring of many has little room for each. None only while it is dropped.
     batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
@@ -327,7 +327,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Looks after the server once a second, and whether it came back since the last time; then it has its marks again.
+    /// Looks after the server once a second, and whether it came back since the last time; then it has its marker keys again.
     fn is_lost(&mut self) -> Result<bool, Error> {
         if self.probed.elapsed() >= PROBE {
             self.probed = Instant::now();

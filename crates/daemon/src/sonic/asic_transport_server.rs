@@ -434,7 +434,7 @@ impl OrchLink for AsicTransportServer {
             let _ = replier.join();
         }
         // Rows that are written behind are written.
-        self.rows = AsicDb::Off { _mark: None };
+        self.rows = AsicDb::Off { _markers: None };
         self.failed.try_recv().map_or(Ok(()), |e| Err(e.into()))
     }
 

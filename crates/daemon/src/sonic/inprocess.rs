@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! RIB ─batches─► sonic-fpmsyncd ─rows─► sonic-orchagent ─bulks─► sonic-syncd (virtual switch)
-//!  ▲                    └──────marks──────►   │  ▲                    │
+//!  ▲                    └─────headers────►   │  ▲                    │
 //!  └───────────── acknowledgements ───────────┘  └─────replies────────┘
 //! ```
 //!
 //! Ports, addresses, neighbours and VRFs come from the configuration. In lab mode every gateway that a route needs is given
 //! a neighbour with a made-up MAC address.
 
-use super::acks::{Acks, Mark};
+use super::acks::{Acks, BatchHeader};
 use super::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::vrf_names::VrfNames;
@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 /// Batches of rows that may wait at orchagent.
 const ROWS: usize = 64;
 /// Marks that may wait at orchagent.
-const MARKS: usize = 256;
+const HEADERS: usize = 256;
 /// Rows that may wait in orchagent: about what the bulks under way hold, or they leave the processor's caches meanwhile.
 const BACKLOG: usize = 8192;
 /// Bulks that may be under way to the chip at once.
@@ -101,7 +101,7 @@ pub fn start(
 ) -> Result<InProcess, Error> {
     let (routes, routes_taken) = memory::table::<RouteRow>(rings, ROWS);
     let (groups, groups_taken) = memory::table::<NextHopGroupRow>(rings, ROWS);
-    let (marks, marked) = rings.bounded("FIB batches to acknowledge", MARKS);
+    let (headers, header_rx) = rings.bounded("FIB batches to acknowledge", HEADERS);
     let (requests, requested) = rings.bounded("orchagent to syncd", 2 * WINDOW);
     let (replies, replied) = rings.bounded("syncd to orchagent", 2 * WINDOW);
     let vids = VidCounter::default();
@@ -123,7 +123,7 @@ pub fn start(
         rows: Vec::new(),
         routes,
         groups,
-        marks,
+        headers,
         id: channel.id,
         feedback: channel.rib.feedback.clone(),
         meter: channel.meter.clone(),
@@ -143,7 +143,7 @@ pub fn start(
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),
         ],
         syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
-        outputs: Box::new(Answers { acks, marks: marked, lab: config.lab }),
+        outputs: Box::new(Answers { acks, headers: header_rx, lab: config.lab }),
         batch: 4096,
         backlog: BACKLOG,
         gauges: OrchGauges::new(BACKLOG, WINDOW, rings),
@@ -451,7 +451,7 @@ enum Replay {
     Running,
 }
 
-/// fpmsyncd's thread: batches in, rows and marks out.
+/// fpmsyncd's thread: batches in, rows and headers out.
 struct Fpm {
     machine: Fpmsyncd,
     announcer: Announcer,
@@ -461,7 +461,7 @@ struct Fpm {
     rows: Vec<Change<RouteRow>>,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
-    marks: ring::Sender<Mark>,
+    headers: ring::Sender<BatchHeader>,
     id: ribtide_rib::DataplaneId,
     feedback: ring::Sender<RibIn>,
     meter: Meter,
@@ -496,7 +496,7 @@ impl Fpm {
 
     /// Waits until no ring is full, and answers questions meanwhile: a chip that stalls may fill them for long.
     fn room(&mut self, stop: &Stop, asked: &CallQueue<Fpm>) {
-        while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.marks.is_full()) {
+        while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.headers.is_full()) {
             asked.serve(self);
             let mut select = Select::new();
             if self.routes.is_full() {
@@ -505,8 +505,8 @@ impl Fpm {
             if self.groups.is_full() {
                 self.groups.watch_room(&mut select);
             }
-            if self.marks.is_full() {
-                self.marks.watch_room(&mut select);
+            if self.headers.is_full() {
+                self.headers.watch_room(&mut select);
             }
             asked.watch(&mut select);
             idle::wait(&mut select, STOP_POLL_INTERVAL);
@@ -551,10 +551,10 @@ impl Fpm {
         self.out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
         let rows = given_up.len() + self.rows.len();
         self.meter.add(batch.route_count(), begin);
-        let mark = Mark { seq: batch.seq, rows, failed };
+        let header = BatchHeader { seq: batch.seq, rows, failed };
         let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
         self.room(stop, asked);
-        self.marks.send(mark).map_err(stopped)?;
+        self.headers.send(header).map_err(stopped)?;
         // Apart, or a deletion and what follows it would be one row.
         self.routes.write(&mut given_up)?;
         self.routes.flush()?;
@@ -660,7 +660,7 @@ impl OrchLink for ToOrchagent {
 /// What becomes of orchagent's other output: acknowledgements, and the lab's neighbours.
 struct Answers {
     acks: Acks,
-    marks: ring::Receiver<Mark>,
+    headers: ring::Receiver<BatchHeader>,
     lab: bool,
 }
 
@@ -681,8 +681,8 @@ impl OrchOutputs for Answers {
     }
 
     fn before_round(&mut self, orch: &mut Orch) {
-        while let Some(mark) = self.marks.try_recv() {
-            self.acks.mark(mark, orch);
+        while let Some(header) = self.headers.try_recv() {
+            self.acks.begin_batch(header, orch);
         }
     }
 
@@ -694,7 +694,7 @@ impl OrchOutputs for Answers {
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        self.marks.watch(select);
+        self.headers.watch(select);
     }
 }
 

@@ -66,11 +66,11 @@ pub(super) trait Feed: Send {
     /// Frees buffers and caches; called when its thread is idle.
     fn shrink_to_fit(&mut self);
 
-    /// [`Consumer::mark`].
-    fn mark(&mut self, from: Option<Process>);
+    /// [`Consumer::set_fence`].
+    fn set_fence(&mut self, from: Option<Process>);
 
-    /// [`Consumer::is_past_mark`]: the machine has all of it.
-    fn is_past_mark(&mut self) -> bool;
+    /// [`Consumer::is_past_fence`]: the machine has all of it.
+    fn is_past_fence(&mut self) -> bool;
 
     /// [`Consumer::hold`].
     fn hold(&mut self, held: bool);
@@ -267,12 +267,12 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         self.consumer.shrink_to_fit();
     }
 
-    fn mark(&mut self, from: Option<Process>) {
-        self.consumer.mark(from);
+    fn set_fence(&mut self, from: Option<Process>) {
+        self.consumer.set_fence(from);
     }
 
-    fn is_past_mark(&mut self) -> bool {
-        self.consumer.is_past_mark()
+    fn is_past_fence(&mut self) -> bool {
+        self.consumer.is_past_fence()
     }
 
     fn hold(&mut self, held: bool) {
@@ -357,10 +357,10 @@ impl OrchStage {
                 timer.add(drained, drain);
             }
             if let Some(from) = self.outputs.is_asked(&self.orch) {
-                self.feeds.iter_mut().for_each(|feed| feed.mark(from));
+                self.feeds.iter_mut().for_each(|feed| feed.set_fence(from));
                 is_asked = true;
             }
-            if is_asked && self.feeds.iter_mut().all(|feed| feed.is_past_mark()) {
+            if is_asked && self.feeds.iter_mut().all(|feed| feed.is_past_fence()) {
                 is_asked = false;
                 self.outputs.begin(&mut self.orch);
             }

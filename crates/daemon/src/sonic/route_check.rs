@@ -146,14 +146,14 @@ impl DaemonsCheck {
     /// A sentence when a database or syncd does not answer.
     pub fn look(&mut self, look: Look) -> Result<RouteCheck, Error> {
         let begin = Instant::now();
-        let marks = self.marks()?;
-        let changed = self.last.as_ref().is_none_or(|(before, _)| *before != marks);
+        let watermarks = self.watermarks()?;
+        let changed = self.last.as_ref().is_none_or(|(before, _)| *before != watermarks);
         if look == Look::Part
             && let (Some(round), Some((before, last))) = (self.round.take(), self.last.take())
-            && is_same_servers(&before, &marks)
+            && is_same_servers(&before, &watermarks)
             && let Some(found) = self.next_part(round, changed, &last, begin)?
         {
-            self.last = Some((marks, found.clone()));
+            self.last = Some((watermarks, found.clone()));
             return Ok(found);
         }
         if let (Look::Changed, false, Some((_, last))) = (look, changed, &self.last) {
@@ -161,26 +161,26 @@ impl DaemonsCheck {
             return Ok(RouteCheck { full: false, checked: 0, milliseconds, ..last.clone() });
         }
         let found = self.compare(begin)?;
-        self.last = Some((marks, found.clone()));
+        self.last = Some((watermarks, found.clone()));
         Ok(found)
     }
 
-    /// What is another as soon as a server or the switch changes anything.
-    fn marks(&mut self) -> Result<Vec<String>, Error> {
-        let mut marks = Vec::new();
+    /// Watermarks of the three databases and the switch: any write moves one of them.
+    fn watermarks(&mut self) -> Result<Vec<String>, Error> {
+        let mut watermarks = Vec::new();
         for connection in [&mut self.appl, &mut self.asic, &mut self.states] {
             for section in ["server", "persistence"] {
                 let info = connection.ask(&["INFO", section])?.into_text().unwrap_or_default();
                 let names = [SERVER, "rdb_changes_since_last_save:", "rdb_last_save_time:"];
                 let told = info.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
-                marks.extend(told.map(str::to_owned));
+                watermarks.extend(told.map(str::to_owned));
             }
         }
         if let Some(path) = &self.syncd {
             let chip = query::ask(path, "chip")?;
-            marks.push(format!("{} {}", chip["calls"], chip["asked"]));
+            watermarks.push(format!("{} {}", chip["calls"], chip["asked"]));
         }
-        Ok(marks)
+        Ok(watermarks)
     }
 
     fn compare(&mut self, begin: Instant) -> Result<RouteCheck, Error> {
@@ -657,10 +657,10 @@ fn leads_in_switch(
     Ok(all)
 }
 
-/// Whether these are marks of the same processes.
+/// Whether both are watermarks of the same processes.
 fn is_same_servers(before: &[String], now: &[String]) -> bool {
-    let ids = |marks: &[String]| -> Vec<String> {
-        marks.iter().filter(|mark| mark.starts_with(SERVER)).cloned().collect()
+    let ids = |watermarks: &[String]| -> Vec<String> {
+        watermarks.iter().filter(|watermark| watermark.starts_with(SERVER)).cloned().collect()
     };
     ids(before) == ids(now)
 }

@@ -59,7 +59,7 @@ impl Orch {
                         "ports are made once, at the start",
                     );
                 }
-                // The marks stay.
+                // The marker keys stay.
                 (_, None) => {}
             }
         }

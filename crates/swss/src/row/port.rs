@@ -1,8 +1,8 @@
-//! `PORT_TABLE`: the ports, and the two marks that say that all of them are there.
+//! `PORT_TABLE`: the ports, and the two marker keys that say that all of them are there.
 
 use super::{Db, FILLER, Name, Row, RowError};
 
-/// A port, or a mark.
+/// A port, or a marker key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortKey {
     /// All ports were announced; the row says how many.

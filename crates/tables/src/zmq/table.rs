@@ -150,18 +150,18 @@ pub struct ZmqConsumer<R: Row> {
     came: Arc<AtomicU64>,
     /// How many of them were popped, the last perhaps in part.
     popped: u64,
-    mark: Mark,
+    fence: Fence,
     rest: VecDeque<Change<R>>,
     /// To be told when `rest` is taken.
     taken: Option<(Writer, u64)>,
 }
 
-/// What is to be popped.
+/// Where the fence stands.
 #[derive(Clone, Copy, Debug)]
-enum Mark {
-    /// What other processes send until they end.
+enum Fence {
+    /// Behind all that processes but this one send until they end.
     OfOthers(Process),
-    /// So many batches.
+    /// Behind this many batches.
     Batches(u64),
 }
 
@@ -223,9 +223,9 @@ impl<R: Row> Inlet<R> {
         let (waker, wake) = channel::bounded(1);
         let came = Arc::new(AtomicU64::new(0));
         let inlet = Inlet { batches, came: came.clone(), waker, memory: Remembered::default() };
-        let (turns, mark) = (turns.clone(), Mark::Batches(0));
+        let (turns, fence) = (turns.clone(), Fence::Batches(0));
         let rest = VecDeque::new();
-        (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, mark, rest, taken: None })
+        (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, fence, rest, taken: None })
     }
 }
 
@@ -374,18 +374,18 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
         }
     }
 
-    fn mark(&mut self, from: Option<Process>) {
-        let came = || Mark::Batches(self.came.load(Relaxed));
-        self.mark = from.map_or_else(came, Mark::OfOthers);
+    fn set_fence(&mut self, from: Option<Process>) {
+        let came = || Fence::Batches(self.came.load(Relaxed));
+        self.fence = from.map_or_else(came, Fence::OfOthers);
     }
 
-    fn is_past_mark(&mut self) -> bool {
-        if let Mark::OfOthers(process) = self.mark
+    fn is_past_fence(&mut self) -> bool {
+        if let Fence::OfOthers(process) = self.fence
             && self.turns.is_alone(process)
         {
-            self.mark = Mark::Batches(self.came.load(Relaxed));
+            self.fence = Fence::Batches(self.came.load(Relaxed));
         }
-        let Mark::Batches(count) = self.mark else { return false };
+        let Fence::Batches(count) = self.fence else { return false };
         self.popped > count || (self.popped == count && self.rest.is_empty())
     }
 
