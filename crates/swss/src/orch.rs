@@ -123,7 +123,7 @@ impl std::fmt::Display for OrchEvent {
 /// A row that the chip does not have, because it refused, or cannot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The route, in our spelling.
+    /// The route, with its key formatted as by libnl.
     pub key: RouteKey,
     /// Which row: its [`RouteRow::digest`].
     pub row: u32,

@@ -3,7 +3,7 @@
 //! While one batch is at work the next ones are taken from the database and made into rows. The bound is small: what is
 //! not taken yet coalesces a key at a time where it is.
 
-use crate::exchange::Reader;
+use crate::exchange::ReaderThread;
 use crate::subscribe::Wake;
 use crate::zmq::Process;
 use crate::{Consumer, TableError};
@@ -60,7 +60,7 @@ pub struct Ahead<R: Row> {
     popped: u64,
     /// The last look before the fence.
     fence: u64,
-    _reader: Reader,
+    _reader: ReaderThread,
 }
 
 impl<R: Row> Ahead<R> {
@@ -97,8 +97,8 @@ impl<R: Row> Ahead<R> {
                 }
             }
         };
-        let reader =
-            Reader::start("ring", stop, body).map_err(|_| TableError::Stopped { table: R::TABLE.into() })?;
+        let reader = ReaderThread::start("ring", stop, body)
+            .map_err(|_| TableError::Stopped { table: R::TABLE.into() })?;
         Ok(Ahead { batches, wake, rest: VecDeque::new(), looks, popped: 0, fence: 0, _reader: reader })
     }
 }

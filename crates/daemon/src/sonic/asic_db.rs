@@ -32,7 +32,7 @@ const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
 const BULK: usize = 1000;
 /// Rows that are written at once.
 const WRITE_BATCH_MAX: usize = 8_000;
-/// Rows that are sent at once, so that the server works while more are spelled.
+/// Rows that are sent at once, so that the server works while more are encoded.
 const SENT_AT_ONCE: usize = 500;
 /// How often a server that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);

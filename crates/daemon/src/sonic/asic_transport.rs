@@ -16,7 +16,9 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
-use ribtide_tables::{Connection, Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
+use ribtide_tables::{
+    Connection, Databases, EncodedRequest, Exchange, Heard, Message, WINDOW, listen, queue,
+};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -208,20 +210,20 @@ impl AsicTransport {
     ) -> Result<AsicTransport, Error> {
         let asic = databases.get(Db::Asic);
         let exchange = if mode.is_zmq() {
-            zmq::exchange(endpoint, rings, stop, spell, |(request, _): &(SaiRequest, bool), message| {
-                Some(hear(request.id, message).map(|reply| (reply, true)))
+            zmq::exchange(endpoint, rings, stop, encode, |(request, _): &(SaiRequest, bool), message| {
+                Some(decode(request.id, message).map(|reply| (reply, true)))
             })?
         } else {
             let run = (mode == Mode::RedisAsync).then(syncd_generation::of_this_run);
             let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, run);
-            let hear = |waiting: &Waiting, message: Message| {
+            let decode = |waiting: &Waiting, message: Message| {
                 if waiting.is_late(&message) {
                     return None;
                 }
                 let reply = text::read_reply(waiting.id, &message.key, &message.value, &message.op);
                 Some(reply.map(|reply| (reply, waiting.says_answers(&message))).map_err(unreadable))
             };
-            queue::exchange(asic, VIDCOUNTER, rings, stop, ask, hear)?
+            queue::exchange(asic, VIDCOUNTER, rings, stop, ask, decode)?
         };
         let (tell, shutdown) = crossbeam_channel::bounded(1);
         let tell = move || {
@@ -266,14 +268,14 @@ fn unreadable(why: impl fmt::Display) -> Error {
 }
 
 /// A request as it goes over ZeroMQ, to a syncd of ours or another's. Over ZeroMQ each is answered.
-fn spell((request, _): &(SaiRequest, bool), ours: bool, message: &mut Vec<u8>) {
+fn encode((request, _): &(SaiRequest, bool), ours: bool, message: &mut Vec<u8>) {
     if !(ours && binary::write_bulk(request, message)) {
         message.extend(text::write_request(request).to_zmq().into_bytes());
     }
 }
 
 /// What came over ZeroMQ as the answer to request `id`.
-fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
+fn decode(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
     match binary::read_reply(id, message) {
         Some(reply) => reply.map_err(|_| unreadable("it is cut off")),
         None => text::read_zmq_reply(id, &String::from_utf8_lossy(message)).map_err(unreadable),
@@ -281,7 +283,7 @@ fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
 }
 
 /// A request as text; `answered` says that a reply to it will come. The steps of the view of a `run` bear its number.
-fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> Question<Waiting> {
+fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> EncodedRequest<Waiting> {
     let mut message = text::write_request(request);
     let view = match request.call {
         SaiCall::View(step) => Some(step),
@@ -292,7 +294,7 @@ fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> Question<
         message.value = asked_by(run);
     }
     let pending = answered.then_some(Waiting { id: request.id, view, run });
-    Question { message, pending }
+    EncodedRequest { message, pending }
 }
 
 /// The reply that SONiC's asynchronous mode takes for given.
@@ -380,7 +382,7 @@ mod tests {
     #[test]
     fn the_reply_to_another_ones_view_is_late() {
         for view in [View::Init, View::Apply] {
-            let Question { message, pending } = question(&step(view), true, Some(7));
+            let EncodedRequest { message, pending } = question(&step(view), true, Some(7));
             let waiting = pending.unwrap();
             assert_eq!(run_of(&message), Some(7), "{view:?}");
             assert!(!waiting.is_late(&reply(&asked_by(7))), "{view:?}");
@@ -405,7 +407,7 @@ mod tests {
 
     #[test]
     fn without_a_number_of_its_own_a_run_puts_none_into_its_view() {
-        let Question { message, pending } = question(&step(View::Init), true, None);
+        let EncodedRequest { message, pending } = question(&step(View::Init), true, None);
         assert_eq!(run_of(&message), None);
         assert!(!pending.unwrap().is_late(&reply("[]")));
     }

@@ -1,5 +1,5 @@
 //! syncd's end of the seam: requests are read on a thread of their own, so that the chip is at work meanwhile, and
-//! replies are spelled on another.
+//! replies are encoded on another.
 
 use super::appl_transport::Persistence;
 use super::asic_db::AsicDb;
@@ -16,7 +16,7 @@ use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
 use ribtide_tables::zmq::{self, Again, Answer, Endpoint};
-use ribtide_tables::{Connection, Database, Databases, Message, Reader, TableError};
+use ribtide_tables::{Connection, Database, Databases, Message, ReaderThread, TableError};
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ enum Way {
     Zmq(Answer),
 }
 
-/// How a reply is spelled.
+/// A reply before it is encoded.
 enum Reply {
     Done(SaiReply, Kind),
     Refused(Message),
@@ -94,7 +94,7 @@ enum Kind {
 pub(super) struct AsicTransportServer {
     requests: Requests,
     /// The thread that takes them from Redis.
-    reader: Option<Reader>,
+    reader: Option<ReaderThread>,
     /// Wakes it.
     asic: Database,
     /// None only while it ends.
@@ -168,11 +168,11 @@ impl AsicTransportServer {
                     match (way, &mut writer) {
                         (Way::Zmq(answer), _) => {
                             bytes.clear();
-                            if spell_zmq(reply, answer.ours, &mut bytes) {
+                            if encode_zmq(reply, answer.ours, &mut bytes) {
                                 answer.send(&bytes);
                             }
                         }
-                        (Way::Redis, Some(writer)) => match spell(reply) {
+                        (Way::Redis, Some(writer)) => match encode(reply) {
                             Some(message) if init => writer.answer_and_forget(&message),
                             message => writer.answer(message.as_ref()),
                         },
@@ -320,19 +320,19 @@ fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
 }
 
 /// Appends a reply as it goes over ZeroMQ, to an orchagent of ours or another's; false where there is none.
-fn spell_zmq(reply: Reply, ours: bool, out: &mut Vec<u8>) -> bool {
+fn encode_zmq(reply: Reply, ours: bool, out: &mut Vec<u8>) -> bool {
     if let Reply::Done(reply, Kind::Change) = &reply
         && ours
         && binary::write_reply(reply, out)
     {
         return true;
     }
-    let message = spell(reply);
+    let message = encode(reply);
     out.extend(message.iter().flat_map(|message| message.to_zmq().into_bytes()));
     message.is_some()
 }
 
-fn spell(reply: Reply) -> Option<Message> {
+fn encode(reply: Reply) -> Option<Message> {
     Some(match reply {
         Reply::Silence => return None,
         Reply::Refused(message) => message,

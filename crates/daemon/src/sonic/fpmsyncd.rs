@@ -248,7 +248,7 @@ fn open_routes(
     Ok((ZmqRoutes::open(endpoint, kept, databases, rings, stop)?, labels))
 }
 
-/// As CONFIG_DB spells it.
+/// As CONFIG_DB has it.
 fn on_or_off(on: bool) -> &'static str {
     if on { "enabled" } else { "disabled" }
 }

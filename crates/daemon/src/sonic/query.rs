@@ -117,7 +117,7 @@ fn serve<S: 'static>(
         }
         let answer = handle.call(move |state: &mut S| answer(see(state), line.trim()));
         let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
-        // At once: written as it is spelled, each of its words would be a packet.
+        // In one write: written as it is formatted, each of its words would be a packet.
         answers.write_all(format!("{answer}\n").as_bytes())?;
     }
 }

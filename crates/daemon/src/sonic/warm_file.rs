@@ -1,6 +1,6 @@
 //! The file in which a virtual switch outlives syncd's process, as a real one's hardware and its library's file do.
 //!
-//! A line for each number and each object, in the chip's numbers and in ASIC_DB's spelling. It is read once: when syncd
+//! A line for each number and each object, in the chip's numbers and in ASIC_DB's format. It is read once: when syncd
 //! fails later, the switch is no longer as the file says.
 
 use super::Error;

@@ -440,7 +440,7 @@ impl Fpmsyncd {
 
     /// Whether APPL_DB shall have a row of this key.
     pub fn has_row(&self, key: &RouteKey) -> bool {
-        let RouteKey::Route { vrf, prefix, spelled: None } = key else { return false };
+        let RouteKey::Route { vrf, prefix, raw_key: None } = key else { return false };
         let at = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix));
         at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
     }

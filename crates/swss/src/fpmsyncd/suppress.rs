@@ -79,7 +79,7 @@ impl Fpmsyncd {
             });
         }
         for key in queued {
-            let RouteKey::Route { vrf, prefix, spelled: None } = key else { continue };
+            let RouteKey::Route { vrf, prefix, raw_key: None } = key else { continue };
             let Some(vrf) = self.find_vrf(vrf.as_deref()) else { continue };
             if let Some(entry) = self.vrfs[vrf as usize].routes.get_mut(prefix) {
                 let next = self.owed.wrote((vrf, prefix), Stage::FOUND, false);

@@ -191,7 +191,7 @@ fn the_contracts_example() {
 }
 
 #[test]
-fn keys_are_spelled_as_libnl_spells_them() {
+fn keys_are_formatted_as_by_libnl() {
     let mut bench = Bench::new();
     for to in ["10.0.0.1/32", "fc00:1::/64", "fc00:1::1/128", "0.0.0.0/0", "::/0"] {
         bench.kind(to, RouteKind::Blackhole);

@@ -120,7 +120,7 @@ pub fn unsupported(via: &Via) -> Option<String> {
 /// The address of a next hop: unspecified when it is the interface alone.
 pub fn gateway(hop: &Hop) -> IpAddr {
     match hop.gateway {
-        // One spelling of "none", so that it is one next hop.
+        // One value for "none", so that it is one next hop.
         Some(ip) if !ip.is_unspecified() => ip,
         _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     }

@@ -6,8 +6,8 @@
 
 use super::routes::{Lead, Task};
 use super::vrfs;
-use crate::pieces::{Index, Pieces};
 use crate::row::Name;
+use crate::segmented_vec::{HashIndex, SegmentedVec};
 use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, prefetch, shrink_if_sparse};
 use std::hash::{BuildHasher, Hasher};
 use std::net::Ipv4Addr;
@@ -125,9 +125,9 @@ struct Kept {
 /// All routes that are in the chip, on their way there or of the router's own.
 #[derive(Default)]
 pub(super) struct RouteTable {
-    records: Pieces<Record>,
+    records: SegmentedVec<Record>,
     unused: Vec<u32>,
-    by_name: Index,
+    by_name: HashIndex,
     hasher: HashBuilder,
     tasks: Vec<Option<Box<Task>>>,
     unused_tasks: Vec<u32>,
@@ -430,7 +430,10 @@ mod tests {
             let ids: Vec<RouteId> = (0..stay).map(|n| keep(&mut table, n)).collect();
             table.shrink_to_fit();
             let (before, names) = (room(&table), table.by_name.capacity());
-            assert!(before < stay as usize + Pieces::<Record>::PIECE && names < 2 * stay as usize + 16);
+            assert!(
+                before < stay as usize + SegmentedVec::<Record>::SEGMENT_LEN
+                    && names < 2 * stay as usize + 16
+            );
             for n in stay..100_000 {
                 keep(&mut table, n);
             }
@@ -443,7 +446,13 @@ mod tests {
             assert!((0..).zip(&ids).all(same), "numbers stay what they are");
         }
         assert!(
-            table.records.pieces().iter().rev().skip(1).all(|piece| piece.len() == Pieces::<Record>::PIECE)
+            table
+                .records
+                .segments()
+                .iter()
+                .rev()
+                .skip(1)
+                .all(|segment| segment.len() == SegmentedVec::<Record>::SEGMENT_LEN)
         );
     }
 }

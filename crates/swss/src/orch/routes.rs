@@ -77,8 +77,8 @@ pub(super) struct Task {
     change: Pending<RouteRow>,
     /// Changes that came while a bulk is under way.
     later: Option<Pending<RouteRow>>,
-    /// The key as last spelled, where it is not our spelling.
-    spelled: Option<Name>,
+    /// The raw key of the latest row, if its text is not libnl's; the response echoes it.
+    raw_key: Option<Name>,
     pub(super) state: State,
     /// What it keeps from being forgotten while it waits.
     pin: Option<Constraint>,
@@ -100,7 +100,7 @@ impl Task {
     const BLANK: Task = Task {
         change: Pending { del: false, set: None },
         later: None,
-        spelled: None,
+        raw_key: None,
         state: State::Ready,
         pin: None,
         token: BatchToken::NONE,
@@ -112,11 +112,11 @@ impl Task {
     };
 
     /// Written where it stays: see [`Task`].
-    fn new(row: Option<RouteRow>, spelled: Option<Name>, token: Option<BatchToken>) -> Box<Task> {
+    fn new(row: Option<RouteRow>, raw_key: Option<Name>, token: Option<BatchToken>) -> Box<Task> {
         let mut task = Box::new(Task::BLANK);
         task.change.del = row.is_none();
         task.change.set = row;
-        task.spelled = spelled;
+        task.raw_key = raw_key;
         task.silent = token.is_none();
         task.token = token.unwrap_or_default();
         task
@@ -267,10 +267,10 @@ impl Routes {
         &mut self,
         id: RouteId,
         row: Option<RouteRow>,
-        spelled: Option<Name>,
+        raw_key: Option<Name>,
         token: Option<BatchToken>,
     ) {
-        self.add_row(id, row, spelled, token, false);
+        self.add_row(id, row, raw_key, token, false);
     }
 
     /// The same of a row that was `found`, or is said again: no client waits for its answer.
@@ -278,12 +278,12 @@ impl Routes {
         &mut self,
         id: RouteId,
         row: Option<RouteRow>,
-        spelled: Option<Name>,
+        raw_key: Option<Name>,
         token: Option<BatchToken>,
         found: bool,
     ) {
         let Some(task) = self.table.task_mut(id) else {
-            let mut task = Task::new(row, spelled, token);
+            let mut task = Task::new(row, raw_key, token);
             task.found[0] = found;
             self.table.put_task(id, task);
             self.ready.push_back(id);
@@ -292,7 +292,7 @@ impl Routes {
         task.add(row, found);
         if let Some(token) = token {
             task.silent = false;
-            task.spelled = spelled;
+            task.raw_key = raw_key;
             // The previous row's batch has nothing to wait for here any more.
             let previous = std::mem::replace(&mut task.token, token);
             self.completions.done(previous, None);
@@ -326,23 +326,23 @@ impl Orch {
                     }
                 }
             }
-            RouteKey::Route { vrf, prefix, spelled } => {
+            RouteKey::Route { vrf, prefix, raw_key } => {
                 let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
                 self.routes.refreshed(id);
                 if self.config.responses {
                     // Of what is asked for now nothing was said yet.
                     self.routes.table.set_failed(id, false);
                 }
-                self.routes.add(id, change.row.take(), spelled.take(), Some(token));
+                self.routes.add(id, change.row.take(), raw_key.take(), Some(token));
             }
         }
     }
 
     pub(super) fn add_found(&mut self, key: RouteKey, row: RouteRow) {
-        if let RouteKey::Route { vrf, prefix, spelled } = key {
+        if let RouteKey::Route { vrf, prefix, raw_key } = key {
             let (id, token) =
                 (self.routes.table.id_of(self.vrfs.id_of(&vrf), &prefix), self.routes.completions.row());
-            self.routes.add_row(id, Some(row), spelled, Some(token), true);
+            self.routes.add_row(id, Some(row), raw_key, Some(token), true);
         }
     }
 
@@ -879,7 +879,7 @@ impl Orch {
         }
     }
 
-    /// The key of a route in our spelling.
+    /// The key of a route, formatted as by libnl.
     pub(super) fn route_key(&self, id: RouteId) -> RouteKey {
         let RouteName { vrf, prefix } = self.routes.table.name(id);
         RouteKey::new(self.vrfs.name(vrf).clone(), prefix)
@@ -892,7 +892,7 @@ impl Orch {
     /// The key of the row that a task carries out.
     fn key(&self, id: RouteId, task: &Task) -> RouteKey {
         let RouteName { vrf, prefix } = self.routes.table.name(id);
-        RouteKey::Route { vrf: self.vrfs.name(vrf).clone(), prefix, spelled: task.spelled.clone() }
+        RouteKey::Route { vrf: self.vrfs.name(vrf).clone(), prefix, raw_key: task.raw_key.clone() }
     }
 
     /// Whether [`Orch::give_up_waiting`] has routes to report.

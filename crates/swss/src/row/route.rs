@@ -1,7 +1,7 @@
 //! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
 
 use super::{Db, Field, Name, Row, RowError, Via};
-use crate::spell;
+use crate::format;
 use ribtide_prefix::{AnyPrefix, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ pub enum RouteKey {
         vrf: Option<Name>,
         /// The destination.
         prefix: AnyPrefix,
-        /// The key as its writer spelled it, where that is not our spelling: answers echo it.
-        spelled: Option<Name>,
+        /// The key's text, if its writer formatted it otherwise than libnl does; responses echo it.
+        raw_key: Option<Name>,
     },
 }
 
 impl RouteKey {
-    /// The key of a route, in our spelling.
+    /// The key of a route, formatted as by libnl.
     pub fn new(vrf: Option<Name>, prefix: AnyPrefix) -> RouteKey {
-        RouteKey::Route { vrf, prefix, spelled: None }
+        RouteKey::Route { vrf, prefix, raw_key: None }
     }
 }
 
@@ -82,12 +82,12 @@ pub(crate) fn unpack_prefix(bytes: &mut &[u8]) -> Option<AnyPrefix> {
     })
 }
 
-/// Appends a prefix the way libnl spells it: a host has no length.
+/// Appends a prefix as libnl's `nl_addr2str` formats it: a host address has no length.
 fn prefix_text(prefix: AnyPrefix, out: &mut String) {
     if AnyPrefix::host(prefix.addr()) == prefix {
-        spell::addr(prefix.addr(), out);
+        format::addr(prefix.addr(), out);
     } else {
-        spell::prefix(prefix, out);
+        format::prefix(prefix, out);
     }
 }
 
@@ -145,8 +145,8 @@ impl Row for RouteRow {
     fn key_text(key: &RouteKey, out: &mut String) {
         match key {
             RouteKey::Resync => out.push_str(RESYNC),
-            RouteKey::Route { spelled: Some(text), .. } => out.push_str(text),
-            RouteKey::Again { vrf, prefix } | RouteKey::Route { vrf, prefix, spelled: None } => {
+            RouteKey::Route { raw_key: Some(text), .. } => out.push_str(text),
+            RouteKey::Again { vrf, prefix } | RouteKey::Route { vrf, prefix, raw_key: None } => {
                 if matches!(key, RouteKey::Again { .. }) {
                     out.push_str(RESYNC);
                     out.push(':');
@@ -182,13 +182,13 @@ impl Row for RouteRow {
         })?;
         let mut ours = String::with_capacity(text.len());
         prefix_text(prefix, &mut ours);
-        let spelled = (ours != rest).then(|| text.into());
-        Ok(RouteKey::Route { vrf, prefix, spelled })
+        let raw_key = (ours != rest).then(|| text.into());
+        Ok(RouteKey::Route { vrf, prefix, raw_key })
     }
 
     /// Of a route of the default VRF.
     fn pack(key: &RouteKey, bytes: &mut Vec<u8>) -> bool {
-        let RouteKey::Route { vrf: None, prefix, spelled: None } = key else { return false };
+        let RouteKey::Route { vrf: None, prefix, raw_key: None } = key else { return false };
         pack_prefix(*prefix, bytes);
         true
     }

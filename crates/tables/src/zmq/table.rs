@@ -11,7 +11,7 @@ use super::listener::{Service, bind};
 use super::push::{BACK_OFF, LIMIT, Push, Pushed, WINDOW, unreachable, wake};
 use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Process, Writer};
-use crate::remembered::Remembered;
+use crate::row_cache::RowCache;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
@@ -214,7 +214,7 @@ struct Inlet<R: Row> {
     batches: ring::Sender<Batch<R>>,
     came: Arc<AtomicU64>,
     waker: channel::Sender<()>,
-    memory: Remembered<R>,
+    row_cache: RowCache<R>,
 }
 
 impl<R: Row> Inlet<R> {
@@ -222,7 +222,7 @@ impl<R: Row> Inlet<R> {
         let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
         let (waker, wake) = channel::bounded(1);
         let came = Arc::new(AtomicU64::new(0));
-        let inlet = Inlet { batches, came: came.clone(), waker, memory: Remembered::default() };
+        let inlet = Inlet { batches, came: came.clone(), waker, row_cache: RowCache::default() };
         let (turns, fence) = (turns.clone(), Fence::Batches(0));
         let rest = VecDeque::new();
         (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, fence, rest, taken: None })
@@ -235,7 +235,7 @@ impl<R: Row> Takes for Inlet<R> {
     }
 
     fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool {
-        let changes = match read::<R>(message, &mut self.memory) {
+        let changes = match read::<R>(message, &mut self.row_cache) {
             Ok(changes) => changes,
             Err(Malformed) => {
                 crate::report(&format!(
@@ -258,7 +258,7 @@ impl<R: Row> Takes for Inlet<R> {
     fn again(&self) -> Box<dyn Takes> {
         let Inlet { batches, came, waker, .. } = self;
         let (batches, came, waker) = (batches.clone(), came.clone(), waker.clone());
-        Box::new(Inlet { batches, came, waker, memory: Remembered::default() })
+        Box::new(Inlet { batches, came, waker, row_cache: RowCache::default() })
     }
 }
 
@@ -310,7 +310,7 @@ fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
     }
 }
 
-fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change<R>>, Malformed> {
+fn read<R: Row>(message: &[u8], row_cache: &mut RowCache<R>) -> Result<Vec<Change<R>>, Malformed> {
     let mut reader = binary::Reader::new(message)?;
     if (reader.database, reader.table) != (R::DB.name(), R::TABLE) {
         crate::report(&format!(
@@ -321,7 +321,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change
     }
     let mut changes = Vec::new();
     while let Some(change) = reader.next()? {
-        match row::<R>(change, memory)? {
+        match row::<R>(change, row_cache)? {
             Ok(change) => changes.push(change),
             Err(e) => crate::report(&format!("a row is passed over: {e}")),
         }
@@ -331,7 +331,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change
 
 fn row<R: Row>(
     change: binary::Change<'_>,
-    memory: &mut Remembered<R>,
+    row_cache: &mut RowCache<R>,
 ) -> Result<Result<Change<R>, ribtide_swss::RowError>, Malformed> {
     let key = match R::parse_key(change.key) {
         Ok(key) => key,
@@ -340,7 +340,7 @@ fn row<R: Row>(
     if change.fields.is_empty() {
         return Ok(Ok(Change::del(key)));
     }
-    let row = memory.row(change.fields, || match binary::pairs(change.fields) {
+    let row = row_cache.row(change.fields, || match binary::pairs(change.fields) {
         Ok(pairs) => R::from_fields(&mut pairs.into_iter()).map_err(Ok),
         Err(malformed) => Err(Err(malformed)),
     });

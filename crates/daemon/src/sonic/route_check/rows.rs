@@ -201,8 +201,8 @@ impl Vrfs {
 pub(super) struct Rows {
     pub(super) vrfs: Vrfs,
     pub(super) wishes: Wishes,
-    /// Keys that are not in our spelling.
-    spelled: Map<Dest, Name>,
+    /// Raw keys: those whose text is not libnl's.
+    raw_keys: Map<Dest, Name>,
 }
 
 impl Rows {
@@ -212,11 +212,11 @@ impl Rows {
     }
 
     pub(super) fn dest(&mut self, key: &str) -> Option<Dest> {
-        let Ok(RouteKey::Route { vrf, prefix, spelled }) = RouteRow::parse_key(key) else { return None };
+        let Ok(RouteKey::Route { vrf, prefix, raw_key }) = RouteRow::parse_key(key) else { return None };
         let dest = Dest::Route(self.vrfs.number(vrf.as_ref()), prefix);
-        match spelled {
-            Some(spelled) => drop(self.spelled.insert(dest, spelled)),
-            None => drop(self.spelled.remove(&dest)),
+        match raw_key {
+            Some(raw_key) => drop(self.raw_keys.insert(dest, raw_key)),
+            None => drop(self.raw_keys.remove(&dest)),
         }
         Some(dest)
     }
@@ -232,8 +232,8 @@ impl Rows {
     pub(super) fn key(&self, appl: &Lanes, dest: Dest) -> String {
         let table = if matches!(dest, Dest::Label(_)) { LabelRouteRow::TABLE } else { RouteRow::TABLE };
         let mut key = appl.key(table, "");
-        match (dest, self.spelled.get(&dest)) {
-            (_, Some(spelled)) => key.push_str(spelled),
+        match (dest, self.raw_keys.get(&dest)) {
+            (_, Some(raw_key)) => key.push_str(raw_key),
             (Dest::Label(label), _) => LabelRouteRow::key_text(&LabelKey::Label(label), &mut key),
             (Dest::Route(vrf, prefix), _) => {
                 RouteRow::key_text(&RouteKey::new(self.vrfs.name(vrf).cloned(), prefix), &mut key);

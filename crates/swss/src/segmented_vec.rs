@@ -1,27 +1,29 @@
-//! Records by number, and numbers by hash: what tables of millions of routes are made of.
+//! The storage of tables with millions of routes: [`SegmentedVec`] holds records by number, [`HashIndex`] finds numbers by
+//! hash.
 
 use hashbrown::HashTable;
 use ribtide_prefix::with_spare;
 
-/// Bytes of a piece at least. That is more than the allocator brings together with others, so a piece that is freed is purged,
-/// whatever stays.
-const LARGE: usize = 768 << 10;
+/// The least bytes of a segment. The allocator maps blocks of this size on their own, so a freed segment goes back to the
+/// kernel whatever stays allocated.
+const SEGMENT_BYTES_MIN: usize = 768 << 10;
 
-/// Records by number, in pieces: a table that grows neither copies those that it has nor needs room for them twice.
-pub(crate) struct Pieces<T> {
-    pieces: Vec<Vec<T>>,
+/// A vector in segments of equal capacity. Growth allocates one more segment: it copies no record and never holds two
+/// copies of the table.
+pub(crate) struct SegmentedVec<T> {
+    segments: Vec<Vec<T>>,
     len: usize,
 }
 
-impl<T> Default for Pieces<T> {
+impl<T> Default for SegmentedVec<T> {
     fn default() -> Self {
-        Pieces { pieces: Vec::new(), len: 0 }
+        SegmentedVec { segments: Vec::new(), len: 0 }
     }
 }
 
-impl<T> Pieces<T> {
-    /// Records in a piece.
-    pub(crate) const PIECE: usize = LARGE.div_ceil(size_of::<T>()).next_power_of_two();
+impl<T> SegmentedVec<T> {
+    /// Records of a full segment.
+    pub(crate) const SEGMENT_LEN: usize = SEGMENT_BYTES_MIN.div_ceil(size_of::<T>()).next_power_of_two();
 
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -29,85 +31,85 @@ impl<T> Pieces<T> {
 
     /// How many records there is room for.
     pub(crate) fn capacity(&self) -> usize {
-        self.pieces.iter().map(Vec::capacity).sum()
+        self.segments.iter().map(Vec::capacity).sum()
     }
 
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
-        self.pieces.get(at as usize / Self::PIECE)?.get(at as usize % Self::PIECE)
+        self.segments.get(at as usize / Self::SEGMENT_LEN)?.get(at as usize % Self::SEGMENT_LEN)
     }
 
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.pieces.get_mut(at as usize / Self::PIECE)?.get_mut(at as usize % Self::PIECE)
+        self.segments.get_mut(at as usize / Self::SEGMENT_LEN)?.get_mut(at as usize % Self::SEGMENT_LEN)
     }
 
     pub(crate) fn push(&mut self, record: T) {
-        if self.len.is_multiple_of(Self::PIECE) {
-            self.pieces.push(Vec::new());
+        if self.len.is_multiple_of(Self::SEGMENT_LEN) {
+            self.segments.push(Vec::new());
         }
-        if let Some(piece) = self.pieces.last_mut() {
-            if piece.len() == piece.capacity() {
-                piece.reserve_exact(Self::PIECE - piece.len());
+        if let Some(segment) = self.segments.last_mut() {
+            if segment.len() == segment.capacity() {
+                segment.reserve_exact(Self::SEGMENT_LEN - segment.len());
             }
-            piece.push(record);
+            segment.push(record);
             self.len += 1;
         }
     }
 
     /// Takes the last one out.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let piece = self.pieces.last_mut()?;
-        let last = piece.pop();
+        let segment = self.segments.last_mut()?;
+        let last = segment.pop();
         self.len -= 1;
-        if piece.is_empty() {
-            self.pieces.pop();
+        if segment.is_empty() {
+            self.segments.pop();
         }
         last
     }
 
-    /// Shrinks the only piece to its contents, if they fill at most an eighth of it.
+    /// Shrinks the only segment to its contents, if they fill at most an eighth of it.
     pub(crate) fn shrink_to_fit(&mut self) {
-        if let [only] = &mut self.pieces[..]
-            && only.len() * 8 <= Self::PIECE
+        if let [only] = &mut self.segments[..]
+            && only.len() * 8 <= Self::SEGMENT_LEN
         {
             only.shrink_to_fit();
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pieces.iter().flatten()
+        self.segments.iter().flatten()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.pieces.iter_mut().flatten()
+        self.segments.iter_mut().flatten()
     }
 
-    /// Each piece, full but for the last.
+    /// Each segment, full but for the last.
     #[cfg(test)]
-    pub(crate) fn pieces(&self) -> &[Vec<T>] {
-        &self.pieces
+    pub(crate) fn segments(&self) -> &[Vec<T>] {
+        &self.segments
     }
 }
 
-impl<T> std::ops::Index<u32> for Pieces<T> {
+impl<T> std::ops::Index<u32> for SegmentedVec<T> {
     type Output = T;
 
     fn index(&self, at: u32) -> &T {
-        &self.pieces[at as usize / Self::PIECE][at as usize % Self::PIECE]
+        &self.segments[at as usize / Self::SEGMENT_LEN][at as usize % Self::SEGMENT_LEN]
     }
 }
 
-impl<T> std::ops::IndexMut<u32> for Pieces<T> {
+impl<T> std::ops::IndexMut<u32> for SegmentedVec<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
-        &mut self.pieces[at as usize / Self::PIECE][at as usize % Self::PIECE]
+        &mut self.segments[at as usize / Self::SEGMENT_LEN][at as usize % Self::SEGMENT_LEN]
     }
 }
 
-/// Numbers of records, found by 32 bits of a hash of what they are of: those stand with the number, so that a table that grows need not
-/// look at the records.
+/// Finds the numbers of records by 32 bits of a hash of their key. Each slot holds the hash beside the number, so that
+/// growth reads no record.
 #[derive(Default)]
-pub(crate) struct Index(HashTable<(u32, u32)>);
+pub(crate) struct HashIndex(HashTable<(u32, u32)>);
 
-impl Index {
+impl HashIndex {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -121,7 +123,7 @@ impl Index {
         self.0.find(spread(hash), |(of, at)| *of == hash && is(*at)).map(|(_, at)| *at)
     }
 
-    /// Puts a number there that [`Index::find`] does not find. Write its record before: this store waits for memory, and whatever reads
+    /// Puts a number there that [`HashIndex::find`] does not find. Write its record before: this store waits for memory, and whatever reads
     /// again what was written behind it waits too.
     pub(crate) fn insert(&mut self, hash: u32, number: u32) {
         self.0.insert_unique(spread(hash), (hash, number), |(of, _)| spread(*of));

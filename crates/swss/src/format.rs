@@ -1,5 +1,5 @@
-//! Numbers, addresses and prefixes as text, without formatting: a route is spelled at each seam, and that machinery
-//! costs more than the rest of its row.
+//! Formats numbers, addresses and prefixes without `core::fmt`. A route is formatted for each table and queue that it
+//! passes, and `core::fmt` costs more than the rest of its row.
 
 use ribtide_prefix::AnyPrefix;
 use std::fmt::Write;
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_formatting_spells_them(n: u64, shift in 0u32..64, address: IpAddr, len in 0u8..=128) {
+        fn text_is_that_of_the_standard_formatter(n: u64, shift in 0u32..64, address: IpAddr, len in 0u8..=128) {
             let n = n >> shift;
             let len = len.min(if address.is_ipv4() { 32 } else { 128 });
             let of = AnyPrefix::from_addr(address, len).unwrap();
