@@ -76,7 +76,9 @@ pub const RULES: &[Rule] = &[
         settings: &["--appl-db behind", "routes through Redis"],
         says: "--appl-db behind would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
                tcp://127.0.0.1, or leave --appl-db out",
-        broken: |asked| asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::Behind),
+        broken: |asked| {
+            asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::WriteBehind)
+        },
     },
     Rule {
         settings: &["orchagent --route-zmq", "routes through Redis"],
@@ -151,7 +153,7 @@ mod tests {
                 Asked { routes_over_zmq: Some(true), appl_db: Some(Persistence::Off), ..base },
             ),
             (
-                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::Behind), ..base },
+                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::WriteBehind), ..base },
                 Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::InLine), ..base },
             ),
             (
@@ -164,7 +166,7 @@ mod tests {
             ),
             (
                 Asked { warm_restart: true, appl_db: Some(Persistence::Off), ..base },
-                Asked { warm_restart: true, appl_db: Some(Persistence::Behind), ..base },
+                Asked { warm_restart: true, appl_db: Some(Persistence::WriteBehind), ..base },
             ),
             (
                 Asked { warm_restart: true, asic_db: Some(Persistence::Off), ..base },

@@ -9,34 +9,34 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
-mod ahead;
-mod behind;
 mod coalesce;
 mod connection;
 mod database;
 mod error;
 mod exchange;
+mod low_priority_pace;
 pub mod memory;
-mod pace;
 mod plain;
+mod prefetching_consumer;
 pub mod queue;
 mod resp;
 mod row_cache;
 pub mod state_table;
 mod subscribe;
+mod write_behind;
 pub mod zmq;
 
-pub use ahead::Ahead;
-pub use behind::Behind;
 pub use connection::{Connection, ScanCursor};
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;
 pub use exchange::{EncodedRequest, Exchange, Message, ReaderThread, WINDOW};
-pub use pace::Pace;
+pub use low_priority_pace::LowPriorityPace;
 pub use plain::PlainTable;
+pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
 pub use subscribe::{Heard, Wake, listen, wake_ups};
+pub use write_behind::WriteBehind;
 
 use ribtide_swss::{Change, Row};
 use zmq::Process;

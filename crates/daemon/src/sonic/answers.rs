@@ -372,8 +372,8 @@ impl Answers {
         matches!(self.from, Source::Orchagent(now) if now == id)
     }
 
-    /// Whether an orchagent of ours has run here, which writes APPL_STATE_DB behind.
-    pub(super) fn are_rows_behind(&mut self) -> Result<bool, Error> {
+    /// Whether ribtide's orchagent has run on these databases: its APPL_STATE_DB is write-behind, so rows may lag.
+    pub(super) fn may_rows_lag(&mut self) -> Result<bool, Error> {
         is_ours("orchagent", &mut self.state)
     }
 

@@ -17,7 +17,7 @@ use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
 use ribtide_tables::{
-    Behind, Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake,
+    Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind,
 };
 use std::fmt;
 
@@ -40,16 +40,17 @@ pub(super) fn in_namespace(port: u16) -> u16 {
 pub enum Persistence {
     /// It is not: nothing is written.
     Off,
-    /// Written by a thread of its own, which coalesces changes of a row; a crash loses what it has not written.
-    Behind,
+    /// Write-behind: a thread of its own writes it and coalesces changes of a row; a crash loses the rows of its queue.
+    #[value(name = "behind")]
+    WriteBehind,
     /// Written before the route goes on.
     InLine,
 }
 
-/// How far a database that is written behind may be behind.
+/// How many rows a write-behind database may lag.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Lag {
-    /// Rows that may wait where a database is written behind, in thousands; routes wait for it then
+    /// Rows that may wait for a write-behind database, in thousands; routes wait for it then
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
     pub behind_by: usize,
 }
@@ -58,7 +59,7 @@ impl fmt::Display for Persistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Persistence::Off => "off",
-            Persistence::Behind => "behind",
+            Persistence::WriteBehind => "behind",
             Persistence::InLine => "in-line",
         })
     }
@@ -106,7 +107,7 @@ impl<R: ResyncRow> Routes<R> {
         stop: &Stop,
     ) -> Result<Routes<R>, Error> {
         let table = || ProducerStateTable::open(databases, pipeline, stop);
-        let written = Behind::way(table()?, flush, rings)?;
+        let written = WriteBehind::full_speed(table()?, flush, rings)?;
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: table()? })))
     }
 
@@ -279,7 +280,7 @@ impl<R: ResyncRow> Routes<R> {
 
 /// Through Redis.
 pub(super) struct RedisRoutes<R: Row> {
-    written: Behind<R>,
+    written: WriteBehind<R>,
     /// Reads what is there: the thread that writes has the other connection.
     stored: ProducerStateTable<R>,
 }
@@ -307,7 +308,7 @@ pub(super) struct ZmqRoutes<R: Row> {
 /// APPL_DB, beside the way of a route.
 enum Kept<R: Row> {
     Off,
-    Behind(Behind<R>),
+    WriteBehind(WriteBehind<R>),
     InLine(Box<PlainTable<R>>),
 }
 
@@ -315,7 +316,7 @@ impl<R: Row> Kept<R> {
     fn generation(&self) -> u64 {
         match self {
             Kept::Off => 0,
-            Kept::Behind(table) => table.generation(),
+            Kept::WriteBehind(table) => table.generation(),
             Kept::InLine(table) => table.generation(),
         }
     }
@@ -335,7 +336,9 @@ impl<R: ResyncRow> ZmqRoutes<R> {
                 forget::<R>(databases, stop)?;
                 Kept::Off
             }
-            Persistence::Behind => Kept::Behind(Behind::record(table()?, lag.behind_by, rings)?),
+            Persistence::WriteBehind => {
+                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.behind_by, rings)?)
+            }
             Persistence::InLine => Kept::InLine(Box::new(table()?)),
         };
         let stored = (persistence != Persistence::Off).then(table).transpose()?;
@@ -377,7 +380,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
     fn keep(&mut self, changes: &[Change<R>]) -> Result<(), Error> {
         match &mut self.kept {
             Kept::Off => {}
-            Kept::Behind(table) => table.note(changes)?,
+            Kept::WriteBehind(table) => table.enqueue(changes)?,
             Kept::InLine(table) => {
                 table.write(&mut changes.to_vec())?;
                 table.flush()?;

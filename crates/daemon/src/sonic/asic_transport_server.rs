@@ -409,7 +409,7 @@ impl OrchLink for AsicTransportServer {
     }
 
     fn rows(&self) -> (u64, u64) {
-        self.rows.pieces()
+        self.rows.progress()
     }
 
     fn close(&mut self) -> Result<bool, Error> {
@@ -433,7 +433,7 @@ impl OrchLink for AsicTransportServer {
         if let Some(replier) = self.replier.take() {
             let _ = replier.join();
         }
-        // Rows that are written behind are written.
+        // The write-behind thread writes its queue.
         self.rows = AsicDb::Off { _markers: None };
         self.failed.try_recv().map_or(Ok(()), |e| Err(e.into()))
     }

@@ -236,7 +236,7 @@ fn open_routes(
         return Ok((Routes::redis(databases, pipeline, flush, rings, stop)?, labels));
     };
     let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
-    let persistence = options.appl_db.unwrap_or(Persistence::Behind);
+    let persistence = options.appl_db.unwrap_or(Persistence::WriteBehind);
     if options.stable_table {
         settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");
     }
@@ -596,13 +596,13 @@ impl Stage {
         matches!(self.routes, Routes::Redis(_))
     }
 
-    /// What APPL_STATE_DB says is in the chip. An orchagent of ours writes it behind, so a row may be that of a route that was
+    /// What APPL_STATE_DB says is in the chip. ribtide's orchagent mirrors it write-behind, so a row may be that of a route that was
     /// deleted since; it says itself what is there, when it is back.
     fn hear_rows(&mut self) -> Result<(), Error> {
         self.heard = true;
         let is_row_last = self.is_row_last();
         let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
-        let exact = is_row_last && self.are_rows_last && !answers.are_rows_behind()?;
+        let exact = is_row_last && self.are_rows_last && !answers.may_rows_lag()?;
         answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
     }
 

@@ -413,7 +413,7 @@ impl OrchStage {
         if !check.is_asked() {
             return Ok(false);
         }
-        // What was taken from a table ahead is done; what is still in it is for who comes next.
+        // Prefetched rows are done; rows that are still in a table are the successor's.
         self.feeds.iter_mut().for_each(|feed| feed.hold(true));
         let idle = quiet
             && self.feeds.iter().all(|feed| feed.is_drained())

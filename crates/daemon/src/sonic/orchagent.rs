@@ -28,7 +28,8 @@ use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{
-    Ahead, Connection, Consumer, ConsumerStateTable, Databases, PlainTable, TableError, Wake, wake_ups,
+    Connection, Consumer, ConsumerStateTable, Databases, PlainTable, PrefetchingConsumer, TableError, Wake,
+    wake_ups,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -333,7 +334,7 @@ fn route_endpoint(
 }
 
 /// The tables of APPL_DB, in the order in which what they hold depends on each other. Routes may come over ZeroMQ, or be
-/// taken ahead, so many at a time.
+/// prefetched, so many at a time.
 fn feeds(
     databases: &Databases,
     routes: Option<&Endpoint>,
@@ -373,7 +374,9 @@ fn feeds(
             let labels = label_feed(open(databases, wake(), stop)?);
             let table = open::<RouteRow>(databases, wake(), stop)?;
             match ring {
-                Some(batch) => (route_feed(Ahead::start(table, batch, rings, stop)?, timers), labels),
+                Some(batch) => {
+                    (route_feed(PrefetchingConsumer::start(table, batch, rings, stop)?, timers), labels)
+                }
                 None => (route_feed(table, timers), labels),
             }
         }

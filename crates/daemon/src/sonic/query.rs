@@ -4,7 +4,7 @@
 //! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk COUNT` (so many routes and labels, or
 //! some more, and `next`), `walk COUNT NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
 //! and `unchanged WATCH` (those of its entries that were not changed since; `null` when there have been sixteen others), where an entry is
-//! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And
+//! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
@@ -27,7 +27,7 @@ const LINE: u64 = 64 << 10;
 /// What questions are about.
 pub(super) struct Seen<'s> {
     pub(super) switch: &'s mut VirtualSwitch,
-    /// Pieces of rows that ASIC_DB has of what the switch did until now, when all are written; and how many are.
+    /// How many batches of rows ASIC_DB will have of the switch's operations until now, and how many of them are written.
     pub(super) rows: (u64, u64),
 }
 

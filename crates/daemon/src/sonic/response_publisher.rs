@@ -1,6 +1,6 @@
 //! Tells whoever wants to know what became of routes, as SONiC does: a row of APPL_STATE_DB, and a message on a channel.
 //!
-//! It is a record that is written behind, and no route waits for it, unless what it publishes is how fpmsyncd hears of routes.
+//! The publisher is a low-priority write-behind table, and no route waits for it, unless fpmsyncd hears of routes this way.
 //! A route that is answered twice before it is written is published once, as it is then; a message without a subscriber is
 //! not sent. While no client waits for the chip nothing is published, and rows stay as they are until it is published again.
 
@@ -10,7 +10,7 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteRow, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::{Behind, Connection, Databases, PlainTable, Producer, Reply, TableError};
+use ribtide_tables::{Connection, Databases, PlainTable, Producer, Reply, TableError, WriteBehind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 /// The side that has answers.
 pub(super) struct ResponsePublisher {
-    behind: Behind<RouteStateRow>,
+    writer: WriteBehind<RouteStateRow>,
     all: All,
 }
 
@@ -57,17 +57,17 @@ impl ResponsePublisher {
         if !keeps {
             published.forget()?;
         }
-        Ok(ResponsePublisher { behind: Behind::record(published, lag.behind_by, rings)?, all })
+        Ok(ResponsePublisher { writer: WriteBehind::low_priority(published, lag.behind_by, rings)?, all })
     }
 
     /// Whether fpmsyncd waits for what is published.
     pub(super) fn awaited(&self, awaited: bool) {
-        self.behind.awaited(awaited);
+        self.writer.awaited(awaited);
     }
 
     /// Publishes these when it gets to it.
     pub(super) fn publish(&mut self, confirmed: &[Change<RouteStateRow>]) -> Result<(), Error> {
-        Ok(self.behind.note(confirmed)?)
+        Ok(self.writer.enqueue(confirmed)?)
     }
 
     /// After a warm start, before which nothing is published: these are all that there are.
@@ -83,12 +83,12 @@ impl ResponsePublisher {
     fn begin(&mut self, all: AllThatAre) -> Result<(), Error> {
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
         // It looks when it has something to write.
-        Ok(self.behind.nudge()?)
+        Ok(self.writer.nudge()?)
     }
 
     /// Whether everything is published.
     pub(super) fn is_idle(&self) -> bool {
-        self.behind.is_idle()
+        self.writer.is_idle()
     }
 }
 

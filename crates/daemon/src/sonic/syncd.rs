@@ -190,7 +190,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     // SONiC's script writes ASIC_DB behind when both are asked for.
     let scripts = options.config_db && config.has(Switch::Zmq)? && config.has(Switch::AsyncRec)?;
     let persistence = match options.asic_db {
-        None if options.behind || scripts => Persistence::Behind,
+        None if options.behind || scripts => Persistence::WriteBehind,
         asked => asked.unwrap_or(Persistence::InLine),
     };
     let ports = match &options.profile {

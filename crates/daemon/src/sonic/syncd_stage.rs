@@ -47,7 +47,7 @@ pub(super) trait OrchLink: Send {
         Ok(false)
     }
 
-    /// Pieces of rows that it was given, in the order in which they are written, and how many are.
+    /// How many batches of rows it was given, in the order in which they are written, and how many of them are written.
     fn rows(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -240,7 +240,7 @@ impl SyncdStage {
         Ok(())
     }
 
-    /// Pieces of rows that ASIC_DB has of what the switch did until now, when all are written; and how many are.
+    /// How many batches of rows ASIC_DB will have of the switch's operations until now, and how many of them are written.
     pub(super) fn rows(&self) -> (u64, u64) {
         let (given, written) = self.link.rows();
         let due = self.at_work.iter().filter(|work| !work.out.rows.is_empty()).count();

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 enum Way {
     /// APPL_DB is the way to orchagent.
     Redis,
-    /// ZeroMQ is, and APPL_DB is written behind, or, if not `kept`, not at all.
+    /// ZeroMQ is, and APPL_DB is write-behind, or, if not `kept`, not written at all.
     Zmq { kept: bool },
 }
 

@@ -1,14 +1,14 @@
-//! A table that is written behind: by a thread of its own, so that who writes it goes on meanwhile.
+//! Write-behind: an asynchronous mirror of a table, written by a thread of its own, so that the caller goes on meanwhile.
+//! SONiC's counterparts are the asynchronous writer of `common/asyncdbupdater.h` (sonic-swss-common) and syncd's `-R`.
 //!
-//! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As an asynchronous mirror that nothing waits
-//! for, it leaves the machine and the database to the routes while they come, and follows ([`Pace`]).
+//! A full-speed writer is on the routes' path: orchagent waits for its rows. A low-priority writer keeps a copy that no
+//! route waits for: while routes come, it takes a small share of the server's time ([`LowPriorityPace`]).
 //!
-//! What waits coalesces a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
-//! behind by so much holds its writer up. A database that went away is waited for, and may have lost rows:
-//! [`Producer::generation`] says so.
+//! Waiting changes of one key coalesce. The queue is bounded in rows, which are memory; a full queue blocks the caller. The
+//! thread waits for a database that went away; [`Producer::generation`] tells the caller that rows may be lost.
 
 use crate::coalesce::Coalesced;
-use crate::pace::Pace;
+use crate::low_priority_pace::LowPriorityPace;
 use crate::subscribe::Wake;
 use crate::{Producer, TableError};
 use crossbeam_channel as channel;
@@ -23,64 +23,63 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Batches that may wait on the way.
-const ON_THE_WAY: usize = 320;
+/// Batches in the queue of a full-speed writer.
+const FULL_SPEED_BATCHES_MAX: usize = 320;
 /// Rows in a batch at most.
 const BATCH: usize = 1000;
-/// Rows that coalesce and are written at once.
+/// Rows that coalesce and are written in one round.
 const ROWS: usize = 10_000;
 
-/// What goes to the thread.
+/// An entry of the thread's queue.
 #[derive(Debug)]
 enum Work<R: Row> {
-    /// And when they came. A ring of many has little room for each.
+    /// Rows, and when they came. Packed and boxed, since the ring has thousands of slots.
     Rows(Box<Packed<R>>, Instant),
-    /// To be told when everything before is written.
+    /// A barrier: the thread answers when everything before it is written.
     Settle(channel::Sender<()>),
 }
 
-/// The writing side.
+/// The caller's side of a write-behind table.
 #[derive(Debug)]
-pub struct Behind<R: Row> {
+pub struct WriteBehind<R: Row> {
     /// None only while it is dropped.
     work: Option<ring::Sender<Work<R>>>,
     thread: Option<JoinHandle<()>>,
     failed: channel::Receiver<TableError>,
     generation: Arc<AtomicU64>,
     wake: Wake,
-    /// How many pieces of work were given, and how many are done.
+    /// Entries that were enqueued, and entries that are done.
     given: u64,
     done: Arc<AtomicU64>,
-    /// Of a record.
-    pace: Option<Pace>,
+    /// Of a low-priority writer.
+    pace: Option<LowPriorityPace>,
     /// A caller waits until all is written.
     hurried: Arc<AtomicBool>,
 }
 
-impl<R: Row> Behind<R> {
-    /// Writes `table` from now on, which is the way to who waits for its rows. `timer` learns of each time how many rows
-    /// were written and how long that took.
+impl<R: Row> WriteBehind<R> {
+    /// Starts a full-speed writer of `table`. `timer` counts the rows of each round and the time that it took.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
-    pub fn way(
+    pub fn full_speed(
         table: impl Producer<R> + Send + 'static,
         timer: Option<Meter>,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        Behind::start(table, timer, rings, ON_THE_WAY, None)
+        WriteBehind::start(table, timer, rings, FULL_SPEED_BATCHES_MAX, None)
     }
 
-    /// Writes `table` from now on, whose rows no reader waits for unless more than `at_most` wait.
+    /// Starts a low-priority writer of `table`, with at most `at_most` rows in its queue.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
-    pub fn record(
+    pub fn low_priority(
         table: impl Producer<R> + Send + 'static,
         at_most: usize,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        Behind::start(table, None, rings, at_most / BATCH, Some(Pace::new(at_most / BATCH)))
+        WriteBehind::start(table, None, rings, at_most / BATCH, Some(LowPriorityPace::new(at_most / BATCH)))
     }
 
     fn start(
@@ -88,10 +87,10 @@ impl<R: Row> Behind<R> {
         timer: Option<Meter>,
         rings: &Rings,
         bound: usize,
-        pace: Option<Pace>,
+        pace: Option<LowPriorityPace>,
     ) -> Result<Self, TableError> {
         let (work, waiting) =
-            rings.bounded::<Work<R>>(format!("{} of {} written behind", R::TABLE, R::DB.name()), bound);
+            rings.bounded::<Work<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
         let generation = Arc::new(AtomicU64::new(table.generation()));
         let (failing, failed) = channel::bounded(1);
         let (waker, wake) = channel::bounded(1);
@@ -142,7 +141,7 @@ impl<R: Row> Behind<R> {
                 }
                 its_done.store(taken, Relaxed);
                 let _ = waker.try_send(());
-                // Who asked waits for it.
+                // The caller of `settle` waits for it.
                 if let Some(teller) = settled {
                     let _ = teller.send(());
                 }
@@ -157,12 +156,12 @@ impl<R: Row> Behind<R> {
                 }
             }
         };
-        let thread = thread::spawn("written-behind", body).map_err(|e| TableError::Unreachable {
+        let thread = thread::spawn("write-behind", body).map_err(|e| TableError::Unreachable {
             database: R::DB.name().into(),
             address: "a thread of its own".into(),
             cause: e.to_string(),
         })?;
-        Ok(Behind {
+        Ok(WriteBehind {
             work: Some(work),
             thread: Some(thread),
             failed,
@@ -175,14 +174,14 @@ impl<R: Row> Behind<R> {
         })
     }
 
-    /// Whether nothing waits: what is written now is next.
+    /// Whether the queue is empty, so that the next rows are written next.
     pub fn has_room(&self) -> bool {
         // This is the look that a wake-up asks for.
         let _ = self.wake.try_recv();
         self.work.as_ref().is_none_or(ring::Sender::is_empty)
     }
 
-    /// Says when to look for room again, and whether everything is written.
+    /// Wakes the caller when the queue has room, and when everything is written.
     pub fn wake(&self) -> &Wake {
         &self.wake
     }
@@ -207,7 +206,7 @@ impl<R: Row> Behind<R> {
         self.done.load(Relaxed) == self.given
     }
 
-    /// The same, for who looks again and again until it is.
+    /// Whether everything is written, for a caller that polls.
     ///
     /// # Errors
     /// As [`Producer::write`]: then it never will be.
@@ -218,7 +217,7 @@ impl<R: Row> Behind<R> {
         Ok(self.is_idle())
     }
 
-    /// Whether a caller waits until all is written, so that it is done at full speed.
+    /// Sets whether a caller waits until all is written; the thread then writes at full speed.
     pub fn awaited(&self, awaited: bool) {
         self.hurried.store(awaited, Relaxed);
         if let Some(pace) = &self.pace {
@@ -226,11 +225,11 @@ impl<R: Row> Behind<R> {
         }
     }
 
-    /// Takes changes, or those that stay with the caller too.
+    /// Enqueues changes, owned or borrowed. Blocks while the queue is full.
     ///
     /// # Errors
     /// As [`Producer::write`].
-    pub fn note<C: Borrow<Change<R>>>(
+    pub fn enqueue<C: Borrow<Change<R>>>(
         &mut self,
         changes: impl IntoIterator<Item = C>,
     ) -> Result<(), TableError> {
@@ -248,7 +247,7 @@ impl<R: Row> Behind<R> {
         }
     }
 
-    /// Has the table written to, though there is nothing to write.
+    /// Enqueues no rows: the thread makes a round, which calls the table's `write` and `flush`.
     ///
     /// # Errors
     /// As [`Producer::write`].
@@ -259,7 +258,7 @@ impl<R: Row> Behind<R> {
     fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
         self.given += 1;
         let Some(sender) = &self.work else { return self.check(false) };
-        // A caller that waits here reads no message: it is held up by the database, and not by who takes rows from it as well.
+        // A blocked caller cannot react, so only the database may delay it, and not the table's consumer.
         let hurried = sender.is_full().then(|| self.hurried.swap(true, Relaxed));
         let sent = sender.send(work).is_ok();
         if let Some(hurried) = hurried {
@@ -277,9 +276,9 @@ impl<R: Row> Behind<R> {
     }
 }
 
-impl<R: Row> Producer<R> for Behind<R> {
+impl<R: Row> Producer<R> for WriteBehind<R> {
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
-        self.note(changes.drain(..))
+        self.enqueue(changes.drain(..))
     }
 
     fn flush(&mut self) -> Result<(), TableError> {
@@ -295,8 +294,8 @@ impl<R: Row> Producer<R> for Behind<R> {
     }
 }
 
-impl<R: Row> Drop for Behind<R> {
-    /// What waits is still written.
+impl<R: Row> Drop for WriteBehind<R> {
+    /// Writes what is in the queue.
     fn drop(&mut self) {
         self.awaited(true);
         self.work = None;
@@ -334,20 +333,20 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_too_far_behind_holds_its_writer_up() {
+    fn low_priority_table_with_full_queue_blocks_its_caller() {
         let (turn, turns) = channel::bounded(0);
         let (written, rows) = channel::bounded(100);
         let rings = Rings::default();
-        let mut behind = Behind::record(Slow { turns, written }, 3000, &rings).unwrap();
+        let mut table = WriteBehind::low_priority(Slow { turns, written }, 3000, &rings).unwrap();
         let (done, noted) = channel::bounded(100);
-        let writer = std::thread::spawn(move || {
+        let caller = std::thread::spawn(move || {
             for n in 0..40 {
                 let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
                 let changes: Vec<_> = (0..1000).map(|i| Change::del(key(i))).collect();
-                behind.note(&changes).unwrap();
+                table.enqueue(&changes).unwrap();
                 done.send(()).unwrap();
             }
-            behind.settle().unwrap();
+            table.settle().unwrap();
         });
         // Three thousand wait, and ten thousand are written at once.
         let mut count = 0;
@@ -356,7 +355,7 @@ mod tests {
         }
         assert!((3..=14).contains(&count), "{count}");
         drop(turn);
-        writer.join().unwrap();
+        caller.join().unwrap();
         assert_eq!(rows.iter().sum::<usize>(), 40_000);
     }
 }

@@ -1,9 +1,9 @@
-//! How fast an asynchronous mirror is written, to a server through which routes may be on their way.
+//! The pace of a low-priority writer to a server that routes pass through, too.
 //!
-//! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps
-//! coming, a record takes a small share of its server's time. It goes on at full speed when nothing came for a moment, when what
-//! waits is old, when a caller waits for it after all, or when much waits, and then until nothing does: whoever bounds what may
-//! wait so that it is little has it written with the routes, to the last one.
+//! Redis has one thread, and its time bounds the rate of routes. While rows keep coming, a low-priority writer takes 1% of
+//! that time ([`REST`]). It writes at full speed in four cases: no row came for [`MOMENT`], the oldest row is older than
+//! [`OLD`], a caller waits for it, or its queue is half full, and then until it is empty. So a small bound of the queue
+//! makes it write with the routes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,9 +20,9 @@ const PACE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Rows that are written at once while more keeps coming: a route that comes meanwhile waits for so many.
 const PACED_BATCH_MAX: usize = 1000;
 
-/// What the writing thread and those who give it rows know of each other. Clones share it.
+/// The state that the writing thread and its callers share. Clones are of the same state.
 #[derive(Clone, Debug)]
-pub struct Pace(Arc<Shared>);
+pub struct LowPriorityPace(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -30,16 +30,16 @@ struct Shared {
     /// When something came last, in milliseconds from `begin`.
     came: AtomicU64,
     awaited: AtomicBool,
-    /// So many batches are much.
+    /// Half of the queue, in batches.
     much: usize,
-    /// Much waited, and something does since.
+    /// The queue was half full and has not been empty since.
     catching_up: AtomicBool,
 }
 
-impl Pace {
-    /// That of a record of which at most `bound` batches may wait.
-    pub fn new(bound: usize) -> Pace {
-        Pace(Arc::new(Shared {
+impl LowPriorityPace {
+    /// The pace of a writer with a queue of `bound` batches.
+    pub fn new(bound: usize) -> LowPriorityPace {
+        LowPriorityPace(Arc::new(Shared {
             begin: Instant::now(),
             came: AtomicU64::new(0),
             awaited: AtomicBool::new(false),
@@ -48,12 +48,12 @@ impl Pace {
         }))
     }
 
-    /// Something to be written came.
+    /// Notes that rows came.
     pub fn came(&self, now: Instant) {
         self.0.came.store(now.saturating_duration_since(self.0.begin).as_millis() as u64, Relaxed);
     }
 
-    /// A caller waits until all is written, or no longer does.
+    /// Sets whether a caller waits until all is written.
     pub fn awaited(&self, awaited: bool) {
         self.0.awaited.store(awaited, Relaxed);
     }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn low_priority_writer_hastens_when_idle_or_awaited() {
-        let (pace, now) = (Pace::new(20), Instant::now());
+        let (pace, now) = (LowPriorityPace::new(20), Instant::now());
         pace.came(Instant::now());
         assert_eq!(pace.rows(10_000, now, 0), PACED_BATCH_MAX);
         assert_eq!(pace.rows(10, now, 0), 10);
@@ -106,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_which_much_waits_catches_up_to_the_end() {
-        let (pace, now) = (Pace::new(20), Instant::now());
+    fn pace_with_half_full_queue_is_full_speed_until_it_is_empty() {
+        let (pace, now) = (LowPriorityPace::new(20), Instant::now());
         pace.came(Instant::now());
         let rows = [9, 10, 9, 1, 0, 9].map(|waiting| pace.rows(10_000, now, waiting));
         assert_eq!(rows, [PACED_BATCH_MAX, 10_000, 10_000, 10_000, PACED_BATCH_MAX, PACED_BATCH_MAX]);

@@ -1,7 +1,7 @@
-//! A table whose rows are taken ahead, on a thread of their own: SONiC's ring thread, without its shared state.
+//! A prefetching consumer: a thread pops batches of a table and parses them while orchagent works on earlier ones. It is
+//! the counterpart of SONiC's ring thread (`RingBuffer` of `orchagent/orch.h`, `orchagent -R`), without its shared state.
 //!
-//! While one batch is at work the next ones are taken from the database and made into rows. The bound is small: what is
-//! not taken yet coalesces a key at a time where it is.
+//! The ring is small, because changes that stay in the database coalesce by key.
 
 use crate::exchange::ReaderThread;
 use crate::subscribe::Wake;
@@ -17,28 +17,28 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Batches that may wait, as many as SONiC's ring has room for.
+/// Batches in the ring, as many as SONiC's has room for.
 const BATCHES: usize = 29;
 
-/// Rows that were taken from the table together, and how many times it was looked there by then.
+/// Changes that one pop returned, and the number of that poll.
 type Batch<R> = (u64, Result<Vec<Change<R>>, TableError>);
 
-/// How often who takes nothing for now looks whether he is to end.
+/// How often the held thread checks whether it shall end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often the table was looked into.
+/// How many polls of the table were begun and done.
 #[derive(Default, Debug)]
-struct Looks {
+struct Polls {
     begun: AtomicU64,
-    /// What they found waits here.
+    /// Their changes are in the ring.
     done: AtomicU64,
-    /// None begins for now. Locked where one begins.
+    /// No poll may begin. Locked while one begins.
     held: Mutex<bool>,
     freed: Condvar,
 }
 
-impl Looks {
-    /// Begins the next one as soon as that may be. `None`: none any more.
+impl Polls {
+    /// Begins the next poll, after waiting while polls are held. `None` when the thread shall end.
     fn begin(&self, ending: &Stop) -> Option<u64> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         while *held && !ending.stopped() {
@@ -51,20 +51,20 @@ impl Looks {
 
 /// The consuming end.
 #[derive(Debug)]
-pub struct Ahead<R: Row> {
+pub struct PrefetchingConsumer<R: Row> {
     batches: ring::Receiver<Batch<R>>,
     wake: Wake,
     rest: VecDeque<Change<R>>,
-    looks: Arc<Looks>,
-    /// The look that found what is popped.
+    polls: Arc<Polls>,
+    /// The poll of the latest popped changes.
     popped: u64,
-    /// The last look before the fence.
+    /// The last poll before the fence.
     fence: u64,
     _reader: ReaderThread,
 }
 
-impl<R: Row> Ahead<R> {
-    /// Takes from `consumer`, at most `max` rows at a time, until `stop`.
+impl<R: Row> PrefetchingConsumer<R> {
+    /// Starts the thread, which pops at most `max` rows at a time from `consumer` until `stop`.
     ///
     /// # Errors
     /// [`TableError::Stopped`] when there is no thread for it.
@@ -74,24 +74,24 @@ impl<R: Row> Ahead<R> {
         rings: &Rings,
         stop: &Stop,
     ) -> Result<Self, TableError> {
-        let (tx, batches) = rings.bounded(format!("{} taken ahead", R::TABLE), BATCHES);
+        let (tx, batches) = rings.bounded(format!("{} taken consumer", R::TABLE), BATCHES);
         let (waker, wake) = channel::bounded(1);
-        let looks = Arc::new(Looks::default());
-        let its = looks.clone();
+        let polls = Arc::new(Polls::default());
+        let its = polls.clone();
         let body = move |ending: Stop| {
-            let to_look = consumer.wake().clone();
-            while !ending.stopped() && idle::recv_or_idle(&to_look, || consumer.shrink_to_fit()).is_ok() {
+            let to_poll = consumer.wake().clone();
+            while !ending.stopped() && idle::recv_or_idle(&to_poll, || consumer.shrink_to_fit()).is_ok() {
                 let mut more = true;
-                while more && let Some(look) = its.begin(&ending) {
+                while more && let Some(poll) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
                     let popped = consumer.pop(max, &mut changes);
                     more = matches!(popped, Ok(true));
                     let batch = popped.map(|_| changes);
                     let is_empty = matches!(&batch, Ok(changes) if changes.is_empty());
-                    if !is_empty && tx.send((look, batch)).is_err() {
+                    if !is_empty && tx.send((poll, batch)).is_err() {
                         return;
                     }
-                    its.done.store(look, SeqCst);
+                    its.done.store(poll, SeqCst);
                     // Full means that a wake-up waits already.
                     let _ = waker.try_send(());
                 }
@@ -99,11 +99,19 @@ impl<R: Row> Ahead<R> {
         };
         let reader = ReaderThread::start("ring", stop, body)
             .map_err(|_| TableError::Stopped { table: R::TABLE.into() })?;
-        Ok(Ahead { batches, wake, rest: VecDeque::new(), looks, popped: 0, fence: 0, _reader: reader })
+        Ok(PrefetchingConsumer {
+            batches,
+            wake,
+            rest: VecDeque::new(),
+            polls,
+            popped: 0,
+            fence: 0,
+            _reader: reader,
+        })
     }
 }
 
-impl<R: Row> Consumer<R> for Ahead<R> {
+impl<R: Row> Consumer<R> for PrefetchingConsumer<R> {
     fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError> {
         let mut room = max.max(1);
         loop {
@@ -114,8 +122,8 @@ impl<R: Row> Consumer<R> for Ahead<R> {
                 return Ok(true);
             }
             match self.batches.try_recv() {
-                Some((look, batch)) => {
-                    self.popped = look;
+                Some((poll, batch)) => {
+                    self.popped = poll;
                     self.rest.extend(batch?);
                 }
                 None => return Ok(false),
@@ -132,23 +140,23 @@ impl<R: Row> Consumer<R> for Ahead<R> {
     }
 
     fn set_fence(&mut self, _: Option<Process>) {
-        self.fence = self.looks.begun.load(SeqCst);
+        self.fence = self.polls.begun.load(SeqCst);
     }
 
     fn is_past_fence(&mut self) -> bool {
-        // In this order: what a look found waits here before it counts as done.
-        let all_wait_here = self.looks.done.load(SeqCst) >= self.fence;
+        // In this order: what a poll found waits here before it counts as done.
+        let all_wait_here = self.polls.done.load(SeqCst) >= self.fence;
         self.popped > self.fence || (all_wait_here && self.rest.is_empty() && self.batches.is_empty())
     }
 
     fn hold(&mut self, held: bool) {
-        *self.looks.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
-        self.looks.freed.notify_all();
+        *self.polls.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        self.polls.freed.notify_all();
     }
 
     fn is_drained(&self) -> bool {
         // In this order, as above.
-        let all_wait_here = self.looks.done.load(SeqCst) == self.looks.begun.load(SeqCst);
+        let all_wait_here = self.polls.done.load(SeqCst) == self.polls.begun.load(SeqCst);
         all_wait_here && self.rest.is_empty() && self.batches.is_empty()
     }
 }
@@ -161,7 +169,7 @@ mod tests {
     /// A table that always has more.
     struct Endless {
         wake: Wake,
-        looks: Arc<AtomicU64>,
+        polls: Arc<AtomicU64>,
     }
 
     impl Consumer<NeighResolveRow> for Endless {
@@ -170,7 +178,7 @@ mod tests {
             max: usize,
             changes: &mut Vec<Change<NeighResolveRow>>,
         ) -> Result<bool, TableError> {
-            self.looks.fetch_add(1, SeqCst);
+            self.polls.fetch_add(1, SeqCst);
             let key = NeighResolveRow::parse_key("Ethernet0:192.0.2.1").unwrap();
             changes.extend((0..max).map(|_| Change::del(key.clone())));
             Ok(true)
@@ -184,29 +192,29 @@ mod tests {
     #[test]
     fn who_is_held_takes_nothing_and_what_was_taken_is_there() {
         let (waker, wake) = channel::bounded(1);
-        let looks = Arc::<AtomicU64>::default();
+        let polls = Arc::<AtomicU64>::default();
         let stop = Stop::default();
-        let endless = Endless { wake, looks: looks.clone() };
-        let mut ahead = Ahead::start(endless, 10, &Rings::default(), &stop).unwrap();
+        let endless = Endless { wake, polls: polls.clone() };
+        let mut consumer = PrefetchingConsumer::start(endless, 10, &Rings::default(), &stop).unwrap();
         waker.send(()).unwrap();
         let (mut rows, mut popped) = (Vec::new(), 0);
         for held_after in [100, 1000, 5000] {
             while popped < held_after {
-                ahead.pop(7, &mut rows).unwrap();
+                consumer.pop(7, &mut rows).unwrap();
                 popped += rows.drain(..).count() as u64;
             }
-            ahead.hold(true);
-            while !ahead.is_drained() {
-                ahead.pop(7, &mut rows).unwrap();
+            consumer.hold(true);
+            while !consumer.is_drained() {
+                consumer.pop(7, &mut rows).unwrap();
                 popped += rows.drain(..).count() as u64;
             }
-            let taken = looks.load(SeqCst);
+            let taken = polls.load(SeqCst);
             assert_eq!(popped, 10 * taken);
             std::thread::sleep(STOP_POLL_INTERVAL / 2);
-            assert!(ahead.is_drained() && looks.load(SeqCst) == taken);
-            ahead.hold(false);
+            assert!(consumer.is_drained() && polls.load(SeqCst) == taken);
+            consumer.hold(false);
         }
-        ahead.hold(true);
+        consumer.hold(true);
         stop.stop();
     }
 }
