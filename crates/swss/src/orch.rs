@@ -144,8 +144,8 @@ pub struct OrchOut {
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// What the chip confirmed, to who asked and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<Change<RouteStateRow>>,
-    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): no client asked just now. Who
-    /// counts answers must not take them for any.
+    /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no responses, and a
+    /// counter of responses must not count them.
     pub found: Vec<Change<RouteStateRow>>,
     /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
     /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.

@@ -35,7 +35,7 @@ pub use plain::PlainTable;
 pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
-pub use subscribe::{Heard, Wake, listen, wake_ups};
+pub use subscribe::{PubSubEvent, Wake, listen, wake_ups};
 pub use write_behind::WriteBehind;
 
 use ribtide_swss::{Change, Row};

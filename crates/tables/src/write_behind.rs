@@ -122,7 +122,7 @@ impl<R: Row> WriteBehind<R> {
                                 oldest = Some(came);
                             }
                         }
-                        Work::Settle(teller) => settled = Some(teller),
+                        Work::Settle(done_tx) => settled = Some(done_tx),
                     }
                     let go_on = settled.is_none() && rows.len() < at_once;
                     next = if go_on { waiting.try_recv() } else { None };
@@ -142,8 +142,8 @@ impl<R: Row> WriteBehind<R> {
                 its_done.store(taken, Relaxed);
                 let _ = waker.try_send(());
                 // The caller of `settle` waits for it.
-                if let Some(teller) = settled {
-                    let _ = teller.send(());
+                if let Some(done_tx) = settled {
+                    let _ = done_tx.send(());
                 }
                 if let Err(e) = table.let_through(&|| its_hurry.load(Relaxed)) {
                     let _ = failing.send(e);
@@ -191,11 +191,11 @@ impl<R: Row> WriteBehind<R> {
     /// # Errors
     /// As [`Producer::write`].
     pub fn settle(&mut self) -> Result<(), TableError> {
-        let (teller, told) = channel::bounded(1);
+        let (done_tx, done) = channel::bounded(1);
         self.awaited(true);
-        let settled = self.send(Work::Settle(teller)).and_then(|()| {
+        let settled = self.send(Work::Settle(done_tx)).and_then(|()| {
             // A thread that ended without a word has said why.
-            told.recv().or_else(|_| self.check(false))
+            done.recv().or_else(|_| self.check(false))
         });
         self.awaited(false);
         settled

@@ -8,7 +8,7 @@ use super::policy::{Direction, Policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
-use crate::combinations::{self, Asked};
+use crate::combinations::{self, RequestedSettings};
 use crate::rib::FibPolicy;
 use ribtide_bgp::ingest::Martians;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
@@ -340,11 +340,11 @@ impl Checker {
         let mut bfd = self.bfd(&file.bfd);
         let interfaces: Vec<InterfaceConfig> =
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
-        let asked = Asked {
+        let asked = RequestedSettings {
             kernel: fib.as_ref().is_some_and(|f| f.kernel.is_some()),
             virtual_asic: fib.as_ref().is_some_and(|f| !f.asics.is_empty()),
             interfaces: !interfaces.is_empty(),
-            ..Asked::default()
+            ..RequestedSettings::default()
         };
         for rule in combinations::broken(&asked) {
             let name = rule.settings.last().copied().unwrap_or_default();

@@ -1,10 +1,10 @@
 //! fpmsyncd's side of the seam to orchagent: ROUTE_TABLE and LABEL_ROUTE_TABLE through Redis, or over ZeroMQ with APPL_DB
 //! kept beside them.
 //!
-//! Over ZeroMQ nothing of what is under way survives a lost connection, and need not: fpmsyncd has every row. It says
-//! all of them on a new connection; to an orchagent of ours between the two halves of SONiC's `resync`, so that what it
-//! has beyond them goes. That is right only when fpmsyncd knows everything, which after its own start it does when the
-//! routing daemon's replay is over.
+//! Over ZeroMQ a lost connection loses the messages in flight. fpmsyncd has every row, so it resends all of them on each
+//! new connection. To ribtide's orchagent it does so between the begin and the end of SONiC's `resync`, and orchagent
+//! removes the routes that were not sent. fpmsyncd begins a resync only when it knows every route: after its own start,
+//! when the routing daemon's replay is over.
 
 use super::Error;
 use clap::{Args, ValueEnum};
@@ -12,7 +12,7 @@ use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::fpmsyncd::Says;
+use ribtide_swss::fpmsyncd::ResendKind;
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
@@ -65,9 +65,9 @@ impl fmt::Display for Persistence {
     }
 }
 
-/// A table of routes, which orchagent can be told in full.
+/// A row of a table that has resyncs.
 pub(super) trait ResyncRow: Row {
-    /// The key that begins a resync with a row, and ends it with a deletion.
+    /// The key whose SET begins a resync and whose DEL ends it.
     const RESYNC: Self::Key;
 }
 
@@ -111,49 +111,48 @@ impl<R: ResyncRow> Routes<R> {
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: table()? })))
     }
 
-    /// Goes on with ZeroMQ. Whether a new orchagent is to be told all rows, and with `true` that there are no others. None of
-    /// that while routes are `held` back until the routing daemon has said all; `replayed`: it has.
-    pub(super) fn asked_for_all(&mut self, held: bool, replayed: bool) -> Option<bool> {
+    /// Sends waiting messages over ZeroMQ, and returns whether a resend of all rows is due; with `true` as a resync. No
+    /// resend is due while routes are `held` back until the routing daemon's replay is over; `replayed`: it is.
+    pub(super) fn resend_due(&mut self, held: bool, replayed: bool) -> Option<bool> {
         let Routes::Zmq(zmq) = self else { return None };
         if held {
             zmq.go_on();
             return None;
         }
         match zmq.look(zmq.learnt_all || replayed) {
-            Tell::Changes => None,
-            Tell::Everything => Some(false),
-            Tell::Sweep => Some(true),
+            ResendScope::Changes => None,
+            ResendScope::Everything => Some(false),
+            ResendScope::Sweep => Some(true),
         }
     }
 
-    /// Begins to tell orchagent all rows, and that there are no others if `sweep`. What they are to say; `None` where no orchagent
-    /// is told so.
-    pub(super) fn begin_telling(&mut self, sweep: bool) -> Option<Says> {
+    /// Begins a resend of all rows, as a resync if `sweep`. Returns the kind of its rows; `None` through Redis.
+    pub(super) fn begin_resend(&mut self, sweep: bool) -> Option<ResendKind> {
         match self {
             Routes::Redis(_) => None,
-            Routes::Zmq(zmq) => Some(zmq.begin_telling(sweep)),
+            Routes::Zmq(zmq) => Some(zmq.begin_resend(sweep)),
         }
     }
 
-    /// Whether orchagent is being told all rows: not any more when the connection on which that began is gone.
-    pub(super) fn is_telling(&self) -> bool {
-        matches!(self, Routes::Zmq(zmq) if zmq.telling.is_some() && zmq.producer.is_connected())
+    /// Whether a resend is going on. A lost connection ends it.
+    pub(super) fn is_resending(&self) -> bool {
+        matches!(self, Routes::Zmq(zmq) if zmq.resending.is_some() && zmq.producer.is_connected())
     }
 
-    /// Tells orchagent rows, and that they were all if they are the `last`.
-    pub(super) fn tell(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
+    /// Sends rows of the resend, and its end after the `last`.
+    pub(super) fn resend(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
         if let Routes::Zmq(zmq) = self {
-            zmq.tell(rows, last);
+            zmq.resend(rows, last);
         }
     }
 
-    /// After APPL_DB may have lost rows: has orchagent told all rows too, so that what it publishes is there again. As
-    /// [`Routes::begin_telling`].
-    pub(super) fn tell_anew(&mut self) -> Option<Says> {
+    /// Begins a resend of all rows as new, after Redis may have lost rows: orchagent's responses write APPL_STATE_DB again.
+    /// As [`Routes::begin_resend`].
+    pub(super) fn resend_as_new(&mut self) -> Option<ResendKind> {
         let Routes::Zmq(zmq) = self else { return None };
-        let sweep = zmq.telling.unwrap_or(false);
-        zmq.begin_telling(sweep);
-        Some(Says::New)
+        let sweep = zmq.resending.unwrap_or(false);
+        zmq.begin_resend(sweep);
+        Some(ResendKind::AsNew)
     }
 
     /// Writes rows to APPL_DB and nowhere else, unless it is the way to orchagent.
@@ -192,7 +191,7 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Says rows once more for their answers: APPL_DB has them as they are, so they go there only where it is the way to orchagent.
+    /// Sends rows again for their responses: APPL_DB has them as they are, so they go there only where it is the way to orchagent.
     pub(super) fn ask(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
         match self {
             Routes::Redis(_) => self.write(rows),
@@ -253,7 +252,7 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Says when there may be room, or everything be written.
+    /// Wakes the caller when there may be room, or everything is written.
     pub(super) fn wake(&self) -> &Wake {
         match self {
             Routes::Redis(redis) => redis.written.wake(),
@@ -290,16 +289,16 @@ pub(super) struct ZmqRoutes<R: Row> {
     pub(super) producer: ZmqProducer<R>,
     kept: Kept<R>,
     stored: Option<PlainTable<R>>,
-    /// At the start APPL_DB has everything that orchagent was told.
+    /// At the start APPL_DB has every row that was sent to orchagent.
     pub(super) learnt_all: bool,
-    /// Who connects next was not told everything.
+    /// The next orchagent that connects has missed rows.
     missed: bool,
-    /// orchagent was told to forget what it has beyond what it is told.
+    /// A resync was begun on this connection.
     swept: bool,
-    /// Who is connected missed something, and was not told everything yet.
+    /// The connected orchagent has missed rows, and the resend is not over.
     lost: bool,
-    /// It is being told everything, and, with `true`, that there is nothing else.
-    telling: Option<bool>,
+    /// A resend is going on; with `true` as a resync.
+    resending: Option<bool>,
     /// Rows that wait for room, and messages that orchagent did not take yet.
     waits: Gauge,
     unacknowledged: Gauge,
@@ -350,7 +349,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
             missed: false,
             swept: false,
             lost: false,
-            telling: None,
+            resending: None,
             waits: rings.gauge(format!("{} rows that wait for room in ZeroMQ", R::TABLE), None),
             unacknowledged: rings
                 .gauge(format!("{} messages that orchagent did not take", R::TABLE), Some(WINDOW as usize)),
@@ -389,20 +388,20 @@ impl<R: ResyncRow> ZmqRoutes<R> {
         Ok(())
     }
 
-    /// Sends what waits, and finds out what orchagent must be told beyond changes.
-    fn look(&mut self, knows_all: bool) -> Tell {
+    /// Sends waiting messages, and returns what to resend.
+    fn look(&mut self, knows_all: bool) -> ResendScope {
         if self.producer.renewed() {
-            (self.swept, self.telling) = (false, None);
+            (self.swept, self.resending) = (false, None);
             // The first connection missed nothing, unless something was written before it; each later one did.
             self.lost = std::mem::replace(&mut self.missed, true);
             if self.lost && !(knows_all && self.producer.is_acknowledged()) {
-                return Tell::Everything;
+                return ResendScope::Everything;
             }
         }
         self.producer.resume();
         let sweep = knows_all && !self.swept && self.producer.is_acknowledged() && self.producer.has_room();
         self.swept |= sweep;
-        if sweep { Tell::Sweep } else { Tell::Changes }
+        if sweep { ResendScope::Sweep } else { ResendScope::Changes }
     }
 
     /// Sends what waits and nothing else, while it is not known what there is to say.
@@ -412,34 +411,34 @@ impl<R: ResyncRow> ZmqRoutes<R> {
         self.producer.resume();
     }
 
-    fn begin_telling(&mut self, sweep: bool) -> Says {
-        self.telling = Some(sweep);
+    fn begin_resend(&mut self, sweep: bool) -> ResendKind {
+        self.resending = Some(sweep);
         if sweep {
             self.producer.send(&mut vec![begin_resync()]);
         }
         let missed = self.lost;
-        if self.producer.is_acknowledged() { Says::Again { missed } } else { Says::New }
+        if self.producer.is_acknowledged() { ResendKind::Unchanged { missed } } else { ResendKind::AsNew }
     }
 
-    fn tell(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
+    fn resend(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
         if last {
             self.lost = false;
         }
-        if last && self.telling.take() == Some(true) {
+        if last && self.resending.take() == Some(true) {
             rows.push(Change::del(R::RESYNC));
         }
         self.producer.send(rows);
     }
 }
 
-/// What orchagent must be told.
+/// What to send to orchagent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tell {
-    /// Only what changes.
+enum ResendScope {
+    /// Changes only.
     Changes,
     /// Every row.
     Everything,
-    /// Every row, and that there are no others.
+    /// Every row, as a resync.
     Sweep,
 }
 

@@ -169,7 +169,7 @@ impl AsicWriter {
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let lost = Arc::new(AtomicBool::new(false));
-        let tell = lost.clone();
+        let its_lost = lost.clone();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
@@ -195,7 +195,7 @@ impl AsicWriter {
                 }
                 its_written.fetch_add(batches_done, Relaxed);
                 if rows.is_lost()? {
-                    tell.store(true, Relaxed);
+                    its_lost.store(true, Relaxed);
                 }
                 let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {

@@ -1,14 +1,14 @@
-//! The seam between orchagent and syncd: which of SONiC's modes it runs in, and orchagent's end of it.
+//! The transport between orchagent and syncd (`sairedis`): SONiC's communication modes, and orchagent's end.
 //!
-//! SONiC's synchronous modes have one request under way. In `redis_async` SONiC's orchagent takes every request for
-//! carried out and never hears of one that was not. Ours asks for replies there too, in the first thing that it says,
-//! and has several bulks under way; a syncd that does not know the question is believed as SONiC's would be.
+//! SONiC's synchronous modes have one request in flight. In `redis_async` SONiC's orchagent assumes SUCCESS for every
+//! request. ribtide's asks for replies in this mode, too, with its first request, and has several bulks in flight; with a
+//! syncd that does not know the request it assumes SUCCESS as SONiC's does.
 
 use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
 use super::settings::Settings;
 use super::{Error, log, refuse, syncd_generation};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::ValueEnum;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
@@ -17,7 +17,7 @@ use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb,
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{
-    Connection, Databases, EncodedRequest, Exchange, Heard, Message, WINDOW, listen, queue,
+    Connection, Databases, EncodedRequest, Exchange, Message, PubSubEvent, WINDOW, listen, queue,
 };
 use std::collections::VecDeque;
 use std::fmt;
@@ -193,14 +193,14 @@ pub(super) struct AsicTransport {
     /// To be begun when syncd has answered for the first time: only then the syncd of before is no longer meant.
     watch: Option<Watch>,
     /// What this run was asked to be: whether it can be that shows when syncd has answered for the first time.
-    asked: Asked,
+    asked: RequestedSettings,
     /// What became of routes is answered.
     responses: Arc<AtomicBool>,
 }
 
 impl AsicTransport {
     pub(super) fn open(
-        (asked, responses): (Asked, Arc<AtomicBool>),
+        (asked, responses): (RequestedSettings, Arc<AtomicBool>),
         (mode, endpoint): (Mode, &Endpoint),
         databases: &Databases,
         create_switch: Option<Duration>,
@@ -225,19 +225,19 @@ impl AsicTransport {
             };
             queue::exchange(asic, VIDCOUNTER, rings, stop, ask, decode)?
         };
-        let (tell, shutdown) = crossbeam_channel::bounded(1);
-        let tell = move || {
+        let (shutdown_tx, shutdown) = crossbeam_channel::bounded(1);
+        let notify = move || {
             // One is enough.
-            let _ = tell.try_send(());
+            let _ = shutdown_tx.try_send(());
         };
-        let told = tell.clone();
+        let on_request = notify.clone();
         listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| {
-            if matches!(heard, Heard::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST)) {
-                told();
+            if matches!(heard, PubSubEvent::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST)) {
+                on_request();
             }
         })?;
         let (asic, its_stop) = (Connection::open(asic, stop)?, stop.clone());
-        let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, tell));
+        let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, notify));
         let answers = mode != Mode::RedisAsync;
         Ok(AsicTransport {
             exchange,
@@ -339,7 +339,7 @@ impl SyncdLink for AsicTransport {
                 log(DAEMON, "syncd answers each request");
             }
             let responses = Some(self.responses.load(Relaxed));
-            refuse(&Asked { syncd_answers: Some(self.answers), responses, ..self.asked })?;
+            refuse(&RequestedSettings { syncd_answers: Some(self.answers), responses, ..self.asked })?;
             // Its first reply says it.
             if !self.answers {
                 let why = "syncd is not ribtide's and answers none";

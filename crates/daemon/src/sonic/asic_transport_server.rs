@@ -1,5 +1,5 @@
-//! syncd's end of the seam: requests are read on a thread of their own, so that the chip is at work meanwhile, and
-//! replies are encoded on another.
+//! syncd's end of the transport to orchagent. One thread reads and decodes requests while the chip works on earlier ones,
+//! and another encodes replies.
 
 use super::appl_transport::Persistence;
 use super::asic_db::AsicDb;
@@ -43,8 +43,8 @@ struct Incoming {
 struct Refusal {
     why: String,
     reply: Message,
-    /// It is waited for in every mode.
-    question: bool,
+    /// A query, whose reply orchagent waits for in every mode.
+    query: bool,
 }
 
 /// Where requests come from.
@@ -53,8 +53,8 @@ enum Requests {
     Zmq(ring::Receiver<(Incoming, Answer)>),
 }
 
-/// Where a reply goes.
-enum Way {
+/// The channel that a reply goes back on.
+enum ReplyChannel {
     Redis,
     Zmq(Answer),
 }
@@ -63,7 +63,7 @@ enum Way {
 enum Reply {
     Done(SaiReply, Kind),
     Refused(Message),
-    /// There is none: who asked does not wait for it.
+    /// No reply: orchagent does not wait for one.
     Silence,
 }
 
@@ -72,7 +72,7 @@ enum Due {
     /// The machine, which knows it under this number.
     Reply { id: u64, kind: Kind, owed: bool },
     /// Nothing but those before it.
-    Refusal { reply: Message, question: bool },
+    Refusal { reply: Message, query: bool },
 }
 
 /// What a reply answers.
@@ -80,7 +80,7 @@ enum Due {
 enum Kind {
     /// A change.
     Change,
-    /// A question, whose answer is waited for in every mode.
+    /// A query, whose answer is waited for in every mode.
     Get,
     /// Another one: what still fits.
     Available,
@@ -98,14 +98,14 @@ pub(super) struct AsicTransportServer {
     /// Wakes it.
     asic: Database,
     /// None only while it ends.
-    replies: Option<ring::Sender<(Way, Reply)>>,
+    replies: Option<ring::Sender<(ReplyChannel, Reply)>>,
     replier: Option<JoinHandle<()>>,
     /// Nothing came since then, while it ends.
     silent: Option<Instant>,
     stop: Stop,
     failed: crossbeam_channel::Receiver<TableError>,
-    /// Requests under way, and their ways back.
-    under_way: VecDeque<(Way, Due)>,
+    /// Requests in flight, each with the channel of its reply.
+    under_way: VecDeque<(ReplyChannel, Due)>,
     taken: u64,
     /// No orchagent began a view since the start: one may ask what it asked an earlier syncd.
     heir: bool,
@@ -129,7 +129,7 @@ impl AsicTransportServer {
         stop: &Stop,
     ) -> Result<AsicTransportServer, Error> {
         let asic = databases.get(Db::Asic);
-        let (replies, waiting) = rings.bounded::<(Way, Reply)>("replies to orchagent", WAITING);
+        let (replies, waiting) = rings.bounded::<(ReplyChannel, Reply)>("replies to orchagent", WAITING);
         let (failing, failed) = crossbeam_channel::bounded(1);
         let (requests, reader, mut writer) = if mode.is_zmq() {
             let read = |message: &[u8], again| Incoming { what: read_zmq(message), run: None, again };
@@ -162,21 +162,23 @@ impl AsicTransportServer {
                     writer.iter_mut().for_each(QueueWriter::shrink_to_fit);
                 };
                 let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
-                for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
+                for (channel, reply) in
+                    std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv()))
+                {
                     // An orchagent that describes the switch again takes no reply to an earlier request.
                     let init = matches!(reply, Reply::Done(_, Kind::Init { .. }));
-                    match (way, &mut writer) {
-                        (Way::Zmq(answer), _) => {
+                    match (channel, &mut writer) {
+                        (ReplyChannel::Zmq(answer), _) => {
                             bytes.clear();
                             if encode_zmq(reply, answer.ours, &mut bytes) {
                                 answer.send(&bytes);
                             }
                         }
-                        (Way::Redis, Some(writer)) => match encode(reply) {
+                        (ReplyChannel::Redis, Some(writer)) => match encode(reply) {
                             Some(message) if init => writer.answer_and_forget(&message),
                             message => writer.answer(message.as_ref()),
                         },
-                        (Way::Redis, None) => {}
+                        (ReplyChannel::Redis, None) => {}
                     }
                 }
                 if let Some(Err(e)) = writer.as_mut().map(QueueWriter::flush) {
@@ -208,7 +210,12 @@ impl AsicTransportServer {
         })
     }
 
-    fn take(&mut self, incoming: Incoming, way: Way, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
+    fn take(
+        &mut self,
+        incoming: Incoming,
+        channel: ReplyChannel,
+        requests: &mut Vec<SaiRequest>,
+    ) -> Result<(), Error> {
         match incoming.what {
             Ok(mut request) => {
                 self.taken += 1;
@@ -242,12 +249,12 @@ impl AsicTransportServer {
                     Again::Here => true,
                 };
                 let due = Due::Reply { id: request.id, kind, owed };
-                self.under_way.push_back((way, due));
+                self.under_way.push_back((channel, due));
                 requests.push(request);
             }
-            Err(Refusal { why, reply, question }) => {
+            Err(Refusal { why, reply, query }) => {
                 log(DAEMON, &format!("refused: {why}"));
-                self.under_way.push_back((way, Due::Refusal { reply, question }));
+                self.under_way.push_back((channel, Due::Refusal { reply, query }));
                 self.refuse();
             }
         }
@@ -256,23 +263,23 @@ impl AsicTransportServer {
 
     /// Answers what was refused, up to the first request that the machine has not answered.
     fn refuse(&mut self) {
-        while let Some((way, due)) = self.under_way.pop_front() {
+        while let Some((channel, due)) = self.under_way.pop_front() {
             match due {
-                Due::Refusal { reply, question } if self.answers || question => {
-                    self.reply(way, Reply::Refused(reply))
+                Due::Refusal { reply, query } if self.answers || query => {
+                    self.reply(channel, Reply::Refused(reply))
                 }
-                Due::Refusal { .. } => self.reply(way, Reply::Silence),
-                Due::Reply { .. } => return self.under_way.push_front((way, due)),
+                Due::Refusal { .. } => self.reply(channel, Reply::Silence),
+                Due::Reply { .. } => return self.under_way.push_front((channel, due)),
             }
         }
     }
 }
 
 impl AsicTransportServer {
-    fn reply(&self, way: Way, reply: Reply) {
+    fn reply(&self, channel: ReplyChannel, reply: Reply) {
         if let Some(replies) = &self.replies {
             // The thread that sends it says itself why it ended.
-            let _ = replies.send((way, reply));
+            let _ = replies.send((channel, reply));
         }
     }
 
@@ -294,7 +301,7 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
     let fields = vec![format!("\"{status}\",\"\""); objects].join(",");
     let op = op.strip_prefix(['S', 'D']).unwrap_or(op);
     // SONiC's orchagent passes over what is not called as it expects, and waits on for a minute.
-    let (question, reply_op) = match op {
+    let (query, reply_op) = match op {
         "notify" => (true, "Snotify".into()),
         "flush" => (true, "Sflushresponse".into()),
         _ => match op.strip_suffix("_query") {
@@ -303,7 +310,7 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
         },
     };
     let reply = Message { key: status.into(), value: format!("[{fields}]"), op: reply_op };
-    Refusal { why, reply, question }
+    Refusal { why, reply, query }
 }
 
 /// A request that came over ZeroMQ.
@@ -361,14 +368,14 @@ impl OrchLink for AsicTransportServer {
         // One at a time: its reply leaves before the next one is begun.
         let came = match &self.requests {
             Requests::Redis(requests) => {
-                requests.try_recv().transpose()?.map(|incoming| (incoming, Way::Redis))
+                requests.try_recv().transpose()?.map(|incoming| (incoming, ReplyChannel::Redis))
             }
             Requests::Zmq(requests) => {
-                requests.try_recv().map(|(incoming, answer)| (incoming, Way::Zmq(answer)))
+                requests.try_recv().map(|(incoming, answer)| (incoming, ReplyChannel::Zmq(answer)))
             }
         };
-        if let Some((incoming, way)) = came {
-            self.take(incoming, way, requests)?;
+        if let Some((incoming, channel)) = came {
+            self.take(incoming, channel, requests)?;
         }
         Ok(())
     }
@@ -379,9 +386,9 @@ impl OrchLink for AsicTransportServer {
             self.rows.write(std::mem::take(&mut out.rows))?;
         }
         for reply in out.replies.drain(..) {
-            let Some((way, Due::Reply { kind, .. })) = self.under_way.pop_front() else { continue };
+            let Some((channel, Due::Reply { kind, .. })) = self.under_way.pop_front() else { continue };
             if !self.answers && kind == Kind::Change {
-                self.reply(way, Reply::Silence);
+                self.reply(channel, Reply::Silence);
                 if !reply.status.is_success() {
                     // The next syncd must not try it again.
                     self.finish()?;
@@ -392,7 +399,7 @@ impl OrchLink for AsicTransportServer {
                     )));
                 }
             } else {
-                self.reply(way, Reply::Done(reply, kind));
+                self.reply(channel, Reply::Done(reply, kind));
             }
             self.refuse();
         }

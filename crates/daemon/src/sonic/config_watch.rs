@@ -1,7 +1,7 @@
-//! A setting of CONFIG_DB that a daemon follows while it runs.
+//! Watches a setting of CONFIG_DB while a daemon runs.
 //!
-//! Redis tells who listens that a row was written (its keyspace notifications, which SONiC turns on); where it does not, the row is
-//! looked at once a second. A setting that is not there says nothing: CONFIG_DB that was lost, or is being written again, changes nothing.
+//! A keyspace notification of Redis (SONiC sets `notify-keyspace-events`) wakes the watcher; without notifications it
+//! reads the row once a second. An absent field keeps the setting as it is, since CONFIG_DB may be lost or loading.
 
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often it is looked at, told or not.
+/// How often the row is read, with or without a notification.
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Such a setting.
+/// A watched setting.
 pub(super) struct ConfigWatch {
     on: Arc<AtomicBool>,
     wake: Receiver<()>,
 }
 
 impl ConfigWatch {
-    /// Follows `switch`, which is `on` now, until `stop`.
+    /// Starts to watch `switch`, which is `on` now, until `stop`.
     ///
     /// # Errors
-    /// When there is no CONFIG_DB now, or no thread; a CONFIG_DB that goes away is waited for.
+    /// When CONFIG_DB does not answer now, or there is no thread. Later the watcher waits for a CONFIG_DB that went away.
     pub(super) fn start(
         switch: Switch,
         on: bool,
@@ -35,21 +35,21 @@ impl ConfigWatch {
     ) -> Result<ConfigWatch, Error> {
         let database = databases.get(Db::Config);
         let channel = format!("__keyspace@{}__:{}", database.id, switch.row(database));
-        let told = wake_ups(database, vec![channel], stop)?.pop();
+        let notifications = wake_ups(database, vec![channel], stop)?.pop();
         let mut config = ConfigDb::open(databases, stop)?;
         let follows = Arc::new(AtomicBool::new(on));
         let (its, stop) = (follows.clone(), stop.clone());
         let (waker, wake) = bounded(1);
         let body = move || {
             while !stop.stopped() {
-                // Who tells may be gone: then it is looked at when it is time.
-                if told.as_ref().is_none_or(|told| {
-                    told.recv_timeout(CONFIG_POLL_INTERVAL).is_err_and(|e| e.is_disconnected())
+                // Without a subscription the row is read once a second.
+                if notifications.as_ref().is_none_or(|notifications| {
+                    notifications.recv_timeout(CONFIG_POLL_INTERVAL).is_err_and(|e| e.is_disconnected())
                 }) {
                     std::thread::sleep(CONFIG_POLL_INTERVAL);
                 }
-                let Ok(Some(says)) = config.says(switch) else { continue };
-                if its.swap(says, Relaxed) != says {
+                let Ok(Some(now)) = config.enabled(switch) else { continue };
+                if its.swap(now, Relaxed) != now {
                     // Full means that a wake-up waits already.
                     let _ = waker.try_send(());
                 }

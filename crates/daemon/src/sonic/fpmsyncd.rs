@@ -16,7 +16,7 @@ use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::TransportCheck;
 use super::warm::Replay;
 use super::{Error, explain, log, queues};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -26,7 +26,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Says};
+use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind};
 use ribtide_swss::row::{
     AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
 };
@@ -42,7 +42,7 @@ const DAEMON: &str = "fpmsyncd";
 /// FIB suppression's name among the settings.
 const SUPPRESS: &str = "suppress-fib-pending";
 /// FIB suppression is off here, and on in the router.
-const TOLD_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
+const CONFIRMED_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
                               enable suppress-fib-pending";
 /// FIB suppression is on here, and off in the router.
 const SUPPRESSION_OFF_IN_ROUTER: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
@@ -182,7 +182,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             let (databases, rings, stop) = (databases.clone(), rings.clone(), stop.clone());
             move || Answers::open(&databases, &rings, &stop)
         }),
-        telling: None,
+        resending: None,
         changed: rings.gauge("rows changed and not handed over", Some(choked_at(options.flush))),
         objectless: rings.gauge("routes that wait for their next-hop object", None),
         unanswered: rings.gauge("routes with rows that orchagent did not answer", None),
@@ -223,8 +223,11 @@ fn open_routes(
         Some(endpoint) => Some(endpoint.clone()),
         None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
     };
-    let asked =
-        Asked { routes_over_zmq: Some(endpoint.is_some()), appl_db: options.appl_db, ..Asked::default() };
+    let asked = RequestedSettings {
+        routes_over_zmq: Some(endpoint.is_some()),
+        appl_db: options.appl_db,
+        ..RequestedSettings::default()
+    };
     refuse_with_warm_restart("fpmsyncd", asked, databases, &["bgp", "swss"], stop)?;
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
@@ -320,7 +323,7 @@ struct Stage {
     /// Opens the way of answers.
     counts: Box<dyn Fn() -> Result<Answers, Error>>,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
-    telling: Option<(Again, Says)>,
+    resending: Option<(Resend, ResendKind)>,
     /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
     changed: Gauge,
     objectless: Gauge,
@@ -649,15 +652,15 @@ impl Stage {
     fn look_north(&mut self) -> Result<bool, Error> {
         let (held, replayed) = (self.holds(), self.machine.is_replayed());
         // What changed meanwhile goes to APPL_DB too; what is only said again does not.
-        if let Some(sweep) = self.labels.asked_for_all(held, replayed) {
+        if let Some(sweep) = self.labels.resend_due(held, replayed) {
             self.flush()?;
             self.machine.label_rows(&mut self.out.labels);
-            self.labels.begin_telling(sweep);
-            self.labels.tell(&mut self.out.labels, true);
+            self.labels.begin_resend(sweep);
+            self.labels.resend(&mut self.out.labels, true);
         }
-        if let Some(sweep) = self.routes.asked_for_all(held, replayed) {
+        if let Some(sweep) = self.routes.resend_due(held, replayed) {
             self.flush()?;
-            self.telling = self.routes.begin_telling(sweep).map(|says| (self.machine.all_again(), says));
+            self.resending = self.routes.begin_resend(sweep).map(|kind| (self.machine.resend_all(), kind));
         }
         if held {
             return Ok(false);
@@ -677,21 +680,21 @@ impl Stage {
 
     /// Tells orchagent some of the rows that it is to be told again, if there is room. True when there is room for more.
     fn say_again(&mut self) -> Result<bool, Error> {
-        if !self.routes.is_telling() {
-            self.telling = None;
+        if !self.routes.is_resending() {
+            self.resending = None;
         }
-        if self.telling.is_none() || !self.routes.has_room() {
+        if self.resending.is_none() || !self.routes.has_room() {
             return Ok(false);
         }
         // What changed goes first: what is said again must be what was written.
         if self.machine.pending() > 0 {
             self.flush()?;
         }
-        let Some((again, says)) = &mut self.telling else { return Ok(false) };
-        let more = self.machine.some_again(again, *says, AGAIN, &mut self.out);
-        self.routes.tell(&mut self.out.routes, !more);
+        let Some((resend, kind)) = &mut self.resending else { return Ok(false) };
+        let more = self.machine.next_resent(resend, *kind, AGAIN, &mut self.out);
+        self.routes.resend(&mut self.out.routes, !more);
         if !more {
-            self.telling = None;
+            self.resending = None;
         }
         Ok(more && self.routes.has_room())
     }
@@ -748,17 +751,17 @@ impl Stage {
         self.write()
     }
 
-    /// Says which way answers come.
+    /// Records which way responses come.
     fn look_back(&mut self) -> Result<(), Error> {
         let Some(answers) = &self.answers else { return Ok(()) };
         let (way, why) = answers.way();
         self.settings.now("answers", way, why)
     }
 
-    /// Says whether the routing daemon, where it is ribtide, waits for what it is told here.
+    /// Records whether the routing daemon, if it is ribtide, waits for FIB confirmations.
     fn look_client(&mut self) -> Result<(), Error> {
         let why = match (self.machine.suppresses(), self.machine.client_waits()) {
-            (false, Some(true)) => TOLD_TOO_EARLY,
+            (false, Some(true)) => CONFIRMED_TOO_EARLY,
             (true, Some(false)) => SUPPRESSION_OFF_IN_ROUTER,
             _ => "",
         };
@@ -793,12 +796,12 @@ impl Stage {
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
             self.routes.ask(&mut self.out.asked)?;
-            let (mut again, mut more) = (self.machine.all_again(), true);
+            let (mut again, mut more) = (self.machine.resend_all(), true);
             while more {
-                more = self.machine.some_again(&mut again, Says::New, AGAIN, &mut self.out);
+                more = self.machine.next_resent(&mut again, ResendKind::AsNew, AGAIN, &mut self.out);
                 self.routes.keep(&mut self.out.routes)?;
             }
-            self.telling = self.routes.tell_anew().map(|says| (self.machine.all_again(), says));
+            self.resending = self.routes.resend_as_new().map(|kind| (self.machine.resend_all(), kind));
             // It may have come back with what it had at another time: what is too much goes.
             let (machine, out) = (&self.machine, &mut self.out);
             self.routes.rows(|key, _, _| {

@@ -516,8 +516,8 @@ impl Fpm {
     fn batch(&mut self, batch: &FibBatch, stop: &Stop, asked: &CallQueue<Fpm>) -> Result<(), Error> {
         let begin = Instant::now();
         let (announcer, machine, out) = (&mut self.announcer, &mut self.machine, &mut self.out);
-        let mut tell = |content: &Content<'_>| machine.message(content, out);
-        let turned = !announcer.groups(batch, &mut tell).is_empty();
+        let mut send = |content: &Content<'_>| machine.message(content, out);
+        let turned = !announcer.groups(batch, &mut send).is_empty();
         let (mut given_up, mut failed) = (Vec::new(), Vec::new());
         let mut rows = self.machine.rows_now();
         let device = batch.vrf.device;
@@ -531,8 +531,8 @@ impl Fpm {
                 Err(why) => failed.push((VrfPrefix { vrf: batch.vrf.id, prefix: route.prefix.any() }, why)),
             }
         });
-        let mut tell = |content: &Content<'_>| self.machine.message(content, &mut self.out);
-        self.announcer.delete_groups(batch, &mut tell);
+        let mut send = |content: &Content<'_>| self.machine.message(content, &mut self.out);
+        self.announcer.delete_groups(batch, &mut send);
         if batch.start_of_replay && self.replay == Replay::CallQueue {
             self.replay = Replay::Running;
         }
@@ -545,7 +545,7 @@ impl Fpm {
             self.replay = Replay::CallQueue;
         }
         if self.replay == Replay::None {
-            self.announcer.retire(&mut tell);
+            self.announcer.retire(&mut send);
         }
         self.machine.take(&mut self.out);
         self.out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));

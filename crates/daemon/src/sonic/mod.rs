@@ -40,7 +40,7 @@ mod vrf_names;
 mod warm;
 mod warm_file;
 
-use crate::combinations::{self, Asked};
+use crate::combinations::{self, RequestedSettings};
 pub use appl_transport::{Lag, Persistence};
 pub use asic_transport::Mode;
 use ribtide_tables::TableError;
@@ -71,7 +71,7 @@ impl From<TableError> for Error {
 }
 
 /// Refuses settings that cannot be combined.
-fn refuse(asked: &Asked) -> Result<(), Error> {
+fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
     match combinations::broken(asked).next() {
         Some(rule) => Err(Error::new(rule.says)),
         None => Ok(()),

@@ -1,10 +1,11 @@
-//! What orchagent writes beside requests to syncd: which neighbours to resolve, what there is, what became of routes.
+//! orchagent's outputs beside requests to syncd: NEIGH_RESOLVE_TABLE, STATE_DB's rows of default routes and capabilities,
+//! COUNTERS_DB's `CRM:STATS`, and route responses.
 
 use super::answers::Answering;
 use super::appl_transport::Lag;
 use super::config_db::Switch;
 use super::config_watch::ConfigWatch;
-use super::orch_stage::OrchOutputs;
+use super::orch_stage::{OrchOutputs, Subscriber};
 use super::response_publisher::ResponsePublisher;
 use super::settings::Settings;
 use super::{Error, log};
@@ -14,7 +15,7 @@ use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
 use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, RouteKey, SwitchCapabilityRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::zmq::Process;
+
 use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -34,7 +35,7 @@ pub(super) struct RedisOutputs {
     publishes: bool,
     /// While FIB suppression is on.
     answering: Option<Answering>,
-    wanted: Wanted,
+    suppression: FibSuppression,
     counters: Connection,
     /// What the counters were last written from.
     crm: Crm,
@@ -48,11 +49,11 @@ pub(super) struct RedisOutputs {
 type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
 impl RedisOutputs {
-    /// `wanted`: whether fpmsyncd waits to hear what became of routes, and whether `now`. `warm`: what an earlier run confirmed
+    /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: what an earlier run confirmed
     /// counts until [`OrchOutputs::restored`].
     pub(super) fn open(
         databases: &Databases,
-        (wanted, now): (Wanted, bool),
+        (suppression, now): (FibSuppression, bool),
         warm: bool,
         lag: Lag,
         rings: &Rings,
@@ -66,7 +67,7 @@ impl RedisOutputs {
             publisher: ResponsePublisher::start(databases, warm, lag, rings, stop)?,
             publishes: now,
             answering: now.then(|| Answering::start(rings)).transpose()?,
-            wanted,
+            suppression,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
             crm: Crm::default(),
             written: Default::default(),
@@ -99,9 +100,9 @@ fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(
     write(table, &mut written.values().cloned().collect())
 }
 
-/// Whether fpmsyncd waits to hear what became of routes. It listens when CONFIG_DB says so, and hears nothing before it is told
-/// what is in the chip; so who of the two sees it first makes no difference.
-pub(super) struct Wanted {
+/// The setting of FIB suppression. fpmsyncd and orchagent both watch CONFIG_DB; fpmsyncd counts no response before
+/// orchagent has sent which routes are in the chip, so the order in which the two see a change does not matter.
+pub(super) struct FibSuppression {
     /// The command line says so (`-F`).
     pub(super) always: bool,
     /// What CONFIG_DB says.
@@ -113,16 +114,16 @@ pub(super) struct Wanted {
 }
 
 impl RedisOutputs {
-    /// Tells fpmsyncd, before anybody else is told.
+    /// Sends responses to fpmsyncd, before they are published.
     fn answer(&mut self, out: &OrchOut) {
         if let Some(answering) = &mut self.answering {
             answering.answer(&out.refusals, &out.responses, &out.found);
         }
     }
 
-    /// Answers from now on, or no longer.
+    /// Begins or ends responses when the setting changed.
     fn apply_config(&mut self, orch: &mut Orch) -> Result<(), Error> {
-        let Wanted { always, config, is, settings, rings } = &self.wanted;
+        let FibSuppression { always, config, is, settings, rings } = &self.suppression;
         // In any case: it is the look that a wake-up asks for.
         let on = config.is_on() || *always;
         if orch.restoring() {
@@ -133,9 +134,9 @@ impl RedisOutputs {
             orch.answer(on);
             is.store(on, Relaxed);
             self.answering = on.then(|| Answering::start(rings)).transpose()?;
-            let says = if on { "enabled" } else { "disabled" };
+            let value = if on { "enabled" } else { "disabled" };
             let mut settings = settings.lock().unwrap_or_else(PoisonError::into_inner);
-            settings.note(&Switch::SuppressFibPending.name(), says, says, "");
+            settings.note(&Switch::SuppressFibPending.name(), value, value, "");
             settings.write()?;
         }
         if !on {
@@ -176,13 +177,13 @@ impl OrchOutputs for RedisOutputs {
         Ok(false)
     }
 
-    fn is_asked(&mut self, orch: &Orch) -> Option<Option<Process>> {
-        self.answering.as_mut().and_then(|answering| answering.is_asked(orch))
+    fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
+        self.answering.as_mut().and_then(|answering| answering.new_subscriber(orch))
     }
 
-    fn begin(&mut self, orch: &mut Orch) {
+    fn begin_subscription(&mut self, orch: &mut Orch) {
         if let Some(answering) = &mut self.answering {
-            answering.begin(orch);
+            answering.begin_subscription(orch);
         }
     }
 
@@ -199,7 +200,7 @@ impl OrchOutputs for RedisOutputs {
         if let Some(answering) = &self.answering {
             answering.watch(select);
         }
-        self.wanted.config.watch(select);
+        self.suppression.config.watch(select);
     }
 
     fn due(&self) -> Option<Instant> {

@@ -99,7 +99,13 @@ pub(super) trait SyncdLink: Send {
     fn watch<'a>(&'a self, select: &mut Select<'a>);
 }
 
-/// What becomes of the machine's other output.
+/// A connected fpmsyncd, which gets responses.
+pub(super) struct Subscriber {
+    /// Its process, if it is ribtide's.
+    pub(super) process: Option<Process>,
+}
+
+/// Carries out the outputs of the state machine beside requests.
 pub(super) trait OrchOutputs: Send {
     /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
@@ -112,14 +118,14 @@ pub(super) trait OrchOutputs: Send {
         Ok(())
     }
 
-    /// A newly connected fpmsyncd, once per connection, with its process, if known. It gets a full snapshot after the rows that
+    /// Returns a newly connected fpmsyncd, once per connection. It gets a full snapshot after the rows that
     /// were in flight at connect time are applied.
-    fn is_asked(&mut self, _orch: &Orch) -> Option<Option<Process>> {
+    fn new_subscriber(&mut self, _orch: &Orch) -> Option<Subscriber> {
         None
     }
 
     /// The machine has them.
-    fn begin(&mut self, _orch: &mut Orch) {}
+    fn begin_subscription(&mut self, _orch: &mut Orch) {}
 
     /// After each round. `quiet`: nothing came in, and every table was found empty. `waiting`: a reply is outstanding.
     fn after_round(&mut self, _orch: &mut Orch, _quiet: bool, _waiting: bool) -> Result<(), Error> {
@@ -134,7 +140,7 @@ pub(super) trait OrchOutputs: Send {
     /// Lets `select` see what else a round should follow on.
     fn watch<'a>(&'a self, _select: &mut Select<'a>) {}
 
-    /// Messages to who waits to hear what became of routes for which there was no room yet.
+    /// Response messages for which the connection had no room yet.
     fn unsent(&self) -> usize {
         0
     }
@@ -324,7 +330,7 @@ impl OrchStage {
     pub(super) fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick) = (Clock::default(), 0);
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
-        let mut is_asked = false;
+        let mut has_subscriber = false;
         while !stop.stopped() {
             let begin = Instant::now();
             if let Some(asked) = asked {
@@ -356,13 +362,13 @@ impl OrchStage {
             if let Some(timer) = &self.drain {
                 timer.add(drained, drain);
             }
-            if let Some(from) = self.outputs.is_asked(&self.orch) {
-                self.feeds.iter_mut().for_each(|feed| feed.set_fence(from));
-                is_asked = true;
+            if let Some(subscriber) = self.outputs.new_subscriber(&self.orch) {
+                self.feeds.iter_mut().for_each(|feed| feed.set_fence(subscriber.process));
+                has_subscriber = true;
             }
-            if is_asked && self.feeds.iter_mut().all(|feed| feed.is_past_fence()) {
-                is_asked = false;
-                self.outputs.begin(&mut self.orch);
+            if has_subscriber && self.feeds.iter_mut().all(|feed| feed.is_past_fence()) {
+                has_subscriber = false;
+                self.outputs.begin_subscription(&mut self.orch);
             }
             let quiet = taken + heard == 0 && !again;
             self.outputs.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
@@ -410,7 +416,7 @@ impl OrchStage {
     /// Answers clients that ask whether it may be stopped. True when it must do nothing more.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
-        if !check.is_asked() {
+        if !check.has_request() {
             return Ok(false);
         }
         // Prefetched rows are done; rows that are still in a table are the successor's.

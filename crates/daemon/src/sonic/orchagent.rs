@@ -9,7 +9,7 @@ use super::asic_transport::{self, AsicTransport, Mode, VIDCOUNTER};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
 use super::ignored_options::OrchagentIgnored;
-use super::orch_outputs::{RedisOutputs, Wanted};
+use super::orch_outputs::{FibSuppression, RedisOutputs};
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
 use super::performance::{Timers, Timing};
 use super::previous_ids::{self, IndexRoutes};
@@ -17,7 +17,7 @@ use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, explain, log, queues, refuse};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
@@ -148,7 +148,11 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
     let given = Given::of(args, &mut config_db, &mut settings)?;
-    let asked = Asked { responses: Some(given.responses), mode: Some(given.mode), ..Asked::default() };
+    let asked = RequestedSettings {
+        responses: Some(given.responses),
+        mode: Some(given.mode),
+        ..RequestedSettings::default()
+    };
     refuse(&asked)?;
     let routes = route_endpoint(args, &mut config_db, &mut settings)?;
     if given.ring && routes.is_some() {
@@ -188,7 +192,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let create_switch = args.create_switch.map(Duration::from_secs);
     settings.write()?;
     let settings = Arc::new(Mutex::new(settings));
-    let wanted = Wanted {
+    let suppression = FibSuppression {
         always: args.responses,
         config: ConfigWatch::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
         is: Arc::new(AtomicBool::new(given.responses)),
@@ -199,7 +203,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
         feeds,
         syncd: Box::new(AsicTransport::open(
-            (asked, wanted.is.clone()),
+            (asked, suppression.is.clone()),
             (given.mode, &syncd),
             &databases,
             create_switch,
@@ -209,7 +213,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         )?),
         outputs: Box::new(RedisOutputs::open(
             &databases,
-            (wanted, given.responses),
+            (suppression, given.responses),
             warm.is_warm(),
             args.lag,
             &rings,
@@ -293,8 +297,8 @@ impl Given {
         };
         // As fpmsyncd it reads that itself.
         let responses = args.responses || config.has(Switch::SuppressFibPending)?;
-        let says = if responses { "enabled" } else { "disabled" };
-        settings.note(&Switch::SuppressFibPending.name(), says, says, "");
+        let value = if responses { "enabled" } else { "disabled" };
+        settings.note(&Switch::SuppressFibPending.name(), value, value, "");
         let mut option = |switch, given| config.option(switch, given, scripts, settings);
         Ok(Given {
             batch,

@@ -1,4 +1,4 @@
-//! What ASIC_DB says that an earlier orchagent called its objects; see [`PreviousIds`].
+//! Reads the previous object ids of a warm start from ASIC_DB; see [`PreviousIds`].
 
 use super::Error;
 use ribtide_prefix::AnyPrefix;
@@ -10,7 +10,7 @@ use ribtide_swss::sai::{Attr, ObjectType, Oid, RouteEntry, SWITCH, text};
 use ribtide_tables::{Connection, Databases};
 use std::collections::BTreeMap;
 
-/// A route of each index of NEXTHOP_GROUP_TABLE: where it leads tells which group the index was.
+/// One route of each index of NEXTHOP_GROUP_TABLE. The next-hop id of its entry in ASIC_DB is the group of the index.
 #[derive(Default)]
 pub(super) struct IndexRoutes(BTreeMap<Name, AnyPrefix>);
 
@@ -25,7 +25,7 @@ impl IndexRoutes {
     }
 }
 
-/// Reads all objects that have numbers, and what `routes` tell.
+/// Reads all objects that have ids, and the group of each index by `routes`.
 pub(super) fn read(routes: IndexRoutes, databases: &Databases, stop: &Stop) -> Result<PreviousIds, Error> {
     let mut previous_ids = PreviousIds::default();
     let mut rows = Connection::open(databases.get(Db::Asic), stop)?;

@@ -61,35 +61,35 @@ pub(super) fn start<S: 'static>(
     thread::spawn("query-listen", body).map(drop).map_err(failed)
 }
 
-/// What the syncd that answers at `path` says to a question.
+/// The reply to one query of the syncd at `path`.
 ///
 /// # Errors
 /// A sentence when it does not answer.
-pub(super) fn ask(path: &Path, question: &str) -> Result<Value, Error> {
-    Asked::open(path)?.ask(question)
+pub(super) fn query(path: &Path, question: &str) -> Result<Value, Error> {
+    QueryClient::open(path)?.query(question)
 }
 
-/// A client of a syncd.
-pub(super) struct Asked {
+/// A connection to a syncd's query socket.
+pub(super) struct QueryClient {
     path: PathBuf,
     stream: BufReader<UnixStream>,
 }
 
-impl Asked {
-    /// Of the syncd that answers at `path`.
+impl QueryClient {
+    /// Connects to the syncd at `path`.
     ///
     /// # Errors
     /// A sentence when there is none.
-    pub(super) fn open(path: &Path) -> Result<Asked, Error> {
+    pub(super) fn open(path: &Path) -> Result<QueryClient, Error> {
         let stream = UnixStream::connect(path).map_err(|e| silent(path, &e))?;
-        Ok(Asked { path: path.to_owned(), stream: BufReader::new(stream) })
+        Ok(QueryClient { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// What it says to a question.
+    /// The reply to a query.
     ///
     /// # Errors
     /// A sentence when it does not answer.
-    pub(super) fn ask(&mut self, question: &str) -> Result<Value, Error> {
+    pub(super) fn query(&mut self, question: &str) -> Result<Value, Error> {
         let failed = |e: std::io::Error| silent(&self.path, &e);
         self.stream.get_mut().write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
         let mut line = String::new();

@@ -1,5 +1,5 @@
-//! SONiC's recordings: each row that orchagent took (`swss.rec`) and each exchange with syncd (`sairedis.rec`), a
-//! line each, for people and tools that read SONiC's.
+//! SONiC's recordings (`lib/recorder.cpp` of sonic-swss, `lib/Recorder.cpp` of sonic-sairedis): each row that orchagent
+//! read (`swss.rec`) and each exchange with syncd (`sairedis.rec`), a line each.
 //!
 //! Times are UTC. A hang-up signal makes the files be opened again, which is how log rotation works there. With `-A` a
 //! thread of its own writes the file.

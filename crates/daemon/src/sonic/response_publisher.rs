@@ -1,4 +1,5 @@
-//! Tells whoever wants to know what became of routes, as SONiC does: a row of APPL_STATE_DB, and a message on a channel.
+//! Publishes responses as SONiC's ResponsePublisher does (`orchagent/response_publisher.cpp`): a row of APPL_STATE_DB, and
+//! a message on the channel `APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL`.
 //!
 //! The publisher is a low-priority write-behind table, and no route waits for it, unless fpmsyncd hears of routes this way.
 //! A route that is answered twice before it is written is published once, as it is then; a message without a subscriber is
@@ -115,7 +116,7 @@ impl Producer<RouteStateRow> for Published {
         }
         let messages = self.messages(changes)?;
         self.rows.write(changes)?;
-        self.tell(messages)
+        self.publish_messages(messages)
     }
 
     fn flush(&mut self) -> Result<(), TableError> {
@@ -177,17 +178,17 @@ impl Published {
         self.appl.ask_all(names.iter().map(|name| ["HGET", name, "protocol"]))
     }
 
-    fn reconcile(&mut self, all: Vec<Change<RouteStateRow>>, told: bool) -> Result<(), TableError> {
+    fn reconcile(&mut self, all: Vec<Change<RouteStateRow>>, notify: bool) -> Result<(), TableError> {
         let mut there = BTreeMap::new();
         self.rows.rows(|key, row| drop(there.insert(key, row)))?;
-        let messages = if told { self.messages(&all)? } else { Vec::new() };
+        let messages = if notify { self.messages(&all)? } else { Vec::new() };
         let mut rows: Vec<_> = all
             .into_iter()
             .filter(|change| change.row.is_none() || there.remove(&change.key) != change.row)
             .collect();
         rows.extend(there.into_keys().map(Change::del));
         self.rows.write(&mut rows)?;
-        self.tell(messages)
+        self.publish_messages(messages)
     }
 
     /// The messages about these, if anybody listens: to the channel, or to a pattern that may be its name.
@@ -200,7 +201,7 @@ impl Published {
         Ok(changes.iter().map(|change| RouteResponse::of(change).message()).collect())
     }
 
-    fn tell(&mut self, messages: Vec<String>) -> Result<(), TableError> {
+    fn publish_messages(&mut self, messages: Vec<String>) -> Result<(), TableError> {
         if messages.is_empty() {
             return Ok(());
         }

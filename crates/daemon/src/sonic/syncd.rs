@@ -17,7 +17,7 @@ use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
 use super::{Error, explain, log, query, queues, warm_file};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
@@ -25,7 +25,7 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, json};
-use ribtide_tables::{Databases, Heard, listen};
+use ribtide_tables::{Databases, PubSubEvent, listen};
 use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -197,7 +197,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
-    let asked = Asked { asic_db: Some(persistence), ..Asked::default() };
+    let asked = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
     refuse_with_warm_restart(DAEMON, asked, &databases, &["syncd"], stop)?;
     let vids = Box::new(RedisVids::open(&databases, stop)?);
     let mut warm = WarmStart::begin(DAEMON, DAEMON, &databases, stop)?;
@@ -253,7 +253,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, &databases, &rings, stop)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
     if resumed {
-        warm.tell(State::Reconciled)?;
+        warm.set_state(State::Reconciled)?;
     }
     let shutdown =
         Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
@@ -287,9 +287,9 @@ fn listen_for_shutdown(
     databases: &Databases,
     stop: &Stop,
 ) -> Result<crossbeam_channel::Receiver<bool>, Error> {
-    let (tell, asked) = crossbeam_channel::bounded(1);
+    let (request_tx, asked) = crossbeam_channel::bounded(1);
     listen(databases.get(Db::Asic), vec![RESTART_QUERY.into()], stop, move |heard| {
-        let Heard::Message { payload, .. } = heard else { return };
+        let PubSubEvent::Message { payload, .. } = heard else { return };
         let parts = json::read_strings(payload).unwrap_or_default();
         let warm = match parts.first().map(|part| &**part) {
             Some("WARM") => true,
@@ -297,7 +297,7 @@ fn listen_for_shutdown(
             _ => return,
         };
         // One is enough.
-        let _ = tell.try_send(warm);
+        let _ = request_tx.try_send(warm);
     })?;
     Ok(asked)
 }

@@ -1,8 +1,9 @@
-//! SyncdGeneration when the switch has all that orchagent told syncd: a number in ASIC_DB.
+//! syncd's generation: a number in ASIC_DB (`RIBTIDE_SYNCD_SINCE`) that stays the same as long as syncd has every object
+//! that orchagent requested.
 //!
-//! A syncd whose rows need not be exact asks orchagent on a channel to describe everything again. A channel keeps nothing, and
-//! a Redis that was started again may not be listened to yet. So the request stands in the database too: a syncd that does not
-//! have what the one before was told writes another number, and orchagent looks at it.
+//! A syncd that lost objects publishes `switch_shutdown_request`, and orchagent describes everything again. A channel
+//! stores nothing, and a restarted Redis may have no subscriber yet. So such a syncd also writes another generation, and
+//! orchagent polls it.
 
 use super::{Error, log};
 use ribtide_runtime::thread::{self, Stop};
@@ -20,11 +21,11 @@ pub(super) fn of_this_run() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// syncd's: what it writes, also to a server that may have lost it.
+/// syncd's side. It writes the number again to a server that may have lost it.
 pub(super) struct SyncdGeneration(String);
 
 impl SyncdGeneration {
-    /// The number of the syncd before, if this one `goes_on` with all that it was told; otherwise another.
+    /// The generation of the previous syncd, if this one `goes_on` with all of its objects; otherwise a new one.
     pub(super) fn begin(goes_on: bool, asic: &mut Connection) -> Result<SyncdGeneration, TableError> {
         if let Some(before) = asic.ask(&["GET", KEY])?.into_text().filter(|_| goes_on) {
             return Ok(SyncdGeneration(before));
@@ -39,12 +40,12 @@ impl SyncdGeneration {
     }
 }
 
-/// orchagent's, asked before it tells syncd anything that may be lost: calls `tell` once when a syncd does not have what was told from
+/// orchagent's, asked before it tells syncd anything that may be lost: calls `on_change` once when a syncd does not have what was told from
 /// here on. SONiC's syncd writes no number, and nothing is looked at.
 pub(super) fn watch(
     mut asic: Connection,
     stop: &Stop,
-    tell: impl FnOnce() + Send + 'static,
+    on_change: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
     let Some(since) = asic.ask(&["GET", KEY])?.into_text() else { return Ok(()) };
     let stop = stop.clone();
@@ -55,7 +56,7 @@ pub(super) fn watch(
                 // A server that lost it: syncd writes it again.
                 Ok(None) => {}
                 Ok(Some(now)) if now == since => {}
-                Ok(Some(_)) => return tell(),
+                Ok(Some(_)) => return on_change(),
                 Err(_) if stop.stopped() => return,
                 Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started again")),
             }

@@ -1,25 +1,27 @@
-//! Whether fpmsyncd sends routes the way on which orchagent takes them. Each has its own setting (`-q` and `--route-zmq`, or
-//! CONFIG_DB as it was when it started), and where the two differ no route arrives and no daemon misses one.
+//! Checks that fpmsyncd and orchagent use the same transport for routes. Each has its own setting (`-q`, `--route-zmq`, or
+//! CONFIG_DB at its start); if the two differ, no route arrives and neither daemon notices.
 //!
-//! It shows in Redis, whoever's orchagent it is: for as long as it runs it listens to the channels of the tables that it takes from
-//! there. NEXTHOP_GROUP_TABLE is always one of them; ROUTE_TABLE is where routes do not come over ZeroMQ.
+//! The check works with SONiC's orchagent, too. An orchagent subscribes to the channel of each table that it reads from
+//! Redis as long as it runs: always to that of NEXTHOP_GROUP_TABLE, and to that of ROUTE_TABLE unless routes come over
+//! ZeroMQ.
 
 use super::{Error, log, refuse};
-use crate::combinations::{Asked, broken};
+use crate::combinations::{RequestedSettings, broken};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_swss::row::{NextHopGroupRow, RouteRow};
 use ribtide_tables::{Connection, Databases, state_table};
 use std::time::Duration;
 
-/// An orchagent that starts may listen to one channel before the other: it is looked twice, so far apart at least.
+/// The least time between two looks. An orchagent that starts subscribes to one channel before the other, so only a
+/// difference that two looks find counts.
 pub(super) const APART: Duration = Duration::from_secs(1);
 
-/// fpmsyncd's look at orchagent.
+/// fpmsyncd's check of orchagent's transport.
 pub(super) struct TransportCheck {
     appl: Connection,
     over_zmq: bool,
-    /// What the last look found wrong, and what two have.
+    /// The difference that the last look found, and the one that two looks found.
     suspected: Option<&'static str>,
     wrong: Option<&'static str>,
 }
@@ -30,7 +32,7 @@ impl TransportCheck {
         Ok(TransportCheck { appl, over_zmq, suspected: None, wrong: None })
     }
 
-    /// Refuses to start beside an orchagent that takes routes another way.
+    /// Refuses to start beside an orchagent with another transport.
     pub(super) fn refuse(&mut self) -> Result<(), Error> {
         let first = self.asked()?;
         if refuse(&first).is_ok() {
@@ -58,9 +60,13 @@ impl TransportCheck {
         self.wrong
     }
 
-    fn asked(&mut self) -> Result<Asked, Error> {
+    fn asked(&mut self) -> Result<RequestedSettings, Error> {
         let orchagent_over_zmq = self.orchagent()?;
-        Ok(Asked { routes_over_zmq: Some(self.over_zmq), orchagent_over_zmq, ..Asked::default() })
+        Ok(RequestedSettings {
+            routes_over_zmq: Some(self.over_zmq),
+            orchagent_over_zmq,
+            ..RequestedSettings::default()
+        })
     }
 
     /// Whether the orchagent that runs takes routes over ZeroMQ; `None` where none runs.

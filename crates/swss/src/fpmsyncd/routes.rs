@@ -104,7 +104,7 @@ impl Fpmsyncd {
             }
         };
         if let Some(id) = self.sources.awaited(source)
-            && self.said.insert(Cause::Waits(id))
+            && self.logged.insert(Cause::Waits(id))
         {
             out.events.push(FpmEvent::Route(route.prefix, Cause::Waits(id)));
         }
@@ -125,7 +125,7 @@ impl Fpmsyncd {
     fn refuse(&mut self, prefix: AnyPrefix, why: Option<Cause>, out: &mut FpmOut) {
         let Some(why) = why else { return self.counters.ignored += 1 };
         self.counters.refused += 1;
-        if self.said.insert(why.clone()) {
+        if self.logged.insert(why.clone()) {
             out.events.push(FpmEvent::Route(prefix, why));
         }
     }
@@ -429,7 +429,7 @@ impl Fpmsyncd {
         RouteRow { protocol: Some(self.config.protocols.name(row.protocol).clone()), via: row.via }
     }
 
-    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of routes, [`Fpmsyncd::all_again`].
+    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of routes, [`Fpmsyncd::resend_all`].
     pub fn write_again(&mut self, out: &mut FpmOut) {
         self.take(out);
         let before = out.labels.len();

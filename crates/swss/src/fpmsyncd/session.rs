@@ -58,7 +58,7 @@ impl Fpmsyncd {
     pub fn known_route(&mut self, key: RouteKey, row: &RouteRow, queued: bool) {
         self.session.stale(self.now_ms);
         match key {
-            RouteKey::Resync | RouteKey::Again { .. } => {}
+            RouteKey::Resync | RouteKey::Resent { .. } => {}
             RouteKey::Route { raw_key: Some(_), .. } => self.session.odd.push(key),
             RouteKey::Route { vrf, prefix, raw_key: None } => {
                 let vrf = vrf.map_or(0, |vrf| self.vrf_named(&vrf));
@@ -97,7 +97,7 @@ impl Fpmsyncd {
         self.sources.detach_all();
         self.numbers.forget();
         self.objects.new_session();
-        self.said.clear();
+        self.logged.clear();
     }
 
     /// Takes in that the session ended. Routes stay.

@@ -40,7 +40,7 @@ impl Fpmsyncd {
                     waiting.push((at, entry.protocol));
                 }
                 let counted = if on { Stage::FOUND } else { Stage::NEW };
-                entry.stage.set(counted.with_change_of(entry.stage.told()), awaiting);
+                entry.stage.set(counted.with_change_of(entry.stage.notified()), awaiting);
             });
         }
         waiting.into_iter().for_each(|(at, protocol)| self.offload(at, protocol, None, out));
@@ -71,7 +71,7 @@ impl Fpmsyncd {
                 let waits =
                     entry.source.is_some() && entry.epoch == epoch && owed.is_awaited(at, entry.stage);
                 let is_changed = entry.stage.is_changed();
-                let counted = Stage::FOUND.with_change_of(entry.stage.told());
+                let counted = Stage::FOUND.with_change_of(entry.stage.notified());
                 entry.stage.set(counted.asked(waits && is_changed), awaiting);
                 if waits && !is_changed {
                     waiting.push(at);

@@ -27,7 +27,7 @@ pub(super) struct Interface {
     /// The router interface, and the VRF that it is in.
     rif: Option<(Oid, u32)>,
     /// What the router interface was told last of what may change: its MAC address, and whether it takes MPLS labels.
-    told: [Attr; 2],
+    sent: [Attr; 2],
     busy: bool,
     /// Neighbours and routes in the chip that use the router interface.
     refs: u32,
@@ -82,7 +82,7 @@ impl Interfaces {
             row: IntfRow::default(),
             vrf: vrfs::DEFAULT,
             rif: None,
-            told: [Attr::RifSrcMac(Mac::default()), Attr::RifMpls(false)],
+            sent: [Attr::RifSrcMac(Mac::default()), Attr::RifMpls(false)],
             busy: false,
             refs: 0,
             addresses: BTreeSet::new(),
@@ -166,7 +166,7 @@ impl Orch {
                 let vrf = interface.vrf;
                 interface.rif = Some((Oid::NULL, vrf));
                 let [mac, mpls] = interface.changeable(self.config.mac);
-                interface.told = [mac.clone(), mpls.clone()];
+                interface.sent = [mac.clone(), mpls.clone()];
                 let mut attrs =
                     vec![Attr::RifVirtualRouter(vr), mac, Attr::RifKind(RifType::Port), Attr::RifPort(port)];
                 attrs.extend(interface.row.mtu.map(Attr::RifMtu));
@@ -194,9 +194,9 @@ impl Orch {
             }
             Some((oid, _)) => {
                 let wanted = interface.changeable(self.config.mac);
-                for (told, attr) in interface.told.iter_mut().zip(wanted) {
-                    if *told != attr {
-                        told.clone_from(&attr);
+                for (sent, attr) in interface.sent.iter_mut().zip(wanted) {
+                    if *sent != attr {
+                        sent.clone_from(&attr);
                         let item = Item::new(oid, [attr]);
                         self.requests.enqueue(
                             Verb::Set,

@@ -312,7 +312,7 @@ impl Orch {
                 self.routes.completions.done(token, None);
                 self.resync(change.row.is_some(), false);
             }
-            RouteKey::Again { vrf, prefix } => {
+            RouteKey::Resent { vrf, prefix } => {
                 let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
                 match change.row.take() {
                     Some(row) if !self.is_as_asked(id, &row) => {
@@ -904,7 +904,7 @@ impl Orch {
     /// for it, as what this returns.
     pub(super) fn give_up_waiting(&mut self) -> Vec<(RouteKey, String)> {
         self.routes.unreported = false;
-        let mut told = Vec::new();
+        let mut failures = Vec::new();
         for (constraint, id) in self.routes.retry_cache.iter().collect::<Vec<_>>() {
             let Some(task) = self.routes.table.task_mut(id) else { continue };
             let token = std::mem::take(&mut task.token);
@@ -915,10 +915,10 @@ impl Orch {
             self.routes.table.set_failed(id, true);
             match token.is_some() {
                 true => self.routes.completions.done(token, Some(failed)),
-                false => told.push(failed),
+                false => failures.push(failed),
             }
         }
-        told
+        failures
     }
 
     /// Counts a route, in the chip or on its way there, with all that it leads through.

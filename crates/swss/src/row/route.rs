@@ -9,11 +9,12 @@ use std::sync::Arc;
 /// Which route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
-    /// Not a route: from now on (SET) every route is said that shall stay; the others go at the end (DEL).
+    /// Not a route: the begin (SET) and the end (DEL) of a resync, between which fpmsyncd sends every row. orchagent
+    /// removes the other routes at the end.
     Resync,
-    /// A route as it was said before, to an orchagent of ours that may have missed it, in our spelling. It is no news
-    /// to one that has not, so no answer is sent then.
-    Again {
+    /// A resent row (`resync:PREFIX`), to ribtide's orchagent. If orchagent has the row already, it does nothing and sends
+    /// no response.
+    Resent {
         /// The VRF; `None` is the default one.
         vrf: Option<Name>,
         /// The destination.
@@ -146,8 +147,8 @@ impl Row for RouteRow {
         match key {
             RouteKey::Resync => out.push_str(RESYNC),
             RouteKey::Route { raw_key: Some(text), .. } => out.push_str(text),
-            RouteKey::Again { vrf, prefix } | RouteKey::Route { vrf, prefix, raw_key: None } => {
-                if matches!(key, RouteKey::Again { .. }) {
+            RouteKey::Resent { vrf, prefix } | RouteKey::Route { vrf, prefix, raw_key: None } => {
+                if matches!(key, RouteKey::Resent { .. }) {
                     out.push_str(RESYNC);
                     out.push(':');
                 }
@@ -166,7 +167,7 @@ impl Row for RouteRow {
         }
         if let Some(again) = text.strip_prefix(RESYNC).and_then(|rest| rest.strip_prefix(':')) {
             return match RouteRow::parse_key(again)? {
-                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Again { vrf, prefix }),
+                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Resent { vrf, prefix }),
                 _ => Err(RowError::new(Self::TABLE, format!("key \"{text}\" says no route again"))),
             };
         }

@@ -103,7 +103,7 @@ fn route_key_with_unusual_format_is_kept_as_raw_key() {
     }
     assert_eq!(key::<RouteRow>("resync"), RouteKey::Resync);
     for text in ["resync:10.0.0.0/24", "resync:fc00:1::1", "resync:Vrf1:10.0.0.0/8"] {
-        assert!(matches!(key::<RouteRow>(text), RouteKey::Again { .. }), "{text}");
+        assert!(matches!(key::<RouteRow>(text), RouteKey::Resent { .. }), "{text}");
     }
     for text in [
         "resync:",

@@ -1,33 +1,33 @@
-//! Every row once more, some at a time: for an orchagent that is new, or an APPL_DB that lost some.
+//! Resends every row in bounded turns, to a new orchagent or to an APPL_DB that may have lost rows.
 //!
-//! What takes rows takes a while for a full table. What waits meanwhile are the destinations, packed; a row is looked up when it
-//! is its turn, so it is as it is then, and one that changed has gone its own way.
+//! A resend keeps only the packed destinations. Each turn looks up the current rows, so a row that changed meanwhile is
+//! sent as it is now.
 
 use super::{FpmOut, Fpmsyncd, RouteRef};
 use crate::row::{Change, RouteKey, pack_prefix, unpack_prefix};
 
-/// Routes of which the rows are to be said again.
+/// The destinations whose rows are still to be sent.
 #[derive(Debug)]
-pub struct Again {
-    /// Of each VRF its number and the destinations.
+pub struct Resend {
+    /// Of each VRF its number and its packed destinations.
     vrfs: Vec<(u32, Vec<u8>)>,
     /// How many bytes of the last one's are behind us.
     at: usize,
 }
 
-/// What a row that is said again says.
+/// What a resent row means to orchagent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Says {
-    /// What any row says: who takes it answers it.
-    New,
-    /// To an orchagent of ours: no news, unless it `missed` what it was told before.
-    Again {
-        /// It did.
+pub enum ResendKind {
+    /// The same as a changed row: orchagent sends a response.
+    AsNew,
+    /// To ribtide's orchagent only: the row has not changed ([`RouteKey::Resent`]).
+    Unchanged {
+        /// orchagent may have missed rows, so a row whose response is awaited is sent as new.
         missed: bool,
     },
 }
 
-impl Again {
+impl Resend {
     fn next(&mut self) -> Option<RouteRef> {
         loop {
             let (vrf, bytes) = self.vrfs.last()?;
@@ -43,30 +43,36 @@ impl Again {
 }
 
 impl Fpmsyncd {
-    /// All routes that there are now.
-    pub fn all_again(&self) -> Again {
+    /// A resend of all current routes.
+    pub fn resend_all(&self) -> Resend {
         let packed = |(vrf, of): (u32, &super::Vrf)| {
             let mut bytes = Vec::new();
             of.routes.for_each(|prefix, _| pack_prefix(prefix, &mut bytes));
             (vrf, bytes)
         };
-        Again { vrfs: (0..).zip(&self.vrfs).map(packed).collect(), at: 0 }
+        Resend { vrfs: (0..).zip(&self.vrfs).map(packed).collect(), at: 0 }
     }
 
-    /// Appends the rows of the next routes, `count` of them at most, to be written over whatever is there. False when there are
-    /// no more. What changed must have been taken.
-    pub fn some_again(&mut self, again: &mut Again, says: Says, count: usize, out: &mut FpmOut) -> bool {
+    /// Appends the rows of the next routes, at most `count`, each of which replaces the row that is there. Returns false
+    /// after the last one. The caller must have taken all changes.
+    pub fn next_resent(
+        &mut self,
+        resend: &mut Resend,
+        kind: ResendKind,
+        count: usize,
+        out: &mut FpmOut,
+    ) -> bool {
         let before = out.routes.len();
         while out.routes.len() - before < count {
-            let Some(at) = again.next() else { return false };
+            let Some(at) = resend.next() else { return false };
             let Some(entry) = self.entry(at) else { continue };
             let (stage, suppress) = (entry.stage, self.config.suppress);
             let Some(row) = self.row_of(at, entry) else { continue };
             let of = &mut self.vrfs[at.0 as usize];
             // An answer that is awaited may have been missed.
-            let key = match says {
-                Says::Again { missed } if !(missed && suppress && stage.awaits_answer()) => {
-                    RouteKey::Again { vrf: of.name.clone(), prefix: at.1 }
+            let key = match kind {
+                ResendKind::Unchanged { missed } if !(missed && suppress && stage.awaits_answer()) => {
+                    RouteKey::Resent { vrf: of.name.clone(), prefix: at.1 }
                 }
                 _ => {
                     if suppress {
