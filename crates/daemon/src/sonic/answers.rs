@@ -406,7 +406,7 @@ struct Published {
 
 impl Published {
     fn listen(databases: &Databases, rings: &Rings) -> Result<Published, Error> {
-        let (confirmations, heard) = rings.bounded("confirmations to fpmsyncd", PUBLISHED);
+        let (confirmations, heard) = rings.bounded("published responses to fpmsyncd", PUBLISHED);
         let stop = Stop::default();
         let forward = move |heard: PubSubEvent<'_>| {
             let answer = match heard {

@@ -350,9 +350,9 @@ impl<R: ResyncRow> ZmqRoutes<R> {
             swept: false,
             lost: false,
             resending: None,
-            waits: rings.gauge(format!("{} rows that wait for room in ZeroMQ", R::TABLE), None),
+            waits: rings.gauge(format!("{} rows that wait for ZeroMQ", R::TABLE), None),
             unacknowledged: rings
-                .gauge(format!("{} messages that orchagent did not take", R::TABLE), Some(WINDOW as usize)),
+                .gauge(format!("{} messages without an acknowledgement", R::TABLE), Some(WINDOW as usize)),
         })))
     }
 

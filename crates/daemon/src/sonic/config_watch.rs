@@ -55,7 +55,7 @@ impl ConfigWatch {
                 }
             }
         };
-        thread::spawn("follows-config", body)
+        thread::spawn("config-watch", body)
             .map_err(|e| Error::new(format!("no thread to follow CONFIG_DB: {e}")))?;
         Ok(ConfigWatch { on: follows, wake })
     }

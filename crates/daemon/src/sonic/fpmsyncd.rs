@@ -183,9 +183,9 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             move || Answers::open(&databases, &rings, &stop)
         }),
         resending: None,
-        changed: rings.gauge("rows changed and not handed over", Some(choked_at(options.flush))),
-        objectless: rings.gauge("routes that wait for their next-hop object", None),
-        unanswered: rings.gauge("routes with rows that orchagent did not answer", None),
+        changed: rings.gauge("pending row changes", Some(choked_at(options.flush))),
+        objectless: rings.gauge("routes without their next-hop object", None),
+        unanswered: rings.gauge("routes without a response", None),
         counted: Instant::now(),
     };
     let keys = matches!(stage.routes, Routes::Redis(_)).then_some(RouteRow::TABLE);

@@ -83,7 +83,7 @@ fn watch(databases: &Databases, stop: &Stop) -> Result<Arc<AtomicU64>, Error> {
     let (counted, stop) = (returns.clone(), stop.clone());
     let open = |db| Connection::open(databases.get(db), &stop);
     let mut servers = [open(Db::State)?, open(Db::Counters)?];
-    thread::spawn("orchagent-redis", move || {
+    thread::spawn("redis-watch", move || {
         while !stop.stopped() {
             std::thread::sleep(PROBE);
             // Who refuses to answer is there.

@@ -168,10 +168,10 @@ impl OrchGauges {
     /// Of a machine that takes no rows while a request is under way and `backlog` are at work; of `window` requests at most.
     pub(super) fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
         OrchGauges {
-            at_work: rings.gauge("rows at work", Some(backlog)),
-            retry_cache: rings.gauge("routes that wait for what is not there", None),
-            under_way: rings.gauge("requests under way to syncd", Some(window)),
-            unsent: rings.gauge("messages of answers to send", None),
+            at_work: rings.gauge("rows in m_toSync", Some(backlog)),
+            retry_cache: rings.gauge("routes in the retry cache", None),
+            under_way: rings.gauge("requests in flight to syncd", Some(window)),
+            unsent: rings.gauge("response messages to send", None),
         }
     }
 }

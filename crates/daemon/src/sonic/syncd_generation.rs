@@ -62,7 +62,7 @@ pub(super) fn watch(
             }
         }
     };
-    thread::spawn("asic-since", body)
+    thread::spawn("asic-generation", body)
         .map(drop)
         .map_err(|e| Error::new(format!("no thread to watch syncd: {e}")))
 }

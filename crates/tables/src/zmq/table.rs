@@ -42,8 +42,7 @@ impl<R: Row> ZmqProducer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when there is no thread for it.
     pub fn connect(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let pushed =
-            Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-taken", backoff_max: BACK_OFF.1 };
+        let pushed = Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-acks", backoff_max: BACK_OFF.1 };
         let push = Push::connect(endpoint, pushed, rings, stop)?;
         Ok(ZmqProducer { push, waiting: VecDeque::new(), scratch: String::new() })
     }
