@@ -123,8 +123,8 @@ impl HashIndex {
         self.0.find(spread(hash), |(of, at)| *of == hash && is(*at)).map(|(_, at)| *at)
     }
 
-    /// Puts a number there that [`HashIndex::find`] does not find. Write its record before: this store waits for memory, and whatever reads
-    /// again what was written behind it waits too.
+    /// Inserts a number that [`HashIndex::find`] does not find. Write its record first: this store waits for memory, and so
+    /// does a later read of a store that comes after it.
     pub(crate) fn insert(&mut self, hash: u32, number: u32) {
         self.0.insert_unique(spread(hash), (hash, number), |(of, _)| spread(*of));
     }

@@ -48,8 +48,8 @@ pub(super) enum AsicDb {
 }
 
 impl AsicDb {
-    /// Opens it, and makes the switch what the rows say, unless it goes on as they say (`warm`). Written behind, so many
-    /// rows may wait.
+    /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` bounds the
+    /// write-behind queue.
     pub(super) fn open(
         (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<VirtualSwitch>,

@@ -447,7 +447,7 @@ fn lab_mac(ip: IpAddr) -> Mac {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replay {
     None,
-    CallQueue,
+    Requested,
     Running,
 }
 
@@ -533,16 +533,16 @@ impl Fpm {
         });
         let mut send = |content: &Content<'_>| self.machine.message(content, &mut self.out);
         self.announcer.delete_groups(batch, &mut send);
-        if batch.start_of_replay && self.replay == Replay::CallQueue {
+        if batch.start_of_replay && self.replay == Replay::Requested {
             self.replay = Replay::Running;
         }
         if batch.end_of_replay && self.replay == Replay::Running {
             self.replay = Replay::None;
         }
         // A replay that begins now, or is still to begin, names every route after this.
-        let again = turned && !batch.start_of_replay && self.replay != Replay::CallQueue;
+        let again = turned && !batch.start_of_replay && self.replay != Replay::Requested;
         if again {
-            self.replay = Replay::CallQueue;
+            self.replay = Replay::Requested;
         }
         if self.replay == Replay::None {
             self.announcer.retire(&mut send);

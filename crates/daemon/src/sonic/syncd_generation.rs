@@ -40,8 +40,8 @@ impl SyncdGeneration {
     }
 }
 
-/// orchagent's, asked before it tells syncd anything that may be lost: calls `on_change` once when a syncd does not have what was told from
-/// here on. SONiC's syncd writes no number, and nothing is looked at.
+/// orchagent's side, called before its first request: calls `on_change` once when syncd's generation changes. SONiC's syncd
+/// writes no number, and then nothing is polled.
 pub(super) fn watch(
     mut asic: Connection,
     stop: &Stop,

@@ -127,11 +127,11 @@ impl Orch {
         (state.in_chip.is_some() || state.waiting.is_some() || state.given_up.is_some()).then_some(state)
     }
 
-    /// Hands over each route of which the chip has what its row asks for, and nothing that was taken in changes that: those too
-    /// that were answered and for which it needs no entry, but not one whose last row failed, though an older one's entry is there.
+    /// Hands over each route that the chip has as its row asks, and that no pending change will alter. Routes that need no
+    /// entry are among them; a route whose last row failed is not, even if an older entry is there.
     ///
-    /// Who hears that has not written what was taken in so far and is not done, or does not know whether it was answered. So from
-    /// here on that counts as found: [`super::OrchOut::found`].
+    /// The receiver may not have written the pending rows, or may not know of their responses. So they count as found
+    /// ([`super::OrchOut::found`]).
     pub fn in_chip(&mut self, each: impl FnMut(Option<&Name>, AnyPrefix)) {
         self.carried_out(each);
         self.routes.table.all_tasks().for_each(Task::set_found);
