@@ -37,7 +37,7 @@ def come_and_go(host, router, many, beside, routes):
 
 
 def at_rest(processes):
-    """Memory of each process, when what rows that are written behind and tables that grew took is given back: it has changed by a
+    """Memory of each process, when what write-behind rows and tables that grew took is given back: it has changed by a
     fiftieth and 128 KiB at most for ten seconds, which a stage that always has a little to do works before it rests."""
     seen = []
 

@@ -62,7 +62,7 @@ def test_a_scrape_is_open_metrics_and_says_what_show_says(host):
     pipeline = router.show("pipeline")
     queues = {(("queue", queue["name"]),): queue.get("capacity", queue.get("bound")) for kind in ("rings", "gauges") for queue in pipeline[kind]}
     assert bounds == {queue: bound for queue, bound in queues.items() if bound} and depths.keys() == queues.keys()
-    assert {"rows at work", "requests at the chip"} <= {gauge["name"] for gauge in pipeline["gauges"]}
+    assert {"rows in m_toSync", "requests at the chip"} <= {gauge["name"] for gauge in pipeline["gauges"]}
     again = scrape(router)
     counters = [key for key in samples if key[0].endswith("_total")]
     assert counters and all(again[key] >= samples[key] for key in counters), "a counter went back"

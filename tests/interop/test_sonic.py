@@ -90,7 +90,7 @@ def appl_key(prefix):
 
 
 def check(sonic, router, own, appl_db="in-line"):
-    """APPL_DB and ASIC_DB hold what the router selected, in the contract's spelling, and nothing else. APPL_DB may follow
+    """APPL_DB and ASIC_DB hold what the router selected, in the contract's format, and nothing else. APPL_DB may follow
     behind, or be off, where it is not the way to orchagent; rows that were written again name fields that are empty."""
     # At the beginning next hops wait for interfaces.
     wait_for("every prefix has a best path", lambda: all(any(p["best"] for p in e["paths"]) for e in router.show("route")), 30, 0.3)
@@ -114,7 +114,7 @@ def check(sonic, router, own, appl_db="in-line"):
 
 
 def check_rows(sonic, router, want, appl_db="behind"):
-    """APPL_DB has a row for each route, in the contract's spelling, and no other."""
+    """APPL_DB has a row for each route, in the contract's format, and no other."""
     rows = sonic.routes()
     if appl_db == "rewritten":
         said = [(key, [(f, v) for f, v in row.items() if v and (f, v) != ("blackhole", "false")]) for key, row in rows.items()]

@@ -47,7 +47,7 @@ def test_where_a_route_waits(host, wiring):
     def unanswered(count):
         """So many routes are shown to wait for an answer."""
         def look():
-            queues = json.loads(sonic.redis.db(STATE).hget("RIBTIDE_QUEUES|fpmsyncd", "routes with rows that orchagent did not answer"))
+            queues = json.loads(sonic.redis.db(STATE).hget("RIBTIDE_QUEUES|fpmsyncd", "routes without a response"))
             assert queues["depth"] == count
         settled(look, 20, 0.2)
 

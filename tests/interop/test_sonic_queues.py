@@ -65,7 +65,7 @@ def test_a_chip_that_stalls(host, wiring):
 
     # No host is at this address.
     client.send(fpm.route(fpm.NEWROUTE, "9.9.9.0/24", "193.203.0.200", port))
-    waits = ("orchagent", "routes that wait for what is not there")
+    waits = ("orchagent", "routes in the retry cache")
     stand({waits: 1})
 
     subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", "stall"], check=True, capture_output=True)
@@ -82,10 +82,10 @@ def test_a_chip_that_stalls(host, wiring):
             queue = now[daemon][name]
             assert queue["bound"] == bound and min(queue["depth"], queue["peak"]) >= bound, (name, now)
 
-    full = [("orchagent", "requests under way to syncd", window), ("orchagent", "rows at work", ROWS)]
+    full = [("orchagent", "requests in flight to syncd", window), ("orchagent", "rows in m_toSync", ROWS)]
     if wiring == "zmq":
-        full += [("fpmsyncd", "ROUTE_TABLE messages that orchagent did not take", 64),
-                 ("fpmsyncd", "rows changed and not handed over", CHANGED), ("fpmsyncd", "FPM frames to fpmsyncd", 16)]
+        full += [("fpmsyncd", "ROUTE_TABLE messages without an acknowledgement", 64),
+                 ("fpmsyncd", "pending row changes", CHANGED), ("fpmsyncd", "FPM frames to fpmsyncd", 16)]
     else:
         full += [("fpmsyncd", "keys in ROUTE_TABLE_KEY_SET", KEYS)]
     settled(is_full, 60)
@@ -93,7 +93,7 @@ def test_a_chip_that_stalls(host, wiring):
     queue = look()["syncd"]["orchagent to syncd"]
     assert queue["depth"] == window and queue["bound"] == 64
     text = shown(sonic)
-    line = next(line for line in text.splitlines() if "rows at work" in line)
+    line = next(line for line in text.splitlines() if "rows in m_toSync" in line)
     assert line.split()[:1] + line.split()[4:5] == ["orchagent", "50,000"], line
 
     subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", "resume"], check=True, capture_output=True)

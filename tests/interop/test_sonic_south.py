@@ -154,8 +154,8 @@ def test_a_redis_that_loses_the_marks_of_a_syncd(host, asic_db, together):
     sonic.redis.process.kill()
     sonic.redis.start()
     if not together:
-        marks = ("RIBTIDE_SYNCD_RAN", "RIBTIDE_SYNCD_SINCE")
-        wait_for("the marks are there again", lambda: sonic.asic.exists(*marks) == 2, 30, 0.01, alive=sonic.alive())
+        markers = ("RIBTIDE_SYNCD_RAN", "RIBTIDE_SYNCD_SINCE")
+        wait_for("the marker keys are there again", lambda: sonic.asic.exists(*markers) == 2, 30, 0.01, alive=sonic.alive())
         sonic.processes["syncd"].kill()
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]

@@ -29,11 +29,11 @@ const GRAPH: &[Row] = &[
     row("rib", &["prefix"], &[]),
     row("swss", &["prefix", "wire"], &[]),
     row("runtime", &[], &[]),
-    row("sai", &["prefix", "swss"], &[]),
+    row("vswitch", &["prefix", "swss"], &[]),
     row("tables", &["prefix", "swss", "runtime"], &[]),
     row(
         "daemon",
-        &["prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "sai", "tables"],
+        &["prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "vswitch", "tables"],
         &[],
     ),
     row("bench", &["prefix", "wire", "rib"], &["bgp", "policy"]),

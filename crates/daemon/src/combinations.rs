@@ -8,7 +8,7 @@ use crate::sonic::{Mode, Persistence};
 
 /// What is asked for. What one does not know of is left as in the default, which conflicts with nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub struct RequestedSettings {
     /// `fib.kernel`.
     pub kernel: bool,
     /// `fib.virtual-asic`.
@@ -40,7 +40,7 @@ pub struct Rule {
     pub settings: &'static [&'static str],
     /// Why, and what to choose instead.
     pub says: &'static str,
-    broken: fn(&Asked) -> bool,
+    broken: fn(&RequestedSettings) -> bool,
 }
 
 /// The table.
@@ -76,7 +76,9 @@ pub const RULES: &[Rule] = &[
         settings: &["--appl-db behind", "routes through Redis"],
         says: "--appl-db behind would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
                tcp://127.0.0.1, or leave --appl-db out",
-        broken: |asked| asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::Behind),
+        broken: |asked| {
+            asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::WriteBehind)
+        },
     },
     Rule {
         settings: &["orchagent --route-zmq", "routes through Redis"],
@@ -107,7 +109,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// The rules that what is asked for breaks.
-pub fn broken(asked: &Asked) -> impl Iterator<Item = &'static Rule> {
+pub fn broken(asked: &RequestedSettings) -> impl Iterator<Item = &'static Rule> {
     let asked = *asked;
     RULES.iter().filter(move |rule| (rule.broken)(&asked))
 }
@@ -116,30 +118,39 @@ pub fn broken(asked: &Asked) -> impl Iterator<Item = &'static Rule> {
 mod tests {
     use super::*;
 
-    fn says(asked: Asked) -> Vec<&'static [&'static str]> {
+    fn says(asked: RequestedSettings) -> Vec<&'static [&'static str]> {
         broken(&asked).map(|rule| rule.settings).collect()
     }
 
     #[test]
     fn what_is_not_known_conflicts_with_nothing() {
-        assert!(says(Asked::default()).is_empty());
-        assert!(says(Asked { warm_restart: true, kernel: true, ..Asked::default() }).is_empty());
+        assert!(says(RequestedSettings::default()).is_empty());
+        assert!(
+            says(RequestedSettings { warm_restart: true, kernel: true, ..RequestedSettings::default() })
+                .is_empty()
+        );
     }
 
     #[test]
     fn each_rule_can_be_broken_and_kept() {
-        let base = Asked::default();
-        let breaks: [(Asked, Asked); 9] = [
-            (Asked { kernel: true, virtual_asic: true, ..base }, Asked { virtual_asic: true, ..base }),
-            (Asked { kernel: true, interfaces: true, ..base }, Asked { kernel: true, ..base }),
+        let base = RequestedSettings::default();
+        let breaks: [(RequestedSettings, RequestedSettings); 9] = [
             (
-                Asked {
+                RequestedSettings { kernel: true, virtual_asic: true, ..base },
+                RequestedSettings { virtual_asic: true, ..base },
+            ),
+            (
+                RequestedSettings { kernel: true, interfaces: true, ..base },
+                RequestedSettings { kernel: true, ..base },
+            ),
+            (
+                RequestedSettings {
                     responses: Some(true),
                     mode: Some(Mode::RedisAsync),
                     syncd_answers: Some(false),
                     ..base
                 },
-                Asked {
+                RequestedSettings {
                     responses: Some(true),
                     mode: Some(Mode::RedisAsync),
                     syncd_answers: Some(true),
@@ -147,28 +158,36 @@ mod tests {
                 },
             ),
             (
-                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::Off), ..base },
-                Asked { routes_over_zmq: Some(true), appl_db: Some(Persistence::Off), ..base },
+                RequestedSettings { routes_over_zmq: Some(false), appl_db: Some(Persistence::Off), ..base },
+                RequestedSettings { routes_over_zmq: Some(true), appl_db: Some(Persistence::Off), ..base },
             ),
             (
-                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::Behind), ..base },
-                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::InLine), ..base },
+                RequestedSettings {
+                    routes_over_zmq: Some(false),
+                    appl_db: Some(Persistence::WriteBehind),
+                    ..base
+                },
+                RequestedSettings {
+                    routes_over_zmq: Some(false),
+                    appl_db: Some(Persistence::InLine),
+                    ..base
+                },
             ),
             (
-                Asked { routes_over_zmq: Some(false), orchagent_over_zmq: Some(true), ..base },
-                Asked { routes_over_zmq: Some(true), orchagent_over_zmq: Some(true), ..base },
+                RequestedSettings { routes_over_zmq: Some(false), orchagent_over_zmq: Some(true), ..base },
+                RequestedSettings { routes_over_zmq: Some(true), orchagent_over_zmq: Some(true), ..base },
             ),
             (
-                Asked { routes_over_zmq: Some(true), orchagent_over_zmq: Some(false), ..base },
-                Asked { routes_over_zmq: Some(false), orchagent_over_zmq: Some(false), ..base },
+                RequestedSettings { routes_over_zmq: Some(true), orchagent_over_zmq: Some(false), ..base },
+                RequestedSettings { routes_over_zmq: Some(false), orchagent_over_zmq: Some(false), ..base },
             ),
             (
-                Asked { warm_restart: true, appl_db: Some(Persistence::Off), ..base },
-                Asked { warm_restart: true, appl_db: Some(Persistence::Behind), ..base },
+                RequestedSettings { warm_restart: true, appl_db: Some(Persistence::Off), ..base },
+                RequestedSettings { warm_restart: true, appl_db: Some(Persistence::WriteBehind), ..base },
             ),
             (
-                Asked { warm_restart: true, asic_db: Some(Persistence::Off), ..base },
-                Asked { asic_db: Some(Persistence::Off), ..base },
+                RequestedSettings { warm_restart: true, asic_db: Some(Persistence::Off), ..base },
+                RequestedSettings { asic_db: Some(Persistence::Off), ..base },
             ),
         ];
         assert_eq!(breaks.len(), RULES.len());

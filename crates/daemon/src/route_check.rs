@@ -19,9 +19,9 @@ use crate::sonic::inprocess::{Explained, InProcess, Selected};
 use ribtide_prefix::{AnyPrefix, Set};
 use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
 use ribtide_runtime::call::NoAnswer;
-use ribtide_sai::Forward;
 use ribtide_swss::orch::Waiting;
 use ribtide_swss::sai::PacketAction;
+use ribtide_vswitch::Forward;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
@@ -107,7 +107,7 @@ fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted
 
 /// What the chip does; `None`: the entry is the switch's own.
 fn found(forward: &Forward) -> Option<Forwarding> {
-    let own = |hop: &ribtide_sai::ForwardHop| hop.gateway.is_none() && &*hop.port == "CPU";
+    let own = |hop: &ribtide_vswitch::ForwardHop| hop.gateway.is_none() && &*hop.port == "CPU";
     if forward.hops.iter().any(own) || forward.action == PacketAction::Trap {
         return None;
     }

@@ -106,7 +106,7 @@ enum Command {
     Syncd(ribtide_daemon::sonic::syncd::Options),
     /// Redis servers for the daemons, for people who have none
     #[command(subcommand)]
-    Redis(ribtide_daemon::sonic::servers::Redis),
+    Redis(ribtide_daemon::sonic::redis_servers::Redis),
 }
 
 #[derive(Debug, Args)]
@@ -167,7 +167,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Fpmsyncd(options) => sentence(ribtide_daemon::sonic::fpmsyncd::run(options)),
         Command::Orchagent(options) => sentence(ribtide_daemon::sonic::orchagent::run(options)),
         Command::Syncd(options) => sentence(ribtide_daemon::sonic::syncd::run(options)),
-        Command::Redis(redis) => sentence(ribtide_daemon::sonic::servers::run(redis)),
+        Command::Redis(redis) => sentence(ribtide_daemon::sonic::redis_servers::run(redis)),
     }
 }
 

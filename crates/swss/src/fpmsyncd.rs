@@ -7,13 +7,13 @@
 //!
 //! What SONiC's own does differently and loses routes by is not imitated; each place says so.
 
-mod again;
 mod answers;
 mod event;
 pub mod explain;
 mod labels;
 mod objects;
 mod protocols;
+mod resend;
 mod routes;
 mod rows;
 mod session;
@@ -26,11 +26,11 @@ mod tests;
 mod vrf_numbers;
 
 use crate::row::{Change, LabelRouteRow, Name, NextHopGroupRow, RouteRow};
-pub use again::{Again, Says};
 pub use event::{Cause, FpmCounters, FpmEvent};
 use labels::Labels;
 use objects::Objects;
 pub use protocols::Protocols;
+pub use resend::{Resend, ResendKind};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::{self, Frame};
 use ribtide_wire::netlink::Content;
@@ -191,7 +191,7 @@ pub struct Fpmsyncd {
     session: Session,
     counters: FpmCounters,
     /// Reasons that were given in this session: each is given once.
-    said: Set<Cause>,
+    logged: Set<Cause>,
     now_ms: u64,
 }
 
@@ -213,7 +213,7 @@ impl Fpmsyncd {
             awaiting: 0,
             session: Session::default(),
             counters: FpmCounters::default(),
-            said: Set::default(),
+            logged: Set::default(),
             now_ms: 0,
         }
     }

@@ -7,13 +7,13 @@
 //! Pure: no thread, socket, file, clock or unsafe.
 #![forbid(unsafe_code)]
 
+mod format;
 pub mod fpmsyncd;
 pub mod json;
 pub mod orch;
-mod pieces;
 pub mod row;
 pub mod sai;
-mod spell;
+mod segmented_vec;
 pub mod syncd;
 
 pub use row::{Change, Db, Name, Row, RowError};

@@ -1,32 +1,33 @@
 //! orchagent's route path: from the rows of APPL_DB to requests to syncd.
 //!
-//! One machine: changes of rows and replies go in, requests and rows to write come out. Every object of the chip
-//! (virtual router, router interface, neighbour, next hop, group, route) has what is *wanted* of it and what the
-//! chip *has*, and at most one request in flight; a `step` compares the two and asks for the next thing. Nothing is
-//! asked for before what it depends on is confirmed, so replies may come in any order and a failure concerns one
-//! object. What cannot proceed is parked under what it waits for, and looked at again when that happens: nothing is
-//! ever searched for work.
+//! One state machine, the counterpart of `orchagent/routeorch.cpp`, `nhgorch.cpp`, `neighorch.cpp`, `intfsorch.cpp` and
+//! `vrforch.cpp` of sonic-swss. Changes of rows and replies go in; SAI requests and rows to write come out. Every object
+//! of the chip (virtual router, router interface, neighbour, next hop, group, route) has a desired state, a programmed
+//! state, and at most one request in flight; a `step` compares the two states and enqueues the next request. An object
+//! is requested only after its dependencies are confirmed, so replies may come in any order and a failure concerns one
+//! object. A route that cannot proceed waits in the retry cache under its constraint; a resolved constraint makes its
+//! routes ready. No table is ever scanned for work.
 
 mod arena;
 mod boot;
+mod completion_tracker;
 mod crm;
 mod explain;
-mod former;
 mod groups;
 mod indexes;
 mod interfaces;
-mod judge;
-mod labelled;
-mod ledger;
+mod mpls_next_hops;
 mod neighbors;
-mod parked;
-mod pending;
-pub mod plan;
+pub mod parsed_row;
 mod ports;
+mod previous_ids;
 mod requests;
 mod resync;
+mod retry_cache;
+mod route_decision;
+mod route_table;
 mod routes;
-mod table;
+mod to_sync;
 mod vrfs;
 
 #[cfg(test)]
@@ -39,20 +40,20 @@ use crate::row::{
 use crate::sai::{SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
+pub use completion_tracker::Finished;
 pub use crm::{Crm, Usage};
 pub use explain::{LeadState, RouteState, Waiting};
-pub use former::Former;
 use groups::Groups;
 use indexes::Indexes;
 use interfaces::Interfaces;
-pub use ledger::Finished;
 use neighbors::Neighbors;
-use pending::ToSync;
 use ports::Ports;
+pub use previous_ids::PreviousIds;
 use requests::Requests;
 use ribtide_prefix::PREFETCH_BATCH;
+pub use route_table::Table;
 use routes::Routes;
-pub use table::Table;
+use to_sync::ToSync;
 use vrfs::Vrfs;
 
 /// orchagent's settings.
@@ -122,7 +123,7 @@ impl std::fmt::Display for OrchEvent {
 /// A row that the chip does not have, because it refused, or cannot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The route, in our spelling.
+    /// The route, with its key formatted as by libnl.
     pub key: RouteKey,
     /// Which row: its [`RouteRow::digest`].
     pub row: u32,
@@ -143,15 +144,15 @@ pub struct OrchOut {
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// What the chip confirmed, to who asked and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<Change<RouteStateRow>>,
-    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): no client asked just now. Who
-    /// counts answers must not take them for any.
+    /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no responses, and a
+    /// counter of responses must not count them.
     pub found: Vec<Change<RouteStateRow>>,
     /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
     /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.
     pub refusals: Vec<Refusal>,
-    /// Routes of which no client waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
-    /// has, though it was reported as failed before. Here, or in [`Finished::failed`].
-    pub verdicts: Vec<(RouteKey, Option<String>)>,
+    /// Routes whose programming status changed outside of a batch: the reason of a failure as a sentence, or `None` when
+    /// the chip now has a route that was reported as failed. A failure is reported here or in [`Finished::failed`].
+    pub status_changes: Vec<(RouteKey, Option<String>)>,
     /// To the log.
     pub events: Vec<OrchEvent>,
 }
@@ -166,7 +167,7 @@ impl OrchOut {
         self.responses.shrink_to_fit();
         self.found.shrink_to_fit();
         self.refusals.shrink_to_fit();
-        self.verdicts.shrink_to_fit();
+        self.status_changes.shrink_to_fit();
         self.events.shrink_to_fit();
     }
 
@@ -206,8 +207,8 @@ pub struct Orch {
     requests: Requests,
     crm: Crm,
     now_ms: u64,
-    /// What objects were called, while it starts warm.
-    former: Option<Former>,
+    /// The object ids of the previous run, during a warm start.
+    previous_ids: Option<PreviousIds>,
 }
 
 impl Orch {
@@ -226,7 +227,7 @@ impl Orch {
             requests: Requests::new(vids),
             crm: Crm::default(),
             now_ms: 0,
-            former: None,
+            previous_ids: None,
             config,
         }
     }
@@ -256,31 +257,31 @@ impl Orch {
         self.inputs.indexes.add(change);
     }
 
-    /// Says of which batch the next changes of ROUTE_TABLE are: `rows` of them, after those of batches before.
-    /// [`Orch::finished`] tells when it is done.
+    /// Announces that `rows` changes of ROUTE_TABLE, after those of earlier batches, belong to `batch`.
+    /// [`Orch::finished`] returns the batch when all of them are done.
     pub fn batch(&mut self, batch: u64, rows: usize) {
-        self.routes.ledger.announce(batch, rows);
+        self.routes.completions.announce(batch, rows);
     }
 
     /// How many changes of ROUTE_TABLE were announced with [`Orch::batch`] and did not come yet.
     pub fn rows_due(&self) -> usize {
-        self.routes.ledger.due()
+        self.routes.completions.due()
     }
 
     /// The oldest batch of which every change is done, or given up, or overtaken by a later batch; each once.
     ///
-    /// A change that waits for what is not there keeps its batch open until this is called with `quiet`, which says that
-    /// no row of any table is to be had, while nothing can proceed ([`Orch::idle`]): then it counts as failed, and what
-    /// becomes of it later is told by [`OrchOut::verdicts`]. Those that came before this are older news. A route that was in
-    /// place and then waits, because its row of NEXTHOP_GROUP_TABLE asks for what there is not, say, is of batch 0.
+    /// A change in the retry cache keeps its batch open until the caller passes `quiet`, which says that no table has a
+    /// row to read, while nothing can proceed ([`Orch::idle`]). The change then counts as failed, and
+    /// [`OrchOut::status_changes`] reports a later success. A programmed route whose row of NEXTHOP_GROUP_TABLE begins to
+    /// wait is reported under batch 0.
     pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
-        if quiet && self.has_untold() && self.ready() && self.idle() {
+        if quiet && self.has_unreported() && self.ready() && self.idle() {
             let failed = self.give_up_waiting();
             if !failed.is_empty() {
                 return Some(Finished { batch: 0, failed });
             }
         }
-        let mut finished = self.routes.ledger.take()?;
+        let mut finished = self.routes.completions.take()?;
         // Some may be in place after all since.
         finished.failed.retain(|(key, _)| self.has_failed(key));
         Some(finished)
@@ -325,7 +326,7 @@ impl Orch {
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.now_ms = now_ms;
         self.routes.shrink_if_sparse();
-        self.retry_starved(now_ms, out);
+        self.retry_table_full(now_ms, out);
         self.ask_crm(now_ms);
     }
 
@@ -348,7 +349,7 @@ impl Orch {
         self.send(out);
         if self.boot.is_described() && self.ready() && self.idle() {
             // Groups that waited for a member that does not come do without it.
-            if self.former.take().is_some() {
+            if self.previous_ids.take().is_some() {
                 self.groups.ids().into_iter().for_each(|id| self.step_group(id, out));
                 self.send(out);
             }
@@ -397,9 +398,10 @@ impl Orch {
             + self.routes.moving_len()
     }
 
-    /// How many routes wait for what is not there: a neighbour, an interface, a group, room in the chip.
-    pub fn parked(&self) -> usize {
-        self.routes.parked_len()
+    /// How many routes wait for a constraint that no request in flight will resolve: a neighbour, an interface, a group,
+    /// or a full table of the chip.
+    pub fn retry_cache_len(&self) -> usize {
+        self.routes.retry_cache_len()
     }
 
     /// What the chip holds, by kind.

@@ -1,6 +1,6 @@
 //! Rows of SONiC's databases: the keys and fields of each table as types, and their text.
 //!
-//! A row knows its table, how its key and fields are spelled, and how a newer row merges into an older one that
+//! A row knows its table, how its key and fields are formatted, and how a newer row merges into an older one that
 //! was not consumed yet. Transports carry rows without knowing any table.
 
 mod answers;

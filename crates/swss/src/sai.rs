@@ -1,6 +1,6 @@
 //! The chip's object model (SAI): object types, identities, attributes, statuses, and the requests that carry them.
 //!
-//! Values here are typed; [`text`] spells them as ASIC_DB and the queue to syncd have them, where the text is the
+//! Values here are typed; [`text`] formats them as ASIC_DB and the queue to syncd have them, where the text is the
 //! identity, and [`binary`] as two of ours have routes between them.
 
 mod attr;

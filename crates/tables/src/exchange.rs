@@ -1,8 +1,9 @@
-//! Requests to syncd and replies from it, whatever carries them: orchagent's side on two threads, so that neither
-//! spelling a bulk nor reading the outcome of another one holds up routes.
+//! The exchange of requests and replies with syncd, over any carrier: orchagent's side on two threads, so that neither
+//! encoding a bulk nor decoding the reply to another one delays routes.
 //!
-//! The carriers know no numbers: replies come in the order of the requests. What is asked and not answered waits in a
-//! queue of its own between the two threads, the "pending acknowledgements" of SONiC's design of an asynchronous sairedis.
+//! The carriers number nothing: replies come in the order of the requests. A queue between the two threads holds the
+//! requests without a reply, the "pending acknowledgements" of SONiC's design of an asynchronous sairedis. It is bounded
+//! by [`UNANSWERED`].
 
 use crate::TableError;
 use crossbeam_channel as channel;
@@ -21,12 +22,12 @@ pub(crate) const WAITING: usize = 64;
 /// Requests that may wait for a reply.
 pub(crate) const UNANSWERED: usize = 1024;
 
-/// What to send, and how to know its reply.
+/// A request's message, and what decodes its reply.
 #[derive(Debug)]
-pub struct Question<P> {
+pub struct EncodedRequest<P> {
     /// The message.
     pub message: Message,
-    /// What its reply needs to be understood; `None` when there is none.
+    /// What the reply is decoded with; `None` for a request without a reply.
     pub pending: Option<P>,
 }
 
@@ -37,46 +38,46 @@ pub struct Exchange<Q, A> {
     pub requests: ring::Sender<Q>,
     /// Where replies, or the reason why there are no more, come out.
     pub replies: ring::Receiver<Result<A, TableError>>,
-    /// The thread that takes replies, where a later one will take from the same place.
-    pub(crate) _reader: Option<Reader>,
+    /// The thread that reads replies, where a successor will read the same queue.
+    pub(crate) _reader: Option<ReaderThread>,
 }
 
-/// A thread that takes from a queue that a later one will take from: it must take nothing more once this is dropped.
+/// A thread that reads a queue. Dropping this ends it, so that a successor can read the same queue.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ReaderThread {
     thread: Option<JoinHandle<()>>,
     /// The daemon stops: the thread wakes up soon.
     stop: Stop,
     ending: Stop,
 }
 
-impl Reader {
+impl ReaderThread {
     /// Runs `body`, which looks at what it is given before each time that it takes something.
     pub(crate) fn start(
         name: &str,
         stop: &Stop,
         body: impl FnOnce(Stop) + Send + 'static,
-    ) -> io::Result<Reader> {
+    ) -> io::Result<ReaderThread> {
         let ending = Stop::default();
         let theirs = ending.clone();
         let thread = thread::spawn(name, move || body(theirs))?;
-        Ok(Reader { thread: Some(thread), stop: stop.clone(), ending })
+        Ok(ReaderThread { thread: Some(thread), stop: stop.clone(), ending })
     }
 }
 
-impl Reader {
-    /// It takes nothing more from when it is woken next.
+impl ReaderThread {
+    /// Ends the thread at its next wake-up.
     pub fn end(&self) {
         self.ending.stop();
     }
 
-    /// Whether it takes nothing more, and has handed on what it took.
+    /// Whether the thread has ended, and has handed on all that it read.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
-impl Drop for Reader {
+impl Drop for ReaderThread {
     fn drop(&mut self) {
         self.ending.stop();
         if let Some(thread) = self.thread.take().filter(|_| self.stop.stopped()) {

@@ -1,39 +1,42 @@
 //! Producer and consumer tables: how rows of SONiC's databases travel between the stages of the route path.
 //!
-//! One pair of traits, three carriers: Redis and ZeroMQ, where keys, sets, queues, channels and messages are SONiC's
-//! own, so that any stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
+//! The counterpart of libswsscommon (sonic-swss-common, `common/table.h`, `producerstatetable.h`,
+//! `consumerstatetable.h`, `zmqproducerstatetable.h`), whose word for a named channel of rows is "table".
+//! The traits [`Producer`] and [`Consumer`] have three carriers. Over Redis and ZeroMQ the keys, sets, queues, channels
+//! and messages are SONiC's own, so that each stage works beside SONiC's other daemons. In memory, typed rows go through
+//! a bounded ring.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
-mod ahead;
-mod behind;
 mod coalesce;
 mod connection;
 mod database;
 mod error;
 mod exchange;
+mod low_priority_pace;
 pub mod memory;
-mod pace;
 mod plain;
+mod prefetching_consumer;
 pub mod queue;
-mod remembered;
 mod resp;
+mod row_cache;
 pub mod state_table;
 mod subscribe;
+mod write_behind;
 pub mod zmq;
 
-pub use ahead::Ahead;
-pub use behind::Behind;
 pub use connection::{Connection, ScanCursor};
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;
-pub use exchange::{Exchange, Message, Question, Reader, WINDOW};
-pub use pace::Pace;
+pub use exchange::{EncodedRequest, Exchange, Message, ReaderThread, WINDOW};
+pub use low_priority_pace::LowPriorityPace;
 pub use plain::PlainTable;
+pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
-pub use subscribe::{Heard, Wake, listen, wake_ups};
+pub use subscribe::{PubSubEvent, Wake, listen, wake_ups};
+pub use write_behind::WriteBehind;
 
 use ribtide_swss::{Change, Row};
 use zmq::Process;
@@ -90,14 +93,14 @@ pub trait Consumer<R: Row> {
     /// Frees its buffers; called when the consuming thread is idle.
     fn shrink_to_fit(&mut self) {}
 
-    /// Notes what has left where its producer finds it and is not popped. Of what comes over ZeroMQ that is what other
-    /// processes than `from` sent before they ended; everybody else must have ended for it to be popped.
-    fn mark(&mut self, from: Option<Process>) {
+    /// Sets a fence behind every change that has left its table and is not popped. Over ZeroMQ the fence stands behind the
+    /// changes of all processes but `from`, and is passed only after those processes have ended.
+    fn set_fence(&mut self, from: Option<Process>) {
         let _ = from;
     }
 
-    /// Whether everything is popped that was noted last. A wake-up says when to ask again.
-    fn is_past_mark(&mut self) -> bool {
+    /// Whether every change before the last fence is popped. A wake-up says when to look again.
+    fn is_past_fence(&mut self) -> bool {
         true
     }
 

@@ -12,7 +12,7 @@ use ribtide_swss::{Change, Row};
 
 /// Commands that may wait for a flush.
 const CAPACITY: usize = 10_000;
-/// Commands that are sent at once, so that the server works while more are spelled.
+/// Commands that are sent at once, so that the server works while more are encoded.
 const SEND_BATCH_MAX: usize = 500;
 
 /// A plain table.

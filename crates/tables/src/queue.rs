@@ -11,7 +11,7 @@ pub use crate::exchange::Message;
 
 use crate::connection::Connection;
 use crate::database::Database;
-use crate::exchange::{Exchange, Pending, Question, Reader, WAITING};
+use crate::exchange::{EncodedRequest, Exchange, Pending, ReaderThread, WAITING};
 use crate::subscribe::{Wake, wake_ups};
 use crate::{Reply, TableError};
 use ribtide_runtime::idle;
@@ -159,9 +159,8 @@ fn messages(parts: Vec<String>) -> Vec<Message> {
 
 /// Sends requests through `ASIC_STATE` and takes replies from `GETRESPONSE`, on two threads.
 ///
-/// `ask` spells a request; `hear` understands the reply to what it left pending, or returns `None` for what is the reply
-/// to something else, which an earlier run asked. A server that goes away while something is under way, or comes back
-/// without `counter`, ends the exchange.
+/// `encode` encodes a request. `decode` decodes the reply to a pending request, or returns `None` for a reply to a request
+/// of an earlier run. A server that goes away with requests in flight, or comes back without `counter`, ends the exchange.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when the server is not there.
@@ -170,8 +169,8 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     counter: &'static str,
     rings: &Rings,
     stop: &Stop,
-    ask: impl Fn(Q) -> Question<P> + Send + 'static,
-    hear: impl Fn(&P, Message) -> Option<A> + Send + 'static,
+    encode: impl Fn(Q) -> EncodedRequest<P> + Send + 'static,
+    decode: impl Fn(&P, Message) -> Option<A> + Send + 'static,
 ) -> Result<Exchange<Q, A>, TableError> {
     let wake = wake_ups(database, vec![channel(database, "GETRESPONSE")], stop)?.remove(0);
     let mut reader = QueueReader::open(database, "GETRESPONSE", wake, stop)?;
@@ -187,7 +186,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
         let mut generation = writer.connection().generation();
         while let Ok(first) = asked.recv_or_idle(|| writer.shrink_to_fit()) {
             for request in std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv())) {
-                let Question { message, pending } = ask(request);
+                let EncodedRequest { message, pending } = encode(request);
                 pending.into_iter().for_each(|pending| under_way.add(pending));
                 writer.push(&message);
             }
@@ -213,7 +212,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 let more = !messages.is_empty();
                 for message in messages {
                     next = next.take().or_else(|| pending.oldest());
-                    let answer = next.as_ref().and_then(|next| hear(next, message));
+                    let answer = next.as_ref().and_then(|next| decode(next, message));
                     let Some(answer) = answer else {
                         crate::report("a reply of syncd is passed over: it is to nothing that was asked");
                         continue;
@@ -244,7 +243,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
         cause: e.to_string(),
     };
     thread::spawn("asic-requests", write).map_err(no_thread)?;
-    let reader = Reader::start("asic-responses", stop, read).map_err(no_thread)?;
+    let reader = ReaderThread::start("asic-responses", stop, read).map_err(no_thread)?;
     Ok(Exchange { requests, replies, _reader: Some(reader) })
 }
 
@@ -268,7 +267,7 @@ pub fn serve<T: Send + 'static>(
     rings: &Rings,
     stop: &Stop,
     read: impl Fn(Request) -> T + Send + 'static,
-) -> Result<(ring::Receiver<Result<T, TableError>>, Reader), TableError> {
+) -> Result<(ring::Receiver<Result<T, TableError>>, ReaderThread), TableError> {
     let wake = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
     let mut reader = QueueReader::open(database, table, wake, stop)?;
     let owed = reader.owed()?;
@@ -295,7 +294,7 @@ pub fn serve<T: Send + 'static>(
             }
         }
     };
-    let thread = Reader::start("asic-requests", stop, body).map_err(|e| TableError::Unreachable {
+    let thread = ReaderThread::start("asic-requests", stop, body).map_err(|e| TableError::Unreachable {
         database: database.db.name().into(),
         address: database.address.to_string(),
         cause: e.to_string(),

@@ -14,8 +14,8 @@
 
 use crate::connection::Connection;
 use crate::database::{Database, Databases};
-use crate::remembered::Remembered;
 use crate::resp::{Command, Items, Raw, Reply};
+use crate::row_cache::RowCache;
 use crate::subscribe::Wake;
 use crate::{Consumer, Producer, TableError};
 use ribtide_prefix::Map;
@@ -462,7 +462,7 @@ pub struct ConsumerStateTable<R: Row> {
     /// Changed keys, keys to clear, prefix of unconsumed rows, prefix of final rows.
     keys: [String; 4],
     wake: Wake,
-    rows: Remembered<R>,
+    row_cache: RowCache<R>,
 }
 
 impl<R: Row> ConsumerStateTable<R> {
@@ -480,7 +480,7 @@ impl<R: Row> ConsumerStateTable<R> {
             database.key(&format!("_{table}"), ""),
             database.key(table, ""),
         ];
-        Ok(ConsumerStateTable { connection, script, keys, wake, rows: Remembered::default() })
+        Ok(ConsumerStateTable { connection, script, keys, wake, row_cache: RowCache::default() })
     }
 }
 
@@ -512,7 +512,7 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
             if row.text().is_some() && fields.is_empty() {
                 continue;
             }
-            match change(key.unwrap_or_default(), fields, &mut self.rows) {
+            match change(key.unwrap_or_default(), fields, &mut self.row_cache) {
                 Ok(change) => changes.push(change),
                 Err(e) => crate::report(&format!("a row is passed over: {e}")),
             }
@@ -525,15 +525,17 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
     }
 
     fn shrink_to_fit(&mut self) {
-        self.rows = Remembered::default();
+        self.row_cache = RowCache::default();
         self.connection.shrink_to_fit();
     }
 }
 
-fn change<R: Row>(key: &str, fields: Items<'_>, rows: &mut Remembered<R>) -> Result<Change<R>, RowError> {
+fn change<R: Row>(key: &str, fields: Items<'_>, row_cache: &mut RowCache<R>) -> Result<Change<R>, RowError> {
     let key = R::parse_key(key)?;
     if fields.is_empty() {
         return Ok(Change::del(key));
     }
-    rows.row(fields.bytes(), || R::from_fields(&mut fields.clone().pairs())).map(|row| Change::set(key, row))
+    row_cache
+        .row(fields.bytes(), || R::from_fields(&mut fields.clone().pairs()))
+        .map(|row| Change::set(key, row))
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
-/// What a subscriber is told.
+/// An event of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Heard<'a> {
+pub enum PubSubEvent<'a> {
     /// From now on messages arrive; earlier ones did not. `again` is false only the first time.
     Subscribed {
         /// Whether an earlier subscription broke.
@@ -32,8 +32,8 @@ pub enum Heard<'a> {
     },
 }
 
-/// Subscribes to `channels` of a server, for which `database` stands, and calls `tell` on a thread of its own.
-/// A `tell` that waits stops the reading; a server drops subscribers that stay behind for too long.
+/// Subscribes to `channels` of a server, for which `database` stands, and calls `on_event` on a thread of its own.
+/// A blocked `on_event` stops the reading; the server drops subscribers that lag for too long.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when there is no server now; later losses are waited out until `stop`.
@@ -41,16 +41,16 @@ pub fn listen(
     database: &Database,
     channels: Vec<String>,
     stop: &Stop,
-    mut tell: impl FnMut(Heard<'_>) + Send + 'static,
+    mut on_event: impl FnMut(PubSubEvent<'_>) + Send + 'static,
 ) -> Result<(), TableError> {
     let (database, stop) = (database.clone(), stop.clone());
     let mut ears = subscribe(&database, &channels)?;
     let name = format!("{}-listen", database.db.name().to_lowercase().replace('_', "-"));
     let address = database.address.to_string();
     let body = move || {
-        tell(Heard::Subscribed { again: false });
+        on_event(PubSubEvent::Subscribed { again: false });
         while !stop.stopped() {
-            match hear(&mut ears, &mut tell) {
+            match read_messages(&mut ears, &mut on_event) {
                 Ok(()) => drop(idle::on_wait(false)),
                 // Time to look whether to stop. Who had much to hear at once made room for it.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -73,7 +73,7 @@ pub fn listen(
                             break;
                         }
                     }
-                    tell(Heard::Subscribed { again: true });
+                    on_event(PubSubEvent::Subscribed { again: true });
                 }
             }
         }
@@ -97,7 +97,7 @@ pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Resu
     let names = channels.clone();
     listen(database, channels, stop, move |heard| {
         for (name, sender) in names.iter().zip(&senders) {
-            if !matches!(heard, Heard::Message { channel, .. } if channel != name) {
+            if !matches!(heard, PubSubEvent::Message { channel, .. } if channel != name) {
                 // Full means that a wake-up waits already.
                 let _ = sender.try_send(());
             }
@@ -131,10 +131,10 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
     Ok((stream, decoder))
 }
 
-fn hear((stream, decoder): &mut Ears, tell: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
+fn read_messages((stream, decoder): &mut Ears, on_event: &mut impl FnMut(PubSubEvent<'_>)) -> io::Result<()> {
     let mut parts = receive(stream, decoder, SERVER_POLL_INTERVAL)?.items().filter_map(Raw::text);
     if let (Some("message"), Some(channel), Some(payload)) = (parts.next(), parts.next(), parts.next()) {
-        tell(Heard::Message { channel, payload });
+        on_event(PubSubEvent::Message { channel, payload });
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{Field, RouteKey, RouteRow, RouteStateRow, Via};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{
-    Behind, Connection, Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable,
-    Reply, TableError, state_table, wake_ups,
+    Connection, Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable, Reply,
+    TableError, WriteBehind, state_table, wake_ups,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -413,19 +413,19 @@ fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
 }
 
 #[test]
-fn what_is_written_behind_is_there_when_it_settles() {
+fn write_behind_settle_returns_after_all_rows_are_written() {
     let Some(mut server) = Server::start() else { return };
     let rings = Rings::default();
-    let mut behind = Behind::way(producer(&server, 1000), None, &rings).unwrap();
+    let mut writer = WriteBehind::full_speed(producer(&server, 1000), None, &rings).unwrap();
     let mut changes: Vec<_> = (0..25_000)
         .map(|n: u32| {
             set(&format!("10.{}.{}.0/24", n >> 8 & 0x3f, n & 255), hops("10.0.0.1", &format!("Ethernet{n}")))
         })
         .collect();
-    behind.write(&mut changes).unwrap();
+    writer.write(&mut changes).unwrap();
     assert_eq!(changes, []);
-    behind.settle().unwrap();
-    assert!(behind.has_room() && behind.is_idle());
+    writer.settle().unwrap();
+    assert!(writer.has_room() && writer.is_idle());
     let mut client = server.client(Db::Appl);
     assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET").as_integer(), Some(16_384));
     // Rows of a key coalesce in order: what was said last stands.
@@ -433,14 +433,14 @@ fn what_is_written_behind_is_there_when_it_settles() {
 
     // A server that comes back without its rows is another generation.
     server.restart();
-    behind.write(&mut vec![del("10.0.0.0/24")]).unwrap();
-    behind.settle().unwrap();
-    assert_eq!(behind.generation(), 1);
+    writer.write(&mut vec![del("10.0.0.0/24")]).unwrap();
+    writer.settle().unwrap();
+    assert_eq!(writer.generation(), 1);
     assert_eq!(server.client(Db::Appl).keys(), ["ROUTE_TABLE_DEL_SET", "ROUTE_TABLE_KEY_SET"]);
 
     // What waits when it is dropped is still written.
-    behind.write(&mut vec![set("10.1.0.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
-    drop(behind);
+    writer.write(&mut vec![set("10.1.0.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
+    drop(writer);
     assert_eq!(server.client(Db::Appl).ask("EXISTS _ROUTE_TABLE:10.1.0.0/24"), Reply::Integer(1));
 }
 
@@ -507,17 +507,17 @@ impl Producer<RouteRow> for StandsStill {
 }
 
 #[test]
-fn who_writes_behind_is_never_held_up_by_a_consumer_that_stands_still() {
-    let mut behind = Behind::way(StandsStill, None, &Rings::default()).unwrap();
+fn write_behind_caller_is_not_blocked_by_a_consumer_that_stands_still() {
+    let mut writer = WriteBehind::full_speed(StandsStill, None, &Rings::default()).unwrap();
     let row = hops("10.0.0.1", "Ethernet0");
     let rows = |n: u32| set(&format!("{}.{}.{}.0/24", 10 + (n >> 16), n >> 8 & 255, n & 255), row.clone());
     // More than the ring holds.
     let mut changes: Vec<_> = (0..600_000).map(rows).collect();
-    behind.write(&mut changes).unwrap();
-    assert!(!behind.has_room() && !behind.is_idle() && !behind.is_settled().unwrap());
-    behind.settle().unwrap();
-    assert!(behind.is_settled().unwrap());
-    assert!(behind.has_room() && behind.is_idle());
+    writer.write(&mut changes).unwrap();
+    assert!(!writer.has_room() && !writer.is_idle() && !writer.is_settled().unwrap());
+    writer.settle().unwrap();
+    assert!(writer.is_settled().unwrap());
+    assert!(writer.has_room() && writer.is_idle());
 }
 
 #[test]

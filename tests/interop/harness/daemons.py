@@ -69,7 +69,7 @@ class Bird:
 class Frr:
     """FRR's zebra and, where configured, bgpd, staticd and bfdd, from Debian's package, in a folder of their own."""
 
-    #: How FRR spells well-known communities.
+    #: FRR's names of well-known communities.
     KNOWN = {"no-export": "65535:65281", "noExport": "65535:65281", "no-advertise": "65535:65282",
              "noAdvertise": "65535:65282", "local-AS": "65535:65283", "localAs": "65535:65283", "blackhole": "65535:666"}
 

@@ -206,7 +206,7 @@ class Sonic:
 
 
 class Chip:
-    """ASIC_DB at a moment, checked: every name is in the one spelling that SONiC's readers know, and every object that
+    """ASIC_DB at a moment, checked: every name is in the one format that SONiC's readers know, and every object that
     is named exists."""
 
     def __init__(self, db):
@@ -321,6 +321,6 @@ def count(db, pattern):
 
 
 def mac(address):
-    """A MAC address for a neighbour's address, in SONiC's spelling."""
+    """A MAC address for a neighbour's address, in SONiC's format."""
     last = int(ipaddress.ip_address(address)) & 0xFFFFFF
     return ":".join(f"{b:02X}" for b in (2, 0, 0, *last.to_bytes(3, "big")))

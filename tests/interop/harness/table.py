@@ -46,7 +46,7 @@ NOT_SHOWN = ("aggregator", "atomic", "originator", "cluster_list")
 
 @functools.cache
 def as_path(text):
-    """An AS path in one spelling: the members of a set once each, in ascending order."""
+    """An AS path in one format: the members of a set once each, in ascending order."""
     text = re.sub(r"\s*,\s*", ",", text.strip())
     return re.sub(r"\{([^}]*)\}", lambda m: "{" + ",".join(sorted(set(re.split(r"[ ,]+", m[1].strip())), key=int)) + "}", text)
 

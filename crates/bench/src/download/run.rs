@@ -43,7 +43,7 @@ const SWITCH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long everything may take to come up.
 const START: Duration = Duration::from_secs(60);
 /// The daemons are quiet when in a second they all use no more than 2% of one core, and in none of its tenths more than 10%. A
-/// record that gives way to routes is written when nothing came for half a second, so less is not enough.
+/// low-priority writer writes when no row came for half a second, so less is not enough.
 const TENTH: Duration = Duration::from_millis(100);
 const TENTHS: u32 = 10;
 const QUIET_CPU_THRESHOLD: Duration = Duration::from_millis(20);

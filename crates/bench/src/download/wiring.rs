@@ -14,7 +14,7 @@ pub enum Wiring {
     Default,
     /// The same without recordings
     Redis,
-    /// Redis on both seams; several requests to syncd under way, ASIC_DB written behind
+    /// Redis on both seams; several requests to syncd under way, ASIC_DB write-behind
     RedisAsync,
     /// The same with orchagent's ring thread
     RedisRing,
@@ -22,11 +22,11 @@ pub enum Wiring {
     RedisStable,
     /// As redis-ring on several Redis servers
     RedisMulti,
-    /// Routes over ZeroMQ, APPL_DB written behind; Redis to syncd
+    /// Routes over ZeroMQ, APPL_DB write-behind; Redis to syncd
     ZmqNorth,
     /// ZeroMQ on both seams, both databases written in line
     ZmqInLine,
-    /// ZeroMQ on both seams, both databases written behind
+    /// ZeroMQ on both seams, both databases write-behind
     Zmq,
     /// The same, but neither may be more than 50,000 rows behind
     ZmqClose,

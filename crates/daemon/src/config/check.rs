@@ -8,14 +8,14 @@ use super::policy::{Direction, Policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
-use crate::combinations::{self, Asked};
+use crate::combinations::{self, RequestedSettings};
 use crate::rib::FibPolicy;
 use ribtide_bgp::ingest::Martians;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
-use ribtide_sai::Behavior;
+use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -340,11 +340,11 @@ impl Checker {
         let mut bfd = self.bfd(&file.bfd);
         let interfaces: Vec<InterfaceConfig> =
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
-        let asked = Asked {
+        let asked = RequestedSettings {
             kernel: fib.as_ref().is_some_and(|f| f.kernel.is_some()),
             virtual_asic: fib.as_ref().is_some_and(|f| !f.asics.is_empty()),
             interfaces: !interfaces.is_empty(),
-            ..Asked::default()
+            ..RequestedSettings::default()
         };
         for rule in combinations::broken(&asked) {
             let name = rule.settings.last().copied().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Acknowledgements to the RIB manager: which of its batches the chip has carried out.
 //!
-//! fpmsyncd's thread marks each batch with the number of route rows that came of it, before it writes the rows. The
-//! machine of orchagent counts them off ([`Orch::batch`]), and tells when each batch is finished and which of its
-//! routes failed; what becomes of those later is reported too.
+//! fpmsyncd's thread sends a header with the number of a batch's route rows before it writes the rows. orchagent's state
+//! machine counts the rows off ([`Orch::batch`]) and returns each finished batch with the routes that failed; a later
+//! change of such a route's status is reported too.
 
 use super::vrf_names::VrfNames;
 use crate::dataplane::install_results::InstallResults;
@@ -12,9 +12,9 @@ use ribtide_swss::orch::Orch;
 use ribtide_swss::row::RouteKey;
 use std::collections::VecDeque;
 
-/// What a batch of the RIB manager's came to, before its rows are written.
+/// Announces the rows of one batch of the RIB manager; sent before the rows.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct BatchHeader {
     /// The batch.
     pub(super) seq: u64,
     /// How many route rows are written for it.
@@ -39,16 +39,16 @@ impl Acks {
         Acks { dataplane, feedback, failed: VecDeque::new(), verdicts: InstallResults::default(), vrfs }
     }
 
-    /// Takes in a batch, before its rows.
-    pub(super) fn mark(&mut self, mark: Mark, orch: &mut Orch) {
-        orch.batch(mark.seq, mark.rows);
-        if !mark.failed.is_empty() {
-            self.failed.push_back((mark.seq, mark.failed));
+    /// Takes in a batch's header, before its rows.
+    pub(super) fn begin_batch(&mut self, header: BatchHeader, orch: &mut Orch) {
+        orch.batch(header.seq, header.rows);
+        if !header.failed.is_empty() {
+            self.failed.push_back((header.seq, header.failed));
         }
     }
 
-    /// Takes in news of a route that no batch waits for.
-    pub(super) fn verdict(&mut self, key: &RouteKey, why: Option<String>) {
+    /// Takes in a route's status that changed outside of a batch.
+    pub(super) fn status_change(&mut self, key: &RouteKey, why: Option<String>) {
         let RouteKey::Route { vrf, prefix, .. } = key else { return };
         let Some(vrf) = self.vrfs.id(vrf.as_ref()) else { return };
         let route = VrfPrefix { vrf, prefix: *prefix };
@@ -66,7 +66,7 @@ impl Acks {
             // 0: what overtook batches.
             last = Some(finished.batch).filter(|batch| *batch > 0).or(last);
             for (key, why) in finished.failed {
-                self.verdict(&key, Some(why));
+                self.status_change(&key, Some(why));
             }
             while self.failed.front().is_some_and(|(seq, _)| *seq == finished.batch) {
                 let Some((_, failed)) = self.failed.pop_front() else { break };

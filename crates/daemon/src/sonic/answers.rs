@@ -10,7 +10,8 @@
 //!
 //! What is refused is told directly only: in SONiC failures are not published.
 
-use super::north::in_namespace;
+use super::appl_transport::in_namespace;
+use super::orch_stage::Subscriber;
 use super::settings::is_ours;
 use super::{Error, log};
 use crossbeam_channel::Select;
@@ -22,8 +23,8 @@ use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
 use ribtide_swss::{Change, Db};
-use ribtide_tables::zmq::{AnswerEvent, AnswersAt, Endpoint, Process, Push, answer_to, answers_at};
-use ribtide_tables::{Connection, Databases, Heard, PlainTable, listen, state_table};
+use ribtide_tables::zmq::{AnswerEvent, AnswersAt, Endpoint, Push, answer_to, answers_at};
+use ribtide_tables::{Connection, Databases, PlainTable, PubSubEvent, listen, state_table};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -100,8 +101,8 @@ impl Answering {
         self.push.is_connected()
     }
 
-    /// A newly connected fpmsyncd, once per connection, with its process, if known. It gets nothing until [`Answering::begin`].
-    pub(super) fn is_asked(&mut self, orch: &Orch) -> Option<Option<Process>> {
+    /// Returns a newly connected fpmsyncd, once per connection. It gets nothing until [`Answering::begin_subscription`].
+    pub(super) fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
         if orch.restoring() {
             // The look that a wake-up asks for. Nothing is known of the chip yet.
             let _ = self.push.wake().try_recv();
@@ -111,12 +112,12 @@ impl Answering {
         if renewed {
             self.forget();
         }
-        renewed.then(|| self.push.process())
+        renewed.then(|| Subscriber { process: self.push.process() })
     }
 
-    /// Sends a new fpmsyncd what is in the chip. From now on it gets what becomes of rows, of those that `orch` has now as of rows
-    /// that were found: another may have written them.
-    pub(super) fn begin(&mut self, orch: &mut Orch) {
+    /// Sends the subscriber which routes are in the chip, and responses afterwards. A row that `orch` has now counts as
+    /// found, since another fpmsyncd may have written it.
+    pub(super) fn begin_subscription(&mut self, orch: &mut Orch) {
         self.unsent = in_chip(orch);
         self.begun = true;
         self.resume();
@@ -372,8 +373,8 @@ impl Answers {
         matches!(self.from, Source::Orchagent(now) if now == id)
     }
 
-    /// Whether an orchagent of ours has run here, which writes APPL_STATE_DB behind.
-    pub(super) fn are_rows_behind(&mut self) -> Result<bool, Error> {
+    /// Whether ribtide's orchagent has run on these databases: its APPL_STATE_DB is write-behind, so rows may lag.
+    pub(super) fn may_rows_lag(&mut self) -> Result<bool, Error> {
         is_ours("orchagent", &mut self.state)
     }
 
@@ -405,12 +406,12 @@ struct Published {
 
 impl Published {
     fn listen(databases: &Databases, rings: &Rings) -> Result<Published, Error> {
-        let (confirmations, heard) = rings.bounded("confirmations to fpmsyncd", PUBLISHED);
+        let (confirmations, heard) = rings.bounded("published responses to fpmsyncd", PUBLISHED);
         let stop = Stop::default();
-        let tell = move |heard: Heard<'_>| {
+        let forward = move |heard: PubSubEvent<'_>| {
             let answer = match heard {
-                Heard::Subscribed { .. } => Answer::Missed,
-                Heard::Message { payload, .. } => match RouteResponse::parse(payload) {
+                PubSubEvent::Subscribed { .. } => Answer::Missed,
+                PubSubEvent::Message { payload, .. } => match RouteResponse::parse(payload) {
                     Ok(response) => Answer::Published(response),
                     Err(e) => return log("fpmsyncd", &format!("a response is passed over: {e}")),
                 },
@@ -418,7 +419,7 @@ impl Published {
             // No stage reads it any more: answers come directly, or the daemon stops.
             let _ = confirmations.send(answer);
         };
-        listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, tell)?;
+        listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, forward)?;
         Ok(Published { heard, stop })
     }
 }

@@ -1,20 +1,20 @@
 //! The rows that syncd keeps in ASIC_DB: what the chip holds, for SONiC's tools and for a syncd that is started again.
 //!
-//! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
-//! order, at the pace of a low-priority writer. Or there are none.
+//! Written in line the rows are exact: an object whose request was answered has its row. Write-behind rows follow in the
+//! same order, at low priority. With `off` there are none.
 
-use super::north::{Lag, Persistence};
-use super::since::Since;
-use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
+use super::appl_transport::{Lag, Persistence};
+use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
+use super::syncd_generation::SyncdGeneration;
 use super::{Error, log};
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_sai::VirtualSwitch;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
-use ribtide_tables::{Connection, Databases, Pace, Reply, TableError};
+use ribtide_tables::{Connection, Databases, LowPriorityPace, Reply, TableError};
+use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -28,28 +28,28 @@ const HIDDEN: &str = "HIDDEN";
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
 /// A key that says that orchagent describes the switch to a syncd that runs, which alone knows what it was told.
 const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
-/// Rows that usually wait in one piece: those of a bulk, which are written together, as are those of a view.
+/// Rows of a usual batch: those of a bulk. A view's rows are one batch, too.
 const BULK: usize = 1000;
 /// Rows that are written at once.
 const WRITE_BATCH_MAX: usize = 8_000;
-/// Rows that are sent at once, so that the server works while more are spelled.
+/// Rows that are sent at once, so that the server works while more are encoded.
 const SENT_AT_ONCE: usize = 500;
 /// How often a server that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Where rows go.
 pub(super) enum AsicDb {
-    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its marks, whatever becomes of the server.
-    Off { _mark: Option<Behind> },
+    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its marker keys, whatever becomes of the server.
+    Off { _markers: Option<AsicWriter> },
     /// To a thread that writes them.
-    Behind(Behind),
+    WriteBehind(AsicWriter),
     /// Straight to the database.
     InLine(Box<Rows>),
 }
 
 impl AsicDb {
-    /// Opens it, and makes the switch what the rows say, unless it goes on as they say (`warm`). Written behind, so many
-    /// rows may wait.
+    /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` bounds the
+    /// write-behind queue.
     pub(super) fn open(
         (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<VirtualSwitch>,
@@ -72,7 +72,7 @@ impl AsicDb {
         };
         let restart = exist(doubts)?;
         let goes_on = !restart && exist(&[HIDDEN])?;
-        let since = Since::begin(goes_on, &mut asic)?;
+        let syncd_generation = SyncdGeneration::begin(goes_on, &mut asic)?;
         if restart {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
@@ -83,7 +83,7 @@ impl AsicDb {
             (false, true) => {}
             (false, false) => drop(asic.ask(&["SET", RAN, "1"])?),
         }
-        let mut rows = Rows::new(asic, since, exact);
+        let mut rows = Rows::new(asic, syncd_generation, exact);
         if exact {
             if !warm {
                 rows.recreate(syncd)?;
@@ -93,15 +93,15 @@ impl AsicDb {
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
-            let mut behind = Behind::start(rows, lag, rings)?;
+            let mut writer = AsicWriter::start(rows, lag, rings)?;
             // It has nothing to write when syncd ends, so no thread waits for it.
-            behind.thread = None;
-            return Ok(AsicDb::Off { _mark: Some(behind) });
+            writer.thread = None;
+            return Ok(AsicDb::Off { _markers: Some(writer) });
         }
         if !warm {
             rows.recreate(syncd)?;
         }
-        Behind::start(rows, lag, rings).map(AsicDb::Behind)
+        AsicWriter::start(rows, lag, rings).map(AsicDb::WriteBehind)
     }
 
     /// Whether ASIC_DB still has the rows of a switch that goes on.
@@ -114,22 +114,22 @@ impl AsicDb {
     pub(super) fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         match self {
             AsicDb::Off { .. } => {}
-            AsicDb::Behind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
-            AsicDb::Behind(behind) => behind.write(changes)?,
+            AsicDb::WriteBehind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
+            AsicDb::WriteBehind(writer) => writer.write(changes)?,
             AsicDb::InLine(rows) => {
                 rows.write_all(changes.unpack())?;
-                rows.pieces += 1;
+                rows.batches += 1;
             }
         }
         Ok(())
     }
 
-    /// Pieces of rows that it was given, and how many of them are written; one for each call of [`AsicDb::write`] that had rows.
-    pub(super) fn pieces(&self) -> (u64, u64) {
+    /// How many batches of rows [`AsicDb::write`] was given, and how many of them are written. An empty one does not count.
+    pub(super) fn progress(&self) -> (u64, u64) {
         match self {
             AsicDb::Off { .. } => (0, 0),
-            AsicDb::Behind(behind) => (behind.given, behind.written.load(Relaxed)),
-            AsicDb::InLine(rows) => (rows.pieces, rows.pieces),
+            AsicDb::WriteBehind(writer) => (writer.given, writer.written.load(Relaxed)),
+            AsicDb::InLine(rows) => (rows.batches, rows.batches),
         }
     }
 
@@ -138,20 +138,21 @@ impl AsicDb {
     pub(super) fn is_lost(&mut self) -> Result<bool, Error> {
         match self {
             AsicDb::Off { .. } => Ok(false),
-            AsicDb::Behind(behind) => {
-                behind.failed.try_recv().map_or(Ok(()), Err)?;
-                Ok(behind.lost.swap(false, Relaxed))
+            AsicDb::WriteBehind(writer) => {
+                writer.failed.try_recv().map_or(Ok(()), Err)?;
+                Ok(writer.lost.swap(false, Relaxed))
             }
             AsicDb::InLine(rows) => rows.is_lost(),
         }
     }
 }
 
-/// A thread that writes rows, and the marks again when the server may have lost them.
-pub(super) struct Behind {
-    /// What waits, and when it came. A ring of many has little room for each. None only while it is dropped.
+/// The write-behind thread of ASIC_DB. It also writes the marker keys again when the server may have lost them.
+pub(super) struct AsicWriter {
+    /// The thread's queue: packed rows, and when they came. Boxed, since the ring has thousands of slots. None only while
+    /// it is dropped.
     batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
-    pace: Pace,
+    pace: LowPriorityPace,
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
     lost: Arc<AtomicBool>,
@@ -159,16 +160,16 @@ pub(super) struct Behind {
     written: Arc<AtomicU64>,
 }
 
-impl Behind {
-    fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<Behind, Error> {
+impl AsicWriter {
+    fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<AsicWriter, Error> {
         let bound = lag.behind_by / BULK;
         let (batches, waiting) =
-            rings.bounded::<Box<(PackedChanges, Instant)>>("ASIC_DB written behind", bound);
-        let pace = Pace::new(bound);
+            rings.bounded::<Box<(PackedChanges, Instant)>>("rows to ASIC_DB (write-behind)", bound);
+        let pace = LowPriorityPace::new(bound);
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let lost = Arc::new(AtomicBool::new(false));
-        let tell = lost.clone();
+        let its_lost = lost.clone();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
@@ -181,10 +182,10 @@ impl Behind {
                 let oldest = first.as_ref().map(|first| first.1);
                 let begin = Instant::now();
                 let mut left = oldest.map_or(0, |came| its_pace.rows(WRITE_BATCH_MAX, came, all()));
-                let (mut next, mut pieces) = (first, 0);
-                while let Some(piece) = next {
-                    let (rows_of_it, _) = *piece;
-                    pieces += 1;
+                let (mut next, mut batches_done) = (first, 0);
+                while let Some(batch) = next {
+                    let (rows_of_it, _) = *batch;
+                    batches_done += 1;
                     left = left.saturating_sub(rows_of_it.len());
                     rows.begin(rows_of_it.unpack())?;
                     next = if left > 0 { waiting.try_recv() } else { None };
@@ -192,9 +193,9 @@ impl Behind {
                 if oldest.is_some() {
                     rows.connection.flush()?;
                 }
-                its_written.fetch_add(pieces, Relaxed);
+                its_written.fetch_add(batches_done, Relaxed);
                 if rows.is_lost()? {
-                    tell.store(true, Relaxed);
+                    its_lost.store(true, Relaxed);
                 }
                 let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {
@@ -218,10 +219,10 @@ impl Behind {
         };
         let thread =
             thread::spawn("asic-db", body).map_err(|e| Error::new(format!("no thread for ASIC_DB: {e}")))?;
-        Ok(Behind { batches: Some(batches), pace, thread: Some(thread), failed, lost, given: 0, written })
+        Ok(AsicWriter { batches: Some(batches), pace, thread: Some(thread), failed, lost, given: 0, written })
     }
 
-    /// Waits while too much waits.
+    /// Enqueues rows. Blocks while the queue is full.
     fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         self.given += 1;
         let now = Instant::now();
@@ -236,7 +237,7 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for AsicWriter {
     /// What waits is still written.
     fn drop(&mut self) {
         self.pace.awaited(true);
@@ -252,22 +253,31 @@ pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     probed: Instant,
-    since: Since,
+    syncd_generation: SyncdGeneration,
     /// They are written in line.
     exact: bool,
-    /// Pieces that were written in line.
-    pieces: u64,
+    /// Batches that were written in line.
+    batches: u64,
     /// Scratch for a row's key, of which so much is the same for all.
     key: String,
     prefix: usize,
 }
 
 impl Rows {
-    fn new(connection: Connection, since: Since, exact: bool) -> Rows {
+    fn new(connection: Connection, syncd_generation: SyncdGeneration, exact: bool) -> Rows {
         let key = connection.database().key(ASIC_STATE, "");
         let prefix = key.len();
         // A server that was lost since it was opened counts.
-        Rows { connection, generation: 0, probed: Instant::now(), since, exact, pieces: 0, key, prefix }
+        Rows {
+            connection,
+            generation: 0,
+            probed: Instant::now(),
+            syncd_generation,
+            exact,
+            batches: 0,
+            key,
+            prefix,
+        }
     }
 
     /// Makes the switch hold what ASIC_DB says, after syncd alone was started again.
@@ -318,7 +328,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Looks after the server once a second, and whether it came back since the last time; then it has its marks again.
+    /// Looks after the server once a second, and whether it came back since the last time; then it has its marker keys again.
     fn is_lost(&mut self) -> Result<bool, Error> {
         if self.probed.elapsed() >= PROBE {
             self.probed = Instant::now();
@@ -328,7 +338,7 @@ impl Rows {
         if std::mem::replace(&mut self.generation, generation) == generation {
             return Ok(false);
         }
-        self.since.write(&mut self.connection)?;
+        self.syncd_generation.write(&mut self.connection)?;
         if !self.exact {
             self.connection.ask(&["SET", RAN, "1"])?;
         }

@@ -2,7 +2,7 @@
 //!
 //! SONiC's daemons read a part of it themselves, once at start; the rest SONiC's scripts (orchagent.sh,
 //! syncd_init_common.sh) read, and give the daemons options for. Ours do as SONiC's do, and with `--config-db` also what
-//! the scripts do. FIB suppression they follow while they run ([`super::follow`]).
+//! the scripts do. FIB suppression they follow while they run ([`super::config_watch`]).
 
 use super::Error;
 use super::settings::Settings;
@@ -98,17 +98,17 @@ impl ConfigDb {
     /// Whether a setting is on.
     pub(super) fn has(&mut self, switch: Switch) -> Result<bool, Error> {
         let (table, key, field, [on, off]) = switch.place();
-        let says = self.field(table, key, field)?;
+        let value = self.field(table, key, field)?;
         Ok(match switch {
-            Switch::SynchronousMode => says.as_deref() != Some(off),
-            _ => says.as_deref() == Some(on),
+            Switch::SynchronousMode => value.as_deref() != Some(off),
+            _ => value.as_deref() == Some(on),
         })
     }
 
-    /// What CONFIG_DB says of a setting, if it says anything.
-    pub(super) fn says(&mut self, switch: Switch) -> Result<Option<bool>, Error> {
+    /// Whether a setting is enabled; `None` if CONFIG_DB does not have it.
+    pub(super) fn enabled(&mut self, switch: Switch) -> Result<Option<bool>, Error> {
         let (table, key, field, [on, _]) = switch.place();
-        Ok(self.field(table, key, field)?.map(|says| says == on))
+        Ok(self.field(table, key, field)?.map(|value| value == on))
     }
 
     /// Whether routes go to orchagent over ZeroMQ: today's flag, or the one before June 2026.
@@ -160,11 +160,11 @@ impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Written { row, field, value } = self;
         let followed = Switch::SuppressFibPending.place().2 == *field;
-        let says = match followed {
+        let effect = match followed {
             true => "fpmsyncd and orchagent that run do so from now on.",
             false => "The daemons read it when they start: restart those that run.",
         };
-        write!(f, "CONFIG_DB {row} {field} = {value}. {says}")
+        write!(f, "CONFIG_DB {row} {field} = {value}. {effect}")
     }
 }
 

@@ -12,7 +12,6 @@ use crossbeam_channel as channel;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_sai::VirtualSwitch;
 use ribtide_swss::fpmsyncd::Fpmsyncd;
 use ribtide_swss::fpmsyncd::explain::Waiting;
 use ribtide_swss::orch::Orch;
@@ -20,7 +19,8 @@ use ribtide_swss::row::{Name, RouteKey, RouteRow};
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, RouteEntry, SWITCH, text};
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, Row};
-use ribtide_tables::{Connection, Databases, Heard, listen};
+use ribtide_tables::{Connection, Databases, PubSubEvent, listen};
+use ribtide_vswitch::VirtualSwitch;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a daemon is asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Question {
+pub(super) struct ExplainQuery {
     /// Where the answer goes.
     answer: String,
     /// The VRF; none is the default one.
@@ -83,10 +83,10 @@ pub(super) fn answer<S: 'static>(
     stop: &Stop,
 ) -> Result<(), Error> {
     let state = databases.get(Db::State);
-    let (tell, questions) = channel::bounded::<Question>(WAITING);
+    let (query_tx, queries) = channel::bounded::<ExplainQuery>(WAITING);
     let mut answers = Connection::open(state, stop)?;
     let body = move || {
-        while let Ok(Question { answer: to, vrf, prefix, router }) = questions.recv() {
+        while let Ok(ExplainQuery { answer: to, vrf, prefix, router }) = queries.recv() {
             let said = match prefix.parse() {
                 Ok(prefix) => handle
                     .call(move |stage: &mut S| answer(stage, vrf.as_deref(), prefix, router.map(Oid)))
@@ -103,11 +103,11 @@ pub(super) fn answer<S: 'static>(
     };
     thread::spawn("explain", body).map_err(|e| Error::new(format!("no thread to answer questions: {e}")))?;
     Ok(listen(state, vec![channel_of(daemon)], stop, move |heard| {
-        if let Heard::Message { payload, .. } = heard
-            && let Ok(question) = serde_json::from_str(payload)
+        if let PubSubEvent::Message { payload, .. } = heard
+            && let Ok(query) = serde_json::from_str(payload)
         {
             // Who asked waits in vain, and asks again.
-            let _ = tell.try_send(question);
+            let _ = query_tx.try_send(query);
         }
     })?)
 }
@@ -206,7 +206,7 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
 /// The client, and where answers come.
 struct Daemons {
     state: Connection,
-    question: Question,
+    question: ExplainQuery,
     /// And whose they are.
     answers: channel::Receiver<(String, Answer)>,
     stop: Stop,
@@ -216,24 +216,24 @@ impl Daemons {
     fn open(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Daemons, Error> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let answer = format!("RIBTIDE_EXPLAIN_ANSWER_{}_{}", std::process::id(), since.as_nanos());
-        let (tell, answers) = channel::bounded(WAITING);
+        let (answer_tx, answers) = channel::bounded(WAITING);
         let stop = Stop::default();
         listen(databases.get(Db::State), vec![answer.clone()], &stop, move |heard| {
-            if let Heard::Message { payload, .. } = heard
+            if let PubSubEvent::Message { payload, .. } = heard
                 && let Ok(answer) = serde_json::from_str(payload)
             {
                 // One is waited for at a time.
-                let _ = tell.try_send(answer);
+                let _ = answer_tx.try_send(answer);
             }
         })?;
         let state = Connection::open(databases.get(Db::State), &stop)?;
         let question =
-            Question { answer, vrf: vrf.map(str::to_owned), prefix: prefix.to_string(), router: None };
+            ExplainQuery { answer, vrf: vrf.map(str::to_owned), prefix: prefix.to_string(), router: None };
         Ok(Daemons { state, question, answers, stop })
     }
 
     fn ask(&mut self, daemon: &str, router: Option<u64>) -> Result<Answer, Error> {
-        let question = serde_json::to_string(&Question { router, ..self.question.clone() });
+        let question = serde_json::to_string(&ExplainQuery { router, ..self.question.clone() });
         let question = question.unwrap_or_default();
         let heard = self.state.ask(&["PUBLISH", &channel_of(daemon), &question])?.as_integer();
         if heard.is_none_or(|heard| heard == 0) {

@@ -6,17 +6,17 @@
 //! is written again.
 
 use super::answers::{AWAITED, Answer, Answers, SETTLE};
+use super::appl_transport::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::config_db::{ConfigDb, Switch};
-use super::follow::Follow;
+use super::config_watch::ConfigWatch;
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
-use super::north::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
+use super::transport_check::TransportCheck;
 use super::warm::Replay;
-use super::wiring::Wiring;
 use super::{Error, explain, log, queues};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -26,7 +26,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Says};
+use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind};
 use ribtide_swss::row::{
     AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
 };
@@ -42,7 +42,7 @@ const DAEMON: &str = "fpmsyncd";
 /// FIB suppression's name among the settings.
 const SUPPRESS: &str = "suppress-fib-pending";
 /// FIB suppression is off here, and on in the router.
-const TOLD_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
+const CONFIRMED_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
                               enable suppress-fib-pending";
 /// FIB suppression is on here, and off in the router.
 const SUPPRESSION_OFF_IN_ROUTER: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
@@ -149,8 +149,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let flush = timers.timer("FLUSH");
     let (routes, labels) =
         open_routes(options, &mut config_db, &mut settings, &databases, flush.clone(), &rings, stop)?;
-    let mut wiring = Wiring::open(&databases, matches!(routes, Routes::Zmq(_)), stop)?;
-    wiring.refuse()?;
+    let mut transport = TransportCheck::open(&databases, matches!(routes, Routes::Zmq(_)), stop)?;
+    transport.refuse()?;
     // Through Redis it is the thread that writes which knows how long that takes.
     let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
     let quiet_ms = options.quiet.saturating_mul(1000);
@@ -163,7 +163,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         flush: options.flush,
         settings,
-        wiring,
+        transport,
         replay: Replay::open(quiet_ms, &mut config_db, &databases, stop)?,
         sessions: 0,
         generation: 0,
@@ -172,7 +172,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         replies: None,
         read: timers.timer("READ"),
         write: flush,
-        suppress: Follow::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
+        suppress: ConfigWatch::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
         disagreement: "",
         answers: None,
         are_rows_last: true,
@@ -182,10 +182,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             let (databases, rings, stop) = (databases.clone(), rings.clone(), stop.clone());
             move || Answers::open(&databases, &rings, &stop)
         }),
-        telling: None,
-        changed: rings.gauge("rows changed and not handed over", Some(choked_at(options.flush))),
-        objectless: rings.gauge("routes that wait for their next-hop object", None),
-        unanswered: rings.gauge("routes with rows that orchagent did not answer", None),
+        resending: None,
+        changed: rings.gauge("pending row changes", Some(choked_at(options.flush))),
+        objectless: rings.gauge("routes without their next-hop object", None),
+        unanswered: rings.gauge("routes without a response", None),
         counted: Instant::now(),
     };
     let keys = matches!(stage.routes, Routes::Redis(_)).then_some(RouteRow::TABLE);
@@ -223,8 +223,11 @@ fn open_routes(
         Some(endpoint) => Some(endpoint.clone()),
         None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
     };
-    let asked =
-        Asked { routes_over_zmq: Some(endpoint.is_some()), appl_db: options.appl_db, ..Asked::default() };
+    let asked = RequestedSettings {
+        routes_over_zmq: Some(endpoint.is_some()),
+        appl_db: options.appl_db,
+        ..RequestedSettings::default()
+    };
     refuse_with_warm_restart("fpmsyncd", asked, databases, &["bgp", "swss"], stop)?;
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
@@ -236,7 +239,7 @@ fn open_routes(
         return Ok((Routes::redis(databases, pipeline, flush, rings, stop)?, labels));
     };
     let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
-    let persistence = options.appl_db.unwrap_or(Persistence::Behind);
+    let persistence = options.appl_db.unwrap_or(Persistence::WriteBehind);
     if options.stable_table {
         settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");
     }
@@ -248,7 +251,7 @@ fn open_routes(
     Ok((ZmqRoutes::open(endpoint, kept, databases, rings, stop)?, labels))
 }
 
-/// As CONFIG_DB spells it.
+/// As CONFIG_DB has it.
 fn on_or_off(on: bool) -> &'static str {
     if on { "enabled" } else { "disabled" }
 }
@@ -296,7 +299,7 @@ struct Stage {
     groups: ProducerStateTable<NextHopGroupRow>,
     flush: Flush,
     settings: Settings,
-    wiring: Wiring,
+    transport: TransportCheck,
     replay: Replay,
     /// How many clients connected.
     sessions: u64,
@@ -306,7 +309,7 @@ struct Stage {
     /// To the client that is connected.
     replies: Option<ring::Sender<Vec<u8>>>,
     /// FIB suppression, as CONFIG_DB has it.
-    suppress: Follow,
+    suppress: ConfigWatch,
     /// What the router's differs in, in a sentence.
     disagreement: &'static str,
     /// What became of routes; only with FIB suppression.
@@ -320,7 +323,7 @@ struct Stage {
     /// Opens the way of answers.
     counts: Box<dyn Fn() -> Result<Answers, Error>>,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
-    telling: Option<(Again, Says)>,
+    resending: Option<(Resend, ResendKind)>,
     /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
     changed: Gauge,
     objectless: Gauge,
@@ -355,7 +358,7 @@ impl Stage {
                 busy = true;
                 self.fpm(event)?;
             }
-            self.follow()?;
+            self.apply_config()?;
             self.look_count()?;
             busy |= self.hear()?;
             let waits = choked || !frames.is_empty();
@@ -485,7 +488,7 @@ impl Stage {
     }
 
     /// Turns FIB suppression on or off, when CONFIG_DB says so.
-    fn follow(&mut self) -> Result<(), Error> {
+    fn apply_config(&mut self) -> Result<(), Error> {
         let on = self.suppress.is_on();
         if on == self.machine.suppresses() {
             return Ok(());
@@ -596,13 +599,13 @@ impl Stage {
         matches!(self.routes, Routes::Redis(_))
     }
 
-    /// What APPL_STATE_DB says is in the chip. An orchagent of ours writes it behind, so a row may be that of a route that was
+    /// What APPL_STATE_DB says is in the chip. ribtide's orchagent mirrors it write-behind, so a row may be that of a route that was
     /// deleted since; it says itself what is there, when it is back.
     fn hear_rows(&mut self) -> Result<(), Error> {
         self.heard = true;
         let is_row_last = self.is_row_last();
         let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
-        let exact = is_row_last && self.are_rows_last && !answers.are_rows_behind()?;
+        let exact = is_row_last && self.are_rows_last && !answers.may_rows_lag()?;
         answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
     }
 
@@ -649,15 +652,15 @@ impl Stage {
     fn look_north(&mut self) -> Result<bool, Error> {
         let (held, replayed) = (self.holds(), self.machine.is_replayed());
         // What changed meanwhile goes to APPL_DB too; what is only said again does not.
-        if let Some(sweep) = self.labels.asked_for_all(held, replayed) {
+        if let Some(sweep) = self.labels.resend_due(held, replayed) {
             self.flush()?;
             self.machine.label_rows(&mut self.out.labels);
-            self.labels.begin_telling(sweep);
-            self.labels.tell(&mut self.out.labels, true);
+            self.labels.begin_resend(sweep);
+            self.labels.resend(&mut self.out.labels, true);
         }
-        if let Some(sweep) = self.routes.asked_for_all(held, replayed) {
+        if let Some(sweep) = self.routes.resend_due(held, replayed) {
             self.flush()?;
-            self.telling = self.routes.begin_telling(sweep).map(|says| (self.machine.all_again(), says));
+            self.resending = self.routes.begin_resend(sweep).map(|kind| (self.machine.resend_all(), kind));
         }
         if held {
             return Ok(false);
@@ -668,7 +671,7 @@ impl Stage {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => {
-                let why = self.wiring.wrong().unwrap_or("no orchagent takes routes there");
+                let why = self.transport.wrong().unwrap_or("no orchagent takes routes there");
                 self.settings.now("swss_zmq", "disabled", why)
             }
         }?;
@@ -677,21 +680,21 @@ impl Stage {
 
     /// Tells orchagent some of the rows that it is to be told again, if there is room. True when there is room for more.
     fn say_again(&mut self) -> Result<bool, Error> {
-        if !self.routes.is_telling() {
-            self.telling = None;
+        if !self.routes.is_resending() {
+            self.resending = None;
         }
-        if self.telling.is_none() || !self.routes.has_room() {
+        if self.resending.is_none() || !self.routes.has_room() {
             return Ok(false);
         }
         // What changed goes first: what is said again must be what was written.
         if self.machine.pending() > 0 {
             self.flush()?;
         }
-        let Some((again, says)) = &mut self.telling else { return Ok(false) };
-        let more = self.machine.some_again(again, *says, AGAIN, &mut self.out);
-        self.routes.tell(&mut self.out.routes, !more);
+        let Some((resend, kind)) = &mut self.resending else { return Ok(false) };
+        let more = self.machine.next_resent(resend, *kind, AGAIN, &mut self.out);
+        self.routes.resend(&mut self.out.routes, !more);
         if !more {
-            self.telling = None;
+            self.resending = None;
         }
         Ok(more && self.routes.has_room())
     }
@@ -742,23 +745,23 @@ impl Stage {
         self.probed = Instant::now();
         self.groups.probe()?;
         self.settings.keep()?;
-        if self.wiring.look()? && matches!(self.routes, Routes::Redis(_)) {
-            self.settings.now("swss_zmq", "disabled", self.wiring.wrong().unwrap_or_default())?;
+        if self.transport.look()? && matches!(self.routes, Routes::Redis(_)) {
+            self.settings.now("swss_zmq", "disabled", self.transport.wrong().unwrap_or_default())?;
         }
         self.write()
     }
 
-    /// Says which way answers come.
+    /// Records which way responses come.
     fn look_back(&mut self) -> Result<(), Error> {
         let Some(answers) = &self.answers else { return Ok(()) };
         let (way, why) = answers.way();
         self.settings.now("answers", way, why)
     }
 
-    /// Says whether the routing daemon, where it is ribtide, waits for what it is told here.
+    /// Records whether the routing daemon, if it is ribtide, waits for FIB confirmations.
     fn look_client(&mut self) -> Result<(), Error> {
         let why = match (self.machine.suppresses(), self.machine.client_waits()) {
-            (false, Some(true)) => TOLD_TOO_EARLY,
+            (false, Some(true)) => CONFIRMED_TOO_EARLY,
             (true, Some(false)) => SUPPRESSION_OFF_IN_ROUTER,
             _ => "",
         };
@@ -793,12 +796,12 @@ impl Stage {
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
             self.routes.ask(&mut self.out.asked)?;
-            let (mut again, mut more) = (self.machine.all_again(), true);
+            let (mut again, mut more) = (self.machine.resend_all(), true);
             while more {
-                more = self.machine.some_again(&mut again, Says::New, AGAIN, &mut self.out);
+                more = self.machine.next_resent(&mut again, ResendKind::AsNew, AGAIN, &mut self.out);
                 self.routes.keep(&mut self.out.routes)?;
             }
-            self.telling = self.routes.tell_anew().map(|says| (self.machine.all_again(), says));
+            self.resending = self.routes.resend_as_new().map(|kind| (self.machine.resend_all(), kind));
             // It may have come back with what it had at another time: what is too much goes.
             let (machine, out) = (&self.machine, &mut self.out);
             self.routes.rows(|key, _, _| {

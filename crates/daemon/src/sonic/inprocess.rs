@@ -3,15 +3,15 @@
 //!
 //! ```text
 //! RIB ─batches─► sonic-fpmsyncd ─rows─► sonic-orchagent ─bulks─► sonic-syncd (virtual switch)
-//!  ▲                    └──────marks──────►   │  ▲                    │
+//!  ▲                    └─────headers────►   │  ▲                    │
 //!  └───────────── acknowledgements ───────────┘  └─────replies────────┘
 //! ```
 //!
 //! Ports, addresses, neighbours and VRFs come from the configuration. In lab mode every gateway that a route needs is given
 //! a neighbour with a made-up MAC address.
 
-use super::acks::{Acks, Mark};
-use super::orch_stage::{OrchGauges, OrchStage, Outlet, SyncdLink, TableFeed};
+use super::acks::{Acks, BatchHeader};
+use super::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::vrf_names::VrfNames;
 use super::{Error, log};
@@ -28,7 +28,6 @@ use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_sai::{Counts, Forward, PortSetup, VirtualSwitch};
 use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Rows};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
@@ -39,6 +38,7 @@ use ribtide_swss::sai::{Oid, SaiReply, SaiRequest};
 use ribtide_swss::syncd::{PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::memory::{self, MemoryProducer};
 use ribtide_tables::{Producer, TableError};
+use ribtide_vswitch::{Counts, Forward, PortSetup, VirtualSwitch};
 use ribtide_wire::netlink::Content;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 /// Batches of rows that may wait at orchagent.
 const ROWS: usize = 64;
 /// Marks that may wait at orchagent.
-const MARKS: usize = 256;
+const HEADERS: usize = 256;
 /// Rows that may wait in orchagent: about what the bulks under way hold, or they leave the processor's caches meanwhile.
 const BACKLOG: usize = 8192;
 /// Bulks that may be under way to the chip at once.
@@ -101,7 +101,7 @@ pub fn start(
 ) -> Result<InProcess, Error> {
     let (routes, routes_taken) = memory::table::<RouteRow>(rings, ROWS);
     let (groups, groups_taken) = memory::table::<NextHopGroupRow>(rings, ROWS);
-    let (marks, marked) = rings.bounded("FIB batches to acknowledge", MARKS);
+    let (headers, header_rx) = rings.bounded("FIB batches to acknowledge", HEADERS);
     let (requests, requested) = rings.bounded("orchagent to syncd", 2 * WINDOW);
     let (replies, replied) = rings.bounded("syncd to orchagent", 2 * WINDOW);
     let vids = VidCounter::default();
@@ -123,7 +123,7 @@ pub fn start(
         rows: Vec::new(),
         routes,
         groups,
-        marks,
+        headers,
         id: channel.id,
         feedback: channel.rib.feedback.clone(),
         meter: channel.meter.clone(),
@@ -143,7 +143,7 @@ pub fn start(
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),
         ],
         syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
-        outlet: Box::new(Answers { acks, marks: marked, lab: config.lab }),
+        outputs: Box::new(Answers { acks, headers: header_rx, lab: config.lab }),
         batch: 4096,
         backlog: BACKLOG,
         gauges: OrchGauges::new(BACKLOG, WINDOW, rings),
@@ -447,11 +447,11 @@ fn lab_mac(ip: IpAddr) -> Mac {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replay {
     None,
-    CallQueue,
+    Requested,
     Running,
 }
 
-/// fpmsyncd's thread: batches in, rows and marks out.
+/// fpmsyncd's thread: batches in, rows and headers out.
 struct Fpm {
     machine: Fpmsyncd,
     announcer: Announcer,
@@ -461,7 +461,7 @@ struct Fpm {
     rows: Vec<Change<RouteRow>>,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
-    marks: ring::Sender<Mark>,
+    headers: ring::Sender<BatchHeader>,
     id: ribtide_rib::DataplaneId,
     feedback: ring::Sender<RibIn>,
     meter: Meter,
@@ -496,7 +496,7 @@ impl Fpm {
 
     /// Waits until no ring is full, and answers questions meanwhile: a chip that stalls may fill them for long.
     fn room(&mut self, stop: &Stop, asked: &CallQueue<Fpm>) {
-        while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.marks.is_full()) {
+        while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.headers.is_full()) {
             asked.serve(self);
             let mut select = Select::new();
             if self.routes.is_full() {
@@ -505,8 +505,8 @@ impl Fpm {
             if self.groups.is_full() {
                 self.groups.watch_room(&mut select);
             }
-            if self.marks.is_full() {
-                self.marks.watch_room(&mut select);
+            if self.headers.is_full() {
+                self.headers.watch_room(&mut select);
             }
             asked.watch(&mut select);
             idle::wait(&mut select, STOP_POLL_INTERVAL);
@@ -516,8 +516,8 @@ impl Fpm {
     fn batch(&mut self, batch: &FibBatch, stop: &Stop, asked: &CallQueue<Fpm>) -> Result<(), Error> {
         let begin = Instant::now();
         let (announcer, machine, out) = (&mut self.announcer, &mut self.machine, &mut self.out);
-        let mut tell = |content: &Content<'_>| machine.message(content, out);
-        let turned = !announcer.groups(batch, &mut tell).is_empty();
+        let mut send = |content: &Content<'_>| machine.message(content, out);
+        let turned = !announcer.groups(batch, &mut send).is_empty();
         let (mut given_up, mut failed) = (Vec::new(), Vec::new());
         let mut rows = self.machine.rows_now();
         let device = batch.vrf.device;
@@ -531,30 +531,30 @@ impl Fpm {
                 Err(why) => failed.push((VrfPrefix { vrf: batch.vrf.id, prefix: route.prefix.any() }, why)),
             }
         });
-        let mut tell = |content: &Content<'_>| self.machine.message(content, &mut self.out);
-        self.announcer.delete_groups(batch, &mut tell);
-        if batch.start_of_replay && self.replay == Replay::CallQueue {
+        let mut send = |content: &Content<'_>| self.machine.message(content, &mut self.out);
+        self.announcer.delete_groups(batch, &mut send);
+        if batch.start_of_replay && self.replay == Replay::Requested {
             self.replay = Replay::Running;
         }
         if batch.end_of_replay && self.replay == Replay::Running {
             self.replay = Replay::None;
         }
         // A replay that begins now, or is still to begin, names every route after this.
-        let again = turned && !batch.start_of_replay && self.replay != Replay::CallQueue;
+        let again = turned && !batch.start_of_replay && self.replay != Replay::Requested;
         if again {
-            self.replay = Replay::CallQueue;
+            self.replay = Replay::Requested;
         }
         if self.replay == Replay::None {
-            self.announcer.retire(&mut tell);
+            self.announcer.retire(&mut send);
         }
         self.machine.take(&mut self.out);
         self.out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
         let rows = given_up.len() + self.rows.len();
         self.meter.add(batch.route_count(), begin);
-        let mark = Mark { seq: batch.seq, rows, failed };
+        let header = BatchHeader { seq: batch.seq, rows, failed };
         let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
         self.room(stop, asked);
-        self.marks.send(mark).map_err(stopped)?;
+        self.headers.send(header).map_err(stopped)?;
         // Apart, or a deletion and what follows it would be one row.
         self.routes.write(&mut given_up)?;
         self.routes.flush()?;
@@ -660,15 +660,15 @@ impl OrchLink for ToOrchagent {
 /// What becomes of orchagent's other output: acknowledgements, and the lab's neighbours.
 struct Answers {
     acks: Acks,
-    marks: ring::Receiver<Mark>,
+    headers: ring::Receiver<BatchHeader>,
     lab: bool,
 }
 
-impl Outlet for Answers {
+impl OrchOutputs for Answers {
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         out.default_routes.clear();
         out.capability.clear();
-        out.verdicts.drain(..).for_each(|(key, why)| self.acks.verdict(&key, why));
+        out.status_changes.drain(..).for_each(|(key, why)| self.acks.status_change(&key, why));
         let mut made = false;
         for asked in out.resolve.drain(..) {
             if self.lab && asked.row.is_some() {
@@ -681,8 +681,8 @@ impl Outlet for Answers {
     }
 
     fn before_round(&mut self, orch: &mut Orch) {
-        while let Some(mark) = self.marks.try_recv() {
-            self.acks.mark(mark, orch);
+        while let Some(header) = self.headers.try_recv() {
+            self.acks.begin_batch(header, orch);
         }
     }
 
@@ -694,7 +694,7 @@ impl Outlet for Answers {
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        self.marks.watch(select);
+        self.headers.watch(select);
     }
 }
 

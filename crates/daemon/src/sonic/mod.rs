@@ -6,43 +6,44 @@
 
 mod acks;
 mod answers;
+mod appl_transport;
 mod asic_db;
+mod asic_transport;
+mod asic_transport_server;
 pub mod config_db;
+mod config_watch;
+mod context_config;
 pub mod explain;
-mod follow;
-mod former;
 mod fpm_server;
 pub mod fpmsyncd;
+mod ignored_options;
 pub mod inprocess;
 mod links;
-mod north;
+mod orch_outputs;
 mod orch_stage;
 pub mod orchagent;
-mod outlet;
 pub mod performance;
 pub mod pipeline;
-mod publisher;
+mod previous_ids;
 mod query;
 pub mod queues;
-mod record;
+mod recorder;
+pub mod redis_servers;
+mod response_publisher;
 pub mod route_check;
-pub mod servers;
 pub mod settings;
-mod since;
-mod south;
-mod south_server;
-mod stock;
 pub mod syncd;
+mod syncd_generation;
 mod syncd_stage;
+mod transport_check;
 mod vrf_names;
 mod warm;
 mod warm_file;
-mod wiring;
 
-use crate::combinations::{self, Asked};
-pub use north::{Lag, Persistence};
+use crate::combinations::{self, RequestedSettings};
+pub use appl_transport::{Lag, Persistence};
+pub use asic_transport::Mode;
 use ribtide_tables::TableError;
-pub use south::Mode;
 use std::fmt;
 
 /// Why a daemon ended or did not start: one sentence, for the operator.
@@ -70,7 +71,7 @@ impl From<TableError> for Error {
 }
 
 /// Refuses settings that cannot be combined.
-fn refuse(asked: &Asked) -> Result<(), Error> {
+fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
     match combinations::broken(asked).next() {
         Some(rule) => Err(Error::new(rule.says)),
         None => Ok(()),

@@ -3,7 +3,7 @@
 //! Rows are taken while requests are under way, up to a backlog; beyond that they stay where they are, where they
 //! coalesce per key.
 
-use super::record::Recording;
+use super::recorder::Recording;
 use super::syncd_stage::routes_in;
 use super::warm::{RestartCheck, Restore};
 use super::{Error, log};
@@ -66,11 +66,11 @@ pub(super) trait Feed: Send {
     /// Frees buffers and caches; called when its thread is idle.
     fn shrink_to_fit(&mut self);
 
-    /// [`Consumer::mark`].
-    fn mark(&mut self, from: Option<Process>);
+    /// [`Consumer::set_fence`].
+    fn set_fence(&mut self, from: Option<Process>);
 
-    /// [`Consumer::is_past_mark`]: the machine has all of it.
-    fn is_past_mark(&mut self) -> bool;
+    /// [`Consumer::is_past_fence`]: the machine has all of it.
+    fn is_past_fence(&mut self) -> bool;
 
     /// [`Consumer::hold`].
     fn hold(&mut self, held: bool);
@@ -99,8 +99,14 @@ pub(super) trait SyncdLink: Send {
     fn watch<'a>(&'a self, select: &mut Select<'a>);
 }
 
-/// What becomes of the machine's other output.
-pub(super) trait Outlet: Send {
+/// A connected fpmsyncd, which gets responses.
+pub(super) struct Subscriber {
+    /// Its process, if it is ribtide's.
+    pub(super) process: Option<Process>,
+}
+
+/// Carries out the outputs of the state machine beside requests.
+pub(super) trait OrchOutputs: Send {
     /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
 
@@ -112,14 +118,14 @@ pub(super) trait Outlet: Send {
         Ok(())
     }
 
-    /// A newly connected fpmsyncd, once per connection, with its process, if known. It gets a full snapshot after the rows that
+    /// Returns a newly connected fpmsyncd, once per connection. It gets a full snapshot after the rows that
     /// were in flight at connect time are applied.
-    fn is_asked(&mut self, _orch: &Orch) -> Option<Option<Process>> {
+    fn new_subscriber(&mut self, _orch: &Orch) -> Option<Subscriber> {
         None
     }
 
     /// The machine has them.
-    fn begin(&mut self, _orch: &mut Orch) {}
+    fn begin_subscription(&mut self, _orch: &mut Orch) {}
 
     /// After each round. `quiet`: nothing came in, and every table was found empty. `waiting`: a reply is outstanding.
     fn after_round(&mut self, _orch: &mut Orch, _quiet: bool, _waiting: bool) -> Result<(), Error> {
@@ -134,7 +140,7 @@ pub(super) trait Outlet: Send {
     /// Lets `select` see what else a round should follow on.
     fn watch<'a>(&'a self, _select: &mut Select<'a>) {}
 
-    /// Messages to who waits to hear what became of routes for which there was no room yet.
+    /// Response messages for which the connection had no room yet.
     fn unsent(&self) -> usize {
         0
     }
@@ -153,7 +159,7 @@ pub(super) trait Outlet: Send {
 /// How much there is in the machine and on its ways.
 pub(super) struct OrchGauges {
     at_work: Gauge,
-    parked: Gauge,
+    retry_cache: Gauge,
     under_way: Gauge,
     unsent: Gauge,
 }
@@ -162,10 +168,10 @@ impl OrchGauges {
     /// Of a machine that takes no rows while a request is under way and `backlog` are at work; of `window` requests at most.
     pub(super) fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
         OrchGauges {
-            at_work: rings.gauge("rows at work", Some(backlog)),
-            parked: rings.gauge("routes that wait for what is not there", None),
-            under_way: rings.gauge("requests under way to syncd", Some(window)),
-            unsent: rings.gauge("messages of answers to send", None),
+            at_work: rings.gauge("rows in m_toSync", Some(backlog)),
+            retry_cache: rings.gauge("routes in the retry cache", None),
+            under_way: rings.gauge("requests in flight to syncd", Some(window)),
+            unsent: rings.gauge("response messages to send", None),
         }
     }
 }
@@ -267,12 +273,12 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         self.consumer.shrink_to_fit();
     }
 
-    fn mark(&mut self, from: Option<Process>) {
-        self.consumer.mark(from);
+    fn set_fence(&mut self, from: Option<Process>) {
+        self.consumer.set_fence(from);
     }
 
-    fn is_past_mark(&mut self) -> bool {
-        self.consumer.is_past_mark()
+    fn is_past_fence(&mut self) -> bool {
+        self.consumer.is_past_fence()
     }
 
     fn hold(&mut self, held: bool) {
@@ -293,7 +299,7 @@ pub(super) struct OrchStage {
     /// syncd.
     pub(super) syncd: Box<dyn SyncdLink>,
     /// Everything else.
-    pub(super) outlet: Box<dyn Outlet>,
+    pub(super) outputs: Box<dyn OrchOutputs>,
     /// Rows that one look at a table takes at most (`-b`).
     pub(super) batch: usize,
     /// Rows that may wait in the machine while it waits for syncd.
@@ -324,7 +330,7 @@ impl OrchStage {
     pub(super) fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick) = (Clock::default(), 0);
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
-        let mut is_asked = false;
+        let mut has_subscriber = false;
         while !stop.stopped() {
             let begin = Instant::now();
             if let Some(asked) = asked {
@@ -341,13 +347,13 @@ impl OrchStage {
             if clock.now() >= next_tick {
                 next_tick = clock.now() + TICK;
                 self.orch.tick(clock.now(), &mut out);
-                self.outlet.tick(&self.orch)?;
+                self.outputs.tick(&self.orch)?;
                 self.flush_recordings();
                 if let Some(heartbeat) = &mut self.heartbeat {
                     heartbeat.tick();
                 }
             }
-            self.outlet.before_round(&mut self.orch);
+            self.outputs.before_round(&mut self.orch);
             let taken = self.take()?;
             let drain = Instant::now();
             self.orch.run(&mut out);
@@ -356,19 +362,19 @@ impl OrchStage {
             if let Some(timer) = &self.drain {
                 timer.add(drained, drain);
             }
-            if let Some(from) = self.outlet.is_asked(&self.orch) {
-                self.feeds.iter_mut().for_each(|feed| feed.mark(from));
-                is_asked = true;
+            if let Some(subscriber) = self.outputs.new_subscriber(&self.orch) {
+                self.feeds.iter_mut().for_each(|feed| feed.set_fence(subscriber.process));
+                has_subscriber = true;
             }
-            if is_asked && self.feeds.iter_mut().all(|feed| feed.is_past_mark()) {
-                is_asked = false;
-                self.outlet.begin(&mut self.orch);
+            if has_subscriber && self.feeds.iter_mut().all(|feed| feed.is_past_fence()) {
+                has_subscriber = false;
+                self.outputs.begin_subscription(&mut self.orch);
             }
             let quiet = taken + heard == 0 && !again;
-            self.outlet.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
+            self.outputs.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
             if let Some(mut restore) = self.restore.take() {
                 match restore.look(&mut self, quiet)? {
-                    true => self.outlet.restored(&mut out)?,
+                    true => self.outputs.restored(&mut out)?,
                     false => {
                         self.restore = Some(restore);
                         // Perhaps that was the last row.
@@ -400,28 +406,28 @@ impl OrchStage {
     }
 
     fn note_depths(&self) {
-        let OrchGauges { at_work, parked, under_way, unsent } = &self.gauges;
+        let OrchGauges { at_work, retry_cache, under_way, unsent } = &self.gauges;
         at_work.set(self.orch.backlog());
-        parked.set(self.orch.parked());
+        retry_cache.set(self.orch.retry_cache_len());
         under_way.set(self.syncd.under_way());
-        unsent.set(self.outlet.unsent());
+        unsent.set(self.outputs.unsent());
     }
 
     /// Answers clients that ask whether it may be stopped. True when it must do nothing more.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
-        if !check.is_asked() {
+        if !check.has_request() {
             return Ok(false);
         }
-        // What was taken from a table ahead is done; what is still in it is for who comes next.
+        // Prefetched rows are done; rows that are still in a table are the successor's.
         self.feeds.iter_mut().for_each(|feed| feed.hold(true));
         let idle = quiet
             && self.feeds.iter().all(|feed| feed.is_drained())
             && self.orch.idle()
             && !self.syncd.waiting()
             && !self.orch.restoring()
-            && self.outlet.idle();
-        let frozen = check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)?;
+            && self.outputs.idle();
+        let frozen = check.answer(idle && self.orch.backlog() + self.orch.retry_cache_len() == 0, idle)?;
         if !frozen && !check.is_open() {
             self.feeds.iter_mut().for_each(|feed| feed.hold(false));
         }
@@ -468,9 +474,9 @@ impl OrchStage {
         if self.orch.restoring() {
             // Nothing of it is in place before the view is applied.
             let resolve = std::mem::take(&mut out.resolve);
-            return self.outlet.carry_out(&mut self.orch, &mut OrchOut { resolve, ..OrchOut::default() });
+            return self.outputs.carry_out(&mut self.orch, &mut OrchOut { resolve, ..OrchOut::default() });
         }
-        self.outlet.carry_out(&mut self.orch, out)
+        self.outputs.carry_out(&mut self.orch, out)
     }
 
     fn flush_recordings(&mut self) {
@@ -483,7 +489,7 @@ impl OrchStage {
     fn wait(&self, asked: Option<&CallQueue<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
-        self.outlet.watch(&mut select);
+        self.outputs.watch(&mut select);
         if !(self.syncd.waiting() && self.orch.backlog() >= self.backlog) {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }
@@ -491,7 +497,7 @@ impl OrchStage {
             asked.watch(&mut select);
         }
         let mut timeout = clock.until(next_tick);
-        if let Some(due) = self.outlet.due() {
+        if let Some(due) = self.outputs.due() {
             timeout = timeout.min(due.saturating_duration_since(Instant::now()));
         }
         if let Some(check) = &self.check {

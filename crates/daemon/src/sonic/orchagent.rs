@@ -4,20 +4,20 @@
 //! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
 //! again. At any other time it waits until Redis, or syncd, is back.
 
+use super::appl_transport;
+use super::asic_transport::{self, AsicTransport, Mode, VIDCOUNTER};
 use super::config_db::{ConfigDb, Switch};
-use super::follow::Follow;
-use super::former::{self, Samples};
-use super::north;
+use super::config_watch::ConfigWatch;
+use super::ignored_options::OrchagentIgnored;
+use super::orch_outputs::{FibSuppression, RedisOutputs};
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
-use super::outlet::{RedisOutlet, Wanted};
 use super::performance::{Timers, Timing};
-use super::record::Recording;
+use super::previous_ids::{self, IndexRoutes};
+use super::recorder::Recording;
 use super::settings::Settings;
-use super::south::{self, Mode, South, VIDCOUNTER};
-use super::stock::OrchagentStock;
 use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, explain, log, queues, refuse};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
@@ -28,7 +28,8 @@ use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{
-    Ahead, Connection, Consumer, ConsumerStateTable, Databases, PlainTable, TableError, Wake, wake_ups,
+    Connection, Consumer, ConsumerStateTable, Databases, PlainTable, PrefetchingConsumer, TableError, Wake,
+    wake_ups,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -113,7 +114,7 @@ pub struct Options {
     pub config_db: bool,
     /// How far what is published may be behind
     #[command(flatten)]
-    pub lag: north::Lag,
+    pub lag: appl_transport::Lag,
     /// How long syncd may take to make the switch
     #[arg(short = 't', value_name = "SECONDS")]
     pub create_switch: Option<u64>,
@@ -123,7 +124,7 @@ pub struct Options {
     pub heartbeat: Option<u64>,
     /// What SONiC's has beyond that
     #[command(flatten)]
-    pub stock: OrchagentStock,
+    pub ignored: OrchagentIgnored,
 }
 
 /// Runs for ever.
@@ -147,7 +148,11 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
     let given = Given::of(args, &mut config_db, &mut settings)?;
-    let asked = Asked { responses: Some(given.responses), mode: Some(given.mode), ..Asked::default() };
+    let asked = RequestedSettings {
+        responses: Some(given.responses),
+        mode: Some(given.mode),
+        ..RequestedSettings::default()
+    };
     refuse(&asked)?;
     let routes = route_endpoint(args, &mut config_db, &mut settings)?;
     if given.ring && routes.is_some() {
@@ -162,11 +167,11 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     settings.note("--behind-by", args.lag.behind_by, args.lag.behind_by, "");
-    args.stock.note(&mut settings);
+    args.ignored.note(&mut settings);
     let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
     queues::publish(DAEMON, &databases, &rings, None, stop)?;
-    let syncd = south::endpoint(&args.zmq_syncd)?;
+    let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
         _ if given.asynchronous => Recording::on_thread(args.directory.join(file), &rings).map(Some),
@@ -187,9 +192,9 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let create_switch = args.create_switch.map(Duration::from_secs);
     settings.write()?;
     let settings = Arc::new(Mutex::new(settings));
-    let wanted = Wanted {
+    let suppression = FibSuppression {
         always: args.responses,
-        config: Follow::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
+        config: ConfigWatch::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
         is: Arc::new(AtomicBool::new(given.responses)),
         settings: settings.clone(),
         rings: rings.clone(),
@@ -197,8 +202,8 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
         feeds,
-        syncd: Box::new(South::open(
-            (asked, wanted.is.clone()),
+        syncd: Box::new(AsicTransport::open(
+            (asked, suppression.is.clone()),
             (given.mode, &syncd),
             &databases,
             create_switch,
@@ -206,9 +211,9 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             &rings,
             stop,
         )?),
-        outlet: Box::new(RedisOutlet::open(
+        outputs: Box::new(RedisOutputs::open(
             &databases,
-            (wanted, given.responses),
+            (suppression, given.responses),
             warm.is_warm(),
             args.lag,
             &rings,
@@ -225,9 +230,9 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         check: Some(check),
         heartbeat: given.heartbeat,
     };
-    let samples = refill(&mut stage, &databases, stop)?;
+    let index_routes = refill(&mut stage, &databases, stop)?;
     if warm.is_warm() {
-        stage.orch.restore(former::read(samples, &databases, stop)?);
+        stage.orch.restore(previous_ids::read(index_routes, &databases, stop)?);
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
@@ -285,15 +290,15 @@ impl Given {
             })?,
         };
         let mode = Mode::asked(args.synchronous, args.mode, scripts, config)?;
-        south::note(mode, config, settings)?;
+        asic_transport::note(mode, config, settings)?;
         let interval = match args.heartbeat {
             None if scripts => config.heartbeat()?.and_then(|text| text.parse().ok()),
             given => given,
         };
         // As fpmsyncd it reads that itself.
         let responses = args.responses || config.has(Switch::SuppressFibPending)?;
-        let says = if responses { "enabled" } else { "disabled" };
-        settings.note(&Switch::SuppressFibPending.name(), says, says, "");
+        let value = if responses { "enabled" } else { "disabled" };
+        settings.note(&Switch::SuppressFibPending.name(), value, value, "");
         let mut option = |switch, given| config.option(switch, given, scripts, settings);
         Ok(Given {
             batch,
@@ -315,7 +320,7 @@ fn route_endpoint(
     config: &mut ConfigDb,
     settings: &mut Settings,
 ) -> Result<Option<Endpoint>, Error> {
-    let endpoint = args.zmq.as_deref().map(|text| Endpoint::parse(text, north::port())).transpose();
+    let endpoint = args.zmq.as_deref().map(|text| Endpoint::parse(text, appl_transport::port())).transpose();
     let endpoint = endpoint.map_err(|e| Error::new(format!("-q: {e}")))?;
     if !args.route_zmq && !config.routes_over_zmq()? {
         let why =
@@ -326,14 +331,14 @@ fn route_endpoint(
     // SONiC's own script leaves -q out on the virtual switch, and fpmsyncd then has no consumer.
     let endpoint = match endpoint {
         Some(endpoint) => endpoint,
-        None => Endpoint::parse("tcp://127.0.0.1", north::port()).map_err(Error::new)?,
+        None => Endpoint::parse("tcp://127.0.0.1", appl_transport::port()).map_err(Error::new)?,
     };
     settings.note("swss_zmq", "enabled", &endpoint, "");
     Ok(Some(endpoint))
 }
 
 /// The tables of APPL_DB, in the order in which what they hold depends on each other. Routes may come over ZeroMQ, or be
-/// taken ahead, so many at a time.
+/// prefetched, so many at a time.
 fn feeds(
     databases: &Databases,
     routes: Option<&Endpoint>,
@@ -373,7 +378,9 @@ fn feeds(
             let labels = label_feed(open(databases, wake(), stop)?);
             let table = open::<RouteRow>(databases, wake(), stop)?;
             match ring {
-                Some(batch) => (route_feed(Ahead::start(table, batch, rings, stop)?, timers), labels),
+                Some(batch) => {
+                    (route_feed(PrefetchingConsumer::start(table, batch, rings, stop)?, timers), labels)
+                }
                 None => (route_feed(table, timers), labels),
             }
         }
@@ -393,7 +400,7 @@ fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) 
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.
-fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<Samples, Error> {
+fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<IndexRoutes, Error> {
     fn table<R: Row>(
         databases: &Databases,
         stop: &Stop,
@@ -408,12 +415,12 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<S
     table::<NeighRow>(databases, stop, |change| orch.neighbor(change))?;
     table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
     table::<LabelRouteRow>(databases, stop, |change| orch.label_route(change))?;
-    let mut samples = Samples::default();
+    let mut index_routes = IndexRoutes::default();
     PlainTable::<RouteRow>::open(databases, stop)?.rows(|key, row| {
-        samples.look(&key, &row);
+        index_routes.look(&key, &row);
         orch.found_route(key, row);
     })?;
-    Ok(samples)
+    Ok(index_routes)
 }
 
 fn open<R: Row>(databases: &Databases, wake: Wake, stop: &Stop) -> Result<ConsumerStateTable<R>, Error> {

@@ -118,8 +118,8 @@ impl Reporter {
                 continue;
             }
             any = true;
-            let told = self.timing == Timing::Log || Path::new(NOTICE).exists();
-            for record in records.iter().filter(|record| told && record.number > seen) {
+            let logs = self.timing == Timing::Log || Path::new(NOTICE).exists();
+            for record in records.iter().filter(|record| logs && record.number > seen) {
                 log(self.daemon, &text(&PerformanceRecord::of(&api, record)));
             }
             let lines: Vec<_> = records.iter().map(|record| PerformanceRecord::of(&api, record)).collect();

@@ -4,7 +4,7 @@
 //! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk COUNT` (so many routes and labels, or
 //! some more, and `next`), `walk COUNT NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
 //! and `unchanged WATCH` (those of its entries that were not changed since; `null` when there have been sixteen others), where an entry is
-//! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And
+//! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
@@ -13,8 +13,8 @@ use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread;
-use ribtide_sai::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use ribtide_swss::sai::{PacketAction, text};
+use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ const LINE: u64 = 64 << 10;
 /// What questions are about.
 pub(super) struct Seen<'s> {
     pub(super) switch: &'s mut VirtualSwitch,
-    /// Pieces of rows that ASIC_DB has of what the switch did until now, when all are written; and how many are.
+    /// How many batches of rows ASIC_DB will have of the switch's operations until now, and how many of them are written.
     pub(super) rows: (u64, u64),
 }
 
@@ -61,35 +61,35 @@ pub(super) fn start<S: 'static>(
     thread::spawn("query-listen", body).map(drop).map_err(failed)
 }
 
-/// What the syncd that answers at `path` says to a question.
+/// The reply to one query of the syncd at `path`.
 ///
 /// # Errors
 /// A sentence when it does not answer.
-pub(super) fn ask(path: &Path, question: &str) -> Result<Value, Error> {
-    Asked::open(path)?.ask(question)
+pub(super) fn query(path: &Path, question: &str) -> Result<Value, Error> {
+    QueryClient::open(path)?.query(question)
 }
 
-/// A client of a syncd.
-pub(super) struct Asked {
+/// A connection to a syncd's query socket.
+pub(super) struct QueryClient {
     path: PathBuf,
     stream: BufReader<UnixStream>,
 }
 
-impl Asked {
-    /// Of the syncd that answers at `path`.
+impl QueryClient {
+    /// Connects to the syncd at `path`.
     ///
     /// # Errors
     /// A sentence when there is none.
-    pub(super) fn open(path: &Path) -> Result<Asked, Error> {
+    pub(super) fn open(path: &Path) -> Result<QueryClient, Error> {
         let stream = UnixStream::connect(path).map_err(|e| silent(path, &e))?;
-        Ok(Asked { path: path.to_owned(), stream: BufReader::new(stream) })
+        Ok(QueryClient { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// What it says to a question.
+    /// The reply to a query.
     ///
     /// # Errors
     /// A sentence when it does not answer.
-    pub(super) fn ask(&mut self, question: &str) -> Result<Value, Error> {
+    pub(super) fn query(&mut self, question: &str) -> Result<Value, Error> {
         let failed = |e: std::io::Error| silent(&self.path, &e);
         self.stream.get_mut().write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
         let mut line = String::new();
@@ -117,7 +117,7 @@ fn serve<S: 'static>(
         }
         let answer = handle.call(move |state: &mut S| answer(see(state), line.trim()));
         let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
-        // At once: written as it is spelled, each of its words would be a packet.
+        // In one write: written as it is formatted, each of its words would be a packet.
         answers.write_all(format!("{answer}\n").as_bytes())?;
     }
 }
@@ -304,7 +304,7 @@ fn action(action: PacketAction) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_sai::Behavior;
+    use ribtide_vswitch::Behavior;
 
     #[test]
     fn orders_and_questions_with_words_too_few_or_many_are_refused() {

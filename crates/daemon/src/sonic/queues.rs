@@ -138,10 +138,10 @@ impl Publisher {
         }
         let gone = self.seen.keys().filter(|name| !now.contains_key(*name));
         gone.for_each(|name| self.connection.queue(&["HDEL", &self.key, name]));
-        let told = !changed.is_empty() || self.seen.len() > now.len();
+        let wrote = !changed.is_empty() || self.seen.len() > now.len();
         self.connection.flush()?;
         self.seen = now;
-        Ok(told)
+        Ok(wrote)
     }
 }
 

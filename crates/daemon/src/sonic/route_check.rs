@@ -19,7 +19,7 @@ mod surplus;
 
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
-use super::query::{self, Asked};
+use super::query::{self, QueryClient};
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
 use leads::{Dest, Leads, Way};
 use objects::{Entry, Objects};
@@ -27,11 +27,11 @@ use page::{Hashes, Lanes, What};
 use part::Round;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
-use ribtide_sai::EntryKey;
 use ribtide_swss::row::{LabelStack, Name, RouteRow, RouteStateRow};
 use ribtide_swss::sai::Oid;
 use ribtide_swss::{Db, Row};
 use ribtide_tables::{Connection, Databases};
+use ribtide_vswitch::EntryKey;
 use rows::{Ground, Rows, Wanted};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -146,14 +146,14 @@ impl DaemonsCheck {
     /// A sentence when a database or syncd does not answer.
     pub fn look(&mut self, look: Look) -> Result<RouteCheck, Error> {
         let begin = Instant::now();
-        let marks = self.marks()?;
-        let changed = self.last.as_ref().is_none_or(|(before, _)| *before != marks);
+        let watermarks = self.watermarks()?;
+        let changed = self.last.as_ref().is_none_or(|(before, _)| *before != watermarks);
         if look == Look::Part
             && let (Some(round), Some((before, last))) = (self.round.take(), self.last.take())
-            && is_same_servers(&before, &marks)
+            && is_same_servers(&before, &watermarks)
             && let Some(found) = self.next_part(round, changed, &last, begin)?
         {
-            self.last = Some((marks, found.clone()));
+            self.last = Some((watermarks, found.clone()));
             return Ok(found);
         }
         if let (Look::Changed, false, Some((_, last))) = (look, changed, &self.last) {
@@ -161,26 +161,26 @@ impl DaemonsCheck {
             return Ok(RouteCheck { full: false, checked: 0, milliseconds, ..last.clone() });
         }
         let found = self.compare(begin)?;
-        self.last = Some((marks, found.clone()));
+        self.last = Some((watermarks, found.clone()));
         Ok(found)
     }
 
-    /// What is another as soon as a server or the switch changes anything.
-    fn marks(&mut self) -> Result<Vec<String>, Error> {
-        let mut marks = Vec::new();
+    /// Watermarks of the three databases and the switch: any write moves one of them.
+    fn watermarks(&mut self) -> Result<Vec<String>, Error> {
+        let mut watermarks = Vec::new();
         for connection in [&mut self.appl, &mut self.asic, &mut self.states] {
             for section in ["server", "persistence"] {
                 let info = connection.ask(&["INFO", section])?.into_text().unwrap_or_default();
                 let names = [SERVER, "rdb_changes_since_last_save:", "rdb_last_save_time:"];
-                let told = info.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
-                marks.extend(told.map(str::to_owned));
+                let lines = info.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
+                watermarks.extend(lines.map(str::to_owned));
             }
         }
         if let Some(path) = &self.syncd {
-            let chip = query::ask(path, "chip")?;
-            marks.push(format!("{} {}", chip["calls"], chip["asked"]));
+            let chip = query::query(path, "chip")?;
+            watermarks.push(format!("{} {}", chip["calls"], chip["asked"]));
         }
-        Ok(marks)
+        Ok(watermarks)
     }
 
     fn compare(&mut self, begin: Instant) -> Result<RouteCheck, Error> {
@@ -221,7 +221,7 @@ impl DaemonsCheck {
             differing,
             under_way,
             differences,
-            routes: counts.told(),
+            routes: counts.by_table(),
             default_routes: self.default_routes()?,
             milliseconds: begin.elapsed().as_secs_f64() * 1e3,
         })
@@ -302,7 +302,7 @@ impl DaemonsCheck {
         for suspects in suspects.chunks(page::PAGE) {
             let known = self.again(&mut scene, suspects)?;
             let chip = match &self.syncd {
-                Some(path) => scene.in_chip(&mut Asked::open(path)?, suspects)?,
+                Some(path) => scene.in_chip(&mut QueryClient::open(path)?, suspects)?,
                 None => vec![None; suspects.len()],
             };
             for ((dest, known), chip) in suspects.iter().zip(known).zip(chip) {
@@ -319,7 +319,7 @@ impl DaemonsCheck {
                 };
                 if let Some(finding) = finding {
                     dests.push(*dest);
-                    differences.push(scene.told(*dest, finding));
+                    differences.push(scene.difference(*dest, finding));
                 }
             }
         }
@@ -480,7 +480,7 @@ impl Scene {
         let (own, alone) = match dest {
             Dest::Route(vrf, prefix) => (
                 self.ground.owns(self.rows.vrfs.name(vrf), prefix)
-                    || !ribtide_swss::orch::plan::is_global(prefix),
+                    || !ribtide_swss::orch::parsed_row::is_global(prefix),
                 matches!(wanted, Wanted::Direct(name) if self.ground.leaves_alone(name, prefix)),
             ),
             Dest::Label(_) => (false, false),
@@ -533,12 +533,12 @@ impl Scene {
             }
             Some(Ok(leads)) if !leads.same(wanted) => "its entry in ASIC_DB leads elsewhere than its row",
             Some(Ok(_)) => {
-                let (asked, pop) =
+                let (requested, pop) =
                     (self.rows.wishes.all[wish as usize].1, entry.map_or(1, |(entry, _)| entry.pop));
-                if asked != pop {
+                if requested != pop {
                     let labels = |n: u8| format!("takes {n} labels off");
                     return finding(
-                        labels(asked),
+                        labels(requested),
                         labels(pop),
                         "its entry takes off another number of labels than its row says",
                     );
@@ -579,12 +579,12 @@ impl Scene {
 
     /// Whose entry in ASIC_DB the switch does not do.
     fn other_in_chip(&self, path: &Path, known: &Map<Dest, Known>) -> Result<Vec<Dest>, Error> {
-        let mut asked = Asked::open(path)?;
+        let mut client = QueryClient::open(path)?;
         let mut others = Vec::new();
         let dests: Vec<Dest> =
             known.iter().filter(|(_, of)| of.entry.is_some()).map(|(dest, _)| *dest).collect();
         for dests in dests.chunks(page::PAGE) {
-            for (dest, chip) in dests.iter().zip(self.in_chip(&mut asked, dests)?) {
+            for (dest, chip) in dests.iter().zip(self.in_chip(&mut client, dests)?) {
                 let of = known.get(dest).copied().unwrap_or_default();
                 others.extend(chip.and_then(|chip| self.judge_chip(&of, chip)).map(|_| *dest));
             }
@@ -593,11 +593,11 @@ impl Scene {
     }
 
     /// What the switch has of these; the outer none: it is not asked about labels, nor in VRFs that it does not have.
-    fn in_chip(&self, asked: &mut Asked, dests: &[Dest]) -> Result<Vec<Option<Option<Leads>>>, Error> {
-        leads_in_switch(asked, dests.iter().map(|dest| self.key_in_switch(*dest)))
+    fn in_chip(&self, client: &mut QueryClient, dests: &[Dest]) -> Result<Vec<Option<Option<Leads>>>, Error> {
+        leads_in_switch(client, dests.iter().map(|dest| self.key_in_switch(*dest)))
     }
 
-    fn told(&self, dest: Dest, finding: Finding) -> Difference {
+    fn difference(&self, dest: Dest, finding: Finding) -> Difference {
         let vrf = match dest {
             Dest::Route(vrf, _) => self.rows.vrfs.shown(vrf),
             Dest::Label(_) => "labels".into(),
@@ -628,14 +628,14 @@ impl std::fmt::Display for Shown<'_> {
 
 /// How many routes and labels the switch of this syncd has.
 fn counts_of(syncd: &Path) -> Result<(u64, u64), Error> {
-    let chip = query::ask(syncd, "counts")?;
+    let chip = query::query(syncd, "counts")?;
     let count = |name: &str| chip[name].as_u64().unwrap_or_default();
     Ok((count("ipv4_routes") + count("ipv6_routes"), count("labels")))
 }
 
 /// Where the switch has these lead; the outer none: it was not asked, as it is about routes only.
 fn leads_in_switch(
-    asked: &mut Asked,
+    client: &mut QueryClient,
     keys: impl ExactSizeIterator<Item = Option<EntryKey>>,
 ) -> Result<Vec<Option<Option<Leads>>>, Error> {
     let mut all = vec![None; keys.len()];
@@ -649,7 +649,7 @@ fn leads_in_switch(
         }
     }
     for (places, question) in by_router.into_values() {
-        let answers = asked.ask(&question)?;
+        let answers = client.query(&question)?;
         for (n, answer) in places.into_iter().zip(answers.as_array().into_iter().flatten()) {
             all[n] = Some(forward(answer));
         }
@@ -657,10 +657,10 @@ fn leads_in_switch(
     Ok(all)
 }
 
-/// Whether these are marks of the same processes.
+/// Whether both are watermarks of the same processes.
 fn is_same_servers(before: &[String], now: &[String]) -> bool {
-    let ids = |marks: &[String]| -> Vec<String> {
-        marks.iter().filter(|mark| mark.starts_with(SERVER)).cloned().collect()
+    let ids = |watermarks: &[String]| -> Vec<String> {
+        watermarks.iter().filter(|watermark| watermark.starts_with(SERVER)).cloned().collect()
     };
     ids(before) == ids(now)
 }
@@ -723,13 +723,13 @@ impl Counts {
         *entries += u64::from(known.entry.is_some());
     }
 
-    fn told(&self) -> std::collections::BTreeMap<String, u64> {
-        let mut told = vec![("APPL_DB", self.rows), ("ASIC_DB", self.entries)];
-        told.extend(self.chip.map(|(routes, _)| ("chip", routes)));
+    fn by_table(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut counts = vec![("APPL_DB", self.rows), ("ASIC_DB", self.entries)];
+        counts.extend(self.chip.map(|(routes, _)| ("chip", routes)));
         if self.label_rows + self.labels + self.chip.map_or(0, |(_, labels)| labels) > 0 {
-            told.extend([("APPL_DB labels", self.label_rows), ("ASIC_DB labels", self.labels)]);
-            told.extend(self.chip.map(|(_, labels)| ("chip labels", labels)));
+            counts.extend([("APPL_DB labels", self.label_rows), ("ASIC_DB labels", self.labels)]);
+            counts.extend(self.chip.map(|(_, labels)| ("chip labels", labels)));
         }
-        told.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+        counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }
 }

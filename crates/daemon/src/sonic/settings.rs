@@ -2,7 +2,7 @@
 //! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
 
 use super::{Error, log, refuse};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases};
@@ -145,14 +145,14 @@ fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<
 /// sentence of the log as soon as it shows while the daemon runs, since at its next start it would be refused.
 pub(super) fn refuse_with_warm_restart(
     daemon: &'static str,
-    asked: Asked,
+    asked: RequestedSettings,
     databases: &Databases,
     dockers: &'static [&'static str],
     stop: &Stop,
 ) -> Result<(), Error> {
     let enabled = warm_restart(databases, dockers, stop)?;
-    refuse(&Asked { warm_restart: enabled, ..asked })?;
-    let Err(why) = refuse(&Asked { warm_restart: true, ..asked }) else { return Ok(()) };
+    refuse(&RequestedSettings { warm_restart: enabled, ..asked })?;
+    let Err(why) = refuse(&RequestedSettings { warm_restart: true, ..asked }) else { return Ok(()) };
     let (databases, stop) = (databases.clone(), stop.clone());
     let body = move || {
         let mut was = false;
@@ -173,13 +173,13 @@ pub(super) fn refuse_with_warm_restart(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sonic::servers;
+    use crate::sonic::redis_servers;
 
     #[test]
     fn several_servers_are_a_setting() {
         let dir = tempfile::tempdir().unwrap();
         let servers = |several| {
-            let file = servers::write(dir.path(), several).unwrap();
+            let file = redis_servers::write(dir.path(), several).unwrap();
             Databases::load(Some(&file)).unwrap().server_count()
         };
         assert_eq!(multi_db(false, servers(false)), ("disabled", "disabled", String::new()));

@@ -4,31 +4,56 @@
 //! goes on; if not, it is asked to start again. When orchagent starts, it describes everything; what the switch had
 //! before goes then.
 
+use super::appl_transport::{Lag, Persistence};
 use super::asic_db::AsicDb;
+use super::asic_transport::{self, Mode};
+use super::asic_transport_server::AsicTransportServer;
 use super::config_db::{ConfigDb, Switch};
-use super::north::{Lag, Persistence};
+use super::context_config::ContextFile;
+use super::ignored_options::SyncdIgnored;
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
-use super::south::{self, Mode};
-use super::south_server::SouthServer;
-use super::stock::{ContextFile, SyncdStock, Watchdog};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
 use super::{Error, explain, log, query, queues, warm_file};
-use crate::combinations::Asked;
+use crate::combinations::RequestedSettings;
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, json};
-use ribtide_tables::{Databases, Heard, listen};
+use ribtide_tables::{Databases, PubSubEvent, listen};
+use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const DAEMON: &str = "syncd";
+
+/// How long a request may take before syncd logs it, as SONiC's `syncd/TimerWatchdog.cpp` does.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Watchdog {
+    /// Say when the switch takes longer than this for a request
+    #[arg(
+        short = 'w',
+        long = "watchdogWarnTimeSpan",
+        value_name = "MICROSECONDS",
+        default_value_t = 30_000_000
+    )]
+    pub warn: u64,
+    /// The same until the first view is applied; without it as -w
+    #[arg(short = 'W', long = "watchdogInitTimeSpan", value_name = "MICROSECONDS")]
+    pub warn_at_start: Option<u64>,
+}
+
+impl Watchdog {
+    /// The time for a request, until the first view is applied or after.
+    pub(super) fn span(&self, starting: bool) -> Duration {
+        Duration::from_micros(if starting { self.warn_at_start.unwrap_or(self.warn) } else { self.warn })
+    }
+}
 
 /// Command line of `syncd`, as SONiC starts it on its virtual switch.
 #[derive(Args, Clone, Debug)]
@@ -85,7 +110,7 @@ pub struct Options {
     pub config_db: bool,
     /// What SONiC's has beyond that
     #[command(flatten)]
-    pub stock: SyncdStock,
+    pub ignored: SyncdIgnored,
     /// What is done with PerformanceTimers
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
@@ -165,14 +190,14 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     // SONiC's script writes ASIC_DB behind when both are asked for.
     let scripts = options.config_db && config.has(Switch::Zmq)? && config.has(Switch::AsyncRec)?;
     let persistence = match options.asic_db {
-        None if options.behind || scripts => Persistence::Behind,
+        None if options.behind || scripts => Persistence::WriteBehind,
         asked => asked.unwrap_or(Persistence::InLine),
     };
     let ports = match &options.profile {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
-    let asked = Asked { asic_db: Some(persistence), ..Asked::default() };
+    let asked = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
     refuse_with_warm_restart(DAEMON, asked, &databases, &["syncd"], stop)?;
     let vids = Box::new(RedisVids::open(&databases, stop)?);
     let mut warm = WarmStart::begin(DAEMON, DAEMON, &databases, stop)?;
@@ -203,9 +228,9 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     queues::publish(DAEMON, &databases, &rings, None, stop)?;
     let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, &databases, &rings, stop)?;
     let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
-    let endpoint = south::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
+    let endpoint = asic_transport::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
-    south::note(mode, &mut config, &mut settings)?;
+    asic_transport::note(mode, &mut config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
     settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
     let validation = format!("{:?}", options.validation).to_lowercase();
@@ -222,12 +247,13 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         };
         settings.note("-t", asked, active, why);
     }
-    options.stock.note(&mut settings);
+    options.ignored.note(&mut settings);
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
-    let link = SouthServer::open((mode, &endpoint), persistence, rows, settings, &databases, &rings, stop)?;
+    let link =
+        AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, &databases, &rings, stop)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
     if resumed {
-        warm.tell(State::Reconciled)?;
+        warm.set_state(State::Reconciled)?;
     }
     let shutdown =
         Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
@@ -261,9 +287,9 @@ fn listen_for_shutdown(
     databases: &Databases,
     stop: &Stop,
 ) -> Result<crossbeam_channel::Receiver<bool>, Error> {
-    let (tell, asked) = crossbeam_channel::bounded(1);
+    let (request_tx, asked) = crossbeam_channel::bounded(1);
     listen(databases.get(Db::Asic), vec![RESTART_QUERY.into()], stop, move |heard| {
-        let Heard::Message { payload, .. } = heard else { return };
+        let PubSubEvent::Message { payload, .. } = heard else { return };
         let parts = json::read_strings(payload).unwrap_or_default();
         let warm = match parts.first().map(|part| &**part) {
             Some("WARM") => true,
@@ -271,7 +297,7 @@ fn listen_for_shutdown(
             _ => return,
         };
         // One is enough.
-        let _ = tell.try_send(warm);
+        let _ = request_tx.try_send(warm);
     })?;
     Ok(asked)
 }

@@ -3,7 +3,7 @@
 //! Where the switch stands for a chip that takes time, the next requests are taken while it works, and each is answered
 //! when its turn is over. While the switch is stalled nothing is taken and nothing answered, but questions are.
 
-use super::stock::Watchdog;
+use super::syncd::Watchdog;
 use super::{Error, log, warm_file};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
@@ -14,9 +14,9 @@ use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_sai::VirtualSwitch;
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
+use ribtide_vswitch::VirtualSwitch;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub(super) trait OrchLink: Send {
         Ok(false)
     }
 
-    /// Pieces of rows that it was given, in the order in which they are written, and how many are.
+    /// How many batches of rows it was given, in the order in which they are written, and how many of them are written.
     fn rows(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -240,7 +240,7 @@ impl SyncdStage {
         Ok(())
     }
 
-    /// Pieces of rows that ASIC_DB has of what the switch did until now, when all are written; and how many are.
+    /// How many batches of rows ASIC_DB will have of the switch's operations until now, and how many of them are written.
     pub(super) fn rows(&self) -> (u64, u64) {
         let (given, written) = self.link.rows();
         let due = self.at_work.iter().filter(|work| !work.out.rows.is_empty()).count();

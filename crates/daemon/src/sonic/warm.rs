@@ -11,7 +11,7 @@ use super::{Error, log};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
 use ribtide_swss::{Db, json};
-use ribtide_tables::{Connection, Databases, Heard, listen};
+use ribtide_tables::{Connection, Databases, PubSubEvent, listen};
 use std::time::{Duration, Instant};
 
 /// How far a daemon is.
@@ -73,7 +73,7 @@ impl WarmStart {
         self.warm = enabled && count.is_some();
         let count = if self.warm { count.unwrap_or(0) + 1 } else { 0 };
         self.state.queue(&["HSET", &key, "restore_count", &count.to_string()]);
-        self.tell(if self.warm { State::Initialized } else { State::Disabled })
+        self.set_state(if self.warm { State::Initialized } else { State::Disabled })
     }
 
     /// Whether it starts warm.
@@ -82,7 +82,7 @@ impl WarmStart {
     }
 
     /// Says how far it is.
-    pub(super) fn tell(&mut self, state: State) -> Result<(), Error> {
+    pub(super) fn set_state(&mut self, state: State) -> Result<(), Error> {
         let key = self.key();
         self.state.queue(&["HSET", &key, "state", state.name()]);
         Ok(self.state.flush()?)
@@ -143,8 +143,8 @@ impl Replay {
         self.holding = self.warm.is_warm() && !machine.is_empty();
         machine.set_quiet(if self.holding { 0 } else { self.quiet_ms });
         match (self.warm.is_warm(), self.holding) {
-            (true, true) => self.warm.tell(State::Restored),
-            (true, false) => self.warm.tell(State::Reconciled),
+            (true, true) => self.warm.set_state(State::Restored),
+            (true, false) => self.warm.set_state(State::Reconciled),
             _ => Ok(()),
         }
     }
@@ -172,7 +172,7 @@ impl Replay {
         if machine.is_replayed() {
             self.holding = false;
             machine.set_quiet(self.quiet_ms);
-            self.warm.tell(State::Reconciled)?;
+            self.warm.set_state(State::Reconciled)?;
             log("fpmsyncd", &format!("the replay is over after {on} ms; APPL_DB gets the difference"));
         }
         Ok(())
@@ -199,7 +199,7 @@ pub(super) struct Restore {
 
 impl Restore {
     pub(super) fn begin(mut warm: WarmStart, resync: Option<Duration>) -> Result<Restore, Error> {
-        warm.tell(State::Restored)?;
+        warm.set_state(State::Restored)?;
         Ok(Restore { warm, resync_until: resync.map(|limit| Instant::now() + limit) })
     }
 
@@ -212,7 +212,7 @@ impl Restore {
         if stage.orch.restoring() {
             return Ok(false);
         }
-        self.warm.tell(State::Reconciled)?;
+        self.warm.set_state(State::Reconciled)?;
         log("orchagent", "started warm: what was there stays, what changed meanwhile is done");
         Ok(true)
     }
@@ -225,7 +225,7 @@ const CHECK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What SONiC's `orchagent_restart_check` asks.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct RestartCheckRequest {
     since: Instant,
     freeze: bool,
     skip_pending: bool,
@@ -233,24 +233,24 @@ struct Question {
 
 /// Whether orchagent may be stopped: asked on a channel, answered there, and then it stands still.
 pub(super) struct RestartCheck {
-    asked: crossbeam_channel::Receiver<Question>,
-    open: Option<Question>,
+    requests: crossbeam_channel::Receiver<RestartCheckRequest>,
+    open: Option<RestartCheckRequest>,
     appl: Connection,
 }
 
 impl RestartCheck {
-    /// Listens to requests, and on the channel that says that this orchagent is there.
+    /// Subscribes to `RESTARTCHECK`, and to the channel whose subscriber shows that this orchagent runs.
     pub(super) fn listen(databases: &Databases, stop: &Stop) -> Result<RestartCheck, Error> {
-        let (tell, asked) = crossbeam_channel::bounded(16);
+        let (request_tx, requests) = crossbeam_channel::bounded(16);
         let appl = databases.get(Db::Appl);
         let channels = std::iter::once(CHECK.into()).chain(presence()).collect();
         listen(appl, channels, stop, move |heard| {
-            let Heard::Message { payload, .. } = heard else { return };
+            let PubSubEvent::Message { payload, .. } = heard else { return };
             let parts = json::read_strings(payload).unwrap_or_default();
             if parts.first().map(|part| &**part) != Some("orchagent") {
                 return;
             }
-            let says = |name: &str| {
+            let has_flag = |name: &str| {
                 parts
                     .get(2..)
                     .unwrap_or_default()
@@ -258,38 +258,38 @@ impl RestartCheck {
                     .any(|pair| pair[0] == name && pair.get(1).is_some_and(|v| v == "true"))
             };
             // A client that asks again while so many wait gets the first answer.
-            let _ = tell.try_send(Question {
+            let _ = request_tx.try_send(RestartCheckRequest {
                 since: Instant::now(),
-                freeze: !says("NoFreeze"),
-                skip_pending: says("SkipPendingTaskCheck"),
+                freeze: !has_flag("NoFreeze"),
+                skip_pending: has_flag("SkipPendingTaskCheck"),
             });
         })?;
-        Ok(RestartCheck { asked, open: None, appl: Connection::open(appl, stop)? })
+        Ok(RestartCheck { requests, open: None, appl: Connection::open(appl, stop)? })
     }
 
     /// Makes `select` ready when a client asks.
     pub(super) fn watch<'a>(&'a self, select: &mut crossbeam_channel::Select<'a>) {
-        select.recv(&self.asked);
+        select.recv(&self.requests);
     }
 
     /// Whether a client has no answer yet.
-    pub(super) fn is_asked(&mut self) -> bool {
-        self.open = self.open.take().or_else(|| self.asked.try_recv().ok());
+    pub(super) fn has_request(&mut self) -> bool {
+        self.open = self.open.take().or_else(|| self.requests.try_recv().ok());
         self.is_open()
     }
 
-    /// Answers who asked, if there is an answer now: `settled` says that nothing comes, is under way or waits, `idle` that
-    /// nothing is under way. True when nothing must be done from now on.
+    /// Replies to the request, if the reply is known. `settled`: nothing comes, is in flight or waits; `idle`: nothing is
+    /// in flight. True when orchagent must stand still.
     pub(super) fn answer(&mut self, settled: bool, idle: bool) -> Result<bool, Error> {
-        let Some(question) = self.open else { return Ok(false) };
-        let ready = settled || (question.skip_pending && idle);
-        if !ready && question.since.elapsed() < CHECK_PATIENCE {
+        let Some(request) = self.open else { return Ok(false) };
+        let ready = settled || (request.skip_pending && idle);
+        if !ready && request.since.elapsed() < CHECK_PATIENCE {
             return Ok(false);
         }
         self.open = None;
         let answer = if ready { "READY" } else { "NOT_READY" };
         self.appl.ask(&["PUBLISH", CHECK_REPLY, &format!(r#"["orchagent","{answer}"]"#)])?;
-        Ok(ready && question.freeze)
+        Ok(ready && request.freeze)
     }
 
     /// Whether a question waits for its answer.

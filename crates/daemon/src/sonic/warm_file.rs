@@ -1,14 +1,14 @@
 //! The file in which a virtual switch outlives syncd's process, as a real one's hardware and its library's file do.
 //!
-//! A line for each number and each object, in the chip's numbers and in ASIC_DB's spelling. It is read once: when syncd
+//! A line for each number and each object, in the chip's numbers and in ASIC_DB's format. It is read once: when syncd
 //! fails later, the switch is no longer as the file says.
 
 use super::Error;
-use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, Sai, Status, Verb, VidSource, text,
 };
 use ribtide_swss::syncd::{Number, ORDER, Syncd};
+use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};

@@ -12,8 +12,8 @@ use ribtide_rib::{
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use ribtide_sai::Forward;
 use ribtide_swss::sai::PacketAction;
+use ribtide_vswitch::Forward;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

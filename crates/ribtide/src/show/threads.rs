@@ -127,11 +127,11 @@ mod tests {
             }],
             queues: vec![
                 Queue {
-                    name: "routes that wait for what is not there".into(),
+                    name: "routes in the retry cache".into(),
                     level: Level { bound: None, depth: 2, peak: 7, full: 0 },
                 },
                 Queue {
-                    name: "rows at work".into(),
+                    name: "rows in m_toSync".into(),
                     level: Level { bound: Some(50_000), depth: 49_120, peak: 50_000, full: 1 },
                 },
             ],
@@ -142,9 +142,9 @@ mod tests {
 Daemon     Setting  Asked  Active  Why
 orchagent  -b       9000   1024    too many
 
-Daemon     Queue                                    Bound   Depth    Peak  Full
-orchagent  routes that wait for what is not there       -       2       7     0
-orchagent  rows at work                            50,000  49,120  50,000     1
+Daemon     Queue                       Bound   Depth    Peak  Full
+orchagent  routes in the retry cache       -       2       7     0
+orchagent  rows in m_toSync           50,000  49,120  50,000     1
 "
         );
         let text = daemons(&[of(Some("asic0")), of(Some("asic1"))]);
@@ -201,15 +201,14 @@ readers to shard 0    128      3   128  1,000,000    17
             Ring { name: "RIB to asic".into(), capacity: 64, depth: 64, peak: 64, sent: 1_000, full: 3 };
         let gauge =
             |name: &str, bound| Gauge { name: name.into(), bound, depth: 8_192, peak: 9_000, full: 1 };
-        let gauges =
-            [gauge("rows at work", Some(8_192)), gauge("routes that wait for what is not there", None)];
+        let gauges = [gauge("rows in m_toSync", Some(8_192)), gauge("routes in the retry cache", None)];
         assert_eq!(
             queues(&[ring], &gauges).render(),
             "\
-Queue                                   Bound  Depth   Peak  Batches  Full
-RIB to asic                                64     64     64    1,000     3
-rows at work                            8,192  8,192  9,000        -     1
-routes that wait for what is not there      -  8,192  9,000        -     1
+Queue                      Bound  Depth   Peak  Batches  Full
+RIB to asic                   64     64     64    1,000     3
+rows in m_toSync           8,192  8,192  9,000        -     1
+routes in the retry cache      -  8,192  9,000        -     1
 "
         );
     }

@@ -139,7 +139,7 @@ impl Fpmsyncd {
 
     fn refuse_label(&mut self, label: u32, why: Cause, out: &mut FpmOut) {
         self.counters.refused += 1;
-        if self.said.insert(why.clone()) {
+        if self.logged.insert(why.clone()) {
             out.events.push(FpmEvent::Label(label, why));
         }
     }

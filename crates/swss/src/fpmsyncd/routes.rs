@@ -104,7 +104,7 @@ impl Fpmsyncd {
             }
         };
         if let Some(id) = self.sources.awaited(source)
-            && self.said.insert(Cause::Waits(id))
+            && self.logged.insert(Cause::Waits(id))
         {
             out.events.push(FpmEvent::Route(route.prefix, Cause::Waits(id)));
         }
@@ -125,7 +125,7 @@ impl Fpmsyncd {
     fn refuse(&mut self, prefix: AnyPrefix, why: Option<Cause>, out: &mut FpmOut) {
         let Some(why) = why else { return self.counters.ignored += 1 };
         self.counters.refused += 1;
-        if self.said.insert(why.clone()) {
+        if self.logged.insert(why.clone()) {
             out.events.push(FpmEvent::Route(prefix, why));
         }
     }
@@ -429,7 +429,7 @@ impl Fpmsyncd {
         RouteRow { protocol: Some(self.config.protocols.name(row.protocol).clone()), via: row.via }
     }
 
-    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of routes, [`Fpmsyncd::all_again`].
+    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of routes, [`Fpmsyncd::resend_all`].
     pub fn write_again(&mut self, out: &mut FpmOut) {
         self.take(out);
         let before = out.labels.len();
@@ -440,7 +440,7 @@ impl Fpmsyncd {
 
     /// Whether APPL_DB shall have a row of this key.
     pub fn has_row(&self, key: &RouteKey) -> bool {
-        let RouteKey::Route { vrf, prefix, spelled: None } = key else { return false };
+        let RouteKey::Route { vrf, prefix, raw_key: None } = key else { return false };
         let at = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix));
         at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
     }

@@ -26,7 +26,7 @@ pub(super) struct Session {
     renewed_ms: u64,
     /// Its client is ribtide's, which says when it has announced everything, and whether it waits for the chip.
     client_waits: Option<bool>,
-    /// Keys from before whose spelling is not ours: they go with the rest.
+    /// Keys of an earlier run whose text differs from fpmsyncd's own (raw keys); the sweep deletes them.
     odd: Vec<RouteKey>,
 }
 
@@ -58,9 +58,9 @@ impl Fpmsyncd {
     pub fn known_route(&mut self, key: RouteKey, row: &RouteRow, queued: bool) {
         self.session.stale(self.now_ms);
         match key {
-            RouteKey::Resync | RouteKey::Again { .. } => {}
-            RouteKey::Route { spelled: Some(_), .. } => self.session.odd.push(key),
-            RouteKey::Route { vrf, prefix, spelled: None } => {
+            RouteKey::Resync | RouteKey::Resent { .. } => {}
+            RouteKey::Route { raw_key: Some(_), .. } => self.session.odd.push(key),
+            RouteKey::Route { vrf, prefix, raw_key: None } => {
                 let vrf = vrf.map_or(0, |vrf| self.vrf_named(&vrf));
                 if self.vrfs[vrf as usize].routes.get(prefix).is_some() {
                     return;
@@ -97,7 +97,7 @@ impl Fpmsyncd {
         self.sources.detach_all();
         self.numbers.forget();
         self.objects.new_session();
-        self.said.clear();
+        self.logged.clear();
     }
 
     /// Takes in that the session ended. Routes stay.

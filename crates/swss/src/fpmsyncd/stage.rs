@@ -127,8 +127,8 @@ impl Stage {
         self.unanswered() > 0
     }
 
-    /// No client waits to hear of its change.
-    pub(super) fn told(self) -> Stage {
+    /// This, after the client that waits for the change was notified.
+    pub(super) fn notified(self) -> Stage {
         self.with(Stage::ASKED, false)
     }
 

@@ -40,7 +40,7 @@ impl Fpmsyncd {
                     waiting.push((at, entry.protocol));
                 }
                 let counted = if on { Stage::FOUND } else { Stage::NEW };
-                entry.stage.set(counted.with_change_of(entry.stage.told()), awaiting);
+                entry.stage.set(counted.with_change_of(entry.stage.notified()), awaiting);
             });
         }
         waiting.into_iter().for_each(|(at, protocol)| self.offload(at, protocol, None, out));
@@ -71,7 +71,7 @@ impl Fpmsyncd {
                 let waits =
                     entry.source.is_some() && entry.epoch == epoch && owed.is_awaited(at, entry.stage);
                 let is_changed = entry.stage.is_changed();
-                let counted = Stage::FOUND.with_change_of(entry.stage.told());
+                let counted = Stage::FOUND.with_change_of(entry.stage.notified());
                 entry.stage.set(counted.asked(waits && is_changed), awaiting);
                 if waits && !is_changed {
                     waiting.push(at);
@@ -79,7 +79,7 @@ impl Fpmsyncd {
             });
         }
         for key in queued {
-            let RouteKey::Route { vrf, prefix, spelled: None } = key else { continue };
+            let RouteKey::Route { vrf, prefix, raw_key: None } = key else { continue };
             let Some(vrf) = self.find_vrf(vrf.as_deref()) else { continue };
             if let Some(entry) = self.vrfs[vrf as usize].routes.get_mut(prefix) {
                 let next = self.owed.wrote((vrf, prefix), Stage::FOUND, false);

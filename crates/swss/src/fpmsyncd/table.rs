@@ -2,7 +2,7 @@
 
 use super::source::SourceId;
 use super::stage::Stage;
-use crate::pieces::{Index, Pieces};
+use crate::segmented_vec::{HashIndex, SegmentedVec};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, HashBuilder, PerFamily, Prefix, for_each_family, prefetch,
 };
@@ -32,8 +32,8 @@ const _: () = assert!(size_of::<Entry>() == 8);
 /// that came before it. So the route that was found last and its neighbours are tried first, and what is near is
 /// neither hashed nor waited for.
 struct Routes<F: Family> {
-    routes: Pieces<(Prefix<F>, Entry)>,
-    by_prefix: Index,
+    routes: SegmentedVec<(Prefix<F>, Entry)>,
+    by_prefix: HashIndex,
     hasher: HashBuilder,
     last: Cell<u32>,
 }
@@ -41,8 +41,8 @@ struct Routes<F: Family> {
 impl<F: Family> Default for Routes<F> {
     fn default() -> Self {
         Routes {
-            routes: Pieces::default(),
-            by_prefix: Index::default(),
+            routes: SegmentedVec::default(),
+            by_prefix: HashIndex::default(),
             hasher: HashBuilder::default(),
             last: Cell::default(),
         }

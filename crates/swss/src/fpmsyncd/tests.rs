@@ -191,7 +191,7 @@ fn the_contracts_example() {
 }
 
 #[test]
-fn keys_are_spelled_as_libnl_spells_them() {
+fn keys_are_formatted_as_by_libnl() {
     let mut bench = Bench::new();
     for to in ["10.0.0.1/32", "fc00:1::/64", "fc00:1::1/128", "0.0.0.0/0", "::/0"] {
         bench.kind(to, RouteKind::Blackhole);
@@ -479,8 +479,8 @@ fn a_lost_database_gets_every_row_again() {
     bench.by_id("10.1.0.0/16", 9);
     bench.take();
     bench.machine.write_again(&mut bench.out);
-    let mut again = bench.machine.all_again();
-    assert!(!bench.machine.some_again(&mut again, Says::New, 10, &mut bench.out));
+    let mut again = bench.machine.resend_all();
+    assert!(!bench.machine.next_resent(&mut again, ResendKind::AsNew, 10, &mut bench.out));
     assert_eq!(
         bench.drain(),
         [
@@ -503,13 +503,13 @@ fn rows_are_said_again_as_they_are_when_it_is_their_turn() {
     let answer = RouteResponse::success(RouteRow::parse_key("10.0.0.0/16").unwrap(), Some("bgp".into()));
     bench.machine.confirm(&answer, &mut bench.out);
     for missed in [false, true] {
-        let mut again = bench.machine.all_again();
+        let mut again = bench.machine.resend_all();
         bench.route("10.2.0.0/16", "10.0.0.2", 7);
         bench.del("10.3.0.0/16");
         bench.route("10.9.0.0/16", "10.0.0.1", 7);
         bench.take();
         let (mut rows, mut pieces) = (Vec::new(), 1);
-        while bench.machine.some_again(&mut again, Says::Again { missed }, 2, &mut bench.out) {
+        while bench.machine.next_resent(&mut again, ResendKind::Unchanged { missed }, 2, &mut bench.out) {
             pieces += 1;
             assert!(bench.out.routes.len() <= 2);
             rows.extend(bench.drain());
@@ -599,8 +599,9 @@ fn each_of_many_answers_counts_once() {
     bench.out.offloads.clear();
     let answers = keys.iter().map(|key| prefix(key)).chain([prefix("10.0.99.0/24"), prefix("10.200.0.0/24")]);
     bench.machine.confirm_all(None, "bgp", answers, &mut bench.out);
-    let told: Vec<String> = bench.out.offloads.iter().map(|offload| offload.prefix.to_string()).collect();
-    assert_eq!(told, keys);
+    let offloaded: Vec<String> =
+        bench.out.offloads.iter().map(|offload| offload.prefix.to_string()).collect();
+    assert_eq!(offloaded, keys);
 }
 
 /// An answer that comes twice, or when no client waits for one, is no reply; and what is said to be in the chip counts for rows of
@@ -676,14 +677,14 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
         let again = bench.take();
         (std::mem::take(&mut bench.out.offloads).len(), again)
     }
-    let all_again = |bench: &mut Bench| {
-        let mut again = bench.machine.all_again();
-        assert!(!bench.machine.some_again(&mut again, Says::New, 10, &mut bench.out));
+    let resend_all = |bench: &mut Bench| {
+        let mut again = bench.machine.resend_all();
+        assert!(!bench.machine.next_resent(&mut again, ResendKind::AsNew, 10, &mut bench.out));
         assert_eq!(bench.drain().len(), 1);
     };
     // Redis lost the row, and the route changes before the answer to its copy.
     let mut bench = start("10.0.0.1");
-    all_again(&mut bench);
+    resend_all(&mut bench);
     bench.route(key, "10.0.0.2", 7);
     assert_eq!(bench.take().len(), 1);
     let (told, again) = answers(&mut bench, key);
@@ -692,7 +693,7 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     assert_eq!(answers(&mut bench, key), (0, vec![]));
     assert!(bench.machine.lookup(None, prefix(key)).unwrap().confirmed);
     // The same with a deletion between.
-    all_again(&mut bench);
+    resend_all(&mut bench);
     bench.del(key);
     assert_eq!(bench.take().len(), 1);
     bench.route(key, "10.0.0.3", 7);
@@ -702,7 +703,7 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     assert_eq!(answers(&mut bench, key), (1, vec![]));
     assert_eq!(answers(&mut bench, key), (0, vec![]));
     // And with answers that come when the route is gone.
-    all_again(&mut bench);
+    resend_all(&mut bench);
     bench.del(key);
     assert_eq!(bench.take().len(), 1);
     assert_eq!(answers(&mut bench, key), (0, vec![]));
@@ -737,8 +738,8 @@ fn a_row_that_waits_in_the_table_is_not_what_is_in_the_chip() {
     bench.reconnect();
     bench.route("10.1.0.0/16", "10.0.0.1", 7);
     bench.route("10.2.0.0/16", "10.0.0.1", 7);
-    let told: Vec<AnyPrefix> = bench.out.offloads.iter().map(|offload| offload.prefix).collect();
-    assert_eq!(told, [prefix("10.2.0.0/16")]);
+    let offloaded: Vec<AnyPrefix> = bench.out.offloads.iter().map(|offload| offload.prefix).collect();
+    assert_eq!(offloaded, [prefix("10.2.0.0/16")]);
     let rows = bench.take();
     assert!(rows.len() == 1 && rows[0].contains("10.1.0.0/16"), "{rows:?}");
 }
@@ -760,8 +761,8 @@ fn what_is_announced_before_it_is_known_to_be_there_is_not_written_if_it_is() {
     assert!(bench.out.offloads.is_empty());
     let rows = bench.take();
     assert!(rows.len() == 1 && rows[0].contains("10.2.0.0/16"), "{rows:?}");
-    let told: Vec<AnyPrefix> = bench.out.offloads.iter().map(|offload| offload.prefix).collect();
-    assert_eq!(told, [prefix("10.1.0.0/16")]);
+    let offloaded: Vec<AnyPrefix> = bench.out.offloads.iter().map(|offload| offload.prefix).collect();
+    assert_eq!(offloaded, [prefix("10.1.0.0/16")]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The start: make the switch, learn what it has, and put in the routes that are always there.
 
 use super::requests::Context;
-use super::table::Table;
+use super::route_table::Table;
 use super::{Orch, OrchEvent, OrchOut};
 use crate::row::{Change, DefaultRouteRow, Mac, SwitchCapabilityRow};
 use crate::sai::{

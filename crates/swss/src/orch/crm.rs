@@ -2,7 +2,7 @@
 
 use super::Orch;
 use super::requests::Context;
-use super::table::Table;
+use super::route_table::Table;
 use crate::sai::{Attr, NextHopType, ObjectType, SWITCH, SaiCall, SaiReply};
 
 /// One kind of thing.

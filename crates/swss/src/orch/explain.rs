@@ -2,8 +2,9 @@
 
 use super::Orch;
 use super::neighbors::HopKey;
-use super::routes::{Cause, State, Target, Task};
-use super::table::{RouteId, RouteName, Table};
+use super::retry_cache::Constraint;
+use super::route_table::{RouteId, RouteName, Table};
+use super::routes::{State, Target, Task};
 use crate::row::{Name, RouteKey, RouteRow, Row};
 use crate::sai::Oid;
 use ribtide_prefix::AnyPrefix;
@@ -56,7 +57,7 @@ pub enum Waiting {
     /// An index that NEXTHOP_GROUP_TABLE does not have.
     Index(Name),
     /// This table of the chip is full.
-    Room(Table),
+    TableFull(Table),
     /// A resync that is not over.
     Resync,
 }
@@ -83,7 +84,7 @@ impl std::fmt::Display for Waiting {
             Waiting::GroupPlace => f.write_str("the chip's next-hop groups are all used"),
             Waiting::Group => f.write_str("its next-hop group is being made"),
             Waiting::Index(name) => write!(f, "NEXTHOP_GROUP_TABLE has no row {name}"),
-            Waiting::Room(table) => write!(f, "the chip's table of {table} routes is full"),
+            Waiting::TableFull(table) => write!(f, "the chip's table of {table} routes is full"),
             Waiting::Resync => f.write_str("a resync is not over"),
         }
     }
@@ -114,23 +115,23 @@ impl Orch {
             index: lead.index.map(|index| self.indexes.name(index).clone()),
         });
         let waiting = match id.and_then(|id| self.routes.table.task(id)).map(|task| task.state) {
-            _ if id.is_some_and(|id| self.routes.table.is_unsaid(id)) => Some(Waiting::Resync),
+            _ if id.is_some_and(|id| self.routes.table.is_stale(id)) => Some(Waiting::Resync),
             None => None,
             Some(State::Ready) if !self.ready() => Some(Waiting::Ports),
             Some(State::Ready) => Some(Waiting::Turn),
             Some(State::InFlight(_)) => Some(Waiting::Chip),
-            Some(State::Waiting(cause)) => Some(self.explain_cause(cause)),
+            Some(State::Waiting(constraint)) => Some(self.explain_constraint(constraint)),
         };
         let given_up = id.filter(|_| waiting.is_none()).and_then(|id| self.routes.table.why_given_up(id));
         let state = RouteState { in_chip, waiting, given_up: given_up.cloned() };
         (state.in_chip.is_some() || state.waiting.is_some() || state.given_up.is_some()).then_some(state)
     }
 
-    /// Hands over each route of which the chip has what its row asks for, and nothing that was taken in changes that: those too
-    /// that were answered and for which it needs no entry, but not one whose last row failed, though an older one's entry is there.
+    /// Hands over each route that the chip has as its row asks, and that no pending change will alter. Routes that need no
+    /// entry are among them; a route whose last row failed is not, even if an older entry is there.
     ///
-    /// Who hears that has not written what was taken in so far and is not done, or does not know whether it was answered. So from
-    /// here on that counts as found: [`super::OrchOut::found`].
+    /// The receiver may not have written the pending rows, or may not know of their responses. So they count as found
+    /// ([`super::OrchOut::found`]).
     pub fn in_chip(&mut self, each: impl FnMut(Option<&Name>, AnyPrefix)) {
         self.carried_out(each);
         self.routes.table.all_tasks().for_each(Task::set_found);
@@ -184,23 +185,23 @@ impl Orch {
         name
     }
 
-    pub(super) fn explain_cause(&self, cause: Cause) -> Waiting {
-        match cause {
-            Cause::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
-            Cause::Interface(interface) => Waiting::Interface(self.interfaces.name(interface).clone()),
-            Cause::Hop(hop) => {
+    pub(super) fn explain_constraint(&self, constraint: Constraint) -> Waiting {
+        match constraint {
+            Constraint::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
+            Constraint::Interface(interface) => Waiting::Interface(self.interfaces.name(interface).clone()),
+            Constraint::Hop(hop) => {
                 let (ip, name) = self.hop_name(hop);
                 Waiting::Hop(ip, name)
             }
-            Cause::Group(group) if self.groups.waits_for_place(group) => Waiting::GroupPlace,
-            Cause::Group(group) => {
+            Constraint::Group(group) if self.groups.waits_for_place(group) => Waiting::GroupPlace,
+            Constraint::Group(group) => {
                 let wanted = self.groups.wanted(group);
                 let missing = wanted.iter().filter(|(hop, _)| self.hop_resolved(*hop).is_none());
                 let missing: Vec<_> = missing.map(|(hop, _)| self.hop_name(*hop)).collect();
                 if missing.is_empty() { Waiting::Group } else { Waiting::GroupMembers(missing) }
             }
-            Cause::Index(index) => Waiting::Index(self.indexes.name(index).clone()),
-            Cause::Room(table) => Waiting::Room(table),
+            Constraint::Index(index) => Waiting::Index(self.indexes.name(index).clone()),
+            Constraint::TableFull(table) => Waiting::TableFull(table),
         }
     }
 

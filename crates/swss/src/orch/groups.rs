@@ -6,8 +6,8 @@
 //! wait for a free place in the order in which they came.
 
 use super::arena::Arena;
-use super::requests::{Asker, Outcome, outcome};
-use super::routes::Cause;
+use super::requests::{Outcome, Requester, outcome};
+use super::retry_cache::Constraint;
 use super::{Orch, OrchOut};
 use crate::sai::{Attr, GroupType, Item, ObjectType, Oid, Status, Verb};
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub(super) struct Group {
     /// The chip refused it.
     failed: bool,
     /// The chip had no room for it or for a member.
-    starving: bool,
+    table_full: bool,
     /// Routes wait for it that found no single member to lead to meanwhile.
     stranding: bool,
     /// Routes in the chip, or on their way there, that lead to it.
@@ -112,7 +112,7 @@ impl Groups {
     /// Whether it will be in the chip without anything else having to happen first.
     pub(super) fn on_its_way(&self, id: u32) -> bool {
         let group = self.arena.get(id);
-        group.open > 0 || (group.oid.is_some() && !group.starving)
+        group.open > 0 || (group.oid.is_some() && !group.table_full)
     }
 
     /// How many groups are known, hold a place, and wait for one.
@@ -194,7 +194,7 @@ impl Orch {
         if group.refs == 0 && group.pins == 0 {
             return self.drop_group(id, out);
         }
-        if group.failed || group.starving {
+        if group.failed || group.table_full {
             return;
         }
         let wanted = group.wanted.clone();
@@ -241,14 +241,14 @@ impl Orch {
             }
         } else if !self.groups.ready(id) {
             self.groups.arena.get_mut(id).ready = true;
-            self.wake(Cause::Group(id));
+            self.wake(Constraint::Group(id));
             self.index_moved(id);
         }
     }
 
     fn ask_member(&mut self, group: u32, hop: u32, verb: Verb, item: Item) {
         self.groups.arena.get_mut(group).open += 1;
-        self.requests.ask(verb, ObjectType::NextHopGroupMember, Asker::Member(group, hop), item);
+        self.requests.enqueue(verb, ObjectType::NextHopGroupMember, Requester::Member(group, hop), item);
     }
 
     /// Asks for a group that is not in the chip, when it can be there.
@@ -260,7 +260,7 @@ impl Orch {
             self.resolve(*hop, out);
         }
         // What the group was before is known by all its members.
-        if self.former.is_some() && unresolved.iter().any(|hop| self.hop_comes(*hop)) {
+        if self.previous_ids.is_some() && unresolved.iter().any(|hop| self.hop_comes(*hop)) {
             return;
         }
         // An index is content with those that are there.
@@ -283,7 +283,7 @@ impl Orch {
         group.open += 1;
         let oid = self.group_number(id, wanted, out);
         let item = Item::new(oid, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
-        self.requests.ask(Verb::Create, ObjectType::NextHopGroup, Asker::Group(id), item);
+        self.requests.enqueue(Verb::Create, ObjectType::NextHopGroup, Requester::Group(id), item);
     }
 
     /// Takes a group without routes out of the chip, members first, and forgets it.
@@ -298,7 +298,12 @@ impl Orch {
             }
         } else if let Some(oid) = group.oid {
             group.open += 1;
-            self.requests.ask(Verb::Remove, ObjectType::NextHopGroup, Asker::Group(id), Item::bare(oid));
+            self.requests.enqueue(
+                Verb::Remove,
+                ObjectType::NextHopGroup,
+                Requester::Group(id),
+                Item::bare(oid),
+            );
         } else {
             if group.queued {
                 self.groups.queue.retain(|queued| *queued != id);
@@ -306,7 +311,7 @@ impl Orch {
             let placed = self.groups.arena.get(id).placed;
             let hops = self.set_group_members(id, Arc::default());
             self.groups.arena.remove(id);
-            self.routes.forget_plans();
+            self.routes.clear_resolved_rows();
             for hop in hops {
                 self.forget_neighbor(hop, out);
             }
@@ -335,18 +340,18 @@ impl Orch {
                 group.oid = item.id.oid();
                 self.crm.groups(1);
             }
-            (Verb::Create, Outcome::Starved | Outcome::Again) => {
+            (Verb::Create, Outcome::TableFull | Outcome::Again) => {
                 // The chip holds fewer than it says. Its routes may lead to a single hop meanwhile.
                 group.placed = false;
                 self.groups.placed -= 1;
-                self.starve(Asker::Group(id));
-                return self.wake(Cause::Group(id));
+                self.retry_when_freed(Requester::Group(id));
+                return self.wake(Constraint::Group(id));
             }
             (Verb::Create, _) => {
                 group.failed = true;
                 group.placed = false;
                 out.failed("a next-hop group", status);
-                self.wake(Cause::Group(id));
+                self.wake(Constraint::Group(id));
                 return self.place_freed(out);
             }
             (_, Outcome::Done) => {
@@ -354,7 +359,7 @@ impl Orch {
                 self.crm.groups(-1);
                 self.room_freed(out);
             }
-            (_, Outcome::Starved | Outcome::Again) => return self.starve(Asker::Group(id)),
+            (_, Outcome::TableFull | Outcome::Again) => return self.retry_when_freed(Requester::Group(id)),
             _ => return out.failed("the removal of a next-hop group", status),
         }
         self.step_group(id, out);
@@ -401,12 +406,12 @@ impl Orch {
                 self.release_hop(hop, out);
                 self.room_freed(out);
             }
-            (_, Outcome::Starved | Outcome::Again) => {
+            (_, Outcome::TableFull | Outcome::Again) => {
                 if verb == Verb::Create {
                     self.release_hop(hop, out);
                 }
-                if result == Outcome::Starved {
-                    return self.starve(Asker::Group(id));
+                if result == Outcome::TableFull {
+                    return self.retry_when_freed(Requester::Group(id));
                 }
             }
             _ => {
@@ -415,7 +420,7 @@ impl Orch {
                     self.release_hop(hop, out);
                     // Without one member the group is not what routes asked for: they keep what they have.
                     self.groups.arena.get_mut(id).failed = true;
-                    self.wake(Cause::Group(id));
+                    self.wake(Constraint::Group(id));
                 }
                 return;
             }
@@ -452,8 +457,8 @@ impl Orch {
         self.groups.arena.get_mut(id).pins -= 1;
     }
 
-    pub(super) fn set_starving(&mut self, id: u32, starving: bool) {
-        self.groups.arena.get_mut(id).starving = starving;
+    pub(super) fn set_table_full(&mut self, id: u32, table_full: bool) {
+        self.groups.arena.get_mut(id).table_full = table_full;
     }
 
     /// The next hops that a group has in the chip, with their weights.

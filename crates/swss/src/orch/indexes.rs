@@ -5,9 +5,9 @@
 
 use super::arena::Arena;
 use super::groups::{GroupKey, Member};
-use super::plan;
-use super::routes::Cause;
-use super::table::RouteId;
+use super::parsed_row;
+use super::retry_cache::Constraint;
+use super::route_table::RouteId;
 use super::{Orch, OrchOut};
 use crate::row::{LabelStack, Name, NextHopGroupRow};
 use ribtide_prefix::Set;
@@ -81,7 +81,7 @@ impl Orch {
     }
 
     fn set_index(&mut self, id: u32, row: &NextHopGroupRow, out: &mut OrchOut) {
-        let hops = match plan::of_group(&row.via) {
+        let hops = match parsed_row::parse_group(&row.via) {
             Ok(hops) => hops,
             Err(why) => {
                 out.refused(format_args!("next-hop group {}", self.indexes.name(id)), why);
@@ -131,9 +131,9 @@ impl Orch {
     /// Routes that wait for what an index meant look at what it means now.
     fn wake_through(&mut self, id: u32, before: Meaning) {
         self.wake(match before {
-            Meaning::Nothing => Cause::Index(id),
-            Meaning::Hop(hop) => Cause::Hop(hop),
-            Meaning::Group(group) => Cause::Group(group),
+            Meaning::Nothing => Constraint::Index(id),
+            Meaning::Hop(hop) => Constraint::Hop(hop),
+            Meaning::Group(group) => Constraint::Group(group),
         });
     }
 
@@ -159,7 +159,7 @@ impl Orch {
         let index = self.indexes.get(id);
         if index.meaning == Meaning::Nothing && index.refs == 0 && index.pins == 0 {
             self.indexes.0.remove(id);
-            self.routes.forget_plans();
+            self.routes.clear_resolved_rows();
         }
     }
 
@@ -229,7 +229,7 @@ impl Orch {
             Vec::with_capacity(hops.len());
         for hop in hops {
             let interface = self.interfaces.id_of(&hop.ifname);
-            let ip = plan::gateway(hop);
+            let ip = parsed_row::gateway(hop);
             let mut id = self.neighbor_id(interface, ip);
             if let Some(labels) = &hop.labels {
                 id = self.labelled_id(id, labels.clone());

@@ -1,9 +1,9 @@
 //! Router interfaces, the addresses on them, and their links.
 
 use super::arena::Arena;
-use super::pending::Pending;
-use super::requests::{Asker, Outcome, outcome};
-use super::routes::Cause;
+use super::requests::{Outcome, Requester, outcome};
+use super::retry_cache::Constraint;
+use super::to_sync::Pending;
 use super::vrfs;
 use super::{Orch, OrchOut};
 use crate::row::{IntfKey, IntfRow, Mac, Name, Row};
@@ -27,7 +27,7 @@ pub(super) struct Interface {
     /// The router interface, and the VRF that it is in.
     rif: Option<(Oid, u32)>,
     /// What the router interface was told last of what may change: its MAC address, and whether it takes MPLS labels.
-    told: [Attr; 2],
+    sent: [Attr; 2],
     busy: bool,
     /// Neighbours and routes in the chip that use the router interface.
     refs: u32,
@@ -82,7 +82,7 @@ impl Interfaces {
             row: IntfRow::default(),
             vrf: vrfs::DEFAULT,
             rif: None,
-            told: [Attr::RifSrcMac(Mac::default()), Attr::RifMpls(false)],
+            sent: [Attr::RifSrcMac(Mac::default()), Attr::RifMpls(false)],
             busy: false,
             refs: 0,
             addresses: BTreeSet::new(),
@@ -166,7 +166,7 @@ impl Orch {
                 let vrf = interface.vrf;
                 interface.rif = Some((Oid::NULL, vrf));
                 let [mac, mpls] = interface.changeable(self.config.mac);
-                interface.told = [mac.clone(), mpls.clone()];
+                interface.sent = [mac.clone(), mpls.clone()];
                 let mut attrs =
                     vec![Attr::RifVirtualRouter(vr), mac, Attr::RifKind(RifType::Port), Attr::RifPort(port)];
                 attrs.extend(interface.row.mtu.map(Attr::RifMtu));
@@ -174,8 +174,13 @@ impl Orch {
                 attrs.extend(Some(mpls).filter(|mpls| *mpls == Attr::RifMpls(true)));
                 self.hold_vrf(vrf);
                 let oid = self.number(ObjectType::RouterInterface, &attrs, out);
-                let asker = Asker::Interface(id);
-                self.requests.ask(Verb::Create, ObjectType::RouterInterface, asker, Item::new(oid, attrs));
+                let requester = Requester::Interface(id);
+                self.requests.enqueue(
+                    Verb::Create,
+                    ObjectType::RouterInterface,
+                    requester,
+                    Item::new(oid, attrs),
+                );
             }
             // One that is not wanted, or is in another VRF than wanted, goes when nothing uses it.
             Some((oid, vrf))
@@ -184,16 +189,21 @@ impl Orch {
                     && interface.applied.is_empty() =>
             {
                 interface.busy = true;
-                let asker = Asker::Interface(id);
-                self.requests.ask(Verb::Remove, ObjectType::RouterInterface, asker, Item::bare(oid));
+                let requester = Requester::Interface(id);
+                self.requests.enqueue(Verb::Remove, ObjectType::RouterInterface, requester, Item::bare(oid));
             }
             Some((oid, _)) => {
                 let wanted = interface.changeable(self.config.mac);
-                for (told, attr) in interface.told.iter_mut().zip(wanted) {
-                    if *told != attr {
-                        told.clone_from(&attr);
+                for (sent, attr) in interface.sent.iter_mut().zip(wanted) {
+                    if *sent != attr {
+                        sent.clone_from(&attr);
                         let item = Item::new(oid, [attr]);
-                        self.requests.ask(Verb::Set, ObjectType::RouterInterface, Asker::Interface(id), item);
+                        self.requests.enqueue(
+                            Verb::Set,
+                            ObjectType::RouterInterface,
+                            Requester::Interface(id),
+                            item,
+                        );
                     }
                 }
             }
@@ -228,13 +238,13 @@ impl Orch {
             }
             (Verb::Create, _) => {
                 interface.rif = None;
-                let given_up = !matches!(result, Outcome::Starved | Outcome::Again);
+                let given_up = !matches!(result, Outcome::TableFull | Outcome::Again);
                 if given_up {
                     interface.wanted = false;
                     let name = self.interfaces.name(id).clone();
                     out.failed(format_args!("the router interface of {name}"), status);
                 } else {
-                    self.starve(Asker::Interface(id));
+                    self.retry_when_freed(Requester::Interface(id));
                 }
                 return self.release_vrf(vrf, out);
             }
@@ -242,7 +252,9 @@ impl Orch {
                 interface.rif = None;
                 self.release_vrf(vrf, out);
             }
-            (_, Outcome::Starved | Outcome::Again) => return self.starve(Asker::Interface(id)),
+            (_, Outcome::TableFull | Outcome::Again) => {
+                return self.retry_when_freed(Requester::Interface(id));
+            }
             _ => {
                 let name = self.interfaces.name(id).clone();
                 return out.failed(format_args!("the removal of the router interface of {name}"), status);
@@ -256,7 +268,7 @@ impl Orch {
         for neighbor in neighbors {
             self.step_neighbor(neighbor, out);
         }
-        self.wake(Cause::Interface(id));
+        self.wake(Constraint::Interface(id));
     }
 
     /// The interface begins to move to another VRF, or stays after all.

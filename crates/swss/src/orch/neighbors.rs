@@ -4,8 +4,8 @@
 //! groups lead to. Next hops that put labels on stand on it: [`super::labelled`].
 
 use super::arena::Arena;
-use super::requests::{Asker, Outcome, outcome};
-use super::routes::Cause;
+use super::requests::{Outcome, Requester, outcome};
+use super::retry_cache::Constraint;
 use super::{Orch, OrchOut};
 use crate::row::{Change, LabelStack, Mac, NeighKey, NeighResolveRow};
 use crate::sai::{Attr, Item, NeighborEntry, NextHopType, ObjectType, Oid, SWITCH, Status, Verb};
@@ -58,7 +58,7 @@ impl Neighbor {
     }
 
     /// Whether the chip was asked for it, and has not made it yet.
-    pub(super) fn is_asked_for(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.busy && self.oid.is_none()
     }
 
@@ -205,7 +205,7 @@ impl Orch {
         if (verb, object) == (Verb::Create, ObjectType::NeighborEntry) {
             self.hold_interface(interface);
         }
-        self.requests.ask(verb, object, Asker::Neighbor(id), item);
+        self.requests.enqueue(verb, object, Requester::Neighbor(id), item);
     }
 
     /// Forgets a neighbour that is nowhere and that no route names.
@@ -233,7 +233,7 @@ impl Orch {
         }
         self.interfaces.get_mut(interface).neighbors.remove(&id);
         self.neighbors.remove(id);
-        self.routes.forget_plans();
+        self.routes.clear_resolved_rows();
     }
 
     pub(super) fn neighbor_reply(
@@ -278,11 +278,11 @@ impl Orch {
                 self.crm.neighbors(ip.is_ipv6(), -1);
                 released = true;
             }
-            (_, _, Outcome::Starved | Outcome::Again) => {
+            (_, _, Outcome::TableFull | Outcome::Again) => {
                 if (verb, object) == (Verb::Create, ObjectType::NeighborEntry) {
                     self.release_interface(interface, out);
                 }
-                self.starve(Asker::Neighbor(id));
+                self.retry_when_freed(Requester::Neighbor(id));
                 if stayed {
                     self.hop_changed(id, out);
                 }
@@ -324,11 +324,11 @@ impl Orch {
             // Routes that wait for the group may lead to a single hop meanwhile: to the first that there is, and
             // to another when theirs is gone.
             if !self.groups.ready(group) && (!usable || self.groups.set_stranding(group, false)) {
-                self.wake(Cause::Group(group));
+                self.wake(Constraint::Group(group));
             }
         }
         if usable {
-            self.wake(Cause::Hop(id));
+            self.wake(Constraint::Hop(id));
         }
         for hop in labelled {
             self.step_refused(hop, out);

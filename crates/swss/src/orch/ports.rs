@@ -1,7 +1,7 @@
 //! Ports: finding each in the chip, and the gate that holds all else until they are there.
 
-use super::pending::ToSync;
-use super::requests::{Asker, outcome};
+use super::requests::{Requester, outcome};
+use super::to_sync::ToSync;
 use super::{Orch, OrchOut};
 use crate::row::{Name, PortKey, PortRow, Row};
 use crate::sai::{Attr, Item, ObjectType, Oid, Status, Verb};
@@ -59,7 +59,7 @@ impl Orch {
                         "ports are made once, at the start",
                     );
                 }
-                // The marks stay.
+                // The marker keys stay.
                 (_, None) => {}
             }
         }
@@ -94,7 +94,7 @@ impl Orch {
         let oid = self.number(ObjectType::Port, &attrs, out);
         let item = Item::new(oid, attrs);
         self.ports.asked.insert(name.clone(), oid);
-        self.requests.ask(Verb::Create, ObjectType::Port, Asker::Port(name), item);
+        self.requests.enqueue(Verb::Create, ObjectType::Port, Requester::Port(name), item);
     }
 
     fn port_found(&mut self, name: Name, oid: Oid, out: &mut OrchOut) {
@@ -114,7 +114,7 @@ impl Orch {
         ];
         for attr in changed.into_iter().flatten() {
             let item = Item::new(oid, [attr]);
-            self.requests.ask(Verb::Set, ObjectType::Port, Asker::Port(name.clone()), item);
+            self.requests.enqueue(Verb::Set, ObjectType::Port, Requester::Port(name.clone()), item);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Requests under way: numbering them, gathering single operations into bulks, and finding the asker of a reply.
+//! Requests under way: numbering them, gathering single operations into bulks, and finding the requester of a reply.
 
 use super::{Orch, OrchEvent, OrchOut};
 use crate::row::Name;
@@ -10,9 +10,9 @@ use std::ops::Range;
 /// How many object numbers are taken from the source at once.
 const VID_BLOCK: u64 = 1024;
 
-/// Who asked for an operation on one object.
+/// The object that an operation was enqueued for; the reply goes there.
 #[derive(Clone, Debug)]
-pub(super) enum Asker {
+pub(super) enum Requester {
     Port(Name),
     Vrf(u32),
     Interface(u32),
@@ -22,25 +22,25 @@ pub(super) enum Asker {
     Member(u32, u32),
 }
 
-/// Who asked for a request.
+/// The requesters of one SAI call.
 pub(super) enum Context {
     /// The start; a port when it asks for that port's lanes.
     Boot(Option<Oid>),
     Crm,
     /// How many more of a type fit.
     Available(ObjectType),
-    /// One asker for each object.
-    Objects(Verb, ObjectType, Vec<(Asker, Item)>),
+    /// One requester for each object.
+    Objects(Verb, ObjectType, Vec<(Requester, Item)>),
     /// Routes, and how many of the bulk's entries each has.
-    Routes(Vec<(super::table::RouteId, u8)>),
+    Routes(Vec<(super::route_table::RouteId, u8)>),
 }
 
-/// Operations of one kind that wait for their turn. All are independent of each other: each was asked for when all
-/// that it depends on was confirmed.
+/// Enqueued operations of one verb and object type. They are independent of each other: each was enqueued after all its
+/// dependencies were confirmed.
 struct Bucket {
     verb: Verb,
     object: ObjectType,
-    items: VecDeque<(Asker, Item)>,
+    items: VecDeque<(Requester, Item)>,
 }
 
 /// Requests that wait, and requests in flight.
@@ -87,13 +87,13 @@ impl Requests {
         self.block.next().map_or(Oid::NULL, |index| Oid::vid(object, index))
     }
 
-    /// Asks for an operation on one object, in its turn and in a bulk with others of its kind.
-    pub(super) fn ask(&mut self, verb: Verb, object: ObjectType, asker: Asker, item: Item) {
+    /// Enqueues an operation on one object. It leaves in a bulk with others of its verb and type.
+    pub(super) fn enqueue(&mut self, verb: Verb, object: ObjectType, requester: Requester, item: Item) {
         let bucket = self.buckets.iter_mut().find(|b| b.verb == verb && b.object == object);
         match bucket {
-            Some(bucket) => bucket.items.push_back((asker, item)),
+            Some(bucket) => bucket.items.push_back((requester, item)),
             None => {
-                let items = VecDeque::from([(asker, item)]);
+                let items = VecDeque::from([(requester, item)]);
                 self.buckets.push_back(Bucket { verb, object, items });
             }
         }
@@ -112,16 +112,16 @@ impl Requests {
         let single =
             matches!(object, ObjectType::Port | ObjectType::VirtualRouter | ObjectType::RouterInterface);
         let count = bucket.items.len().min(if single { 1 } else { bulk_size });
-        let asked: Vec<(Asker, Item)> = bucket.items.drain(..count).collect();
+        let requested: Vec<(Requester, Item)> = bucket.items.drain(..count).collect();
         if bucket.items.is_empty() {
             self.buckets.pop_front();
         }
-        let call = match asked.as_slice() {
+        let call = match requested.as_slice() {
             [(_, item)] if object != ObjectType::NextHopGroupMember => {
                 SaiCall::One { verb, object, item: item.clone() }
             }
             _ => {
-                let items = asked.iter().map(|(_, item)| item.clone()).collect();
+                let items = requested.iter().map(|(_, item)| item.clone()).collect();
                 let mode = match object {
                     ObjectType::NextHopGroupMember => ErrorMode::StopOnError,
                     _ => ErrorMode::IgnoreError,
@@ -129,7 +129,7 @@ impl Requests {
                 SaiCall::Bulk { verb, object, items, mode }
             }
         };
-        Some((call, Context::Objects(verb, object, asked)))
+        Some((call, Context::Objects(verb, object, requested)))
     }
 }
 
@@ -159,15 +159,15 @@ impl Orch {
             Context::Boot(port) => self.boot_reply(port, reply, out),
             Context::Crm => self.crm_reply(reply),
             Context::Available(object) => self.available_reply(object, reply),
-            Context::Objects(verb, object, asked) => {
-                if asked.len() == 1 && reply.statuses.is_empty() {
+            Context::Objects(verb, object, requested) => {
+                if requested.len() == 1 && reply.statuses.is_empty() {
                     reply.statuses.push(reply.status);
                 }
-                if !self.statuses_fit(&reply, asked.len(), out) {
+                if !self.statuses_fit(&reply, requested.len(), out) {
                     return;
                 }
-                for ((asker, item), status) in asked.into_iter().zip(reply.statuses) {
-                    self.object_reply(verb, object, asker, item, status, out);
+                for ((requester, item), status) in requested.into_iter().zip(reply.statuses) {
+                    self.object_reply(verb, object, requester, item, status, out);
                 }
             }
             Context::Routes(routes) => {
@@ -189,13 +189,13 @@ impl Orch {
     }
 
     /// A reply that does not say what became of each object leaves no way to know what the chip has.
-    fn statuses_fit(&mut self, reply: &SaiReply, asked: usize, out: &mut OrchOut) -> bool {
-        if reply.statuses.len() == asked {
+    fn statuses_fit(&mut self, reply: &SaiReply, requested: usize, out: &mut OrchOut) -> bool {
+        if reply.statuses.len() == requested {
             return true;
         }
         self.requests.broken = true;
         out.events.push(OrchEvent::Fatal(format!(
-            "syncd answered {} with {} statuses for {asked} objects; start orchagent again",
+            "syncd answered {} with {} statuses for {requested} objects; start orchagent again",
             reply.status.name(),
             reply.statuses.len()
         )));
@@ -206,29 +206,29 @@ impl Orch {
         &mut self,
         verb: Verb,
         object: ObjectType,
-        asker: Asker,
+        requester: Requester,
         item: Item,
         status: Status,
         out: &mut OrchOut,
     ) {
-        match asker {
-            Asker::Port(name) => self.port_reply(&name, verb, item, status, out),
-            Asker::Vrf(id) => self.vrf_reply(id, verb, item, status, out),
-            Asker::Interface(id) => self.interface_reply(id, verb, item, status, out),
-            Asker::Neighbor(id) => self.neighbor_reply(id, verb, object, item, status, out),
-            Asker::Group(id) => self.group_reply(id, verb, item, status, out),
-            Asker::Member(group, hop) => self.member_reply(group, hop, verb, item, status, out),
+        match requester {
+            Requester::Port(name) => self.port_reply(&name, verb, item, status, out),
+            Requester::Vrf(id) => self.vrf_reply(id, verb, item, status, out),
+            Requester::Interface(id) => self.interface_reply(id, verb, item, status, out),
+            Requester::Neighbor(id) => self.neighbor_reply(id, verb, object, item, status, out),
+            Requester::Group(id) => self.group_reply(id, verb, item, status, out),
+            Requester::Member(group, hop) => self.member_reply(group, hop, verb, item, status, out),
         }
     }
 }
 
-/// What a status means for what was asked.
+/// What a status means for the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// It is as asked.
     Done,
-    /// There was no room: try again when something was freed.
-    Starved,
+    /// A table of the chip is full, or the object is in use: try again when something is freed.
+    TableFull,
     /// It was left out because of another: ask again.
     Again,
     /// It is there already.
@@ -247,11 +247,11 @@ pub(super) fn outcome(verb: Verb, status: Status) -> Outcome {
         (_, NotExecuted) => Outcome::Again,
         (Verb::Create, ItemAlreadyExists) => Outcome::Exists,
         (Verb::Remove, ItemNotFound | AddrNotFound | InvalidObjectId) => Outcome::Done,
-        (Verb::Remove, ObjectInUse) => Outcome::Starved,
+        (Verb::Remove, ObjectInUse) => Outcome::TableFull,
         (Verb::Set, ItemNotFound | AddrNotFound) => Outcome::Missing,
         (Verb::Create, ItemNotFound | AddrNotFound | ObjectInUse) => Outcome::Done,
         (Verb::Create | Verb::Set, InsufficientResources | TableFull | NoMemory | NvStorageFull) => {
-            Outcome::Starved
+            Outcome::TableFull
         }
         _ => Outcome::Failed,
     }

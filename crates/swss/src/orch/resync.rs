@@ -1,52 +1,55 @@
-//! A resync: every route is said again that shall stay, and the others go when all were said.
+//! A resync (the keys `resync` of RouteOrch::doTask, `orchagent/routeorch.cpp`): fpmsyncd sends every row again, and the
+//! routes that it did not send are removed at the end.
 //!
-//! SONiC's holds all route work back until the end, with every row twice in memory. Here a route's record notes that it
-//! was not said yet, what is said is done at once, and what was not goes at the end, some at a time.
+//! SONiC's orchagent holds all route work until the end, with every row twice in memory. Here the begin marks every route
+//! as stale, a row that comes clears the flag and is programmed at once, and the end sweeps the stale routes in bounded
+//! turns.
 
 use super::Orch;
-use super::judge::Bound;
-use super::ledger::Ticket;
+use super::completion_tracker::BatchToken;
+use super::route_decision::ResolvedRow;
+use super::route_table::RouteId;
 use super::routes::{Lead, Routes, Target};
-use super::table::RouteId;
 use crate::row::RouteRow;
 
-/// How far a resync is: what was not said since it began goes when it ends.
+/// The phase of a resync.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Resync {
-    /// There is none.
+    /// No resync is going on.
     #[default]
     Off,
-    /// Routes are being said.
+    /// Rows are coming.
     On,
-    /// It has ended: those that were not said go, some at a time, from this number on.
+    /// All rows came: stale routes are removed in turns, from this number on.
     Ending(u32),
 }
 
 impl Routes {
-    /// Whether routes are yet to go that a resync did not say.
+    /// Whether stale routes are left to remove.
     pub(super) fn is_sweeping(&self) -> bool {
         self.resyncs.iter().any(|resync| matches!(resync, Resync::Ending(_)))
     }
 
-    /// Has routes go that a resync did not say, until so many tasks are ready.
+    /// Removes stale routes until `count` tasks are ready.
     pub(super) fn sweep(&mut self, count: usize) {
         for labels in [false, true] {
             let Resync::Ending(mut at) = self.resyncs[usize::from(labels)] else { continue };
             while self.ready.len() < count
-                && let Some(id) = self.table.next_unsaid(&mut at, labels)
+                && let Some(id) = self.table.next_stale(&mut at, labels)
             {
-                self.table.set_said(id);
-                self.add(id, None, None, Some(Ticket::NONE));
+                self.table.clear_stale(id);
+                self.add(id, None, None, Some(BatchToken::NONE));
             }
             let is_over = self.ready.len() < count;
             self.resyncs[usize::from(labels)] = if is_over { Resync::Off } else { Resync::Ending(at) };
         }
     }
 
-    /// Takes in that a route is said; what waits to be done of it counts no more when it was not before in a resync.
-    pub(super) fn said(&mut self, id: RouteId) {
-        if self.table.set_said(id) && self.table.task(id).is_some() {
-            self.add(id, None, None, Some(Ticket::NONE));
+    /// Takes in that a row of the route came. If the route was stale, its pending change from before the resync no longer
+    /// counts.
+    pub(super) fn refreshed(&mut self, id: RouteId) {
+        if self.table.clear_stale(id) && self.table.task(id).is_some() {
+            self.add(id, None, None, Some(BatchToken::NONE));
         }
     }
 }
@@ -58,12 +61,12 @@ impl Orch {
             return task.wants(row);
         }
         let Some(Lead { target, index }) = self.routes.table.lead(id) else { return false };
-        match (self.bind(&row.via), index) {
-            (Bound::Blackhole, None) => target == Target::Drop,
-            (Bound::Direct(interface), None) => target == Target::Interface(interface),
-            (Bound::Hop(hop), None) => target == Target::Hop(hop),
-            (Bound::Group(group), None) => target == Target::Group(group),
-            (Bound::Index(named), Some(index)) => named == index,
+        match (self.resolve_row(&row.via), index) {
+            (ResolvedRow::Blackhole, None) => target == Target::Drop,
+            (ResolvedRow::Direct(interface), None) => target == Target::Interface(interface),
+            (ResolvedRow::Hop(hop), None) => target == Target::Hop(hop),
+            (ResolvedRow::Group(group), None) => target == Target::Group(group),
+            (ResolvedRow::Index(named), Some(index)) => named == index,
             _ => false,
         }
     }

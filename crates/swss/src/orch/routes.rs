@@ -1,18 +1,18 @@
 //! Routes: from what a row wants to an entry of the chip.
 //!
-//! A route that changed is a *task* until the chip confirmed it. A task is looked at when it may proceed, which
-//! makes it an entry in a bulk, or parks it under what it waits for. While a bulk with it is under way, later
-//! changes gather behind it, so the chip never sees two changes of one route out of order.
+//! A route that changed is a *task* until the chip confirms it. A ready task becomes an entry in a bulk, or goes into the
+//! retry cache under its constraint. While a bulk with it is in flight, later changes merge into one pending change, so
+//! the chip never sees two changes of one route out of order.
 
+use super::completion_tracker::{BatchToken, CompletionTracker};
 use super::indexes::Meaning;
-use super::judge::{Plans, Verdict};
-use super::ledger::{Ledger, Ticket};
-use super::parked::Parked;
-use super::pending::Pending;
-use super::plan;
-use super::requests::{Asker, Context, Outcome, outcome};
+use super::parsed_row;
+use super::requests::{Context, Outcome, Requester, outcome};
 use super::resync::Resync;
-use super::table::{RouteId, RouteName, RouteTable, Table};
+use super::retry_cache::{Constraint, RetryCache};
+use super::route_decision::{ResolvedRowCache, RouteDecision};
+use super::route_table::{RouteId, RouteName, RouteTable, Table};
+use super::to_sync::Pending;
 use super::vrfs;
 use super::{Orch, OrchOut, Refusal};
 use crate::row::{
@@ -29,7 +29,7 @@ use std::sync::Arc;
 impl RouteName {
     /// The default VRF's default routes are in the chip from the start and never leave it.
     pub(super) fn is_permanent(&self) -> bool {
-        self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
+        self.vrf == vrfs::DEFAULT && parsed_row::is_default(self.prefix)
     }
 }
 
@@ -50,37 +50,20 @@ pub(super) struct Lead {
     pub(super) index: Option<u32>,
 }
 
-/// What a route waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Cause {
-    /// A VRF.
-    Vrf(u32),
-    /// A router interface.
-    Interface(u32),
-    /// A neighbour to be resolved, with its link up.
-    Hop(u32),
-    /// A group to be in the chip.
-    Group(u32),
-    /// An index to have a row.
-    Index(u32),
-    /// Room in a table of the chip.
-    Room(Table),
-}
-
 /// Where a task is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// In the ready queue.
     Ready,
-    /// Parked.
-    Waiting(Cause),
+    /// In the retry cache.
+    Waiting(Constraint),
     /// In a bulk.
-    InFlight(Asked),
+    InFlight(RequestedEntry),
 }
 
-/// What was asked of the chip.
+/// The entry that a request in flight will create, set or remove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestedEntry {
     verb: Verb,
     /// Where the route will lead; `None`: it will be gone.
     lead: Option<Lead>,
@@ -94,20 +77,20 @@ pub(super) struct Task {
     change: Pending<RouteRow>,
     /// Changes that came while a bulk is under way.
     later: Option<Pending<RouteRow>>,
-    /// The key as last spelled, where it is not our spelling.
-    spelled: Option<Name>,
+    /// The raw key of the latest row, if its text is not libnl's; the response echoes it.
+    raw_key: Option<Name>,
     pub(super) state: State,
     /// What it keeps from being forgotten while it waits.
-    pin: Option<Cause>,
+    pin: Option<Constraint>,
     /// Of the row that it carries out, or of the latest of them.
-    ticket: Ticket,
-    /// No client asked: no response.
+    token: BatchToken,
+    /// orchagent made the change itself: it gets no response.
     silent: bool,
     /// The row was found, or said again: who says it waits for no answer. The second: what came later was.
     found: [bool; 2],
     /// The chip said otherwise than we thought: create or set.
     verb: Option<Verb>,
-    /// The chip did half of what was asked, so all of it must be asked again.
+    /// The chip carried out a part of the request, so all of it must be sent again.
     half: bool,
     /// Why it is given up, once what the chip has is gone.
     refused: Option<String>,
@@ -117,10 +100,10 @@ impl Task {
     const BLANK: Task = Task {
         change: Pending { del: false, set: None },
         later: None,
-        spelled: None,
+        raw_key: None,
         state: State::Ready,
         pin: None,
-        ticket: Ticket::NONE,
+        token: BatchToken::NONE,
         silent: false,
         found: [false; 2],
         verb: None,
@@ -129,13 +112,13 @@ impl Task {
     };
 
     /// Written where it stays: see [`Task`].
-    fn new(row: Option<RouteRow>, spelled: Option<Name>, ticket: Option<Ticket>) -> Box<Task> {
+    fn new(row: Option<RouteRow>, raw_key: Option<Name>, token: Option<BatchToken>) -> Box<Task> {
         let mut task = Box::new(Task::BLANK);
         task.change.del = row.is_none();
         task.change.set = row;
-        task.spelled = spelled;
-        task.silent = ticket.is_none();
-        task.ticket = ticket.unwrap_or_default();
+        task.raw_key = raw_key;
+        task.silent = token.is_none();
+        task.token = token.unwrap_or_default();
         task
     }
 
@@ -200,21 +183,21 @@ struct Own {
 #[derive(Default)]
 pub(super) struct Routes {
     pub(super) table: RouteTable,
-    pub(super) ledger: Ledger,
+    pub(super) completions: CompletionTracker,
     pub(super) ready: VecDeque<RouteId>,
-    parked: Parked,
+    retry_cache: RetryCache,
     own: Map<RouteId, Own>,
-    /// Rows parsed and looked up; emptied when a number in it may have been given away.
-    pub(super) plans: Plans,
-    /// Objects that the chip had no room for.
-    starved: VecDeque<Asker>,
+    /// Cleared when a number in it may be used again.
+    pub(super) resolved_rows: ResolvedRowCache,
+    /// Objects whose table of the chip was full, the longest waiting first.
+    table_full: VecDeque<Requester>,
     last_retry_ms: u64,
     /// The resync of routes, and that of labels.
     pub(super) resyncs: [Resync; 2],
     /// How many labels the entry of a label takes off, as it was asked for last.
     pops: Map<RouteId, u8>,
-    /// A route that no batch waits for was parked since [`Orch::finished`] told of such.
-    untold: bool,
+    /// A route outside of every batch went into the retry cache since [`Orch::finished`] last reported those.
+    unreported: bool,
     /// A resync has ended.
     pub(super) resynced: bool,
     default_ok: [bool; 2],
@@ -233,7 +216,7 @@ impl Routes {
     pub(super) fn shrink_to_fit(&mut self) {
         self.shrink_if_sparse();
         self.table.shrink_to_fit();
-        self.ledger.shrink_to_fit();
+        self.completions.shrink_to_fit();
         self.ready.shrink_to_fit();
     }
 
@@ -243,16 +226,16 @@ impl Routes {
 
     /// How many changed routes wait for their turn or for the chip.
     pub(super) fn moving_len(&self) -> usize {
-        self.table.tasks() - self.parked.len()
+        self.table.tasks() - self.retry_cache.len()
     }
 
-    /// How many changed routes wait for what is not there.
-    pub(super) fn parked_len(&self) -> usize {
-        self.parked.len()
+    /// How many changed routes wait for a constraint without a request in flight.
+    pub(super) fn retry_cache_len(&self) -> usize {
+        self.retry_cache.len()
     }
 
-    pub(super) fn forget_plans(&mut self) {
-        self.plans.clear();
+    pub(super) fn clear_resolved_rows(&mut self) {
+        self.resolved_rows.clear();
     }
 
     /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
@@ -271,8 +254,8 @@ impl Routes {
     fn make_ready(&mut self, id: RouteId) {
         let Some(task) = self.table.task_mut(id) else { return };
         let before = std::mem::replace(&mut task.state, State::Ready);
-        if let State::Waiting(cause) = before {
-            self.parked.remove(id, cause);
+        if let State::Waiting(constraint) = before {
+            self.retry_cache.remove(id, constraint);
         }
         if before != State::Ready {
             self.ready.push_back(id);
@@ -284,10 +267,10 @@ impl Routes {
         &mut self,
         id: RouteId,
         row: Option<RouteRow>,
-        spelled: Option<Name>,
-        ticket: Option<Ticket>,
+        raw_key: Option<Name>,
+        token: Option<BatchToken>,
     ) {
-        self.add_row(id, row, spelled, ticket, false);
+        self.add_row(id, row, raw_key, token, false);
     }
 
     /// The same of a row that was `found`, or is said again: no client waits for its answer.
@@ -295,24 +278,24 @@ impl Routes {
         &mut self,
         id: RouteId,
         row: Option<RouteRow>,
-        spelled: Option<Name>,
-        ticket: Option<Ticket>,
+        raw_key: Option<Name>,
+        token: Option<BatchToken>,
         found: bool,
     ) {
         let Some(task) = self.table.task_mut(id) else {
-            let mut task = Task::new(row, spelled, ticket);
+            let mut task = Task::new(row, raw_key, token);
             task.found[0] = found;
             self.table.put_task(id, task);
             self.ready.push_back(id);
             return;
         };
         task.add(row, found);
-        if let Some(ticket) = ticket {
+        if let Some(token) = token {
             task.silent = false;
-            task.spelled = spelled;
-            // The former row's batch has nothing to wait for here any more.
-            let former = std::mem::replace(&mut task.ticket, ticket);
-            self.ledger.done(former, None);
+            task.raw_key = raw_key;
+            // The previous row's batch has nothing to wait for here any more.
+            let previous = std::mem::replace(&mut task.token, token);
+            self.completions.done(previous, None);
         }
         if !matches!(task.state, State::InFlight(_)) {
             self.make_ready(id);
@@ -323,43 +306,43 @@ impl Routes {
 impl Orch {
     /// Takes what a change says out of it, where it stands in memory: see [`Task`].
     pub(super) fn add_route(&mut self, change: &mut Change<RouteRow>) {
-        let ticket = self.routes.ledger.row();
+        let token = self.routes.completions.row();
         match &mut change.key {
             RouteKey::Resync => {
-                self.routes.ledger.done(ticket, None);
+                self.routes.completions.done(token, None);
                 self.resync(change.row.is_some(), false);
             }
-            RouteKey::Again { vrf, prefix } => {
+            RouteKey::Resent { vrf, prefix } => {
                 let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
                 match change.row.take() {
                     Some(row) if !self.is_as_asked(id, &row) => {
-                        self.routes.said(id);
-                        self.routes.add_row(id, Some(row), None, Some(ticket), true);
+                        self.routes.refreshed(id);
+                        self.routes.add_row(id, Some(row), None, Some(token), true);
                     }
                     _ => {
-                        self.routes.table.set_said(id);
-                        self.routes.ledger.done(ticket, None);
+                        self.routes.table.clear_stale(id);
+                        self.routes.completions.done(token, None);
                         self.routes.table.let_go(id);
                     }
                 }
             }
-            RouteKey::Route { vrf, prefix, spelled } => {
+            RouteKey::Route { vrf, prefix, raw_key } => {
                 let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
-                self.routes.said(id);
+                self.routes.refreshed(id);
                 if self.config.responses {
                     // Of what is asked for now nothing was said yet.
                     self.routes.table.set_failed(id, false);
                 }
-                self.routes.add(id, change.row.take(), spelled.take(), Some(ticket));
+                self.routes.add(id, change.row.take(), raw_key.take(), Some(token));
             }
         }
     }
 
     pub(super) fn add_found(&mut self, key: RouteKey, row: RouteRow) {
-        if let RouteKey::Route { vrf, prefix, spelled } = key {
-            let (id, ticket) =
-                (self.routes.table.id_of(self.vrfs.id_of(&vrf), &prefix), self.routes.ledger.row());
-            self.routes.add_row(id, Some(row), spelled, Some(ticket), true);
+        if let RouteKey::Route { vrf, prefix, raw_key } = key {
+            let (id, token) =
+                (self.routes.table.id_of(self.vrfs.id_of(&vrf), &prefix), self.routes.completions.row());
+            self.routes.add_row(id, Some(row), raw_key, Some(token), true);
         }
     }
 
@@ -368,7 +351,7 @@ impl Orch {
         let name = RouteName::of_label(label);
         let row = change.row.map(|LabelRouteRow { protocol, via }| RouteRow { protocol, via });
         let id = self.routes.table.id_of(name.vrf, &name.prefix);
-        self.routes.said(id);
+        self.routes.refreshed(id);
         self.routes.add(id, row, None, None);
     }
 
@@ -450,9 +433,9 @@ impl Orch {
         }
     }
 
-    /// Looks again at all routes that wait for `cause`.
-    pub(super) fn wake(&mut self, cause: Cause) {
-        let mut ids = self.routes.parked.take(cause);
+    /// Makes all routes of `constraint` ready.
+    pub(super) fn wake(&mut self, constraint: Constraint) {
+        let mut ids = self.routes.retry_cache.take(constraint);
         // In order, so that equal input has equal results whatever the hash.
         ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         for id in ids {
@@ -460,48 +443,48 @@ impl Orch {
         }
     }
 
-    /// Looks again at up to `count` routes that wait for `cause`.
-    fn wake_some(&mut self, cause: Cause, count: usize) {
-        for id in self.routes.parked.some(cause, count) {
+    /// Makes up to `count` routes of `constraint` ready.
+    fn wake_some(&mut self, constraint: Constraint, count: usize) {
+        for id in self.routes.retry_cache.some(constraint, count) {
             self.routes.make_ready(id);
         }
     }
 
-    /// Remembers that the chip had no room for an object.
-    pub(super) fn starve(&mut self, asker: Asker) {
-        if let Asker::Group(id) = asker {
-            self.set_starving(id, true);
+    /// Queues an object whose table of the chip is full, to be tried again when something is freed.
+    pub(super) fn retry_when_freed(&mut self, requester: Requester) {
+        if let Requester::Group(id) = requester {
+            self.set_table_full(id, true);
         }
-        self.routes.starved.push_back(asker);
+        self.routes.table_full.push_back(requester);
     }
 
     /// Something left the chip: the object that has waited longest for room is tried again.
     pub(super) fn room_freed(&mut self, out: &mut OrchOut) {
-        if let Some(asker) = self.routes.starved.pop_front() {
-            self.step_again(asker, out);
+        if let Some(requester) = self.routes.table_full.pop_front() {
+            self.step_again(requester, out);
         }
     }
 
-    pub(super) fn retry_starved(&mut self, now_ms: u64, out: &mut OrchOut) {
+    pub(super) fn retry_table_full(&mut self, now_ms: u64, out: &mut OrchOut) {
         if now_ms.saturating_sub(self.routes.last_retry_ms) < self.config.retry_ms {
             return;
         }
         self.routes.last_retry_ms = now_ms;
-        for asker in std::mem::take(&mut self.routes.starved) {
-            self.step_again(asker, out);
+        for requester in std::mem::take(&mut self.routes.table_full) {
+            self.step_again(requester, out);
         }
         for table in Table::ALL {
-            self.wake_some(Cause::Room(table), self.config.bulk_size);
+            self.wake_some(Constraint::TableFull(table), self.config.bulk_size);
         }
     }
 
-    fn step_again(&mut self, asker: Asker, out: &mut OrchOut) {
-        match asker {
-            Asker::Vrf(id) => self.step_vrf(id, out),
-            Asker::Interface(id) => self.step_interface(id, out),
-            Asker::Neighbor(id) => self.step_refused(id, out),
-            Asker::Group(id) if self.groups.contains(id) => {
-                self.set_starving(id, false);
+    fn step_again(&mut self, requester: Requester, out: &mut OrchOut) {
+        match requester {
+            Requester::Vrf(id) => self.step_vrf(id, out),
+            Requester::Interface(id) => self.step_interface(id, out),
+            Requester::Neighbor(id) => self.step_refused(id, out),
+            Requester::Group(id) if self.groups.contains(id) => {
+                self.set_table_full(id, false);
                 self.step_group(id, out);
             }
             _ => {}
@@ -541,43 +524,45 @@ impl Orch {
         count > 0
     }
 
-    /// Advances a task: brings it into the bulk, parks it, or finishes it.
+    /// Resolves a task: adds it to the bulk, puts it into the retry cache, or finishes it.
     fn advance(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
         let Some(mut task) = self.routes.table.take_task(id) else { return };
         let pin = task.pin.take();
-        let verdict = self.judge(id, &task.change, out);
+        let decision = self.resolve_route(id, &task.change, out);
         let current = self.routes.table.lead(id);
         if bulk.labels && current.is_some() {
             // An entry that takes another number of labels off is not what is asked for.
-            let pop = task.change.set.as_ref().and_then(|row| plan::pop(&row.via).ok());
+            let pop = task.change.set.as_ref().and_then(|row| parsed_row::parse_pop(&row.via).ok());
             task.half |= pop.is_some() && pop.as_ref() != self.routes.pops.get(&id);
         }
         let there = current.is_some() || task.half;
         // What is to be deleted goes, when what comes after it cannot take its place at once.
         let first_remove = task.change.del && there;
-        match verdict {
-            Verdict::Lead(lead) if current == Some(lead) && !task.half => self.finish(id, task, true, out),
-            Verdict::Lead(lead) => self.emit(id, task, Some(lead), true, bulk),
-            Verdict::Meanwhile(lead, cause) => {
-                self.pin(&mut task, cause);
+        match decision {
+            RouteDecision::Lead(lead) if current == Some(lead) && !task.half => {
+                self.finish(id, task, true, out)
+            }
+            RouteDecision::Lead(lead) => self.emit(id, task, Some(lead), true, bulk),
+            RouteDecision::Meanwhile(lead, constraint) => {
+                self.pin(&mut task, constraint);
                 if current == Some(lead) && !task.half {
-                    self.wait(id, task, cause);
+                    self.wait(id, task, constraint);
                 } else {
                     self.emit(id, task, Some(lead), false, bulk);
                 }
             }
-            Verdict::Wait(cause) => {
-                self.pin(&mut task, cause);
+            RouteDecision::Wait(constraint) => {
+                self.pin(&mut task, constraint);
                 if first_remove {
                     self.emit(id, task, None, false, bulk);
                 } else {
                     task.change.del = false;
-                    self.wait(id, task, cause);
+                    self.wait(id, task, constraint);
                 }
             }
-            Verdict::Refuse(why) => {
+            RouteDecision::Refuse(why) => {
                 out.refused(format_args!("route {}", self.route_name(id)), why.as_str());
-                self.tell_refused(id, &task, &why, out);
+                self.notify_refused(id, &task, &why, out);
                 task.change.set = None;
                 task.refused = Some(why);
                 if first_remove {
@@ -587,29 +572,32 @@ impl Orch {
                     self.finish(id, task, false, out);
                 }
             }
-            Verdict::Local if there => self.emit(id, task, None, true, bulk),
-            Verdict::Covered if first_remove => self.emit(id, task, None, true, bulk),
-            Verdict::Local | Verdict::Covered => self.finish(id, task, true, out),
-            Verdict::Remove if there => self.emit(id, task, None, true, bulk),
-            Verdict::Remove | Verdict::Nothing => {
+            RouteDecision::Local if there => self.emit(id, task, None, true, bulk),
+            RouteDecision::Covered if first_remove => self.emit(id, task, None, true, bulk),
+            RouteDecision::Local | RouteDecision::Covered => self.finish(id, task, true, out),
+            RouteDecision::Remove if there => self.emit(id, task, None, true, bulk),
+            RouteDecision::Remove | RouteDecision::Nothing => {
                 task.silent = true;
                 self.finish(id, task, false, out);
             }
         }
-        if let Some(cause) = pin {
-            self.unpin(cause, out);
+        if let Some(constraint) = pin {
+            self.unpin(constraint, out);
         }
     }
 
-    fn wait(&mut self, id: RouteId, mut task: Box<Task>, cause: Cause) {
-        task.state = State::Waiting(cause);
-        self.routes.untold |= !task.ticket.is_some();
-        let for_chip = match cause {
-            Cause::Hop(hop) => self.neighbors.get(hop).is_asked_for(),
-            Cause::Group(group) => self.groups.on_its_way(group) || self.is_member_asked_for(group),
-            Cause::Vrf(_) | Cause::Interface(_) | Cause::Index(_) | Cause::Room(_) => false,
+    fn wait(&mut self, id: RouteId, mut task: Box<Task>, constraint: Constraint) {
+        task.state = State::Waiting(constraint);
+        self.routes.unreported |= !task.token.is_some();
+        let for_chip = match constraint {
+            Constraint::Hop(hop) => self.neighbors.get(hop).is_requested(),
+            Constraint::Group(group) => self.groups.on_its_way(group) || self.is_member_requested(group),
+            Constraint::Vrf(_)
+            | Constraint::Interface(_)
+            | Constraint::Index(_)
+            | Constraint::TableFull(_) => false,
         };
-        self.routes.parked.add(id, cause, for_chip);
+        self.routes.retry_cache.add(id, constraint, for_chip);
         self.routes.table.put_task(id, task);
     }
 
@@ -686,14 +674,14 @@ impl Orch {
             }
         };
         list.1.push((id, count));
-        task.state = State::InFlight(Asked { verb, lead, finish });
+        task.state = State::InFlight(RequestedEntry { verb, lead, finish });
         self.routes.table.put_task(id, task);
     }
 
     /// How many labels the entry of a label shall take off, where that must be said to the chip; noted as said. `row` is
     /// none of an entry that goes.
     fn pop_of(&mut self, id: RouteId, row: Option<&RouteRow>, verb: Verb, again: bool) -> Option<u8> {
-        let Some(pop) = row.and_then(|row| plan::pop(&row.via).ok()) else {
+        let Some(pop) = row.and_then(|row| parsed_row::parse_pop(&row.via).ok()) else {
             self.routes.pops.remove(&id);
             return None;
         };
@@ -704,7 +692,7 @@ impl Orch {
     /// Takes in what became of the entries of one route.
     pub(super) fn route_reply(&mut self, id: RouteId, statuses: &[Status], out: &mut OrchOut) {
         let Some(mut task) = self.routes.table.take_task(id) else { return };
-        let State::InFlight(Asked { verb, lead, finish }) = task.state else { return };
+        let State::InFlight(RequestedEntry { verb, lead, finish }) = task.state else { return };
         task.state = State::Ready;
         let status = statuses.iter().copied().find(|status| !status.is_success()).unwrap_or(Status::Success);
         let some = statuses.iter().any(|status| status.is_success());
@@ -744,18 +732,18 @@ impl Orch {
                 }
                 task.verb = Some(Verb::Create);
             }
-            Outcome::Starved => {
+            Outcome::TableFull => {
                 if task.later.is_none() {
-                    let cause = Cause::Room(self.table(id));
-                    self.tell_refused(id, &task, &self.explain_cause(cause).to_string(), out);
-                    return self.wait(id, task, cause);
+                    let constraint = Constraint::TableFull(self.table(id));
+                    self.notify_refused(id, &task, &self.explain_constraint(constraint).to_string(), out);
+                    return self.wait(id, task, constraint);
                 }
             }
             Outcome::Again => {}
             Outcome::Done | Outcome::Failed => {
                 out.failed(format_args!("route {}", self.route_name(id)), status);
                 let why = format!("the chip refused it: {}", status.name());
-                self.tell_refused(id, &task, &why, out);
+                self.notify_refused(id, &task, &why, out);
                 task.refused = Some(why);
                 task.silent = true;
                 return self.finish(id, task, false, out);
@@ -818,7 +806,7 @@ impl Orch {
             None if permanent => {}
             None => {
                 self.crm.routes(self.table(id), -1);
-                self.wake_some(Cause::Room(self.table(id)), 1);
+                self.wake_some(Constraint::TableFull(self.table(id)), 1);
             }
         }
         if let Some(old) = old {
@@ -854,34 +842,34 @@ impl Orch {
         } else {
             let without = has_row && self.routes.table.lead(id).is_none();
             self.routes.table.set_without(id, without);
-            self.settle(id, task.ticket, refused.as_deref(), out);
+            self.settle(id, task.token, refused.as_deref(), out);
             self.routes.table.let_go(id);
         }
-        if let Some(cause) = pin {
-            self.unpin(cause, out);
+        if let Some(constraint) = pin {
+            self.unpin(constraint, out);
         }
     }
 
-    /// A route is done, or given up: its batch is told so, or, when none waits for it, whoever wants to know.
-    fn settle(&mut self, id: RouteId, ticket: Ticket, refused: Option<&str>, out: &mut OrchOut) {
+    /// Reports that a route is done or failed: to its batch, or, outside of every batch, as a status change.
+    fn settle(&mut self, id: RouteId, token: BatchToken, refused: Option<&str>, out: &mut OrchOut) {
         if self.table(id) == Table::Labels {
-            // No client waits to hear of labels.
+            // No batch has routes of labels.
             return;
         }
-        let failed = self.routes.table.give_up(id, refused);
-        let verdict = refused.map(|why| (self.route_key(id), why.to_owned()));
-        if ticket.is_some() {
-            self.routes.ledger.done(ticket, verdict);
-        } else if let Some((key, why)) = verdict {
-            out.verdicts.push((key, Some(why)));
+        let had_failed = self.routes.table.give_up(id, refused);
+        let failed = refused.map(|why| (self.route_key(id), why.to_owned()));
+        if token.is_some() {
+            self.routes.completions.done(token, failed);
+        } else if let Some((key, why)) = failed {
+            out.status_changes.push((key, Some(why)));
         }
-        if failed && refused.is_none() {
-            out.verdicts.push((self.route_key(id), None));
+        if had_failed && refused.is_none() {
+            out.status_changes.push((self.route_key(id), None));
         }
     }
 
-    /// Tells who waits for a response that the chip does not have the row that a task carries out.
-    fn tell_refused(&mut self, id: RouteId, task: &Task, why: &str, out: &mut OrchOut) {
+    /// Reports to fpmsyncd that the chip does not have the row that a task carries out.
+    fn notify_refused(&mut self, id: RouteId, task: &Task, why: &str, out: &mut OrchOut) {
         let Some(row) = task.change.set.as_ref().filter(|_| self.config.responses && task.later.is_none())
         else {
             return;
@@ -891,7 +879,7 @@ impl Orch {
         }
     }
 
-    /// The key of a route in our spelling.
+    /// The key of a route, formatted as by libnl.
     pub(super) fn route_key(&self, id: RouteId) -> RouteKey {
         let RouteName { vrf, prefix } = self.routes.table.name(id);
         RouteKey::new(self.vrfs.name(vrf).clone(), prefix)
@@ -904,33 +892,33 @@ impl Orch {
     /// The key of the row that a task carries out.
     fn key(&self, id: RouteId, task: &Task) -> RouteKey {
         let RouteName { vrf, prefix } = self.routes.table.name(id);
-        RouteKey::Route { vrf: self.vrfs.name(vrf).clone(), prefix, spelled: task.spelled.clone() }
+        RouteKey::Route { vrf: self.vrfs.name(vrf).clone(), prefix, raw_key: task.raw_key.clone() }
     }
 
-    /// Whether routes wait that [`Orch::give_up_waiting`] has something to say of.
-    pub(super) fn has_untold(&self) -> bool {
-        self.routes.untold || self.routes.ledger.waits()
+    /// Whether [`Orch::give_up_waiting`] has routes to report.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.routes.unreported || self.routes.completions.waits()
     }
 
     /// Reports what waits for something that is not there as failed: see [`Orch::finished`]. To its batch, or, where none waits
     /// for it, as what this returns.
     pub(super) fn give_up_waiting(&mut self) -> Vec<(RouteKey, String)> {
-        self.routes.untold = false;
-        let mut told = Vec::new();
-        for (cause, id) in self.routes.parked.iter().collect::<Vec<_>>() {
+        self.routes.unreported = false;
+        let mut failures = Vec::new();
+        for (constraint, id) in self.routes.retry_cache.iter().collect::<Vec<_>>() {
             let Some(task) = self.routes.table.task_mut(id) else { continue };
-            let ticket = std::mem::take(&mut task.ticket);
-            if !ticket.is_some() && (self.routes.table.has_failed(id) || self.table(id) == Table::Labels) {
+            let token = std::mem::take(&mut task.token);
+            if !token.is_some() && (self.routes.table.has_failed(id) || self.table(id) == Table::Labels) {
                 continue;
             }
-            let failed = (self.route_key(id), self.explain_cause(cause).to_string());
+            let failed = (self.route_key(id), self.explain_constraint(constraint).to_string());
             self.routes.table.set_failed(id, true);
-            match ticket.is_some() {
-                true => self.routes.ledger.done(ticket, Some(failed)),
-                false => told.push(failed),
+            match token.is_some() {
+                true => self.routes.completions.done(token, Some(failed)),
+                false => failures.push(failed),
             }
         }
-        told
+        failures
     }
 
     /// Counts a route, in the chip or on its way there, with all that it leads through.
@@ -961,22 +949,22 @@ impl Orch {
     }
 
     /// Keeps what a task waits for from being forgotten.
-    fn pin(&mut self, task: &mut Task, cause: Cause) {
-        match cause {
-            Cause::Hop(hop) => self.neighbors.get_mut(hop).named += 1,
-            Cause::Group(group) => self.pin_group(group),
-            Cause::Index(index) => self.pin_index(index),
-            Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
+    fn pin(&mut self, task: &mut Task, constraint: Constraint) {
+        match constraint {
+            Constraint::Hop(hop) => self.neighbors.get_mut(hop).named += 1,
+            Constraint::Group(group) => self.pin_group(group),
+            Constraint::Index(index) => self.pin_index(index),
+            Constraint::Vrf(_) | Constraint::Interface(_) | Constraint::TableFull(_) => {}
         }
-        task.pin = Some(cause);
+        task.pin = Some(constraint);
     }
 
-    fn unpin(&mut self, cause: Cause, out: &mut OrchOut) {
-        match cause {
-            Cause::Hop(hop) => self.unname_hop(hop, out),
-            Cause::Group(group) => self.unpin_group(group, out),
-            Cause::Index(index) => self.unpin_index(index),
-            Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
+    fn unpin(&mut self, constraint: Constraint, out: &mut OrchOut) {
+        match constraint {
+            Constraint::Hop(hop) => self.unname_hop(hop, out),
+            Constraint::Group(group) => self.unpin_group(group, out),
+            Constraint::Index(index) => self.unpin_index(index),
+            Constraint::Vrf(_) | Constraint::Interface(_) | Constraint::TableFull(_) => {}
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Virtual routers: one for each VRF, and the default one that the chip has.
 
 use super::arena::Arena;
-use super::requests::{Asker, Outcome, outcome};
-use super::routes::Cause;
+use super::requests::{Outcome, Requester, outcome};
+use super::retry_cache::Constraint;
 use super::{Orch, OrchOut};
 use crate::row::Name;
 use crate::sai::{Attr, Item, ObjectType, Oid, Status, Verb};
@@ -93,11 +93,16 @@ impl Orch {
                 vrf.busy = true;
                 let oid = self.router_number(id, out);
                 let item = Item::new(oid, [Attr::VirtualRouterV4(true), Attr::VirtualRouterV6(true)]);
-                self.requests.ask(Verb::Create, ObjectType::VirtualRouter, Asker::Vrf(id), item);
+                self.requests.enqueue(Verb::Create, ObjectType::VirtualRouter, Requester::Vrf(id), item);
             }
             (false, Some(oid)) if vrf.refs == 0 => {
                 vrf.busy = true;
-                self.requests.ask(Verb::Remove, ObjectType::VirtualRouter, Asker::Vrf(id), Item::bare(oid));
+                self.requests.enqueue(
+                    Verb::Remove,
+                    ObjectType::VirtualRouter,
+                    Requester::Vrf(id),
+                    Item::bare(oid),
+                );
             }
             _ => {}
         }
@@ -109,7 +114,7 @@ impl Orch {
         match outcome(verb, status) {
             Outcome::Done if verb == Verb::Create => vrf.oid = item.id.oid(),
             Outcome::Done => vrf.oid = None,
-            Outcome::Starved | Outcome::Again => return self.starve(Asker::Vrf(id)),
+            Outcome::TableFull | Outcome::Again => return self.retry_when_freed(Requester::Vrf(id)),
             _ => {
                 vrf.wanted = vrf.oid.is_some();
                 let name = self.vrfs.name(id).clone().unwrap_or_default();
@@ -123,7 +128,7 @@ impl Orch {
     }
 
     fn vrf_usable(&mut self, id: u32, out: &mut OrchOut) {
-        self.wake(Cause::Vrf(id));
+        self.wake(Constraint::Vrf(id));
         for interface in self.interfaces.waiting_for_vrf(id) {
             self.step_interface(interface, out);
         }

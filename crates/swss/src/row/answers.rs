@@ -172,7 +172,7 @@ pub struct AnswerReader<'a> {
 pub struct AnswerGroup<'a> {
     /// The VRF; `None` is the default one.
     pub vrf: Option<&'a str>,
-    /// The row's protocol, as it was spelled; or, of refused routes, why, as a sentence.
+    /// The row's protocol, as its field has it; for refused routes the reason, as a sentence.
     pub name: &'a str,
     width: usize,
     behind: usize,

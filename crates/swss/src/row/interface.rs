@@ -64,10 +64,10 @@ impl Row for IntfRow {
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut said = false;
+        let mut wrote = false;
         let mut text = |field: &str, value: Option<&str>| {
             if let Some(value) = value {
-                said = true;
+                wrote = true;
                 put(field, value);
             }
         };
@@ -78,7 +78,7 @@ impl Row for IntfRow {
         text("mpls", self.mpls.map(|mpls| if mpls { "enable" } else { "disable" }));
         text("scope", self.scope.as_deref());
         text("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }));
-        if !said {
+        if !wrote {
             put(FILLER.0, FILLER.1);
         }
     }

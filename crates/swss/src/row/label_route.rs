@@ -1,7 +1,7 @@
 //! `LABEL_ROUTE_TABLE`: what becomes of packets that arrive with an MPLS label.
 
 use super::{Db, Field, LABEL_MAX, Name, Row, RowError, Via};
-use crate::spell;
+use crate::format;
 use std::sync::Arc;
 
 /// Which label.
@@ -34,7 +34,7 @@ impl Row for LabelRouteRow {
     fn key_text(key: &LabelKey, out: &mut String) {
         match key {
             LabelKey::Resync => out.push_str("resync"),
-            LabelKey::Label(label) => spell::decimal((*label).into(), out),
+            LabelKey::Label(label) => format::decimal((*label).into(), out),
         }
     }
 

@@ -28,15 +28,15 @@ impl Row for NextHopGroupRow {
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut said = false;
+        let mut wrote = false;
         for field in FIELDS {
             let value = self.via.get(field);
             if !value.is_empty() {
-                said = true;
+                wrote = true;
                 put(field.name(), value);
             }
         }
-        if !said {
+        if !wrote {
             put(FILLER.0, FILLER.1);
         }
     }

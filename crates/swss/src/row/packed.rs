@@ -14,7 +14,7 @@ const ANOTHER: u8 = 4;
 /// Changes of one table, in their order.
 #[derive(Debug)]
 pub struct Packed<R: Row> {
-    /// Of each change a mark, which row, and its key's bytes where it packs.
+    /// Of each change its flags, which row, and its key's bytes where it packs.
     bytes: Vec<u8>,
     /// Keys that do not.
     whole: Vec<R::Key>,
@@ -72,15 +72,15 @@ impl<R: Row> Packed<R> {
         let (mut bytes, mut whole) = (self.bytes.as_slice(), self.whole.into_iter());
         let mut row = 0;
         changes.reserve(self.len);
-        while let Some((&mark, rest)) = bytes.split_first() {
+        while let Some((&flags, rest)) = bytes.split_first() {
             bytes = rest;
-            if mark & ANOTHER != 0 {
+            if flags & ANOTHER != 0 {
                 let Some((number, rest)) = bytes.split_first_chunk() else { return };
                 (row, bytes) = (u32::from_le_bytes(*number) as usize, rest);
             }
-            let key = if mark & WHOLE == 0 { R::unpack(&mut bytes) } else { whole.next() };
+            let key = if flags & WHOLE == 0 { R::unpack(&mut bytes) } else { whole.next() };
             let (Some(key), Some(row)) = (key, self.rows.get(row).cloned()) else { return };
-            changes.push(Change { key, row, reshaped: mark & RESHAPED != 0 });
+            changes.push(Change { key, row, reshaped: flags & RESHAPED != 0 });
         }
     }
 }

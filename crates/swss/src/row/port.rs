@@ -1,8 +1,8 @@
-//! `PORT_TABLE`: the ports, and the two marks that say that all of them are there.
+//! `PORT_TABLE`: the ports, and the two marker keys that say that all of them are there.
 
 use super::{Db, FILLER, Name, Row, RowError};
 
-/// A port, or a mark.
+/// A port, or a marker key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortKey {
     /// All ports were announced; the row says how many.
@@ -56,10 +56,10 @@ impl Row for PortRow {
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut said = false;
+        let mut wrote = false;
         let mut text = |field: &str, value: Option<&str>| {
             if let Some(value) = value {
-                said = true;
+                wrote = true;
                 put(field, value);
             }
         };
@@ -73,7 +73,7 @@ impl Row for PortRow {
         text("mtu", number(self.mtu).as_deref());
         text("admin_status", state(self.admin_up));
         text("oper_status", state(self.oper_up));
-        if !said {
+        if !wrote {
             put(FILLER.0, FILLER.1);
         }
     }

@@ -34,7 +34,7 @@ impl RouteStatus {
 /// The outcome of one route's change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteResponse {
-    /// The route; its key is echoed as it was spelled.
+    /// The route; the message echoes its raw key.
     pub key: RouteKey,
     /// What became of it.
     pub status: RouteStatus,

@@ -1,7 +1,7 @@
 //! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
 
 use super::{Db, Field, Name, Row, RowError, Via};
-use crate::spell;
+use crate::format;
 use ribtide_prefix::{AnyPrefix, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use std::sync::Arc;
 /// Which route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
-    /// Not a route: from now on (SET) every route is said that shall stay; the others go at the end (DEL).
+    /// Not a route: the begin (SET) and the end (DEL) of a resync, between which fpmsyncd sends every row. orchagent
+    /// removes the other routes at the end.
     Resync,
-    /// A route as it was said before, to an orchagent of ours that may have missed it, in our spelling. It is no news
-    /// to one that has not, so no answer is sent then.
-    Again {
+    /// A resent row (`resync:PREFIX`), to ribtide's orchagent. If orchagent has the row already, it does nothing and sends
+    /// no response.
+    Resent {
         /// The VRF; `None` is the default one.
         vrf: Option<Name>,
         /// The destination.
@@ -25,15 +26,15 @@ pub enum RouteKey {
         vrf: Option<Name>,
         /// The destination.
         prefix: AnyPrefix,
-        /// The key as its writer spelled it, where that is not our spelling: answers echo it.
-        spelled: Option<Name>,
+        /// The key's text, if its writer formatted it otherwise than libnl does; responses echo it.
+        raw_key: Option<Name>,
     },
 }
 
 impl RouteKey {
-    /// The key of a route, in our spelling.
+    /// The key of a route, formatted as by libnl.
     pub fn new(vrf: Option<Name>, prefix: AnyPrefix) -> RouteKey {
-        RouteKey::Route { vrf, prefix, spelled: None }
+        RouteKey::Route { vrf, prefix, raw_key: None }
     }
 }
 
@@ -82,12 +83,12 @@ pub(crate) fn unpack_prefix(bytes: &mut &[u8]) -> Option<AnyPrefix> {
     })
 }
 
-/// Appends a prefix the way libnl spells it: a host has no length.
+/// Appends a prefix as libnl's `nl_addr2str` formats it: a host address has no length.
 fn prefix_text(prefix: AnyPrefix, out: &mut String) {
     if AnyPrefix::host(prefix.addr()) == prefix {
-        spell::addr(prefix.addr(), out);
+        format::addr(prefix.addr(), out);
     } else {
-        spell::prefix(prefix, out);
+        format::prefix(prefix, out);
     }
 }
 
@@ -145,9 +146,9 @@ impl Row for RouteRow {
     fn key_text(key: &RouteKey, out: &mut String) {
         match key {
             RouteKey::Resync => out.push_str(RESYNC),
-            RouteKey::Route { spelled: Some(text), .. } => out.push_str(text),
-            RouteKey::Again { vrf, prefix } | RouteKey::Route { vrf, prefix, spelled: None } => {
-                if matches!(key, RouteKey::Again { .. }) {
+            RouteKey::Route { raw_key: Some(text), .. } => out.push_str(text),
+            RouteKey::Resent { vrf, prefix } | RouteKey::Route { vrf, prefix, raw_key: None } => {
+                if matches!(key, RouteKey::Resent { .. }) {
                     out.push_str(RESYNC);
                     out.push(':');
                 }
@@ -166,7 +167,7 @@ impl Row for RouteRow {
         }
         if let Some(again) = text.strip_prefix(RESYNC).and_then(|rest| rest.strip_prefix(':')) {
             return match RouteRow::parse_key(again)? {
-                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Again { vrf, prefix }),
+                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Resent { vrf, prefix }),
                 _ => Err(RowError::new(Self::TABLE, format!("key \"{text}\" says no route again"))),
             };
         }
@@ -182,13 +183,13 @@ impl Row for RouteRow {
         })?;
         let mut ours = String::with_capacity(text.len());
         prefix_text(prefix, &mut ours);
-        let spelled = (ours != rest).then(|| text.into());
-        Ok(RouteKey::Route { vrf, prefix, spelled })
+        let raw_key = (ours != rest).then(|| text.into());
+        Ok(RouteKey::Route { vrf, prefix, raw_key })
     }
 
     /// Of a route of the default VRF.
     fn pack(key: &RouteKey, bytes: &mut Vec<u8>) -> bool {
-        let RouteKey::Route { vrf: None, prefix, spelled: None } = key else { return false };
+        let RouteKey::Route { vrf: None, prefix, raw_key: None } = key else { return false };
         pack_prefix(*prefix, bytes);
         true
     }

@@ -92,18 +92,18 @@ fn what_is_packed_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn route_keys_keep_their_spelling() {
+fn route_key_with_unusual_format_is_kept_as_raw_key() {
     for text in
         ["10.0.0.0/24", "10.0.0.1", "fc00:1::/64", "fc00:1::1", "0.0.0.0/0", "::/0", "Vrf1:10.0.0.0/8"]
     {
-        assert!(matches!(key::<RouteRow>(text), RouteKey::Route { spelled: None, .. }), "{text}");
+        assert!(matches!(key::<RouteRow>(text), RouteKey::Route { raw_key: None, .. }), "{text}");
     }
     for text in ["10.0.0.1/32", "Vrf1:fc00::1/128", "10.0.0.1/8", "FC00::/8"] {
-        assert!(matches!(key::<RouteRow>(text), RouteKey::Route { spelled: Some(_), .. }), "{text}");
+        assert!(matches!(key::<RouteRow>(text), RouteKey::Route { raw_key: Some(_), .. }), "{text}");
     }
     assert_eq!(key::<RouteRow>("resync"), RouteKey::Resync);
     for text in ["resync:10.0.0.0/24", "resync:fc00:1::1", "resync:Vrf1:10.0.0.0/8"] {
-        assert!(matches!(key::<RouteRow>(text), RouteKey::Again { .. }), "{text}");
+        assert!(matches!(key::<RouteRow>(text), RouteKey::Resent { .. }), "{text}");
     }
     for text in [
         "resync:",
@@ -155,17 +155,17 @@ fn merge_of_a_partial_row_keeps_pending_fields_and_a_complete_row_replaces_them(
     assert_eq!(joined(&pending, false), "protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 nexthop_group=5");
     // Explicit empty fields, as over ZeroMQ, make the later row stand alone.
     let ours = RouteRow { protocol: Some("bgp".into()), via: Arc::new(via(&[("10.0.0.2", "Ethernet4", 1)])) };
-    let mut spelled =
+    let mut explicit =
         RouteRow::from_fields(&mut pairs(&ours, true).iter().map(|(f, v)| (&**f, &**v))).unwrap();
-    assert_eq!(spelled, ours);
+    assert_eq!(explicit, ours);
     let mut both = pending.clone();
-    both.merge(spelled.clone());
+    both.merge(explicit.clone());
     assert_eq!(both, ours);
-    // In memory nothing is spelled: the row knows that it is complete.
+    // In memory there is no text: the row knows that it is complete.
     pending.merge(ours.clone());
     assert_eq!(pending, ours);
-    spelled.merge(read("nexthop="));
-    assert_eq!(joined(&spelled, false), "protocol=bgp ifname=Ethernet4 weight=1");
+    explicit.merge(read("nexthop="));
+    assert_eq!(joined(&explicit, false), "protocol=bgp ifname=Ethernet4 weight=1");
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub struct Via {
 
 impl PartialEq for Via {
     fn eq(&self, other: &Via) -> bool {
-        self.said().eq(other.said())
+        self.non_empty().eq(other.non_empty())
     }
 }
 
@@ -122,7 +122,7 @@ impl Eq for Via {}
 
 impl Hash for Via {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.said().for_each(|field| field.hash(state));
+        self.non_empty().for_each(|field| field.hash(state));
     }
 }
 
@@ -195,23 +195,23 @@ impl Via {
         self.fields.iter().map(|(field, value)| (*field, &**value))
     }
 
-    /// The fields that say something, in order.
-    pub fn said(&self) -> impl Iterator<Item = (Field, &str)> {
+    /// The fields with a value, in order.
+    pub fn non_empty(&self) -> impl Iterator<Item = (Field, &str)> {
         self.named().filter(|(_, value)| !value.is_empty())
     }
 
-    /// Writes the fields that say something after the protocol's; the filler when there is none.
+    /// Writes the fields with a value after the protocol's; the filler when there is none.
     pub(super) fn write_fields(&self, protocol: Option<&str>, put: &mut dyn FnMut(&str, &str)) {
         let protocol =
             protocol.filter(|protocol| !protocol.is_empty()).map(|protocol| ("protocol", protocol));
-        let mut said = false;
+        let mut wrote = false;
         for (name, value) in
-            protocol.into_iter().chain(self.said().map(|(field, value)| (field.name(), value)))
+            protocol.into_iter().chain(self.non_empty().map(|(field, value)| (field.name(), value)))
         {
-            said = true;
+            wrote = true;
             put(name, value);
         }
-        if !said {
+        if !wrote {
             put(FILLER.0, FILLER.1);
         }
     }
@@ -234,14 +234,14 @@ impl Via {
 
     /// Whether both have the same fields with something in them.
     pub fn same_shape(&self, other: &Via) -> bool {
-        self.said().map(|(field, _)| field).eq(other.said().map(|(field, _)| field))
+        self.non_empty().map(|(field, _)| field).eq(other.non_empty().map(|(field, _)| field))
     }
 
     /// Whether both name the same next hops, in whatever order, and otherwise the same.
     pub fn same_hops(&self, other: &Via) -> bool {
         const LISTS: [Field; 4] = [Field::Nexthop, Field::Ifname, Field::MplsNh, Field::Weight];
         let rest = |via: &Via| {
-            via.said()
+            via.non_empty()
                 .filter(|(field, _)| !LISTS.contains(field))
                 .map(|(f, v)| (f, v.to_owned()))
                 .collect::<Vec<_>>()

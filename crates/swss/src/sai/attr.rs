@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// The attributes of one object. Most have one or two.
 pub type Attrs = SmallVec<[Attr; 2]>;
 
-/// A value of an attribute, and its spelling.
+/// A value of an attribute, and its text.
 pub(crate) trait Value: Sized {
     fn write(&self, out: &mut String);
     fn read(text: &str) -> Option<Self>;
@@ -32,7 +32,7 @@ value_by_display!(u8, u32, u64, bool, IpAddr, Mac);
 
 impl Value for Oid {
     fn write(&self, out: &mut String) {
-        self.spell(out);
+        self.format(out);
     }
     fn read(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("oid:0x").filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_spelled_as_sai_spells_them() {
+    fn values_are_formatted_as_by_sai() {
         for (name, value) in [
             ("SAI_SWITCH_ATTR_INIT_SWITCH", "true"),
             ("SAI_SWITCH_ATTR_PORT_LIST", "2:oid:0x1000000000002,oid:0x0"),

@@ -1,6 +1,6 @@
 //! Which object: its type, and the number or the key that identifies it.
 
-use crate::spell;
+use crate::format;
 use ribtide_prefix::AnyPrefix;
 use std::fmt;
 use std::net::IpAddr;
@@ -91,9 +91,9 @@ impl Oid {
     }
 
     /// Appends its text.
-    pub fn spell(self, out: &mut String) {
+    pub fn format(self, out: &mut String) {
         out.push_str("oid:0x");
-        spell::hex(self.0, out);
+        format::hex(self.0, out);
     }
 
     /// The index in a VID.

@@ -8,9 +8,9 @@ use super::{
     Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH,
     SaiCall, SaiReply, SaiRequest, Status, Verb, View,
 };
+use crate::format;
 use crate::json;
 use crate::row::FILLER;
-use crate::spell;
 use ribtide_prefix::AnyPrefix;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -104,30 +104,30 @@ impl Message {
 /// Appends the text that identifies an object.
 pub fn write_id(id: &ObjectId, out: &mut String) {
     match id {
-        ObjectId::Oid(oid) => oid.spell(out),
+        ObjectId::Oid(oid) => oid.format(out),
         ObjectId::Route(RouteEntry { switch, vr, dest }) => {
             out.push_str("{\"dest\":\"");
-            spell::prefix(*dest, out);
+            format::prefix(*dest, out);
             out.push_str("\",\"switch_id\":\"");
-            switch.spell(out);
+            switch.format(out);
             out.push_str("\",\"vr\":\"");
-            vr.spell(out);
+            vr.format(out);
             out.push_str("\"}");
         }
         ObjectId::Neighbor(NeighborEntry { switch, rif, ip }) => {
             out.push_str("{\"ip\":\"");
-            spell::addr(*ip, out);
+            format::addr(*ip, out);
             out.push_str("\",\"rif\":\"");
-            rif.spell(out);
+            rif.format(out);
             out.push_str("\",\"switch_id\":\"");
-            switch.spell(out);
+            switch.format(out);
             out.push_str("\"}");
         }
         ObjectId::Inseg(InsegEntry { switch, label }) => {
             out.push_str("{\"label\":\"");
-            spell::decimal((*label).into(), out);
+            format::decimal((*label).into(), out);
             out.push_str("\",\"switch_id\":\"");
-            switch.spell(out);
+            switch.format(out);
             out.push_str("\"}");
         }
     }
@@ -283,7 +283,7 @@ pub fn write_request(request: &SaiRequest) -> Message {
             Message::new(key, attr_fields(attrs), "Sget")
         }
         SaiCall::Available { object, attrs } => {
-            SWITCH.spell(&mut key);
+            SWITCH.format(&mut key);
             let mut fields = Fields::new();
             if !attrs.is_empty() {
                 row_fields(attrs, &mut |field, value| fields.put(field, value));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bulk_of_routes_is_spelled_as_libsairedis_does() {
+    fn bulk_of_routes_is_formatted_as_by_libsairedis() {
         let items = vec![
             route("10.1.0.0/16", vec![Attr::RouteNextHop(Oid(0x40000000005ef))]),
             route("10.2.0.0/16", vec![Attr::RoutePacketAction(PacketAction::Drop)]),
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_is_spelled_in_alphabetical_order() {
+    fn neighbour_key_is_formatted_in_alphabetical_order() {
         let id = ObjectId::Neighbor(NeighborEntry {
             switch: SWITCH,
             rif: Oid(0x6000000000031),
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bulk_of_labels_is_spelled_as_libsairedis_does() {
+    fn bulk_of_labels_is_formatted_as_by_libsairedis() {
         let entry = InsegEntry { switch: SWITCH, label: 200 };
         let call = SaiCall::Bulk {
             verb: Verb::Create,

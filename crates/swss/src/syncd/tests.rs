@@ -211,7 +211,7 @@ impl World {
             attrs.iter_mut().flat_map(|attr| attr.oids_mut()).for_each(|oid| *oid = rid(*oid));
             rows.insert((*object, id), attrs.iter().map(Attr::to_string).collect::<BTreeSet<_>>());
         }
-        assert_eq!(rows, self.syncd.chip().told());
+        assert_eq!(rows, self.syncd.chip().objects());
         // And what syncd says of it.
         let mut count = 0;
         self.syncd.for_each(&mut |object, id, attrs| {
@@ -387,7 +387,7 @@ fn describe_some(world: &mut World, changed: bool) {
 fn an_orchagent_that_describes_the_same_changes_nothing_in_the_chip() {
     let mut world = World::new();
     describe_some(&mut world, false);
-    let (rows, told) = (world.db.rows.len(), world.syncd.chip().told());
+    let (rows, objects) = (world.db.rows.len(), world.syncd.chip().objects());
     world.operations();
     for _ in 0..2 {
         world.start();
@@ -397,7 +397,7 @@ fn an_orchagent_that_describes_the_same_changes_nothing_in_the_chip() {
         assert_eq!(world.view(View::Apply), Status::Success);
         assert!(!world.syncd.in_view());
         assert_eq!(world.operations(), [""; 0]);
-        assert_eq!(world.syncd.chip().told(), told);
+        assert_eq!(world.syncd.chip().objects(), objects);
         assert_eq!(world.db.rows.len(), rows);
     }
     // And it goes on with its own numbers.
@@ -599,7 +599,7 @@ fn without_rows_only_the_chip_knows_its_routes() {
     // What it holds is not known here, so nothing can be compared with it.
     assert_eq!(ask(SaiCall::View(View::Init)).status, Status::NotSupported);
     assert!(syncd.attrs(ObjectType::RouteEntry, &entry.into()).is_none());
-    assert!(syncd.chip().told().keys().any(|(object, _)| *object == ObjectType::RouteEntry));
+    assert!(syncd.chip().objects().keys().any(|(object, _)| *object == ObjectType::RouteEntry));
 }
 
 #[test]

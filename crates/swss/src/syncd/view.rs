@@ -78,7 +78,7 @@ struct Comparison {
     /// The chip's objects that the new view has.
     kept: Set<Oid>,
     /// What objects were called: of several that are alike, one keeps its number.
-    former: Map<Oid, Oid>,
+    previous: Map<Oid, Oid>,
 }
 
 /// The ports that a virtual router's interfaces are on: all that tells one router from another.
@@ -153,8 +153,8 @@ impl Comparison {
     }
 
     /// The object of the chip that had a number before, if the new view does not have it yet.
-    fn free_former(&self, vid: Oid) -> Option<Oid> {
-        self.former.get(&vid).copied().filter(|rid| !self.kept.contains(rid))
+    fn free_previous(&self, vid: Oid) -> Option<Oid> {
+        self.previous.get(&vid).copied().filter(|rid| !self.kept.contains(rid))
     }
 
     fn keep(&mut self, vid: Oid, rid: Oid) {
@@ -170,7 +170,7 @@ impl Comparison {
         free.retain(|rid| !self.kept.contains(rid));
         for (id, _) in new.sorted(ObjectType::VirtualRouter) {
             let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
-            if let Some(at) = self.free_former(vid).and_then(|rid| free.iter().position(|of| *of == rid)) {
+            if let Some(at) = self.free_previous(vid).and_then(|rid| free.iter().position(|of| *of == rid)) {
                 self.keep(vid, free.swap_remove(at));
             }
         }
@@ -206,15 +206,15 @@ impl Comparison {
         for same in [true, false] {
             for (id, attrs) in new.sorted(object) {
                 let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
-                let former = self.free_former(vid);
-                if same && former.is_none() {
+                let previous = self.free_previous(vid);
+                if same && previous.is_none() {
                     continue;
                 }
                 let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
                 let Some(content) = content(object, &attrs, theirs.get(&vid), &rid_of) else { continue };
                 let Some(alike) = by_content.get_mut(&content) else { continue };
                 let rid = match same {
-                    true => alike.iter().position(|rid| Some(*rid) == former).map(|at| alike.remove(at)),
+                    true => alike.iter().position(|rid| Some(*rid) == previous).map(|at| alike.remove(at)),
                     false => alike.pop(),
                 };
                 if let Some(rid) = rid {
@@ -244,8 +244,8 @@ impl Comparison {
                 _ => 0,
             };
             let fitting = free.iter().enumerate().filter(|(_, (_, of))| *of == kind);
-            let former = self.free_former(vid);
-            let best = fitting.map(|(at, (rid, _))| ((former == Some(*rid), shared(rid)), at)).max();
+            let previous = self.free_previous(vid);
+            let best = fitting.map(|(at, (rid, _))| ((previous == Some(*rid), shared(rid)), at)).max();
             if let Some((_, at)) = best.filter(|((same, shared), _)| *same || *shared > 0) {
                 let (rid, _) = free.swap_remove(at);
                 self.keep(vid, rid);
@@ -261,7 +261,7 @@ impl Comparison {
             let Some(ours) = self.rid_of.get(&group).and_then(|rid| ours.get_mut(rid)) else { continue };
             for (vid, attrs) in members {
                 let alike = |(_, of): &(Oid, Vec<Attr>)| *of == attrs;
-                let same = |of: &(Oid, Vec<Attr>)| alike(of) && self.former.get(&vid) == Some(&of.0);
+                let same = |of: &(Oid, Vec<Attr>)| alike(of) && self.previous.get(&vid) == Some(&of.0);
                 if let Some(at) = ours.iter().position(same).or_else(|| ours.iter().position(alike)) {
                     let (rid, _) = ours.swap_remove(at);
                     self.keep(vid, rid);
@@ -322,8 +322,8 @@ impl<S: Sai> Syncd<S> {
             }
         });
         let known = self.own.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
-        let former = self.rid_of.clone();
-        let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default(), former };
+        let previous = self.rid_of.clone();
+        let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default(), previous };
         view.kept.extend(self.rid(SWITCH));
         view.match_all(&new, &self.own);
         let mut steps = view.steps(&new);

@@ -27,8 +27,8 @@ const CONNECT_BACKOFF_MAX: Duration = Duration::from_millis(400);
 pub fn answer_to(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Push, TableError> {
     let pushed = Pushed {
         what: WHAT,
-        sends: "answers-push",
-        hears: "answers-taken",
+        sends: "response-push",
+        hears: "response-acks",
         backoff_max: CONNECT_BACKOFF_MAX,
     };
     Push::connect(endpoint, pushed, rings, stop)
@@ -102,13 +102,13 @@ impl Drop for AnswersAt {
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
 pub fn answers_at(endpoint: &Endpoint, rings: &Rings) -> Result<AnswersAt, TableError> {
-    let (events, came) = rings.bounded("answers to fpmsyncd", WINDOW as usize);
+    let (events, came) = rings.bounded("responses to fpmsyncd", WINDOW as usize);
     let service = Service {
         kind: Kind::Pull,
         limit: LIMIT,
         what: WHAT,
-        listens: "answers-listen",
-        serves: "answers-pull",
+        listens: "response-listen",
+        serves: "response-pull",
     };
     let connections = Arc::<Mutex<Connections>>::default();
     let all = connections.clone();

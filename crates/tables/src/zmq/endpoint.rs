@@ -35,7 +35,7 @@ impl Endpoint {
         Endpoint { port, ..self }
     }
 
-    /// Its addresses, the one to be tried first at first. An interface of this machine goes before a name that is spelled the
+    /// Its addresses, the one to be tried first at first. An interface of this machine goes before a name that reads the
     /// same.
     pub(super) fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         let mut of_interface: Vec<SocketAddr> = getifaddrs()?

@@ -76,20 +76,20 @@ impl Push {
         let body = move || {
             let socket = next_socket();
             let mut pause = BACK_OFF.0;
-            let mut said = false;
+            let mut reported = false;
             while !stop.stopped() {
                 match connect(&endpoint, Kind::Push, LIMIT, socket) {
                     Ok(peer) => {
                         let with =
                             if peer.ours.is_some() { "acknowledged" } else { "not acknowledged, as SONiC's" };
                         crate::report(&format!("{what} goes to {endpoint}, {with}"));
-                        (pause, said) = (BACK_OFF.0, false);
+                        (pause, reported) = (BACK_OFF.0, false);
                         let why = push(peer, pushed, &rings, &connected, &waker);
                         // Who waits for room there waits in vain.
                         wake(&waker);
                         crate::report(&format!("{what} no longer reaches {endpoint}: {why}"));
                     }
-                    Err(e) if !std::mem::replace(&mut said, true) => {
+                    Err(e) if !std::mem::replace(&mut reported, true) => {
                         crate::report(&format!("{what} waits for who takes it at {endpoint}: {e}"));
                     }
                     Err(_) => {}
@@ -107,7 +107,7 @@ impl Push {
         &self.wake
     }
 
-    /// Looks whether the connection is a new one: then everything must be said again.
+    /// Looks whether the connection is a new one: then everything must be sent again.
     pub fn renewed(&mut self) -> bool {
         // This is the look that a wake-up asks for.
         let _ = self.wake.try_recv();

@@ -37,11 +37,11 @@ struct Sent<Q> {
     before: u8,
 }
 
-/// Sends requests to who answers at `endpoint`, on two threads. `spell` appends a request's message, to a syncd that is ours or
-/// another; `hear` understands the reply to a request, or returns `None` when it is the reply to something else.
+/// Sends requests to the server at `endpoint`, on two threads. `encode` appends a request's message; its flag says whether
+/// syncd is ribtide's. `decode` decodes the reply to a request, or returns `None` for another message.
 ///
-/// A connection that breaks is made again, and what was under way on it is asked again. A syncd that is not ours and was there all
-/// the time may still be at it, which ends the exchange, as does a request that was lost too often.
+/// A broken connection is made again, and the requests in flight on it are sent again. Two cases end the exchange: SONiC's
+/// syncd kept running, so it may still carry a request out; or one request was lost too often.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when there is no thread for it.
@@ -49,12 +49,12 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
     stop: &Stop,
-    spell: impl Fn(&Q, bool, &mut Vec<u8>) + Send + 'static,
-    hear: impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static,
+    encode: impl Fn(&Q, bool, &mut Vec<u8>) + Send + 'static,
+    decode: impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static,
 ) -> Result<Exchange<Q, A>, TableError> {
     let (requests, asked) = rings.bounded::<Q>("orchagent to syncd", WAITING);
     let (answers, replies) = rings.bounded("syncd to orchagent", WAITING);
-    let (to, stop, hear) = (endpoint.clone(), stop.clone(), Arc::new(hear));
+    let (to, stop, decode) = (endpoint.clone(), stop.clone(), Arc::new(decode));
     let body = move || {
         let interrupted = || {
             let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
@@ -82,7 +82,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
             crate::report(&format!("syncd answers at {to}"));
             (pause, away, who) = (BACK_OFF.0, false, peer.ours);
             let pending = Pending::default();
-            let Some(why) = converse(peer, &mut lost, &asked, &answers, &pending, &spell, &hear) else {
+            let Some(why) = converse(peer, &mut lost, &asked, &answers, &pending, &encode, &decode) else {
                 return;
             };
             crate::report(&format!("syncd no longer answers at {to}: {why}"));
@@ -110,15 +110,15 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     asked: &ring::Receiver<Q>,
     answers: &ring::Sender<Result<A, TableError>>,
     pending: &Pending<Sent<Q>>,
-    spell: &impl Fn(&Q, bool, &mut Vec<u8>),
-    hear: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
+    encode: &impl Fn(&Q, bool, &mut Vec<u8>),
+    decode: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
 ) -> Option<String> {
     let Peer { reader, writer, ours, .. } = peer;
     let (gone, is_gone) = channel::bounded::<String>(1);
-    let (answers, under_way, hear) = (answers.clone(), pending.clone(), hear.clone());
+    let (answers, under_way, decode) = (answers.clone(), pending.clone(), decode.clone());
     let ended = writer.clone();
     let body = move || {
-        let why = listen(reader, &answers, &under_way, &*hear);
+        let why = listen(reader, &answers, &under_way, &*decode);
         ended.end();
         let _ = gone.send(why);
     };
@@ -128,7 +128,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     let mut message = Vec::new();
     let mut send = |sent: Sent<Q>| {
         message.clear();
-        spell(&sent.request, ours.is_some(), &mut message);
+        encode(&sent.request, ours.is_some(), &mut message);
         // Its answer may come before this returns.
         pending.add(sent);
         writer.message(&message)
@@ -164,14 +164,14 @@ fn listen<Q, A>(
     mut reader: Reader,
     answers: &ring::Sender<Result<A, TableError>>,
     pending: &Pending<Sent<Q>>,
-    hear: &impl Fn(&Q, &[u8]) -> Option<A>,
+    decode: &impl Fn(&Q, &[u8]) -> Option<A>,
 ) -> String {
     let mut message = Vec::new();
     loop {
         if let Err(e) = reader.message(&mut message) {
             return reason(&e);
         }
-        let Some(answer) = pending.oldest().and_then(|sent| hear(&sent.request, &message)) else {
+        let Some(answer) = pending.oldest().and_then(|sent| decode(&sent.request, &message)) else {
             return "it answered something else than what was asked".into();
         };
         pending.answered();
@@ -299,10 +299,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
         let stop = Stop::default();
-        let spell = |n: &u8, _ours: bool, message: &mut Vec<u8>| message.resize(1 << 20, *n);
-        let hear = |n: &u8, message: &[u8]| (message == [*n]).then_some(*n);
+        let encode = |n: &u8, _ours: bool, message: &mut Vec<u8>| message.resize(1 << 20, *n);
+        let decode = |n: &u8, message: &[u8]| (message == [*n]).then_some(*n);
         let endpoint = Endpoint::parse(&endpoint, 0).unwrap();
-        let exchange = exchange(&endpoint, &Rings::default(), &stop, spell, hear).unwrap();
+        let exchange = exchange(&endpoint, &Rings::default(), &stop, encode, decode).unwrap();
         (Syncd(listener), exchange, stop)
     }
 

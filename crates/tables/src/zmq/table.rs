@@ -11,7 +11,7 @@ use super::listener::{Service, bind};
 use super::push::{BACK_OFF, LIMIT, Push, Pushed, WINDOW, unreachable, wake};
 use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Process, Writer};
-use crate::remembered::Remembered;
+use crate::row_cache::RowCache;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
@@ -42,8 +42,7 @@ impl<R: Row> ZmqProducer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when there is no thread for it.
     pub fn connect(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let pushed =
-            Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-taken", backoff_max: BACK_OFF.1 };
+        let pushed = Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-acks", backoff_max: BACK_OFF.1 };
         let push = Push::connect(endpoint, pushed, rings, stop)?;
         Ok(ZmqProducer { push, waiting: VecDeque::new(), scratch: String::new() })
     }
@@ -150,18 +149,18 @@ pub struct ZmqConsumer<R: Row> {
     came: Arc<AtomicU64>,
     /// How many of them were popped, the last perhaps in part.
     popped: u64,
-    mark: Mark,
+    fence: Fence,
     rest: VecDeque<Change<R>>,
     /// To be told when `rest` is taken.
     taken: Option<(Writer, u64)>,
 }
 
-/// What is to be popped.
+/// Where the fence stands.
 #[derive(Clone, Copy, Debug)]
-enum Mark {
-    /// What other processes send until they end.
+enum Fence {
+    /// Behind all that processes but this one send until they end.
     OfOthers(Process),
-    /// So many batches.
+    /// Behind this many batches.
     Batches(u64),
 }
 
@@ -214,7 +213,7 @@ struct Inlet<R: Row> {
     batches: ring::Sender<Batch<R>>,
     came: Arc<AtomicU64>,
     waker: channel::Sender<()>,
-    memory: Remembered<R>,
+    row_cache: RowCache<R>,
 }
 
 impl<R: Row> Inlet<R> {
@@ -222,10 +221,10 @@ impl<R: Row> Inlet<R> {
         let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
         let (waker, wake) = channel::bounded(1);
         let came = Arc::new(AtomicU64::new(0));
-        let inlet = Inlet { batches, came: came.clone(), waker, memory: Remembered::default() };
-        let (turns, mark) = (turns.clone(), Mark::Batches(0));
+        let inlet = Inlet { batches, came: came.clone(), waker, row_cache: RowCache::default() };
+        let (turns, fence) = (turns.clone(), Fence::Batches(0));
         let rest = VecDeque::new();
-        (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, mark, rest, taken: None })
+        (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, fence, rest, taken: None })
     }
 }
 
@@ -235,7 +234,7 @@ impl<R: Row> Takes for Inlet<R> {
     }
 
     fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool {
-        let changes = match read::<R>(message, &mut self.memory) {
+        let changes = match read::<R>(message, &mut self.row_cache) {
             Ok(changes) => changes,
             Err(Malformed) => {
                 crate::report(&format!(
@@ -258,7 +257,7 @@ impl<R: Row> Takes for Inlet<R> {
     fn again(&self) -> Box<dyn Takes> {
         let Inlet { batches, came, waker, .. } = self;
         let (batches, came, waker) = (batches.clone(), came.clone(), waker.clone());
-        Box::new(Inlet { batches, came, waker, memory: Remembered::default() })
+        Box::new(Inlet { batches, came, waker, row_cache: RowCache::default() })
     }
 }
 
@@ -310,7 +309,7 @@ fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
     }
 }
 
-fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change<R>>, Malformed> {
+fn read<R: Row>(message: &[u8], row_cache: &mut RowCache<R>) -> Result<Vec<Change<R>>, Malformed> {
     let mut reader = binary::Reader::new(message)?;
     if (reader.database, reader.table) != (R::DB.name(), R::TABLE) {
         crate::report(&format!(
@@ -321,7 +320,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change
     }
     let mut changes = Vec::new();
     while let Some(change) = reader.next()? {
-        match row::<R>(change, memory)? {
+        match row::<R>(change, row_cache)? {
             Ok(change) => changes.push(change),
             Err(e) => crate::report(&format!("a row is passed over: {e}")),
         }
@@ -331,7 +330,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change
 
 fn row<R: Row>(
     change: binary::Change<'_>,
-    memory: &mut Remembered<R>,
+    row_cache: &mut RowCache<R>,
 ) -> Result<Result<Change<R>, ribtide_swss::RowError>, Malformed> {
     let key = match R::parse_key(change.key) {
         Ok(key) => key,
@@ -340,7 +339,7 @@ fn row<R: Row>(
     if change.fields.is_empty() {
         return Ok(Ok(Change::del(key)));
     }
-    let row = memory.row(change.fields, || match binary::pairs(change.fields) {
+    let row = row_cache.row(change.fields, || match binary::pairs(change.fields) {
         Ok(pairs) => R::from_fields(&mut pairs.into_iter()).map_err(Ok),
         Err(malformed) => Err(Err(malformed)),
     });
@@ -374,18 +373,18 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
         }
     }
 
-    fn mark(&mut self, from: Option<Process>) {
-        let came = || Mark::Batches(self.came.load(Relaxed));
-        self.mark = from.map_or_else(came, Mark::OfOthers);
+    fn set_fence(&mut self, from: Option<Process>) {
+        let came = || Fence::Batches(self.came.load(Relaxed));
+        self.fence = from.map_or_else(came, Fence::OfOthers);
     }
 
-    fn is_past_mark(&mut self) -> bool {
-        if let Mark::OfOthers(process) = self.mark
+    fn is_past_fence(&mut self) -> bool {
+        if let Fence::OfOthers(process) = self.fence
             && self.turns.is_alone(process)
         {
-            self.mark = Mark::Batches(self.came.load(Relaxed));
+            self.fence = Fence::Batches(self.came.load(Relaxed));
         }
-        let Mark::Batches(count) = self.mark else { return false };
+        let Fence::Batches(count) = self.fence else { return false };
         self.popped > count || (self.popped == count && self.rest.is_empty())
     }
 

@@ -8,11 +8,11 @@ use crate::api::model::{
 use crate::sonic::inprocess::{InProcess, Selected};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{VrfId, VrfPrefix};
-use ribtide_sai::Forward;
 use ribtide_swss::Row;
 use ribtide_swss::orch::{RouteState, Waiting};
 use ribtide_swss::row::RouteRow;
 use ribtide_swss::sai::PacketAction;
+use ribtide_vswitch::Forward;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ pub(crate) fn chip(forward: Option<&Forward>) -> ExplainStage {
     let Some(forward) = forward else {
         return stage("virtual switch", StageState::Absent, vec!["no such entry".into()]);
     };
-    let hop = |h: &ribtide_sai::ForwardHop| match (h.gateway, &h.mac) {
+    let hop = |h: &ribtide_vswitch::ForwardHop| match (h.gateway, &h.mac) {
         (Some(gateway), Some(mac)) => format!("{gateway} ({mac}) on {}", h.port),
         (Some(gateway), None) => format!("{gateway}, whose MAC address is not known, on {}", h.port),
         (None, _) => format!("{} itself", h.port),

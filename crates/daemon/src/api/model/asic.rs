@@ -1,7 +1,7 @@
 //! The virtual switch itself: how it behaves, what it holds, what it did.
 
 use ribtide_prefix::AnyPrefix;
-use ribtide_sai::VirtualSwitch;
+use ribtide_vswitch::VirtualSwitch;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;

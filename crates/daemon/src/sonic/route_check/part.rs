@@ -6,14 +6,14 @@
 use super::leads::Dest;
 use super::objects::{ASIC_STATE, Objects};
 use super::page::{self, Lanes};
-use super::query::Asked;
+use super::query::QueryClient;
 use super::rows::Rows;
 use super::surplus::SwitchLap;
 use super::{DaemonsCheck, Entries, Error, REPORTED_DIFFERENCES_MAX, RouteCheck, Scene, counts_of};
 use ribtide_prefix::Set;
-use ribtide_sai::EntryKey;
 use ribtide_swss::sai::ObjectId;
 use ribtide_tables::{ScanCursor, TableError};
+use ribtide_vswitch::EntryKey;
 use std::time::Instant;
 
 /// Pages that one look reads of each of the two databases, 1,000 keys or so each.
@@ -167,7 +167,7 @@ impl DaemonsCheck {
         for dests in dests.chunks(page::PAGE) {
             let known = self.again(scene, dests)?;
             let chip = match &self.syncd {
-                Some(path) => scene.in_chip(&mut Asked::open(path)?, dests)?,
+                Some(path) => scene.in_chip(&mut QueryClient::open(path)?, dests)?,
                 None => vec![None; dests.len()],
             };
             for ((dest, known), chip) in dests.iter().zip(&known).zip(chip) {

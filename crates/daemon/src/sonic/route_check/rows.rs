@@ -5,7 +5,7 @@ use super::leads::{Dest, Leads, Way};
 use super::page::{Hashes, Lanes, What};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_swss::Row;
-use ribtide_swss::orch::plan::{self, Plan};
+use ribtide_swss::orch::parsed_row::{self, ParsedRow};
 use ribtide_swss::row::{
     Hop, IntfKey, IntfRow, LabelKey, LabelRouteRow, Name, NeighRow, NextHopGroupRow, RouteKey, RouteRow, Via,
     VrfRow,
@@ -31,14 +31,14 @@ pub(super) enum Wanted {
 
 impl Wanted {
     fn of(via: &Via) -> Wanted {
-        match plan::of_route(via) {
-            Plan::Blackhole => Wanted::Leads(Leads::Drop),
-            Plan::Direct(name) => Wanted::Direct(name),
-            Plan::Hops(hops) => Wanted::Leads(through(&hops)),
-            Plan::Index(name) => Wanted::Group(name),
-            Plan::Local => Wanted::Local,
-            Plan::Refused(_) if plan::unsupported(via).is_some() => Wanted::Unread,
-            Plan::Refused(why) => Wanted::Refused(why),
+        match parsed_row::parse_route(via) {
+            ParsedRow::Blackhole => Wanted::Leads(Leads::Drop),
+            ParsedRow::Direct(name) => Wanted::Direct(name),
+            ParsedRow::Hops(hops) => Wanted::Leads(through(&hops)),
+            ParsedRow::Index(name) => Wanted::Group(name),
+            ParsedRow::Local => Wanted::Local,
+            ParsedRow::Refused(_) if parsed_row::unsupported(via).is_some() => Wanted::Unread,
+            ParsedRow::Refused(why) => Wanted::Refused(why),
         }
     }
 }
@@ -47,7 +47,7 @@ impl Wanted {
 fn through(hops: &[Hop]) -> Leads {
     let mut ways: Vec<Way> = (hops.iter())
         .map(|hop| Way {
-            gateway: Some(plan::gateway(hop)).filter(|ip| !ip.is_unspecified()),
+            gateway: Some(parsed_row::gateway(hop)).filter(|ip| !ip.is_unspecified()),
             interface: Some(hop.ifname.clone()),
             labels: hop.labels.clone(),
             weight: hop.weight,
@@ -71,7 +71,7 @@ impl Wishes {
             return *number;
         }
         let number = self.all.len() as u32;
-        let wish = match plan::pop(via) {
+        let wish = match parsed_row::parse_pop(via) {
             Ok(pop) => (Wanted::of(via), pop),
             Err(why) => (Wanted::Refused(why), 1),
         };
@@ -125,9 +125,9 @@ impl Ground {
                     *at = None;
                 }
             } else if let Some((name, row)) = row::<NextHopGroupRow>(name, groups, fields) {
-                let wanted = match plan::of_group(&row.via) {
+                let wanted = match parsed_row::parse_group(&row.via) {
                     Ok(hops) => Wanted::Leads(through(&hops)),
-                    Err(_) if plan::unsupported(&row.via).is_some() => Wanted::Unread,
+                    Err(_) if parsed_row::unsupported(&row.via).is_some() => Wanted::Unread,
                     Err(why) => Wanted::Refused(why),
                 };
                 ground.groups.insert(name, wanted);
@@ -158,7 +158,7 @@ impl Ground {
         let Some(interface) = self.interfaces.get(interface) else { return true };
         let host = AnyPrefix::host(prefix.addr()) == prefix;
         let mut networks = interface.addresses.iter().filter_map(|(ip, len)| AnyPrefix::from_addr(*ip, *len));
-        !plan::is_global(prefix) || host && networks.any(|network| network.contains(prefix.addr()))
+        !parsed_row::is_global(prefix) || host && networks.any(|network| network.contains(prefix.addr()))
     }
 }
 
@@ -201,8 +201,8 @@ impl Vrfs {
 pub(super) struct Rows {
     pub(super) vrfs: Vrfs,
     pub(super) wishes: Wishes,
-    /// Keys that are not in our spelling.
-    spelled: Map<Dest, Name>,
+    /// Raw keys: those whose text is not libnl's.
+    raw_keys: Map<Dest, Name>,
 }
 
 impl Rows {
@@ -212,11 +212,11 @@ impl Rows {
     }
 
     pub(super) fn dest(&mut self, key: &str) -> Option<Dest> {
-        let Ok(RouteKey::Route { vrf, prefix, spelled }) = RouteRow::parse_key(key) else { return None };
+        let Ok(RouteKey::Route { vrf, prefix, raw_key }) = RouteRow::parse_key(key) else { return None };
         let dest = Dest::Route(self.vrfs.number(vrf.as_ref()), prefix);
-        match spelled {
-            Some(spelled) => drop(self.spelled.insert(dest, spelled)),
-            None => drop(self.spelled.remove(&dest)),
+        match raw_key {
+            Some(raw_key) => drop(self.raw_keys.insert(dest, raw_key)),
+            None => drop(self.raw_keys.remove(&dest)),
         }
         Some(dest)
     }
@@ -232,8 +232,8 @@ impl Rows {
     pub(super) fn key(&self, appl: &Lanes, dest: Dest) -> String {
         let table = if matches!(dest, Dest::Label(_)) { LabelRouteRow::TABLE } else { RouteRow::TABLE };
         let mut key = appl.key(table, "");
-        match (dest, self.spelled.get(&dest)) {
-            (_, Some(spelled)) => key.push_str(spelled),
+        match (dest, self.raw_keys.get(&dest)) {
+            (_, Some(raw_key)) => key.push_str(raw_key),
             (Dest::Label(label), _) => LabelRouteRow::key_text(&LabelKey::Label(label), &mut key),
             (Dest::Route(vrf, prefix), _) => {
                 RouteRow::key_text(&RouteKey::new(self.vrfs.name(vrf).cloned(), prefix), &mut key);

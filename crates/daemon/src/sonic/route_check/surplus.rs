@@ -9,11 +9,11 @@
 
 use super::leads::Dest;
 use super::objects::{self, Objects};
-use super::query::{self, Asked};
+use super::query::{self, QueryClient};
 use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene, difference, leads_in_switch};
 use ribtide_prefix::{Map, Set};
-use ribtide_sai::EntryKey;
 use ribtide_swss::sai::Oid;
+use ribtide_vswitch::EntryKey;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -53,12 +53,12 @@ impl DaemonsCheck {
     /// What comes next in the switch.
     pub(super) fn next_of_switch(&self, lap: &mut SwitchLap) -> Result<Vec<EntryKey>, Error> {
         let Some(path) = self.syncd.as_deref().filter(|_| !lap.is_over()) else { return Ok(Vec::new()) };
-        let (mut asked, mut found) = (Asked::open(path)?, Vec::new());
+        let (mut client, mut found) = (QueryClient::open(path)?, Vec::new());
         // Where there is nothing for long, a piece has few or none.
         while found.len() < ENTRIES
             && let Some(question) = lap.0.take()
         {
-            let piece = asked.ask(&question)?;
+            let piece = client.query(&question)?;
             found.extend(entries(&piece));
             lap.0 = piece["next"].as_str().map(|next| format!("walk {ENTRIES} {next}"));
         }
@@ -72,23 +72,23 @@ impl DaemonsCheck {
         let mut seeming = self.not_in_asic(scene, keys)?;
         seeming.sort_unstable();
         seeming.dedup();
-        let (mut asked, named) = (Asked::open(&path)?, scene.in_switch());
+        let (mut client, named) = (QueryClient::open(&path)?, scene.in_switch());
         for keys in seeming.chunks(WATCHED) {
             let words: Vec<String> = keys.iter().map(|key| query::entry_text(*key)).collect();
-            let watch = asked.ask(&format!("watch {}", words.join(" ")))?;
+            let watch = client.query(&format!("watch {}", words.join(" ")))?;
             let (due, unchanged) = (watch["given"].as_u64(), format!("unchanged {}", watch["watch"]));
             let begin = Instant::now();
-            while asked.ask(&unchanged)?["written"].as_u64() < due {
+            while client.query(&unchanged)?["written"].as_u64() < due {
                 if begin.elapsed() > ROWS_WRITTEN_TIMEOUT {
                     return Ok(Surplus { is_open: true, ..found });
                 }
                 std::thread::sleep(ROWS_WRITTEN_POLL_INTERVAL);
             }
             let without: Set<EntryKey> = self.not_in_asic(scene, keys.to_vec())?.into_iter().collect();
-            let unchanged = asked.ask(&unchanged)?;
+            let unchanged = client.query(&unchanged)?;
             found.is_open |= unchanged["entries"].is_null();
             let stay: Vec<EntryKey> = entries(&unchanged).filter(|key| without.contains(key)).collect();
-            for (key, leads) in stay.iter().zip(leads_in_switch(&mut asked, stay.iter().copied().map(Some))?)
+            for (key, leads) in stay.iter().zip(leads_in_switch(&mut client, stay.iter().copied().map(Some))?)
             {
                 found.all.push((*key, scene.too_much(*key, named.dest(*key), leads.flatten())));
             }
@@ -170,7 +170,7 @@ impl Scene {
                 return difference(router.to_string(), prefix.to_string(), finding(says));
             }
         };
-        self.told(dest, finding("the switch has it, and ASIC_DB does not"))
+        self.difference(dest, finding("the switch has it, and ASIC_DB does not"))
     }
 }
 

@@ -46,7 +46,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..60)
 }
 
-enum Says {
+enum Sent {
     Answer,
     InChip,
     Refused(u8),
@@ -59,13 +59,13 @@ struct World {
     /// What the chip has, and what it refused that was asked for last.
     chip: Option<u8>,
     refused: Option<u8>,
-    said: VecDeque<Says>,
+    sent: VecDeque<Sent>,
     client: Client,
 }
 
 impl World {
-    fn say(&mut self, gateway: Option<u8>) {
-        self.client.say(gateway, true, &mut self.bench);
+    fn announce(&mut self, gateway: Option<u8>) {
+        self.client.announce(gateway, true, &mut self.bench);
         self.replies();
     }
 
@@ -86,7 +86,7 @@ impl World {
         let Some(last) = self.rows.drain(..count).next_back() else { return };
         self.refused = last.filter(|_| refuses && last != self.chip);
         match self.refused {
-            Some(gateway) => self.said.push_back(Says::Refused(gateway)),
+            Some(gateway) => self.sent.push_back(Sent::Refused(gateway)),
             None => self.has(last),
         }
     }
@@ -94,7 +94,7 @@ impl World {
     fn has(&mut self, row: Option<u8>) {
         self.chip = row;
         // Deletions are not reported.
-        self.said.extend(row.map(|_| Says::Answer));
+        self.sent.extend(row.map(|_| Sent::Answer));
     }
 
     fn relent(&mut self) {
@@ -112,14 +112,14 @@ impl World {
 
     fn hear(&mut self) -> bool {
         let at = || std::iter::once(prefix(KEY));
-        match self.said.pop_front() {
-            Some(Says::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
-            Some(Says::Refused(gateway)) => {
+        match self.sent.pop_front() {
+            Some(Sent::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
+            Some(Sent::Refused(gateway)) => {
                 let row = (prefix(KEY), bgp_row(&format!("10.0.0.{gateway}")).digest());
                 let why = gateway.to_string().into();
                 self.bench.machine.refused(None, &why, std::iter::once(row), &mut self.bench.out);
             }
-            Some(Says::InChip) => self.bench.machine.in_chip(None, at(), true),
+            Some(Sent::InChip) => self.bench.machine.in_chip(None, at(), true),
             None => return false,
         }
         self.replies();
@@ -134,14 +134,14 @@ impl World {
 
     fn act(&mut self, act: Act) {
         match act {
-            Act::Announce(gateway) => self.say(Some(gateway)),
-            Act::Del => self.say(None),
+            Act::Announce(gateway) => self.announce(Some(gateway)),
+            Act::Del => self.announce(None),
             Act::Take => self.take(),
             Act::Recount => {
                 self.take();
-                let mut again = self.bench.machine.all_again();
-                let all = super::Says::New;
-                assert!(!self.bench.machine.some_again(&mut again, all, 9, &mut self.bench.out));
+                let mut again = self.bench.machine.resend_all();
+                let all = super::ResendKind::AsNew;
+                assert!(!self.bench.machine.next_resent(&mut again, all, 9, &mut self.bench.out));
                 self.wrote();
             }
             Act::Program(count) => self.program(count, false),
@@ -149,13 +149,13 @@ impl World {
             Act::Relent => self.relent(),
             Act::Hear => drop(self.hear()),
             Act::Break => {
-                self.said.clear();
-                self.said.extend(self.chip.map(|_| Says::InChip));
+                self.sent.clear();
+                self.sent.extend(self.chip.map(|_| Sent::InChip));
             }
             Act::Reconnect => {
                 self.bench.reconnect();
                 if self.client.last.is_some() {
-                    self.say(self.client.last);
+                    self.announce(self.client.last);
                 }
                 self.bench.machine.end_of_replay(&mut self.bench.out);
             }
@@ -173,18 +173,18 @@ proptest! {
             rows: VecDeque::new(),
             chip: None,
             refused: None,
-            said: VecDeque::new(),
+            sent: VecDeque::new(),
             client: Client::default(),
         };
         acts.into_iter().for_each(|act| world.act(act));
         // The chip refuses what it does not have; asked again, no route is in doubt for ever.
-        world.say(world.client.last);
+        world.announce(world.client.last);
         for _ in 0..2000 {
             if !world.go_on(true) {
                 if !world.client.unsure {
                     break;
                 }
-                world.say(world.client.last);
+                world.announce(world.client.last);
             }
         }
         prop_assert!(world.client.refused || world.client.has_its_answer(), "its refusal was not reported");
@@ -194,7 +194,7 @@ proptest! {
                     break;
                 }
                 // The client asks once more, and tries again what failed.
-                world.say(world.client.last);
+                world.announce(world.client.last);
             }
         }
         prop_assert!(world.client.has_its_answer(), "never confirmed");

@@ -22,7 +22,7 @@ pub(super) struct Client {
 
 impl Client {
     /// The route is to lead there, or to go: fpmsyncd is told, if it is `connected`.
-    pub(super) fn say(&mut self, gateway: Option<u8>, connected: bool, bench: &mut Bench) {
+    pub(super) fn announce(&mut self, gateway: Option<u8>, connected: bool, bench: &mut Bench) {
         if gateway != self.last {
             self.superseded += std::mem::take(&mut self.current);
         }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 enum Way {
     /// APPL_DB is the way to orchagent.
     Redis,
-    /// ZeroMQ is, and APPL_DB is written behind, or, if not `kept`, not at all.
+    /// ZeroMQ is, and APPL_DB is write-behind, or, if not `kept`, not written at all.
     Zmq { kept: bool },
 }
 
@@ -133,7 +133,7 @@ struct World {
     is_new: bool,
     behind: Option<usize>,
     begun: bool,
-    said: VecDeque<Hears>,
+    sent: VecDeque<Hears>,
     client: Client,
 }
 
@@ -158,13 +158,13 @@ impl World {
             is_new: true,
             behind: None,
             begun: false,
-            said: VecDeque::new(),
+            sent: VecDeque::new(),
             client: Client::default(),
         }
     }
 
-    fn say(&mut self, gateway: Option<u8>) {
-        self.client.say(gateway, self.connected, &mut self.bench);
+    fn announce(&mut self, gateway: Option<u8>) {
+        self.client.announce(gateway, self.connected, &mut self.bench);
         self.replies();
     }
 
@@ -176,7 +176,7 @@ impl World {
             self.recount();
         }
         if self.client.last.is_some() {
-            self.say(self.client.last);
+            self.announce(self.client.last);
         }
     }
 
@@ -284,8 +284,8 @@ impl World {
         self.chip = done.row;
         if self.begun && done.row.is_some() {
             match done.found {
-                false => self.said.push_back(Hears::Answer),
-                true if self.tasks.is_empty() => self.said.push_back(Hears::InChip),
+                false => self.sent.push_back(Hears::Answer),
+                true if self.tasks.is_empty() => self.sent.push_back(Hears::InChip),
                 true => {}
             }
         }
@@ -304,16 +304,16 @@ impl World {
             return;
         }
         (self.behind, self.begun) = (None, true);
-        self.said.clear();
+        self.sent.clear();
         let is_there = self.chip.is_some() && self.tasks.is_empty();
-        self.said.extend(is_there.then_some(Hears::InChip));
-        self.said.push_back(Hears::AllSaid);
+        self.sent.extend(is_there.then_some(Hears::InChip));
+        self.sent.push_back(Hears::AllSaid);
         self.tasks.iter_mut().for_each(|task| task.found = true);
     }
 
     fn hear(&mut self) -> bool {
         let at = || std::iter::once(prefix(KEY));
-        match self.said.pop_front() {
+        match self.sent.pop_front() {
             Some(Hears::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
             Some(Hears::InChip) => self.bench.machine.in_chip(None, at(), self.way == Way::Redis),
             Some(Hears::AllSaid) => self.bench.machine.all_said(),
@@ -331,7 +331,7 @@ impl World {
 
     /// No thread reads answers.
     fn deaf(&mut self) {
-        self.said.clear();
+        self.sent.clear();
         (self.is_new, self.behind, self.begun) = (false, None, false);
     }
 
@@ -377,8 +377,8 @@ impl World {
 
     fn act(&mut self, act: Act) {
         match act {
-            Act::Announce(gateway) => self.say(Some(gateway)),
-            Act::Del => self.say(None),
+            Act::Announce(gateway) => self.announce(Some(gateway)),
+            Act::Del => self.announce(None),
             Act::Take => self.take(),
             Act::Send(count) => self.send(count),
             Act::Record(count) => self.record(count),
@@ -416,7 +416,7 @@ impl World {
                     break;
                 }
                 // The client asks once more.
-                self.say(self.client.last);
+                self.announce(self.client.last);
             }
         }
     }
@@ -431,7 +431,7 @@ impl World {
             && !self.noted
             && !self.is_uncounted
             && self.begun == self.suppress
-            && self.said.is_empty()
+            && self.sent.is_empty()
     }
 }
 
@@ -497,7 +497,7 @@ proptest! {
         for _ in 0..20 {
             [Act::Count, Act::Notice, Act::Hear].into_iter().for_each(|act| world.act(act));
         }
-        prop_assert!(world.begun && world.said.is_empty());
+        prop_assert!(world.begun && world.sent.is_empty());
         world.end_of_replay();
         world.take();
         prop_assert!(world.unsent.is_empty(), "{:?}", world.unsent);

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn told(bench: &mut Bench) -> Vec<String> {
-    let mut told: Vec<String> =
+fn offloaded(bench: &mut Bench) -> Vec<String> {
+    let mut offloaded: Vec<String> =
         bench.out.offloads.drain(..).map(|offload| offload.prefix.to_string()).collect();
-    told.sort();
-    told
+    offloaded.sort();
+    offloaded
 }
 
 fn answer(bench: &mut Bench, key: &str) {
@@ -24,16 +24,16 @@ fn off_tells_who_waits_and_on_has_them_wait_again() {
     answer(&mut bench, keys[0]);
     let row = (prefix(keys[1]), bgp_row("10.0.0.1").digest());
     bench.machine.refused(None, &"no room".into(), std::iter::once(row), &mut bench.out);
-    assert_eq!(told(&mut bench), keys[..2]);
+    assert_eq!(offloaded(&mut bench), keys[..2]);
 
     bench.machine.suppress(false, &mut bench.out);
-    assert_eq!(told(&mut bench), keys[1..], "once each, but who was told that it is there");
+    assert_eq!(offloaded(&mut bench), keys[1..], "once each, but for those that were offloaded before");
     bench.machine.suppress(false, &mut bench.out);
     bench.take();
     keys.iter().for_each(|key| answer(&mut bench, key));
-    assert_eq!(told(&mut bench), [""; 0], "late answers");
+    assert_eq!(offloaded(&mut bench), [""; 0], "late answers");
     bench.route(keys[0], "10.0.0.2", 7);
-    assert_eq!(told(&mut bench), keys[..1]);
+    assert_eq!(offloaded(&mut bench), keys[..1]);
     bench.take();
 
     bench.machine.suppress(true, &mut bench.out);
@@ -41,11 +41,11 @@ fn off_tells_who_waits_and_on_has_them_wait_again() {
     bench.machine.recount([]);
     bench.machine.all_said();
     bench.take();
-    assert_eq!(told(&mut bench), [""; 0], "what was told stays so, and what is new waits");
+    assert_eq!(offloaded(&mut bench), [""; 0], "an offloaded route stays so, and a new one waits");
     answer(&mut bench, keys[0]);
-    assert_eq!(told(&mut bench), [""; 0], "no client waits for that");
+    assert_eq!(offloaded(&mut bench), [""; 0], "no client waits for that");
     answer(&mut bench, keys[1]);
-    assert_eq!(told(&mut bench), keys[1..2]);
+    assert_eq!(offloaded(&mut bench), keys[1..2]);
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn who_was_there_before_the_session_does_not_wait() {
     bench.take();
     bench.reconnect();
     bench.machine.suppress(false, &mut bench.out);
-    assert_eq!(told(&mut bench), [""; 0], "its announcer is gone, and a new one has not said it");
+    assert_eq!(offloaded(&mut bench), [""; 0], "its announcer is gone, and a new one has not said it");
     bench.machine.suppress(true, &mut bench.out);
     bench.machine.session_down();
     bench.machine.suppress(false, &mut bench.out);
-    assert_eq!(told(&mut bench), [""; 0]);
+    assert_eq!(offloaded(&mut bench), [""; 0]);
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn who_waits_for_an_object_hears_of_it() {
     bench.take();
     bench.way(5, "10.0.0.1", 7);
     bench.take();
-    assert_eq!(told(&mut bench), [""; 0]);
+    assert_eq!(offloaded(&mut bench), [""; 0]);
     answer(&mut bench, "10.1.0.0/16");
-    assert_eq!(told(&mut bench), ["10.1.0.0/16"]);
+    assert_eq!(offloaded(&mut bench), ["10.1.0.0/16"]);
     bench.machine.suppress(false, &mut bench.out);
-    assert_eq!(told(&mut bench), ["10.2.0.0/16"]);
+    assert_eq!(offloaded(&mut bench), ["10.2.0.0/16"]);
 }
 
 #[test]

@@ -63,15 +63,15 @@ fn what_waits_has_failed_once_nothing_moves_and_is_taken_back_when_it_comes() {
     let why = "next hop 10.0.1.2 on Ethernet1 is not resolved, or its link is down".to_owned();
     let failed = vec![(key("10.1.0.0/16"), why)];
     assert_eq!(world.orch.finished(true), Some(Finished { batch: 1, failed }));
-    assert!(world.out.verdicts.is_empty());
+    assert!(world.out.status_changes.is_empty());
     world.neighbor("10.0.1.2");
     world.settle();
-    assert_eq!(std::mem::take(&mut world.out.verdicts), [(key("10.1.0.0/16"), None)]);
+    assert_eq!(std::mem::take(&mut world.out.status_changes), [(key("10.1.0.0/16"), None)]);
     // Once.
     world.orch.batch(2, 1);
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
     world.settle();
-    assert_eq!((world.orch.finished(true), world.out.verdicts.len()), (done(2), 0));
+    assert_eq!((world.orch.finished(true), world.out.status_changes.len()), (done(2), 0));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_the_chip_refuses_fails_its_batch_and_a_later_failure_is_news() {
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
     assert_eq!(world.orch.finished(true), done(2));
-    assert_eq!(std::mem::take(&mut world.out.verdicts), [(key("10.1.0.0/16"), None)]);
+    assert_eq!(std::mem::take(&mut world.out.status_changes), [(key("10.1.0.0/16"), None)]);
     // It waits, is reported, and then the chip refuses it.
     world.orch.batch(3, 1);
     world.set("ROUTE_TABLE:10.2.0.0/16", VIA_1);
@@ -100,5 +100,5 @@ fn what_the_chip_refuses_fails_its_batch_and_a_later_failure_is_news() {
     refuse(&mut world, Verb::Create);
     world.neighbor("10.0.1.2");
     world.settle();
-    assert_eq!(world.out.verdicts, [(key("10.2.0.0/16"), Some(refused))]);
+    assert_eq!(world.out.status_changes, [(key("10.2.0.0/16"), Some(refused))]);
 }

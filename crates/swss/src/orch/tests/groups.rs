@@ -247,7 +247,7 @@ fn routes_that_wait_for_the_chip_to_make_their_group_count_and_those_without_a_n
         );
     }
     world.run();
-    assert_eq!((world.orch.backlog(), world.orch.parked()), (10, 10));
+    assert_eq!((world.orch.backlog(), world.orch.retry_cache_len()), (10, 10));
     // Their neighbours come to be known, which the chip is told first.
     for ip in ["10.0.0.9", "10.0.1.9"] {
         world.neighbor(ip);
@@ -256,13 +256,13 @@ fn routes_that_wait_for_the_chip_to_make_their_group_count_and_those_without_a_n
     // Whoever comes then finds all of them waiting for the chip.
     world.set("ROUTE_TABLE:10.2.10.0/24", "nexthop=10.0.0.9,10.0.1.9 ifname=Ethernet0,Ethernet1");
     world.run();
-    assert_eq!((world.orch.backlog(), world.orch.parked()), (21, 0));
+    assert_eq!((world.orch.backlog(), world.orch.retry_cache_len()), (21, 0));
     world.settle();
-    assert_eq!((world.orch.backlog(), world.orch.parked()), (0, 0));
+    assert_eq!((world.orch.backlog(), world.orch.retry_cache_len()), (0, 0));
     for n in 0..11 {
         world.set(&format!("ROUTE_TABLE:10.1.{n}.0/24"), "DEL");
         world.set(&format!("ROUTE_TABLE:10.2.{n}.0/24"), "DEL");
     }
     world.settle();
-    assert_eq!((world.orch.backlog(), world.orch.parked()), (0, 0));
+    assert_eq!((world.orch.backlog(), world.orch.retry_cache_len()), (0, 0));
 }

@@ -141,7 +141,7 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
     world.set("LABEL_ROUTE_TABLE:500", "blackhole=true");
     world.settle();
     assert_eq!(world.label_way(500), "drop pop1");
-    assert!(world.out.verdicts.is_empty());
+    assert!(world.out.status_changes.is_empty());
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl Batches {
             RouteRow::key_text(key, &mut text);
             text
         };
-        for (key, why) in world.out.verdicts.drain(..) {
+        for (key, why) in world.out.status_changes.drain(..) {
             match why {
                 Some(_) => drop(self.failed.insert(text(&key))),
                 None => drop(self.failed.remove(&text(&key))),

@@ -534,7 +534,7 @@ fn an_interface_goes_after_all_that_is_on_it() {
 fn what_may_change_of_an_interface_changes() {
     let mut world = World::new(OrchConfig::default());
     world.settle();
-    let told = |world: &mut World| {
+    let sent = |world: &mut World| {
         let sets = world.sent.drain(..).filter_map(|request| match request.call {
             SaiCall::One { verb: Verb::Set, object: ObjectType::RouterInterface, item } => {
                 Some(item.attrs[0].to_string())
@@ -543,24 +543,24 @@ fn what_may_change_of_an_interface_changes() {
         });
         sets.collect::<Vec<_>>()
     };
-    assert_eq!(told(&mut world), [""; 0]);
+    assert_eq!(sent(&mut world), [""; 0]);
     world.set("INTF_TABLE:Ethernet0", "mpls=enable");
     world.settle();
-    assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=true"]);
+    assert_eq!(sent(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=true"]);
     world.set("INTF_TABLE:Ethernet0", "mpls=enable mac_addr=02:00:00:00:00:09");
     world.settle();
-    assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_SRC_MAC_ADDRESS=02:00:00:00:00:09"]);
+    assert_eq!(sent(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_SRC_MAC_ADDRESS=02:00:00:00:00:09"]);
     world.assert_db_agrees();
     world.set("INTF_TABLE:Ethernet0", "mpls=disable");
     world.settle();
-    assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=false"]);
+    assert_eq!(sent(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=false"]);
     // One that is made again is told at once.
     for row in ["DEL", "mpls=enable"] {
         world.set("INTF_TABLE:Ethernet0:10.0.0.1/24", "DEL");
         world.set("INTF_TABLE:Ethernet0", row);
         world.settle();
     }
-    assert_eq!(told(&mut world), [""; 0]);
+    assert_eq!(sent(&mut world), [""; 0]);
     let rows = world.asic_db.iter().filter(|(key, _)| key.contains("ROUTER_INTERFACE"));
     let mpls = rows.filter(|(_, row)| {
         row.get("SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE").is_some_and(|mpls| mpls == "true")

@@ -1,7 +1,7 @@
 //! Warm starts: what the chip has stays, with its numbers; what changed meanwhile is the only thing that is done.
 
 use super::world::World;
-use crate::orch::{Former, OrchConfig};
+use crate::orch::{OrchConfig, PreviousIds};
 use crate::sai::ObjectType;
 
 fn world() -> World {
@@ -93,7 +93,7 @@ fn without_an_asic_db_the_chip_is_left_alone_too() {
     world.set("ROUTE_TABLE:192.0.2.0/24", "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1");
     world.set("ROUTE_TABLE:192.0.3.0/24", "nexthop=10.0.0.2 ifname=Ethernet0");
     world.settle();
-    assert_eq!(world.restart_warm_from(Former::default(), &[]), 0);
+    assert_eq!(world.restart_warm_from(PreviousIds::default(), &[]), 0);
     world.assert_db_agrees();
     // Objects have new numbers now, and those lead to the same.
     world.set("ROUTE_TABLE:192.0.3.0/24", "DEL");

@@ -1,7 +1,7 @@
 //! orchagent, syncd, the chip, and what the databases hold, with a queue between them that tests can disturb.
 
 use super::chip::{Chip, Forwarding};
-use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut, Refusal, RouteState};
+use crate::orch::{Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, Refusal, RouteState};
 use crate::row::{
     Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteResponse, RouteRow,
     Row, VrfRow,
@@ -115,14 +115,14 @@ impl World {
     }
 
     /// What ASIC_DB says of an earlier run.
-    fn former(&self) -> Former {
-        let mut former = Former::default();
+    fn previous_ids(&self) -> PreviousIds {
+        let mut previous_ids = PreviousIds::default();
         let mut leads = BTreeMap::new();
         for (key, row) in &self.asic_db {
             let (object, id) = text::read_row_key(key).unwrap();
             let fields = row.iter().filter_map(|(name, value)| text::read_field(name, value).unwrap());
             let attrs = fields.collect();
-            former.object(object, &id, &attrs);
+            previous_ids.object(object, &id, &attrs);
             if let crate::sai::ObjectId::Route(entry) = id {
                 let to = attrs
                     .iter()
@@ -137,25 +137,25 @@ impl World {
                 && let Some(to) = leads.get(&prefix)
                 && to.object_type() == Some(ObjectType::NextHopGroup)
             {
-                former.index(index.as_str().into(), *to);
+                previous_ids.index(index.as_str().into(), *to);
             }
         }
-        former
+        previous_ids
     }
 
     /// orchagent is started again, warm, and takes what `rows` changed meanwhile into account. Returns what the chip was
     /// asked for.
     pub(super) fn restart_warm(&mut self, changes: &[(&str, &str)]) -> usize {
-        self.restart_warm_from(self.former(), changes)
+        self.restart_warm_from(self.previous_ids(), changes)
     }
 
-    pub(super) fn restart_warm_from(&mut self, former: Former, changes: &[(&str, &str)]) -> usize {
+    pub(super) fn restart_warm_from(&mut self, previous_ids: PreviousIds, changes: &[(&str, &str)]) -> usize {
         // The one that is on its way out takes them, and does nothing of it.
         changes.iter().for_each(|(key, text)| self.set(key, text));
         self.queue.clear();
         self.out = OrchOut::default();
         self.orch = Orch::new(self.config.clone(), Box::new(self.vids.clone()));
-        self.orch.restore(former);
+        self.orch.restore(previous_ids);
         for key in self.rows.keys().cloned().collect::<Vec<_>>() {
             let text = self.row_text(&key);
             self.take(&key, &text);
@@ -370,7 +370,7 @@ impl World {
         assert_eq!(chip.count(ObjectType::NextHopGroupMember), 0);
         assert!(chip.neighbors.is_empty() && chip.labels.is_empty());
         assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that no route names");
-        assert_eq!((self.orch.backlog(), self.orch.parked()), (0, 0));
+        assert_eq!((self.orch.backlog(), self.orch.retry_cache_len()), (0, 0));
         assert_eq!(self.orch.groups.places(), (0, 0, 0));
         assert_eq!(self.orch.indexes.len(), 0, "indexes are remembered that no route names");
         let routes = chip.routes.keys().map(|entry| entry.dest.to_string());

@@ -34,7 +34,7 @@ impl Chip {
     }
 
     /// Every object with what it was told, as text.
-    pub(super) fn told(&self) -> BTreeMap<(ObjectType, ObjectId), BTreeSet<String>> {
+    pub(super) fn objects(&self) -> BTreeMap<(ObjectType, ObjectId), BTreeSet<String>> {
         let text = |row: &BTreeMap<String, Attr>| row.values().map(Attr::to_string).collect();
         self.objects.iter().map(|(key, row)| (*key, text(row))).collect()
     }

@@ -170,8 +170,8 @@ impl World {
         }
     }
 
-    /// What an object is, with all that it names spelled out.
-    fn spelled(
+    /// What an object is, with all the objects that it names described in turn.
+    fn described(
         store: &BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
         object: ObjectType,
         id: ObjectId,
@@ -180,22 +180,22 @@ impl World {
         if let Some(port) = id.oid().and_then(|oid| ports.get(&oid)) {
             return format!("own {port}");
         }
-        let spell = |oid: Oid| {
+        let describe = |oid: Oid| {
             let of = ObjectType::ALL.iter().find(|object| store.contains_key(&(**object, oid.into())));
-            of.map_or("nothing".into(), |of| World::spelled(store, *of, oid.into(), ports))
+            of.map_or("nothing".into(), |of| World::described(store, *of, oid.into(), ports))
         };
         let mut text = format!("{object:?}(");
         match id {
             ObjectId::Oid(_) => {}
-            ObjectId::Route(entry) => text += &format!("{} in {} ", entry.dest, spell(entry.vr)),
-            ObjectId::Neighbor(entry) => text += &format!("{} on {} ", entry.ip, spell(entry.rif)),
+            ObjectId::Route(entry) => text += &format!("{} in {} ", entry.dest, describe(entry.vr)),
+            ObjectId::Neighbor(entry) => text += &format!("{} on {} ", entry.ip, describe(entry.rif)),
             ObjectId::Inseg(entry) => text += &format!("label {} ", entry.label),
         }
         for attr in store[&(object, id)].values() {
             let mut attr = attr.clone();
-            let named: Vec<String> = attr.oids_mut().iter().map(|oid| spell(*oid)).collect();
+            let named: Vec<String> = attr.oids_mut().iter().map(|oid| describe(*oid)).collect();
             attr.oids_mut().fill(Oid::NULL);
-            // A default that is spelled out is as good as none.
+            // An explicit default is as good as none.
             let default = matches!(
                 attr,
                 Attr::RoutePacketAction(PacketAction::Forward)
@@ -210,13 +210,13 @@ impl World {
         text + ")"
     }
 
-    fn all_spelled(
+    fn all_described(
         store: &BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
         own: impl IntoIterator<Item = Oid>,
     ) -> Vec<String> {
         let own = own.into_iter().enumerate().map(|(n, oid)| (oid, n)).collect();
         let mut all: Vec<String> =
-            store.keys().map(|(object, id)| World::spelled(store, *object, *id, &own)).collect();
+            store.keys().map(|(object, id)| World::described(store, *object, *id, &own)).collect();
         all.sort();
         all
     }
@@ -232,13 +232,13 @@ impl World {
             view.insert((object, id), row.collect::<BTreeMap<_, _>>());
         });
         let own = || [SWITCH, self.vr].into_iter().chain(self.ports.clone());
-        let wanted = World::all_spelled(&view, own());
+        let wanted = World::all_described(&view, own());
         let failing = self.syncd.chip().failures.contains(&true);
         let status = self.view(View::Apply);
         assert!(failing || status == Status::Success, "{:?}", self.events);
         if status == Status::Success {
             let own = [SWITCH, self.vr].into_iter().chain(self.ports.clone());
-            assert_eq!(World::all_spelled(&self.db.rows, own), wanted);
+            assert_eq!(World::all_described(&self.db.rows, own), wanted);
             let numbers = |rows: Vec<(ObjectType, ObjectId)>| rows.into_iter().collect::<BTreeSet<_>>();
             assert_eq!(
                 numbers(self.db.rows.keys().copied().collect()),

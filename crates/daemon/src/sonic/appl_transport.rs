@@ -1,0 +1,458 @@
+//! fpmsyncd's side of the seam to orchagent: ROUTE_TABLE and LABEL_ROUTE_TABLE through Redis, or over ZeroMQ with APPL_DB
+//! kept beside them.
+//!
+//! Over ZeroMQ a lost connection loses the messages in flight. fpmsyncd has every row, so it resends all of them on each
+//! new connection. To ribtide's orchagent it does so between the begin and the end of SONiC's `resync`, and orchagent
+//! removes the routes that were not sent. fpmsyncd begins a resync only when it knows every route: after its own start,
+//! when the routing daemon's replay is over.
+
+use super::Error;
+use clap::{Args, ValueEnum};
+use ribtide_runtime::gauge::Gauge;
+use ribtide_runtime::meter::Meter;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::fpmsyncd::ResendKind;
+use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
+use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
+use ribtide_tables::{
+    Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind,
+};
+use std::fmt;
+
+/// The port on which orchagent takes tables; of the namespaces of a machine with several chips, each has its own.
+pub(super) const PORT: u16 = 8100;
+
+/// The port in this namespace.
+pub(super) fn port() -> u16 {
+    in_namespace(PORT)
+}
+
+/// The port that stands in this namespace for what `port` is where there is only one.
+pub(super) fn in_namespace(port: u16) -> u16 {
+    let namespace = ribtide_tables::namespace_id();
+    namespace.map_or(port, |id| port.saturating_add(id).saturating_add(1))
+}
+
+/// How a database that no route must pass is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Persistence {
+    /// It is not: nothing is written.
+    Off,
+    /// Write-behind: a thread of its own writes it and coalesces changes of a row; a crash loses the rows of its queue.
+    #[value(name = "behind")]
+    WriteBehind,
+    /// Written before the route goes on.
+    InLine,
+}
+
+/// How many rows a write-behind database may lag.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Lag {
+    /// Rows that may wait for a write-behind database, in thousands; routes wait for it then
+    #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
+    pub behind_by: usize,
+}
+
+impl fmt::Display for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Persistence::Off => "off",
+            Persistence::WriteBehind => "behind",
+            Persistence::InLine => "in-line",
+        })
+    }
+}
+
+/// A row of a table that has resyncs.
+pub(super) trait ResyncRow: Row {
+    /// The key whose SET begins a resync and whose DEL ends it.
+    const RESYNC: Self::Key;
+}
+
+impl ResyncRow for RouteRow {
+    const RESYNC: RouteKey = RouteKey::Resync;
+}
+
+impl ResyncRow for LabelRouteRow {
+    const RESYNC: LabelKey = LabelKey::Resync;
+}
+
+/// How much of what was written has left this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HandedOver {
+    /// All of it; where orchagent does not say what it takes, as far as can be known.
+    All,
+    /// Not all yet: no more is to be written until it is.
+    Some,
+    /// No orchagent takes anything.
+    Nothing,
+}
+
+/// The writing side of such a table.
+pub(super) enum Routes<R: ResyncRow> {
+    /// Through APPL_DB.
+    Redis(Box<RedisRoutes<R>>),
+    /// Over ZeroMQ.
+    Zmq(Box<ZmqRoutes<R>>),
+}
+
+impl<R: ResyncRow> Routes<R> {
+    pub(super) fn redis(
+        databases: &Databases,
+        pipeline: Pipeline,
+        flush: Option<Meter>,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<Routes<R>, Error> {
+        let table = || ProducerStateTable::open(databases, pipeline, stop);
+        let written = WriteBehind::full_speed(table()?, flush, rings)?;
+        Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: table()? })))
+    }
+
+    /// Sends waiting messages over ZeroMQ, and returns whether a resend of all rows is due; with `true` as a resync. No
+    /// resend is due while routes are `held` back until the routing daemon's replay is over; `replayed`: it is.
+    pub(super) fn resend_due(&mut self, held: bool, replayed: bool) -> Option<bool> {
+        let Routes::Zmq(zmq) = self else { return None };
+        if held {
+            zmq.go_on();
+            return None;
+        }
+        match zmq.look(zmq.learnt_all || replayed) {
+            ResendScope::Changes => None,
+            ResendScope::Everything => Some(false),
+            ResendScope::Sweep => Some(true),
+        }
+    }
+
+    /// Begins a resend of all rows, as a resync if `sweep`. Returns the kind of its rows; `None` through Redis.
+    pub(super) fn begin_resend(&mut self, sweep: bool) -> Option<ResendKind> {
+        match self {
+            Routes::Redis(_) => None,
+            Routes::Zmq(zmq) => Some(zmq.begin_resend(sweep)),
+        }
+    }
+
+    /// Whether a resend is going on. A lost connection ends it.
+    pub(super) fn is_resending(&self) -> bool {
+        matches!(self, Routes::Zmq(zmq) if zmq.resending.is_some() && zmq.producer.is_connected())
+    }
+
+    /// Sends rows of the resend, and its end after the `last`.
+    pub(super) fn resend(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
+        if let Routes::Zmq(zmq) = self {
+            zmq.resend(rows, last);
+        }
+    }
+
+    /// Begins a resend of all rows as new, after Redis may have lost rows: orchagent's responses write APPL_STATE_DB again.
+    /// As [`Routes::begin_resend`].
+    pub(super) fn resend_as_new(&mut self) -> Option<ResendKind> {
+        let Routes::Zmq(zmq) = self else { return None };
+        let sweep = zmq.resending.unwrap_or(false);
+        zmq.begin_resend(sweep);
+        Some(ResendKind::AsNew)
+    }
+
+    /// Writes rows to APPL_DB and nowhere else, unless it is the way to orchagent.
+    pub(super) fn keep(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
+        match self {
+            Routes::Redis(redis) => Ok(redis.written.write(rows)?),
+            Routes::Zmq(zmq) => {
+                zmq.keep(rows)?;
+                rows.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Every row that APPL_DB has, what waits to be written apart, and whether orchagent has still to take it there.
+    pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R, bool)) -> Result<(), Error> {
+        match self {
+            Routes::Redis(redis) => {
+                redis.stored.rows(each)?;
+                // It is asked again only when Redis was away.
+                redis.stored.shrink_to_fit();
+                Ok(())
+            }
+            Routes::Zmq(zmq) => zmq.rows(each),
+        }
+    }
+
+    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and coalesce meanwhile.
+    pub(super) fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Routes::Redis(redis) => Ok(redis.written.write(changes)?),
+            Routes::Zmq(zmq) => zmq.write(changes),
+        }
+    }
+
+    /// Sends rows again for their responses: APPL_DB has them as they are, so they go there only where it is the way to orchagent.
+    pub(super) fn ask(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
+        match self {
+            Routes::Redis(_) => self.write(rows),
+            Routes::Zmq(zmq) => {
+                zmq.send(rows);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether APPL_DB has what was written, where it is the way to orchagent; [`Routes::wake`] says when.
+    pub(super) fn is_written(&self) -> Result<bool, Error> {
+        match self {
+            Routes::Redis(redis) => Ok(redis.written.is_settled()?),
+            Routes::Zmq(_) => Ok(true),
+        }
+    }
+
+    /// Waits for that, and not for orchagent.
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
+        match self {
+            Routes::Redis(redis) => Ok(redis.written.settle()?),
+            Routes::Zmq(_) => Ok(()),
+        }
+    }
+
+    /// How much waits on the way to orchagent, for who looks at [`Rings`].
+    pub(super) fn note_depths(&self) {
+        if let Routes::Zmq(zmq) = self {
+            zmq.waits.set(zmq.producer.waiting());
+            zmq.unacknowledged.set(usize::try_from(zmq.producer.unacknowledged()).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// How much of what was written orchagent has, or can take from APPL_DB.
+    pub(super) fn handed_over(&self) -> Result<HandedOver, Error> {
+        Ok(match self {
+            // What waits until orchagent has taken others goes on waiting.
+            Routes::Redis(_) if self.is_written()? => HandedOver::All,
+            Routes::Redis(_) => HandedOver::Some,
+            Routes::Zmq(zmq) if !zmq.producer.is_connected() => HandedOver::Nothing,
+            Routes::Zmq(zmq) if zmq.producer.is_acknowledged() && !zmq.producer.is_taken() => {
+                HandedOver::Some
+            }
+            Routes::Zmq(_) => HandedOver::All,
+        })
+    }
+
+    /// The keys of rows that orchagent has still to take from APPL_DB.
+    pub(super) fn queued(&mut self) -> Result<Vec<R::Key>, Error> {
+        match self {
+            Routes::Redis(redis) => {
+                let queued = redis.stored.queued()?;
+                redis.stored.shrink_to_fit();
+                Ok(queued)
+            }
+            Routes::Zmq(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Wakes the caller when there may be room, or everything is written.
+    pub(super) fn wake(&self) -> &Wake {
+        match self {
+            Routes::Redis(redis) => redis.written.wake(),
+            Routes::Zmq(zmq) => zmq.producer.wake(),
+        }
+    }
+
+    /// How often Redis was lost and found again.
+    pub(super) fn generation(&self) -> u64 {
+        match self {
+            Routes::Redis(redis) => redis.written.generation(),
+            Routes::Zmq(zmq) => zmq.kept.generation(),
+        }
+    }
+
+    /// Whether changes that were taken now would go on: with no orchagent connected they go to APPL_DB.
+    pub(super) fn has_room(&self) -> bool {
+        match self {
+            Routes::Redis(redis) => redis.written.has_room(),
+            Routes::Zmq(zmq) => !zmq.producer.is_connected() || zmq.producer.has_room(),
+        }
+    }
+}
+
+/// Through Redis.
+pub(super) struct RedisRoutes<R: Row> {
+    written: WriteBehind<R>,
+    /// Reads what is there: the thread that writes has the other connection.
+    stored: ProducerStateTable<R>,
+}
+
+/// Over ZeroMQ.
+pub(super) struct ZmqRoutes<R: Row> {
+    pub(super) producer: ZmqProducer<R>,
+    kept: Kept<R>,
+    stored: Option<PlainTable<R>>,
+    /// At the start APPL_DB has every row that was sent to orchagent.
+    pub(super) learnt_all: bool,
+    /// The next orchagent that connects has missed rows.
+    missed: bool,
+    /// A resync was begun on this connection.
+    swept: bool,
+    /// The connected orchagent has missed rows, and the resend is not over.
+    lost: bool,
+    /// A resend is going on; with `true` as a resync.
+    resending: Option<bool>,
+    /// Rows that wait for room, and messages that orchagent did not take yet.
+    waits: Gauge,
+    unacknowledged: Gauge,
+}
+
+/// APPL_DB, beside the way of a route.
+enum Kept<R: Row> {
+    Off,
+    WriteBehind(WriteBehind<R>),
+    InLine(Box<PlainTable<R>>),
+}
+
+impl<R: Row> Kept<R> {
+    fn generation(&self) -> u64 {
+        match self {
+            Kept::Off => 0,
+            Kept::WriteBehind(table) => table.generation(),
+            Kept::InLine(table) => table.generation(),
+        }
+    }
+}
+
+impl<R: ResyncRow> ZmqRoutes<R> {
+    pub(super) fn open(
+        endpoint: Endpoint,
+        (persistence, lag): (Persistence, Lag),
+        databases: &Databases,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<Routes<R>, Error> {
+        let table = || PlainTable::<R>::open(databases, stop);
+        let kept = match persistence {
+            Persistence::Off => {
+                forget::<R>(databases, stop)?;
+                Kept::Off
+            }
+            Persistence::WriteBehind => {
+                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.behind_by, rings)?)
+            }
+            Persistence::InLine => Kept::InLine(Box::new(table()?)),
+        };
+        let stored = (persistence != Persistence::Off).then(table).transpose()?;
+        Ok(Routes::Zmq(Box::new(ZmqRoutes {
+            producer: ZmqProducer::connect(endpoint, rings, stop)?,
+            kept,
+            stored,
+            learnt_all: persistence == Persistence::InLine,
+            missed: false,
+            swept: false,
+            lost: false,
+            resending: None,
+            waits: rings.gauge(format!("{} rows that wait for ZeroMQ", R::TABLE), None),
+            unacknowledged: rings
+                .gauge(format!("{} messages without an acknowledgement", R::TABLE), Some(WINDOW as usize)),
+        })))
+    }
+
+    fn rows(&mut self, mut each: impl FnMut(R::Key, R, bool)) -> Result<(), Error> {
+        match &mut self.stored {
+            Some(table) => Ok(table.rows(|key, row| each(key, row, false))?),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
+        self.keep(changes)?;
+        self.send(changes);
+        Ok(())
+    }
+
+    fn send(&mut self, changes: &mut Vec<Change<R>>) {
+        if !changes.is_empty() {
+            self.missed |= !self.producer.is_connected();
+            self.producer.send(changes);
+        }
+    }
+
+    fn keep(&mut self, changes: &[Change<R>]) -> Result<(), Error> {
+        match &mut self.kept {
+            Kept::Off => {}
+            Kept::WriteBehind(table) => table.enqueue(changes)?,
+            Kept::InLine(table) => {
+                table.write(&mut changes.to_vec())?;
+                table.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends waiting messages, and returns what to resend.
+    fn look(&mut self, knows_all: bool) -> ResendScope {
+        if self.producer.renewed() {
+            (self.swept, self.resending) = (false, None);
+            // The first connection missed nothing, unless something was written before it; each later one did.
+            self.lost = std::mem::replace(&mut self.missed, true);
+            if self.lost && !(knows_all && self.producer.is_acknowledged()) {
+                return ResendScope::Everything;
+            }
+        }
+        self.producer.resume();
+        let sweep = knows_all && !self.swept && self.producer.is_acknowledged() && self.producer.has_room();
+        self.swept |= sweep;
+        if sweep { ResendScope::Sweep } else { ResendScope::Changes }
+    }
+
+    /// Sends what waits and nothing else, while it is not known what there is to say.
+    fn go_on(&mut self) {
+        // This is the look that a wake-up asks for.
+        let _ = self.producer.wake().try_recv();
+        self.producer.resume();
+    }
+
+    fn begin_resend(&mut self, sweep: bool) -> ResendKind {
+        self.resending = Some(sweep);
+        if sweep {
+            self.producer.send(&mut vec![begin_resync()]);
+        }
+        let missed = self.lost;
+        if self.producer.is_acknowledged() { ResendKind::Unchanged { missed } } else { ResendKind::AsNew }
+    }
+
+    fn resend(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
+        if last {
+            self.lost = false;
+        }
+        if last && self.resending.take() == Some(true) {
+            rows.push(Change::del(R::RESYNC));
+        }
+        self.producer.send(rows);
+    }
+}
+
+/// What to send to orchagent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ResendScope {
+    /// Changes only.
+    Changes,
+    /// Every row.
+    Everything,
+    /// Every row, as a resync.
+    Sweep,
+}
+
+fn begin_resync<R: ResyncRow>() -> Change<R> {
+    let row = R::from_fields(&mut [("nexthop", "0.0.0.0")].into_iter());
+    Change::set(R::RESYNC, row.expect("an address is a next hop"))
+}
+
+/// Deletes the rows of an earlier run: they would be what an orchagent that starts believes.
+fn forget<R: Row>(databases: &Databases, stop: &Stop) -> Result<(), Error> {
+    let mut appl = Connection::open(databases.get(Db::Appl), stop)?;
+    let rows = appl.database().key(R::TABLE, "");
+    Ok(appl.scan(&format!("{rows}*"), |connection, names| {
+        names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
+        connection.flush()
+    })?)
+}

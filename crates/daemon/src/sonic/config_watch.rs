@@ -1,0 +1,74 @@
+//! Watches a setting of CONFIG_DB while a daemon runs.
+//!
+//! A keyspace notification of Redis (SONiC sets `notify-keyspace-events`) wakes the watcher; without notifications it
+//! reads the row once a second. An absent field keeps the setting as it is, since CONFIG_DB may be lost or loading.
+
+use super::Error;
+use super::config_db::{ConfigDb, Switch};
+use crossbeam_channel::{Receiver, Select, bounded};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_swss::Db;
+use ribtide_tables::{Databases, wake_ups};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How often the row is read, with or without a notification.
+const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A watched setting.
+pub(super) struct ConfigWatch {
+    on: Arc<AtomicBool>,
+    wake: Receiver<()>,
+}
+
+impl ConfigWatch {
+    /// Starts to watch `switch`, which is `on` now, until `stop`.
+    ///
+    /// # Errors
+    /// When CONFIG_DB does not answer now, or there is no thread. Later the watcher waits for a CONFIG_DB that went away.
+    pub(super) fn start(
+        switch: Switch,
+        on: bool,
+        databases: &Databases,
+        stop: &Stop,
+    ) -> Result<ConfigWatch, Error> {
+        let database = databases.get(Db::Config);
+        let channel = format!("__keyspace@{}__:{}", database.id, switch.row(database));
+        let notifications = wake_ups(database, vec![channel], stop)?.pop();
+        let mut config = ConfigDb::open(databases, stop)?;
+        let follows = Arc::new(AtomicBool::new(on));
+        let (its, stop) = (follows.clone(), stop.clone());
+        let (waker, wake) = bounded(1);
+        let body = move || {
+            while !stop.stopped() {
+                // Without a subscription the row is read once a second.
+                if notifications.as_ref().is_none_or(|notifications| {
+                    notifications.recv_timeout(CONFIG_POLL_INTERVAL).is_err_and(|e| e.is_disconnected())
+                }) {
+                    std::thread::sleep(CONFIG_POLL_INTERVAL);
+                }
+                let Ok(Some(now)) = config.enabled(switch) else { continue };
+                if its.swap(now, Relaxed) != now {
+                    // Full means that a wake-up waits already.
+                    let _ = waker.try_send(());
+                }
+            }
+        };
+        thread::spawn("config-watch", body)
+            .map_err(|e| Error::new(format!("no thread to follow CONFIG_DB: {e}")))?;
+        Ok(ConfigWatch { on: follows, wake })
+    }
+
+    /// Whether it is on.
+    pub(super) fn is_on(&self) -> bool {
+        // This is the look that a wake-up asks for.
+        let _ = self.wake.try_recv();
+        self.on.load(Relaxed)
+    }
+
+    /// Lets `select` see when it may have changed.
+    pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(&self.wake);
+    }
+}

@@ -1,0 +1,252 @@
+//! orchagent's outputs beside requests to syncd: NEIGH_RESOLVE_TABLE, STATE_DB's rows of default routes and capabilities,
+//! COUNTERS_DB's `CRM:STATS`, and route responses.
+
+use super::answers::Answering;
+use super::appl_transport::Lag;
+use super::config_db::Switch;
+use super::config_watch::ConfigWatch;
+use super::orch_stage::{OrchOutputs, Subscriber};
+use super::response_publisher::ResponsePublisher;
+use super::settings::Settings;
+use super::{Error, log};
+use crossbeam_channel::Select;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_swss::orch::{Crm, Orch, OrchOut};
+use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, RouteKey, SwitchCapabilityRow};
+use ribtide_swss::{Change, Db, Row};
+
+use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a Redis that nothing is written to is there.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// The tables that orchagent writes.
+pub(super) struct RedisOutputs {
+    resolve: ProducerStateTable<NeighResolveRow>,
+    default_routes: PlainTable<DefaultRouteRow>,
+    capability: PlainTable<SwitchCapabilityRow>,
+    publisher: ResponsePublisher,
+    /// What becomes of routes is published.
+    publishes: bool,
+    /// While FIB suppression is on.
+    answering: Option<Answering>,
+    suppression: FibSuppression,
+    counters: Connection,
+    /// What the counters were last written from.
+    crm: Crm,
+    /// What was last written of rows that are not of routes.
+    written: (Written<DefaultRouteRow>, Written<SwitchCapabilityRow>),
+    /// How often a server was lost and found again, and when that was looked at last.
+    returns: (Arc<AtomicU64>, u64),
+}
+
+/// The last change of each row.
+type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
+
+impl RedisOutputs {
+    /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: what an earlier run confirmed
+    /// counts until [`OrchOutputs::restored`].
+    pub(super) fn open(
+        databases: &Databases,
+        (suppression, now): (FibSuppression, bool),
+        warm: bool,
+        lag: Lag,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<RedisOutputs, Error> {
+        Ok(RedisOutputs {
+            resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
+            default_routes: PlainTable::open(databases, stop)?,
+            capability: PlainTable::open(databases, stop)?,
+            // What an earlier run confirmed is confirmed again, or is gone.
+            publisher: ResponsePublisher::start(databases, warm, lag, rings, stop)?,
+            publishes: now,
+            answering: now.then(|| Answering::start(rings)).transpose()?,
+            suppression,
+            counters: Connection::open(databases.get(Db::Counters), stop)?,
+            crm: Crm::default(),
+            written: Default::default(),
+            returns: (watch(databases, stop)?, 0),
+        })
+    }
+}
+
+/// Counts how often a server to which little is written was lost and found again: it may have what it had before, or nothing. On a
+/// thread of its own, as routes do not wait for it.
+fn watch(databases: &Databases, stop: &Stop) -> Result<Arc<AtomicU64>, Error> {
+    let returns = Arc::<AtomicU64>::default();
+    let (counted, stop) = (returns.clone(), stop.clone());
+    let open = |db| Connection::open(databases.get(db), &stop);
+    let mut servers = [open(Db::State)?, open(Db::Counters)?];
+    thread::spawn("redis-watch", move || {
+        while !stop.stopped() {
+            std::thread::sleep(PROBE);
+            // Who refuses to answer is there.
+            servers.iter_mut().for_each(|server| drop(server.ask(&["PING"])));
+            counted.store(servers.iter().map(Connection::generation).sum(), Relaxed);
+        }
+    })
+    .map_err(|e| Error::new(format!("no thread to watch Redis: {e}")))?;
+    Ok(returns)
+}
+
+/// Writes rows again that were written last.
+fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(), Error> {
+    write(table, &mut written.values().cloned().collect())
+}
+
+/// The setting of FIB suppression. fpmsyncd and orchagent both watch CONFIG_DB; fpmsyncd counts no response before
+/// orchagent has sent which routes are in the chip, so the order in which the two see a change does not matter.
+pub(super) struct FibSuppression {
+    /// The command line says so (`-F`).
+    pub(super) always: bool,
+    /// What CONFIG_DB says.
+    pub(super) config: ConfigWatch,
+    /// What is done, for others to see.
+    pub(super) is: Arc<AtomicBool>,
+    pub(super) settings: Arc<Mutex<Settings>>,
+    pub(super) rings: Rings,
+}
+
+impl RedisOutputs {
+    /// Sends responses to fpmsyncd, before they are published.
+    fn answer(&mut self, out: &OrchOut) {
+        if let Some(answering) = &mut self.answering {
+            answering.answer(&out.refusals, &out.responses, &out.found);
+        }
+    }
+
+    /// Begins or ends responses when the setting changed.
+    fn apply_config(&mut self, orch: &mut Orch) -> Result<(), Error> {
+        let FibSuppression { always, config, is, settings, rings } = &self.suppression;
+        // In any case: it is the look that a wake-up asks for.
+        let on = config.is_on() || *always;
+        if orch.restoring() {
+            return Ok(());
+        }
+        if on != orch.answers() {
+            log("orchagent", if on { "FIB suppression is on" } else { "FIB suppression is off" });
+            orch.answer(on);
+            is.store(on, Relaxed);
+            self.answering = on.then(|| Answering::start(rings)).transpose()?;
+            let value = if on { "enabled" } else { "disabled" };
+            let mut settings = settings.lock().unwrap_or_else(PoisonError::into_inner);
+            settings.note(&Switch::SuppressFibPending.name(), value, value, "");
+            settings.write()?;
+        }
+        if !on {
+            self.publishes = false;
+        } else if !self.publishes && self.publisher.is_idle() {
+            // What was published before is older.
+            self.publishes = true;
+            let mut keys = Vec::new();
+            orch.carried_out(|vrf, prefix| keys.push(RouteKey::new(vrf.cloned(), prefix)));
+            self.publisher.resume(keys)?;
+        }
+        Ok(())
+    }
+}
+
+impl OrchOutputs for RedisOutputs {
+    fn carry_out(&mut self, _: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
+        write(&mut self.resolve, &mut out.resolve)?;
+        let (default_routes, capability) = &mut self.written;
+        default_routes.extend(out.default_routes.iter().map(|change| (change.key, change.clone())));
+        capability.extend(out.capability.iter().map(|change| (change.key.clone(), change.clone())));
+        write(&mut self.default_routes, &mut out.default_routes)?;
+        write(&mut self.capability, &mut out.capability)?;
+        // They are for clients that ask in batches; a reader of answers gets refusals.
+        out.status_changes.clear();
+        if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
+            self.answer(out);
+            // SONiC publishes successes only.
+            out.refusals.clear();
+            if self.publishes {
+                // What was found is older than what was asked for.
+                self.publisher.publish(&out.found)?;
+                self.publisher.publish(&out.responses)?;
+            }
+            out.found.clear();
+            out.responses.clear();
+        }
+        Ok(false)
+    }
+
+    fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
+        self.answering.as_mut().and_then(|answering| answering.new_subscriber(orch))
+    }
+
+    fn begin_subscription(&mut self, orch: &mut Orch) {
+        if let Some(answering) = &mut self.answering {
+            answering.begin_subscription(orch);
+        }
+    }
+
+    fn after_round(&mut self, orch: &mut Orch, quiet: bool, waiting: bool) -> Result<(), Error> {
+        if let Some(answering) = &mut self.answering {
+            answering.look(waiting || !quiet);
+            // Who is not connected may listen to what is published.
+            self.publisher.awaited(!answering.is_connected());
+        }
+        self.apply_config(orch)
+    }
+
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        if let Some(answering) = &self.answering {
+            answering.watch(select);
+        }
+        self.suppression.config.watch(select);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.answering.as_ref().and_then(Answering::due)
+    }
+
+    fn unsent(&self) -> usize {
+        self.answering.as_ref().map_or(0, Answering::unsent)
+    }
+
+    fn idle(&self) -> bool {
+        self.publisher.is_idle()
+    }
+
+    fn restored(&mut self, out: &mut OrchOut) -> Result<(), Error> {
+        // Of each default route what it came to; on the way there it dropped, but not in the chip.
+        let last: BTreeMap<_, _> = out.default_routes.drain(..).map(|change| (change.key, change)).collect();
+        out.default_routes.extend(last.into_values());
+        self.answer(out);
+        let mut responses = std::mem::take(&mut out.found);
+        responses.append(&mut out.responses);
+        self.publisher.reconcile(responses)
+    }
+
+    fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
+        let returns = self.returns.0.load(Relaxed);
+        let returned = std::mem::replace(&mut self.returns.1, returns) != returns;
+        if returned {
+            again(&mut self.default_routes, &self.written.0)?;
+            again(&mut self.capability, &self.written.1)?;
+        }
+        if *orch.crm() == self.crm && !returned {
+            return Ok(());
+        }
+        self.crm = orch.crm().clone();
+        let mut args = vec!["HSET".to_owned(), "CRM:STATS".to_owned()];
+        self.crm.fields(&mut |field, value| args.extend([field.to_owned(), value.to_owned()]));
+        self.counters.queue(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        Ok(self.counters.flush()?)
+    }
+}
+
+fn write<R: Row>(table: &mut impl Producer<R>, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
+    if !changes.is_empty() {
+        table.write(changes)?;
+        table.flush()?;
+    }
+    Ok(())
+}

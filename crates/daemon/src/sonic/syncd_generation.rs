@@ -1,0 +1,68 @@
+//! syncd's generation: a number in ASIC_DB (`RIBTIDE_SYNCD_SINCE`) that stays the same as long as syncd has every object
+//! that orchagent requested.
+//!
+//! A syncd that lost objects publishes `switch_shutdown_request`, and orchagent describes everything again. A channel
+//! stores nothing, and a restarted Redis may have no subscriber yet. So such a syncd also writes another generation, and
+//! orchagent polls it.
+
+use super::{Error, log};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_tables::{Connection, TableError};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+const KEY: &str = "RIBTIDE_SYNCD_SINCE";
+/// How often orchagent looks.
+const GENERATION_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A number that no other run has.
+pub(super) fn of_this_run() -> u64 {
+    // A hasher's key is random.
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// syncd's side. It writes the number again to a server that may have lost it.
+pub(super) struct SyncdGeneration(String);
+
+impl SyncdGeneration {
+    /// The generation of the previous syncd, if this one `goes_on` with all of its objects; otherwise a new one.
+    pub(super) fn begin(goes_on: bool, asic: &mut Connection) -> Result<SyncdGeneration, TableError> {
+        if let Some(before) = asic.ask(&["GET", KEY])?.into_text().filter(|_| goes_on) {
+            return Ok(SyncdGeneration(before));
+        }
+        let since = SyncdGeneration(of_this_run().to_string());
+        since.write(asic)?;
+        Ok(since)
+    }
+
+    pub(super) fn write(&self, asic: &mut Connection) -> Result<(), TableError> {
+        asic.ask(&["SET", KEY, &self.0]).map(drop)
+    }
+}
+
+/// orchagent's side, called before its first request: calls `on_change` once when syncd's generation changes. SONiC's syncd
+/// writes no number, and then nothing is polled.
+pub(super) fn watch(
+    mut asic: Connection,
+    stop: &Stop,
+    on_change: impl FnOnce() + Send + 'static,
+) -> Result<(), Error> {
+    let Some(since) = asic.ask(&["GET", KEY])?.into_text() else { return Ok(()) };
+    let stop = stop.clone();
+    let body = move || {
+        while !stop.stopped() {
+            std::thread::sleep(GENERATION_POLL_INTERVAL);
+            match asic.ask(&["GET", KEY]).map(|number| number.into_text()) {
+                // A server that lost it: syncd writes it again.
+                Ok(None) => {}
+                Ok(Some(now)) if now == since => {}
+                Ok(Some(_)) => return on_change(),
+                Err(_) if stop.stopped() => return,
+                Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started again")),
+            }
+        }
+    };
+    thread::spawn("asic-generation", body)
+        .map(drop)
+        .map_err(|e| Error::new(format!("no thread to watch syncd: {e}")))
+}

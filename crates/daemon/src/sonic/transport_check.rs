@@ -1,0 +1,79 @@
+//! Checks that fpmsyncd and orchagent use the same transport for routes. Each has its own setting (`-q`, `--route-zmq`, or
+//! CONFIG_DB at its start); if the two differ, no route arrives and neither daemon notices.
+//!
+//! The check works with SONiC's orchagent, too. An orchagent subscribes to the channel of each table that it reads from
+//! Redis as long as it runs: always to that of NEXTHOP_GROUP_TABLE, and to that of ROUTE_TABLE unless routes come over
+//! ZeroMQ.
+
+use super::{Error, log, refuse};
+use crate::combinations::{RequestedSettings, broken};
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
+use ribtide_swss::row::{NextHopGroupRow, RouteRow};
+use ribtide_tables::{Connection, Databases, state_table};
+use std::time::Duration;
+
+/// The least time between two looks. An orchagent that starts subscribes to one channel before the other, so only a
+/// difference that two looks find counts.
+pub(super) const APART: Duration = Duration::from_secs(1);
+
+/// fpmsyncd's check of orchagent's transport.
+pub(super) struct TransportCheck {
+    appl: Connection,
+    over_zmq: bool,
+    /// The difference that the last look found, and the one that two looks found.
+    suspected: Option<&'static str>,
+    wrong: Option<&'static str>,
+}
+
+impl TransportCheck {
+    pub(super) fn open(databases: &Databases, over_zmq: bool, stop: &Stop) -> Result<TransportCheck, Error> {
+        let appl = Connection::open(databases.get(Db::Appl), stop)?;
+        Ok(TransportCheck { appl, over_zmq, suspected: None, wrong: None })
+    }
+
+    /// Refuses to start beside an orchagent with another transport.
+    pub(super) fn refuse(&mut self) -> Result<(), Error> {
+        let first = self.asked()?;
+        if refuse(&first).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(APART);
+        refuse(&self.asked()?)
+    }
+
+    /// Looks once more, [`APART`] from the last time, and says in the log what is wrong. True when that changed.
+    pub(super) fn look(&mut self) -> Result<bool, Error> {
+        let found = broken(&self.asked()?).next().map(|rule| rule.says);
+        let before = std::mem::replace(&mut self.suspected, found);
+        let wrong = found.filter(|_| before == found);
+        let changed = wrong != self.wrong;
+        self.wrong = wrong;
+        if let Some(why) = wrong.filter(|_| changed) {
+            log("fpmsyncd", &format!("no route reaches orchagent: {why}"));
+        }
+        Ok(changed)
+    }
+
+    /// Why no route reaches orchagent.
+    pub(super) fn wrong(&self) -> Option<&'static str> {
+        self.wrong
+    }
+
+    fn asked(&mut self) -> Result<RequestedSettings, Error> {
+        let orchagent_over_zmq = self.orchagent()?;
+        Ok(RequestedSettings {
+            routes_over_zmq: Some(self.over_zmq),
+            orchagent_over_zmq,
+            ..RequestedSettings::default()
+        })
+    }
+
+    /// Whether the orchagent that runs takes routes over ZeroMQ; `None` where none runs.
+    fn orchagent(&mut self) -> Result<Option<bool>, Error> {
+        let of = self.appl.database();
+        let channels = [state_table::channel::<NextHopGroupRow>(of), state_table::channel::<RouteRow>(of)];
+        let [groups, routes] = channels.map(|channel| state_table::is_heard(&mut self.appl, &channel));
+        Ok(groups?.then_some(!routes?))
+    }
+}

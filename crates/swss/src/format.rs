@@ -1,0 +1,64 @@
+//! Formats numbers, addresses and prefixes without `core::fmt`. A route is formatted for each table and queue that it
+//! passes, and `core::fmt` costs more than the rest of its row.
+
+use ribtide_prefix::AnyPrefix;
+use std::fmt::Write;
+use std::net::IpAddr;
+
+/// Appends a number.
+pub(crate) fn decimal(n: u64, out: &mut String) {
+    out.push_str(itoa::Buffer::new().format(n));
+}
+
+/// Appends a number in hexadecimal digits, without leading zeros.
+pub(crate) fn hex(n: u64, out: &mut String) {
+    let digits = (64 - (n | 1).leading_zeros()).div_ceil(4);
+    out.extend((0..digits).rev().map(|at| char::from(b"0123456789abcdef"[(n >> (4 * at) & 15) as usize])));
+}
+
+/// Appends an address.
+pub(crate) fn addr(addr: IpAddr, out: &mut String) {
+    match addr {
+        IpAddr::V4(addr) => {
+            for (n, byte) in addr.octets().into_iter().enumerate() {
+                if n > 0 {
+                    out.push('.');
+                }
+                decimal(byte.into(), out);
+            }
+        }
+        // Writing to a String cannot fail.
+        IpAddr::V6(addr) => drop(write!(out, "{addr}")),
+    }
+}
+
+/// Appends a prefix: address, slash, length.
+pub(crate) fn prefix(prefix: AnyPrefix, out: &mut String) {
+    addr(prefix.addr(), out);
+    out.push('/');
+    decimal(prefix.len().into(), out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn text_is_that_of_the_standard_formatter(n: u64, shift in 0u32..64, address: IpAddr, len in 0u8..=128) {
+            let n = n >> shift;
+            let len = len.min(if address.is_ipv4() { 32 } else { 128 });
+            let of = AnyPrefix::from_addr(address, len).unwrap();
+            let mut text = String::new();
+            decimal(n, &mut text);
+            text.push(' ');
+            hex(n, &mut text);
+            text.push(' ');
+            addr(address, &mut text);
+            text.push(' ');
+            prefix(of, &mut text);
+            prop_assert_eq!(text, format!("{n} {n:x} {address} {of}"));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Write-behind: an asynchronous mirror of a table, written by a thread of its own, so that the caller goes on meanwhile.
+//! SONiC's counterparts are the asynchronous writer of `common/asyncdbupdater.h` (sonic-swss-common) and syncd's `-R`.
+//!
+//! A full-speed writer is on the routes' path: orchagent waits for its rows. A low-priority writer keeps a copy that no
+//! route waits for: while routes come, it takes a small share of the server's time ([`LowPriorityPace`]).
+//!
+//! Waiting changes of one key coalesce. The queue is bounded in rows, which are memory; a full queue blocks the caller. The
+//! thread waits for a database that went away; [`Producer::generation`] tells the caller that rows may be lost.
+
+use crate::coalesce::Coalesced;
+use crate::low_priority_pace::LowPriorityPace;
+use crate::subscribe::Wake;
+use crate::{Producer, TableError};
+use crossbeam_channel as channel;
+use ribtide_runtime::meter::Meter;
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread;
+use ribtide_swss::row::Packed;
+use ribtide_swss::{Change, Row};
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Batches in the queue of a full-speed writer.
+const FULL_SPEED_BATCHES_MAX: usize = 320;
+/// Rows in a batch at most.
+const BATCH: usize = 1000;
+/// Rows that coalesce and are written in one round.
+const ROWS: usize = 10_000;
+
+/// An entry of the thread's queue.
+#[derive(Debug)]
+enum Work<R: Row> {
+    /// Rows, and when they came. Packed and boxed, since the ring has thousands of slots.
+    Rows(Box<Packed<R>>, Instant),
+    /// A barrier: the thread answers when everything before it is written.
+    Settle(channel::Sender<()>),
+}
+
+/// The caller's side of a write-behind table.
+#[derive(Debug)]
+pub struct WriteBehind<R: Row> {
+    /// None only while it is dropped.
+    work: Option<ring::Sender<Work<R>>>,
+    thread: Option<JoinHandle<()>>,
+    failed: channel::Receiver<TableError>,
+    generation: Arc<AtomicU64>,
+    wake: Wake,
+    /// Entries that were enqueued, and entries that are done.
+    given: u64,
+    done: Arc<AtomicU64>,
+    /// Of a low-priority writer.
+    pace: Option<LowPriorityPace>,
+    /// A caller waits until all is written.
+    hurried: Arc<AtomicBool>,
+}
+
+impl<R: Row> WriteBehind<R> {
+    /// Starts a full-speed writer of `table`. `timer` counts the rows of each round and the time that it took.
+    ///
+    /// # Errors
+    /// [`TableError::Unreachable`] when there is no thread for it.
+    pub fn full_speed(
+        table: impl Producer<R> + Send + 'static,
+        timer: Option<Meter>,
+        rings: &Rings,
+    ) -> Result<Self, TableError> {
+        WriteBehind::start(table, timer, rings, FULL_SPEED_BATCHES_MAX, None)
+    }
+
+    /// Starts a low-priority writer of `table`, with at most `at_most` rows in its queue.
+    ///
+    /// # Errors
+    /// [`TableError::Unreachable`] when there is no thread for it.
+    pub fn low_priority(
+        table: impl Producer<R> + Send + 'static,
+        at_most: usize,
+        rings: &Rings,
+    ) -> Result<Self, TableError> {
+        WriteBehind::start(table, None, rings, at_most / BATCH, Some(LowPriorityPace::new(at_most / BATCH)))
+    }
+
+    fn start(
+        mut table: impl Producer<R> + Send + 'static,
+        timer: Option<Meter>,
+        rings: &Rings,
+        bound: usize,
+        pace: Option<LowPriorityPace>,
+    ) -> Result<Self, TableError> {
+        let (work, waiting) =
+            rings.bounded::<Work<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
+        let generation = Arc::new(AtomicU64::new(table.generation()));
+        let (failing, failed) = channel::bounded(1);
+        let (waker, wake) = channel::bounded(1);
+        let (seen, its_pace) = (generation.clone(), pace.clone());
+        let done = Arc::<AtomicU64>::default();
+        let its_done = done.clone();
+        let hurried = Arc::<AtomicBool>::default();
+        let its_hurry = hurried.clone();
+        let body = move || {
+            let mut rows = Coalesced::default();
+            let (mut batch, mut taken) = (Vec::new(), 0);
+            loop {
+                let on_idle = || {
+                    batch = Vec::new();
+                    rows.shrink_to_fit();
+                    table.shrink_to_fit();
+                };
+                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
+                let mut next = Some(first);
+                let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
+                while let Some(work) = next {
+                    taken += 1;
+                    match work {
+                        Work::Rows(packed, came) => {
+                            packed.unpack(&mut batch);
+                            rows.add(&mut batch);
+                            if let (None, Some(pace)) = (oldest, &its_pace) {
+                                at_once = pace.rows(ROWS, came, waiting.raw().len());
+                                oldest = Some(came);
+                            }
+                        }
+                        Work::Settle(done_tx) => settled = Some(done_tx),
+                    }
+                    let go_on = settled.is_none() && rows.len() < at_once;
+                    next = if go_on { waiting.try_recv() } else { None };
+                }
+                // There is room now. Full means that a wake-up waits already.
+                let _ = waker.try_send(());
+                let (begin, count) = (Instant::now(), rows.len());
+                let written = table.write(&mut rows.take()).and_then(|()| table.flush());
+                if let Some(timer) = &timer {
+                    timer.add(count, begin);
+                }
+                seen.store(table.generation(), Relaxed);
+                if let Err(e) = written {
+                    let _ = failing.send(e);
+                    return;
+                }
+                its_done.store(taken, Relaxed);
+                let _ = waker.try_send(());
+                // The caller of `settle` waits for it.
+                if let Some(done_tx) = settled {
+                    let _ = done_tx.send(());
+                }
+                if let Err(e) = table.let_through(&|| its_hurry.load(Relaxed)) {
+                    let _ = failing.send(e);
+                    return;
+                }
+                // It may have been away meanwhile, too.
+                seen.store(table.generation(), Relaxed);
+                if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
+                    pace.rest(begin.elapsed(), oldest, || waiting.raw().len());
+                }
+            }
+        };
+        let thread = thread::spawn("write-behind", body).map_err(|e| TableError::Unreachable {
+            database: R::DB.name().into(),
+            address: "a thread of its own".into(),
+            cause: e.to_string(),
+        })?;
+        Ok(WriteBehind {
+            work: Some(work),
+            thread: Some(thread),
+            failed,
+            generation,
+            wake,
+            given: 0,
+            done,
+            pace,
+            hurried,
+        })
+    }
+
+    /// Whether the queue is empty, so that the next rows are written next.
+    pub fn has_room(&self) -> bool {
+        // This is the look that a wake-up asks for.
+        let _ = self.wake.try_recv();
+        self.work.as_ref().is_none_or(ring::Sender::is_empty)
+    }
+
+    /// Wakes the caller when the queue has room, and when everything is written.
+    pub fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// Waits until everything is written.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    pub fn settle(&mut self) -> Result<(), TableError> {
+        let (done_tx, done) = channel::bounded(1);
+        self.awaited(true);
+        let settled = self.send(Work::Settle(done_tx)).and_then(|()| {
+            // A thread that ended without a word has said why.
+            done.recv().or_else(|_| self.check(false))
+        });
+        self.awaited(false);
+        settled
+    }
+
+    /// Whether everything is written.
+    pub fn is_idle(&self) -> bool {
+        self.done.load(Relaxed) == self.given
+    }
+
+    /// Whether everything is written, for a caller that polls.
+    ///
+    /// # Errors
+    /// As [`Producer::write`]: then it never will be.
+    pub fn is_settled(&self) -> Result<bool, TableError> {
+        // This is the look that a wake-up asks for.
+        let _ = self.wake.try_recv();
+        self.check(true)?;
+        Ok(self.is_idle())
+    }
+
+    /// Sets whether a caller waits until all is written; the thread then writes at full speed.
+    pub fn awaited(&self, awaited: bool) {
+        self.hurried.store(awaited, Relaxed);
+        if let Some(pace) = &self.pace {
+            pace.awaited(awaited);
+        }
+    }
+
+    /// Enqueues changes, owned or borrowed. Blocks while the queue is full.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    pub fn enqueue<C: Borrow<Change<R>>>(
+        &mut self,
+        changes: impl IntoIterator<Item = C>,
+    ) -> Result<(), TableError> {
+        let now = Instant::now();
+        if let Some(pace) = &self.pace {
+            pace.came(now);
+        }
+        let mut changes = changes.into_iter();
+        loop {
+            let batch: Packed<R> = changes.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.send(Work::Rows(Box::new(batch), now))?;
+        }
+    }
+
+    /// Enqueues no rows: the thread makes a round, which calls the table's `write` and `flush`.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    pub fn nudge(&mut self) -> Result<(), TableError> {
+        self.send(Work::Rows(Box::new(std::iter::empty::<Change<R>>().collect()), Instant::now()))
+    }
+
+    fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
+        self.given += 1;
+        let Some(sender) = &self.work else { return self.check(false) };
+        // A blocked caller cannot react, so only the database may delay it, and not the table's consumer.
+        let hurried = sender.is_full().then(|| self.hurried.swap(true, Relaxed));
+        let sent = sender.send(work).is_ok();
+        if let Some(hurried) = hurried {
+            self.hurried.store(hurried, Relaxed);
+        }
+        self.check(sent)
+    }
+
+    fn check(&self, goes_on: bool) -> Result<(), TableError> {
+        match self.failed.try_recv() {
+            Ok(e) => Err(e),
+            Err(_) if !goes_on => Err(TableError::Stopped { table: R::TABLE.into() }),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl<R: Row> Producer<R> for WriteBehind<R> {
+    fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
+        self.enqueue(changes.drain(..))
+    }
+
+    fn flush(&mut self) -> Result<(), TableError> {
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+}
+
+impl<R: Row> Drop for WriteBehind<R> {
+    /// Writes what is in the queue.
+    fn drop(&mut self) {
+        self.awaited(true);
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::row::DefaultRouteRow;
+
+    /// A database that is as slow as whoever holds the other end of `turns`.
+    struct Slow {
+        turns: channel::Receiver<()>,
+        written: channel::Sender<usize>,
+    }
+
+    impl Producer<DefaultRouteRow> for Slow {
+        fn write(&mut self, changes: &mut Vec<Change<DefaultRouteRow>>) -> Result<(), TableError> {
+            let _ = self.turns.recv();
+            let _ = self.written.send(changes.drain(..).count());
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), TableError> {
+            Ok(())
+        }
+
+        fn waiting(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn low_priority_table_with_full_queue_blocks_its_caller() {
+        let (turn, turns) = channel::bounded(0);
+        let (written, rows) = channel::bounded(100);
+        let rings = Rings::default();
+        let mut table = WriteBehind::low_priority(Slow { turns, written }, 3000, &rings).unwrap();
+        let (done, noted) = channel::bounded(100);
+        let caller = std::thread::spawn(move || {
+            for n in 0..40 {
+                let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
+                let changes: Vec<_> = (0..1000).map(|i| Change::del(key(i))).collect();
+                table.enqueue(&changes).unwrap();
+                done.send(()).unwrap();
+            }
+            table.settle().unwrap();
+        });
+        // Three thousand wait, and ten thousand are written at once.
+        let mut count = 0;
+        while noted.recv_timeout(std::time::Duration::from_millis(300)).is_ok() {
+            count += 1;
+        }
+        assert!((3..=14).contains(&count), "{count}");
+        drop(turn);
+        caller.join().unwrap();
+        assert_eq!(rows.iter().sum::<usize>(), 40_000);
+    }
+}
