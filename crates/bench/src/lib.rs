@@ -21,7 +21,6 @@ mod pool;
 mod progress;
 pub mod recording;
 pub mod replay;
-mod rng;
 pub mod routes;
 mod sender;
 pub mod session;
