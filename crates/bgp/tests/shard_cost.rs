@@ -10,7 +10,7 @@
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
-    Confirmation, DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn, TrackedNextHop,
+    Confirmation, DumpRequest, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
@@ -121,12 +121,12 @@ impl<'a> Sender<'a> {
     }
 
     /// The next batch, and the bytes of its attribute sets.
-    fn next(&mut self) -> Option<(RouteBatch, usize)> {
+    fn next(&mut self) -> Option<(UpdateBatch, usize)> {
         if self.at == self.order.len() {
             return None;
         }
         let (peer, session) = (PeerId(self.peer), 1);
-        let mut batch = RouteBatch { peer, session, ops: Vec::new(), prefixes: Families::default() };
+        let mut batch = UpdateBatch { peer, session, ops: Vec::new(), prefixes: Families::default() };
         let mut bytes = 0;
         while batch.prefixes.v4.len() < BATCH && self.at < self.order.len() {
             let group = self.order[self.at] as usize;
@@ -142,11 +142,11 @@ impl<'a> Sender<'a> {
 }
 
 /// `peer` takes back all that it announced, by groups, in another order than that of the announcements.
-fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<RouteBatch> {
+fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<UpdateBatch> {
     let mut order: Vec<&[Prefix<V4>]> = groups.iter().map(Vec::as_slice).collect();
     (1..order.len()).rev().for_each(|i| order.swap(i, rng.index(i + 1)));
     let prefixes: Vec<Prefix<V4>> = order.concat();
-    let batch = |prefixes: &[Prefix<V4>]| RouteBatch {
+    let batch = |prefixes: &[Prefix<V4>]| UpdateBatch {
         peer: PeerId(peer),
         session: 1,
         ops: vec![RouteOp { attrs: None, afi: Afi::Ipv4, count: prefixes.len() as u32 }],

@@ -224,7 +224,7 @@ fn all_tracked() -> Vec<TrackedNextHop> {
 struct Run {
     rib: Rib,
     model: Model,
-    told: BTreeMap<TrackedNextHop, NextHopState>,
+    told: BTreeMap<TrackedNextHop, Reachability>,
 }
 
 impl Run {
@@ -274,7 +274,7 @@ struct Counts {
 fn confluent(config: RibConfig, facts: Facts, detour: Facts, seed: u64) {
     let facts = Facts { config: config.clone(), ..facts };
     let evaluation = facts.evaluate(&all_tracked());
-    let told: BTreeMap<TrackedNextHop, NextHopState> =
+    let told: BTreeMap<TrackedNextHop, Reachability> =
         all_tracked().into_iter().map(|next_hop| (next_hop, evaluation.told(next_hop))).collect();
     let mut random = Rng::new(seed);
     for mode in CacheMode::ALL {

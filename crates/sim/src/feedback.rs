@@ -16,7 +16,7 @@ use crate::network::{Event, Network};
 use crate::stage::Stage;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{
-    Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop,
+    Confirmation, FeedSet, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, Shard};
@@ -231,7 +231,7 @@ impl<'n> Feedback<'n> {
             let ops = vec![RouteOp { attrs: attrs.cloned(), afi: prefix.afi(), count: 1 }];
             let (session, id) = (self.sessions[peer].0, PeerId(peer as u32));
             let shard = self.shard_of(*prefix);
-            let batch = FromPeer { peer: id, session, ops, prefixes };
+            let batch = UpdateBatch { peer: id, session, ops, prefixes };
             self.shards[shard].queues[peer].push_back(ShardIn::Routes(batch));
         }
     }
@@ -308,8 +308,8 @@ impl<'n> Feedback<'n> {
     fn take(&mut self, out: RibOut) {
         self.changes += out.next_hops.len();
         let states = out.next_hops.into_iter().map(|(of, state)| match state {
-            ribtide_rib::NextHopState::Reachable { cost } => (of, NextHopState::Reachable { cost }),
-            ribtide_rib::NextHopState::Unreachable => (of, NextHopState::Unreachable),
+            ribtide_rib::Reachability::Reachable { cost } => (of, NextHopState::Reachable { cost }),
+            ribtide_rib::Reachability::Unreachable => (of, NextHopState::Unreachable),
         });
         let states = states.chain(out.per_prefix.into_iter().map(|of| (of, NextHopState::PerPrefix)));
         for (of, state) in states {
