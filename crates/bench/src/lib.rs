@@ -26,6 +26,7 @@ mod sender;
 pub mod session;
 pub mod sink;
 pub mod table;
+pub mod text;
 
 use std::io::Write as _;
 
