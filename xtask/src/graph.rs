@@ -25,7 +25,7 @@ const GRAPH: &[Row] = &[
     row("wire", &["prefix"], &[]),
     row("policy", &["prefix", "wire"], &[]),
     row("bgp", &["prefix", "wire", "policy"], &[]),
-    row("bfd", &["wire"], &[]),
+    row("bfd", &["prefix", "wire"], &[]),
     row("rib", &["prefix"], &[]),
     row("swss", &["prefix", "wire"], &[]),
     row("runtime", &[], &[]),

@@ -21,12 +21,12 @@ mod pool;
 mod progress;
 pub mod recording;
 pub mod replay;
-mod rng;
 pub mod routes;
 mod sender;
 pub mod session;
 pub mod sink;
 pub mod table;
+pub mod text;
 
 use std::io::Write as _;
 

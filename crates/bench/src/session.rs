@@ -2,7 +2,12 @@
 //! so that the peer is never held up.
 //!
 //! Not the router's own session code, on purpose: a tool that shares the router's mistakes cannot show them. One
-//! thread reads, one keeps the session alive, and whoever calls [`Session::send`] writes.
+//! thread reads, one keeps the session alive, and the caller of [`Session::send`] writes.
+//!
+//! `blast`, `replay`, `sink` and the suite `kernel` use this speaker: a session that blocks, with two threads of its own, both families, route
+//! refresh and extended messages. The suite `bgp` has a second one in `bgp::load`, for hundreds of neighbours on a few
+//! threads: its sockets never block, it notes when bytes came and parses them after the measurement. The two share what an
+//! OPEN means (`agree`) and how a session ends (`last_words`).
 
 use crate::error::{End, Error};
 use ribtide_prefix::{Afi, Safi};

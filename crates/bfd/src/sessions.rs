@@ -2,6 +2,7 @@
 //! timer is next.
 
 use crate::session::{Effect, Event, Micros, Session, Timers};
+use ribtide_prefix::Rng;
 use ribtide_wire::bfd::{Control, Malformed, State, TTL};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -133,7 +134,7 @@ pub struct Sessions {
     /// Each session at most once, at its deadline.
     timers: BTreeSet<(Micros, Discriminator)>,
     discarded: BTreeMap<Discard, u64>,
-    random: u64,
+    random: Rng,
     effects: Vec<Effect>,
 }
 
@@ -143,7 +144,7 @@ type Effects = Vec<(Discriminator, Effect)>;
 impl Sessions {
     /// No sessions. Numbers and jitter come of `seed`.
     pub fn new(seed: u64) -> Sessions {
-        Sessions { random: seed, ..Sessions::default() }
+        Sessions { random: Rng::new(seed), ..Sessions::default() }
     }
 
     /// The session of this number.
@@ -169,12 +170,12 @@ impl Sessions {
     /// Begins a session. The caller sees to it that no two have the same place.
     pub fn add(&mut self, place: Place, timers: Timers, now: Micros) -> Discriminator {
         let id = loop {
-            let id = Discriminator((self.next_random() >> 32) as u32);
+            let id = Discriminator((self.random.next_u64() >> 32) as u32);
             if id.0 != 0 && !self.entries.contains_key(&id) {
                 break id;
             }
         };
-        let session = Session::new(timers, id.0, self.next_random(), now);
+        let session = Session::new(timers, id.0, self.random.next_u64(), now);
         let entry = Entry { place, session, sent: 0, received: 0, flaps: 0, changed: now, deadline: None };
         self.entries.insert(id, entry);
         self.by_peer.insert((place.peer, id));
@@ -293,14 +294,5 @@ impl Sessions {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id)));
         }
-    }
-
-    /// SplitMix64.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

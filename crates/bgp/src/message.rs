@@ -34,7 +34,7 @@ pub enum ShardIn {
         session: u32,
     },
     /// Routes, in the order received.
-    Routes(RouteBatch),
+    Routes(UpdateBatch),
     /// A worker wants the current best paths of a family, for members that joined or asked for a refresh.
     Dump(DumpRequest),
     /// What became of next hops that the shard's routes use. Sent only when something changed.
@@ -55,9 +55,9 @@ pub struct Confirmation {
     pub blocked: Vec<(AnyPrefix, bool)>,
 }
 
-/// Routes of one session for one shard, from one or more UPDATEs.
+/// What one or more UPDATEs of one session say of the prefixes of one shard.
 #[derive(Debug)]
-pub struct RouteBatch {
+pub struct UpdateBatch {
     /// From whom.
     pub peer: PeerId,
     /// Which session of that peer.
@@ -91,7 +91,7 @@ pub struct TrackedNextHop {
     pub exclude: Option<AnyPrefix>,
 }
 
-/// Whether a next hop can be reached, and how far it is.
+/// What the RIB manager says of a registered next hop: its reachability, or that the question needs a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextHopState {
     /// With the interior cost of RFC 4271 section 9.1.2.2 e.

@@ -10,11 +10,11 @@
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
-    Confirmation, DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn, TrackedNextHop,
+    Confirmation, DumpRequest, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
-use ribtide_prefix::{Afi, Families, Prefix, V4};
+use ribtide_prefix::{Afi, Families, Prefix, Rng, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
 use ribtide_wire::bgp::{NextHop, build};
 use std::collections::VecDeque;
@@ -39,23 +39,6 @@ struct Load {
     prefixes: usize,
     /// Whether best paths are told when they are confirmed.
     suppressed: bool,
-}
-
-/// SplitMix64: choices that are the same in every run.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
 }
 
 fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
@@ -89,13 +72,13 @@ fn address(peer: u32) -> Ipv4Addr {
 
 /// The prefixes in groups that share attributes: about six neighbours each.
 fn groups(prefixes: usize) -> Vec<Vec<Prefix<V4>>> {
-    let mut rng = Rng(1);
+    let mut rng = Rng::new(1);
     let mut left = prefixes;
     let mut groups = Vec::new();
     let mut next = 0x0100_0000u32;
     while left > 0 {
-        let count = (1 + rng.below(11)).min(left);
-        next = next.wrapping_add(rng.below(8) as u32 * 256);
+        let count = (1 + rng.index(11)).min(left);
+        next = next.wrapping_add(rng.index(8) as u32 * 256);
         let group = (0..count as u32).map(|n| Prefix::new(next.wrapping_add(n * 256), 24)).collect();
         next = next.wrapping_add(count as u32 * 256);
         groups.push(group);
@@ -106,15 +89,15 @@ fn groups(prefixes: usize) -> Vec<Vec<Prefix<V4>>> {
 
 /// What `peer` says of a group: a path of two to six hops.
 fn attributes(peer: u32, group: usize) -> AttrSet {
-    let mut rng = Rng(u64::from(peer) << 32 | group as u64);
-    let hops = 2 + rng.below(5);
+    let mut rng = Rng::new(u64::from(peer) << 32 | group as u64);
+    let hops = 2 + rng.index(5);
     let mut path = vec![2, hops as u8];
     path.extend((65001 + peer).to_be_bytes());
-    (1..hops).for_each(|_| path.extend((1000 + rng.below(70_000) as u32).to_be_bytes()));
+    (1..hops).for_each(|_| path.extend((1000 + rng.index(70_000) as u32).to_be_bytes()));
     let mut bytes = Vec::new();
     build::origin(&mut bytes, Origin::Igp);
     build::as_path(&mut bytes, AsPath::new(&path));
-    let communities = [rng.next().to_be_bytes(), rng.next().to_be_bytes()].concat();
+    let communities = [rng.next_u64().to_be_bytes(), rng.next_u64().to_be_bytes()].concat();
     build::list(&mut bytes, 0, code::COMMUNITIES, &communities);
     AttrSet::new(&bytes, NextHop::V4(address(peer)))
 }
@@ -130,20 +113,20 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     fn new(peer: u32, groups: &'a [Vec<Prefix<V4>>]) -> Sender<'a> {
         let mut order: Vec<u32> = (0..groups.len() as u32).collect();
-        let mut rng = Rng(u64::from(peer) + 77);
+        let mut rng = Rng::new(u64::from(peer) + 77);
         for i in (1..order.len()).rev() {
-            order.swap(i, rng.below(i + 1));
+            order.swap(i, rng.index(i + 1));
         }
         Sender { peer, groups, order, at: 0 }
     }
 
     /// The next batch, and the bytes of its attribute sets.
-    fn next(&mut self) -> Option<(RouteBatch, usize)> {
+    fn next(&mut self) -> Option<(UpdateBatch, usize)> {
         if self.at == self.order.len() {
             return None;
         }
         let (peer, session) = (PeerId(self.peer), 1);
-        let mut batch = RouteBatch { peer, session, ops: Vec::new(), prefixes: Families::default() };
+        let mut batch = UpdateBatch { peer, session, ops: Vec::new(), prefixes: Families::default() };
         let mut bytes = 0;
         while batch.prefixes.v4.len() < BATCH && self.at < self.order.len() {
             let group = self.order[self.at] as usize;
@@ -159,11 +142,11 @@ impl<'a> Sender<'a> {
 }
 
 /// `peer` takes back all that it announced, by groups, in another order than that of the announcements.
-fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<RouteBatch> {
+fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<UpdateBatch> {
     let mut order: Vec<&[Prefix<V4>]> = groups.iter().map(Vec::as_slice).collect();
-    (1..order.len()).rev().for_each(|i| order.swap(i, rng.below(i + 1)));
+    (1..order.len()).rev().for_each(|i| order.swap(i, rng.index(i + 1)));
     let prefixes: Vec<Prefix<V4>> = order.concat();
-    let batch = |prefixes: &[Prefix<V4>]| RouteBatch {
+    let batch = |prefixes: &[Prefix<V4>]| UpdateBatch {
         peer: PeerId(peer),
         session: 1,
         ops: vec![RouteOp { attrs: None, afi: Afi::Ipv4, count: prefixes.len() as u32 }],
@@ -245,11 +228,11 @@ fn measure(load: &Load) {
     let mut senders: Vec<Sender<'_>> = (0..load.peers).map(|n| Sender::new(n, &groups)).collect();
     let paths = load.peers as usize * load.prefixes;
     let mut sets = 0;
-    let mut rng = Rng(9);
+    let mut rng = Rng::new(9);
     let mut open: Vec<usize> = (0..senders.len()).collect();
     let mut batches = Vec::new();
     while !open.is_empty() {
-        let at = rng.below(open.len());
+        let at = rng.index(open.len());
         match senders[open[at]].next() {
             Some((batch, bytes)) => {
                 sets += bytes;
@@ -288,7 +271,7 @@ fn measure(load: &Load) {
     timed.handle(ShardIn::NextHops(vec![(hop, far)]));
     timed.tell("a prefix judged again", load.prefixes);
     if load.peers > 1 {
-        let gone = withdrawals(1, &groups, &mut Rng(10));
+        let gone = withdrawals(1, &groups, &mut Rng::new(10));
         timed.since = cpu_time();
         gone.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
         timed.tell("a path withdrawn", load.prefixes);

@@ -34,10 +34,10 @@ use dataplane_sinks::DataplaneSinks;
 use feedback_channels::FeedbackChannels;
 use policy::CompiledFibPolicy;
 use retries::Retries;
-use ribtide_bgp::message::{NextHopState as BgpNextHopState, TrackedNextHop as BgpNextHop};
+use ribtide_bgp::message::{NextHopState, TrackedNextHop as BgpNextHop};
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, NextHopState, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
+    CacheMode, DataplaneId, Reachability, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
 use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -508,13 +508,13 @@ impl RibStage {
         for (of, state) in out.next_hops {
             let next_hop = bgp_next_hop(of);
             let state = match state {
-                NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
-                NextHopState::Unreachable => BgpNextHopState::Unreachable,
+                Reachability::Reachable { cost } => NextHopState::Reachable { cost },
+                Reachability::Unreachable => NextHopState::Unreachable,
             };
             self.shards.next_hop(next_hop, state);
         }
         for of in out.per_prefix {
-            self.shards.next_hop(bgp_next_hop(of), BgpNextHopState::PerPrefix);
+            self.shards.next_hop(bgp_next_hop(of), NextHopState::PerPrefix);
         }
         out.blocked.into_iter().for_each(|(prefix, blocked)| self.shards.blocked(prefix, blocked));
         out.confirmed.into_iter().for_each(|mark| self.shards.confirmed(mark));

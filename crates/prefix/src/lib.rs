@@ -1,4 +1,5 @@
-//! Prefixes, address families as types, longest match, and the prefix → shard function.
+//! Prefixes, address families as types, longest match, the prefix → shard function, and what every crate needs:
+//! hash maps, prefetching, seeded random numbers.
 //!
 //! Everything above this crate is generic over [`Family`]; nothing is written twice for IPv4 and IPv6.
 //! A type that exists once per family is a *shape* ([`PerFamily`]) held in [`Families`].
@@ -9,12 +10,14 @@
 mod family;
 mod prefetch;
 mod prefix;
+mod rng;
 mod shard;
 mod table;
 
 pub use family::{Afi, Bits, Families, Family, PerFamily, Safi, V4, V6};
 pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
+pub use rng::Rng;
 pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
 pub use table::PrefixTable;
 

@@ -270,7 +270,7 @@ pub struct RibOut {
     /// pages.
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// Changed states of registered next hops, each next hop at most once.
-    pub next_hops: Vec<(TrackedNextHop, NextHopState)>,
+    pub next_hops: Vec<(TrackedNextHop, Reachability)>,
     /// Next hops with an `exclude` that are not registered: the state of the same one without it depends on BGP's own route of
     /// that prefix. Paths of the prefix are to register it with the prefix, so that BGP's choice does not depend on itself.
     pub per_prefix: Vec<TrackedNextHop>,
@@ -297,9 +297,9 @@ pub struct TrackedNextHop {
     pub exclude: Option<AnyPrefix>,
 }
 
-/// Whether a tracked next hop can be reached, and how far it is.
+/// Whether a tracked next hop resolves, and the cost of the route that resolves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NextHopState {
+pub enum Reachability {
     /// With the interior cost of RFC 4271 section 9.1.2.2 e.
     Reachable {
         /// Metric of the resolving route; 0 when it is connected.

@@ -21,8 +21,8 @@ use crate::circle::{Place, Search};
 use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey, Groups};
 use crate::message::{
-    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops,
-    Protocol, ReceivedHop, RibOut, Source, TrackedNextHop,
+    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHops, Protocol,
+    Reachability, ReceivedHop, RibOut, Source, TrackedNextHop,
 };
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
@@ -840,8 +840,8 @@ impl Resolver {
         }
         let nodes = &self.nodes;
         let state = |node: u32| match &nodes[node].answer {
-            Answer { outcome: Outcome::Unresolved(_), .. } => NextHopState::Unreachable,
-            Answer { cost, .. } => NextHopState::Reachable { cost: *cost },
+            Answer { outcome: Outcome::Unresolved(_), .. } => Reachability::Unreachable,
+            Answer { cost, .. } => Reachability::Reachable { cost: *cost },
         };
         let groups = &self.groups;
         self.tracking.tell(

@@ -4,7 +4,7 @@
 //! `docs/adr/0020-next-hop-resolution.md`, section 6, bounds how often BGP hears another one: good news of a next hop that changes
 //! often is delayed, and bad news is held for a moment while BGP may choose another path of a route that the next hop resolved through.
 
-use crate::message::{NextHopState, TrackedNextHop};
+use crate::message::{Reachability, TrackedNextHop};
 use crate::target::{Answer, Outcome, Target};
 use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ struct Entry {
     /// How often it is registered.
     registrations: u32,
     /// What BGP was told last.
-    told: Option<NextHopState>,
+    told: Option<Reachability>,
     /// A new registration is to be answered, whatever was told before.
     unanswered: bool,
     /// Changes that BGP was told since it was quiet.
@@ -61,7 +61,7 @@ pub struct TrackedInfo {
     /// The route that it resolves through, where there is one.
     pub via: Option<AnyPrefix>,
     /// What BGP was told last; nothing before the first batch.
-    pub told: Option<NextHopState>,
+    pub told: Option<Reachability>,
     /// Changes that BGP was told, until a quiet time begins the count again.
     pub changes: u32,
     /// When a delayed answer will be told, in the time of [`crate::Rib::set_time`].
@@ -144,9 +144,9 @@ impl Tracking {
     pub(crate) fn tell(
         &mut self,
         now: u64,
-        state: impl Fn(u32) -> NextHopState,
+        state: impl Fn(u32) -> Reachability,
         depends: impl Fn(u32) -> Vec<AnyPrefix>,
-        out: &mut Vec<(TrackedNextHop, NextHopState)>,
+        out: &mut Vec<(TrackedNextHop, Reachability)>,
         per_prefix: &mut Vec<TrackedNextHop>,
         delayed: &mut Vec<(TrackedNextHop, u64)>,
     ) {
@@ -171,7 +171,7 @@ impl Tracking {
                     told
                 }
                 // The news is bad, for BGP was told something else.
-                Some(told) if self.damping && state == NextHopState::Unreachable => {
+                Some(told) if self.damping && state == Reachability::Unreachable => {
                     // For the choice of a prefix's own path BGP needs the news.
                     let others = || {
                         let under = depends(entry.node).into_iter();
@@ -284,7 +284,7 @@ impl Entry {
     }
 
     /// BGP is told `state`.
-    fn change(&mut self, now: u64, state: NextHopState) {
+    fn change(&mut self, now: u64, state: Reachability) {
         if self.told.is_some_and(|told| told != state) {
             if now.saturating_sub(self.changed_at) > QUIET_MS + self.delay {
                 (self.changes, self.delay, self.noted) = (0, 0, 0);
@@ -300,15 +300,15 @@ mod tests {
     use super::*;
     use crate::message::{ReceivedHop, Track};
 
-    const GOOD: NextHopState = NextHopState::Reachable { cost: 0 };
-    const BAD: NextHopState = NextHopState::Unreachable;
+    const GOOD: Reachability = Reachability::Reachable { cost: 0 };
+    const BAD: Reachability = Reachability::Unreachable;
 
     fn next_hop() -> TrackedNextHop {
         TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive: true, exclude: None }
     }
 
     /// Has the target's answer be `state` at `now`; what BGP is told.
-    fn answer(tracking: &mut Tracking, now: u64, state: NextHopState) -> Vec<NextHopState> {
+    fn answer(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
         let gateway = ReceivedHop::gateway(next_hop().address);
         tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let mut out = Vec::new();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     /// As [`answer`], of a next hop that resolved through a route of BGP's.
-    fn answer_through_bgp(tracking: &mut Tracking, now: u64, state: NextHopState) -> Vec<NextHopState> {
+    fn answer_through_bgp(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
         let gateway = ReceivedHop::gateway(next_hop().address);
         tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let (mut out, through) = (Vec::new(), vec!["0.0.0.0/0".parse().unwrap()]);
@@ -430,7 +430,7 @@ mod tests {
         tracking.register(next_hop(), 1);
         let mut told_at = Vec::new();
         for now in 0..1000u64 {
-            let state = if now % 2 == 0 { NextHopState::Reachable { cost: now as u32 } } else { BAD };
+            let state = if now % 2 == 0 { Reachability::Reachable { cost: now as u32 } } else { BAD };
             if answer_through_bgp(&mut tracking, now, state) == [BAD] {
                 told_at.push(now);
             }

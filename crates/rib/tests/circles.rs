@@ -132,13 +132,13 @@ fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
         ])
         .next_hops;
     told.sort_by_key(|(next_hop, _)| *next_hop);
-    let reachable = NextHopState::Reachable { cost: 0 };
+    let reachable = Reachability::Reachable { cost: 0 };
     let expected = [
-        (on_link("10.0.1.1"), NextHopState::Unreachable),
-        (recursive("10.0.1.1"), NextHopState::Unreachable),
+        (on_link("10.0.1.1"), Reachability::Unreachable),
+        (recursive("10.0.1.1"), Reachability::Unreachable),
         (on_link("10.0.1.9"), reachable),
         (recursive("10.0.1.9"), reachable),
-        (on_link("192.0.2.1"), NextHopState::Unreachable),
+        (on_link("192.0.2.1"), Reachability::Unreachable),
         (recursive("192.0.2.1"), reachable),
     ];
     assert_eq!(told, expected);

@@ -11,7 +11,7 @@ use common::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, Rng};
 use ribtide_rib::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,24 +198,8 @@ fn difference(now: &Facts, then: &Facts) -> Vec<Step> {
     steps
 }
 
-/// Small, so that a failure is repeated by its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n
-    }
-
-    fn shuffle<T>(&mut self, list: &mut [T]) {
-        (1..list.len()).for_each(|i| list.swap(i, self.below(i + 1)));
-    }
-}
-
 /// Steps that end with `facts`, by way of `detour`, in a random order.
-fn steps(facts: &Facts, detour: &Facts, random: &mut Random) -> Vec<Step> {
+fn steps(facts: &Facts, detour: &Facts, random: &mut Rng) -> Vec<Step> {
     let mut all = difference(&Facts::default(), facts);
     all.extend(difference(&Facts::default(), detour));
     all.extend(difference(detour, &Facts::default()));
@@ -240,7 +224,7 @@ fn all_tracked() -> Vec<TrackedNextHop> {
 struct Run {
     rib: Rib,
     model: Model,
-    told: BTreeMap<TrackedNextHop, NextHopState>,
+    told: BTreeMap<TrackedNextHop, Reachability>,
 }
 
 impl Run {
@@ -290,14 +274,14 @@ struct Counts {
 fn confluent(config: RibConfig, facts: Facts, detour: Facts, seed: u64) {
     let facts = Facts { config: config.clone(), ..facts };
     let evaluation = facts.evaluate(&all_tracked());
-    let told: BTreeMap<TrackedNextHop, NextHopState> =
+    let told: BTreeMap<TrackedNextHop, Reachability> =
         all_tracked().into_iter().map(|next_hop| (next_hop, evaluation.told(next_hop))).collect();
-    let mut random = Random(seed | 1);
+    let mut random = Rng::new(seed);
     for mode in CacheMode::ALL {
         let mut run = Run::new(&config, mode);
         let mut left = steps(&facts, &detour, &mut random);
         while !left.is_empty() {
-            let batch: Vec<Step> = left.drain(..(1 + random.below(6)).min(left.len())).collect();
+            let batch: Vec<Step> = left.drain(..(1 + random.index(6)).min(left.len())).collect();
             for step in &batch {
                 if let Step::Mode(mode) = step {
                     run.rib.set_cache_mode(*mode);
@@ -311,7 +295,7 @@ fn confluent(config: RibConfig, facts: Facts, detour: Facts, seed: u64) {
 }
 
 fn convergent(config: RibConfig, facts: Facts, next: Facts, seed: u64) {
-    let mut random = Random(seed | 1);
+    let mut random = Rng::new(seed);
     let mut run = Run::new(&config, CacheMode::Dependency);
     let mut now = Facts { config, ..Facts::default() };
     let mut all = difference(&now, &facts);

@@ -299,7 +299,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     second.repeats = true;
     let mut thought = Thought::default();
     let mut maps = Maps::default();
-    let mut told: BTreeMap<TrackedNextHop, NextHopState> = BTreeMap::new();
+    let mut told: BTreeMap<TrackedNextHop, Reachability> = BTreeMap::new();
     let tracked: Vec<TrackedNextHop> = GATEWAYS.iter().flat_map(|a| [recursive(a), on_link(a)]).collect();
     for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
         told.insert(address, state);

@@ -188,11 +188,11 @@ fn a_sorted_read_gives_every_route_once_in_order() {
 fn tracked_next_hops_are_told_once_and_then_on_change() {
     let mut b = bench(vec![]);
     let track = |text: &str| RibIn::Track(vec![recursive(text)]);
-    let reachable = |cost| NextHopState::Reachable { cost };
+    let reachable = |cost| Reachability::Reachable { cost };
     let out = b.handle(vec![track("10.0.0.2"), track("192.0.2.1")]);
     assert_eq!(
         out.next_hops,
-        [(recursive("10.0.0.2"), reachable(0)), (recursive("192.0.2.1"), NextHopState::Unreachable)]
+        [(recursive("10.0.0.2"), reachable(0)), (recursive("192.0.2.1"), Reachability::Unreachable)]
     );
     let metric = |metric| RouteSet { metric, ..set(STATIC, &[gw("10.0.0.3")]) };
     let out = b.handle(vec![route(pfx("192.0.2.0/24"), Source::Static, Some(metric(30)))]);
@@ -206,7 +206,7 @@ fn tracked_next_hops_are_told_once_and_then_on_change() {
     assert_eq!(b.handle(vec![track("192.0.2.1")]).next_hops, [(recursive("192.0.2.1"), reachable(20))]);
     b.handle(vec![RibIn::Untrack(vec![recursive("192.0.2.1")])]);
     let out = b.handle(vec![interface(1, false, &[])]);
-    let unreachable = |text| (recursive(text), NextHopState::Unreachable);
+    let unreachable = |text| (recursive(text), Reachability::Unreachable);
     let mut told = out.next_hops;
     told.sort_by_key(|(address, _)| *address);
     assert_eq!(told, [unreachable("10.0.0.2"), unreachable("192.0.2.1")]);

@@ -1,6 +1,6 @@
-//! What people read: aligned tables, numbers with separators, durations in words.
+//! What people read: durations, sizes and lists; tables and numbers are those of the suites' reports.
 
-use std::fmt::Write as _;
+pub(crate) use ribtide_bench::text::{Table, number};
 use std::io::Write as _;
 
 /// Writes to standard output. `println!` would panic where the reader has gone (`| head`).
@@ -14,65 +14,6 @@ pub(crate) fn say(text: &str) -> Result<(), String> {
 /// Writes a line to standard error, if anybody reads it.
 pub(crate) fn complain(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "ribtide: {sentence}");
-}
-
-/// A table with a header; numbers to the right, words to the left.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    rows: Vec<Vec<String>>,
-    right: Vec<bool>,
-    widths: Vec<usize>,
-}
-
-impl Table {
-    /// Columns by name; a name that starts with `>` is aligned to the right.
-    pub(crate) fn new(header: &[&str]) -> Table {
-        let right = header.iter().map(|h| h.starts_with('>')).collect();
-        let names = header.iter().map(|h| h.trim_start_matches('>').to_string()).collect();
-        let widths = vec![0; header.len()];
-        Table { rows: vec![names], right, widths }
-    }
-
-    /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
-    }
-
-    /// The text of what was added since the last time, each line ended. A list can so be printed page by page: columns
-    /// get wider where they must, and never narrower.
-    pub(crate) fn render(&mut self) -> String {
-        let rows = std::mem::take(&mut self.rows);
-        for row in &rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
-        let mut out = String::new();
-        for row in rows {
-            let mut line = String::new();
-            for (c, cell) in row.iter().enumerate() {
-                let gap = if c == 0 { "" } else { "  " };
-                let (w, right) = (self.widths[c], self.right[c]);
-                let _ = if right { write!(line, "{gap}{cell:>w$}") } else { write!(line, "{gap}{cell:<w$}") };
-            }
-            out.push_str(line.trim_end());
-            out.push('\n');
-        }
-        out
-    }
-}
-
-/// `1234567` as `1,234,567`.
-pub(crate) fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// `1 path`, `2 paths`: a number and what it counts.
@@ -129,18 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_align() {
-        let mut table = Table::new(&["Neighbor", ">Received"]);
-        table.row(["127.0.0.2".into(), number(1_000_000)]);
-        table.row(["::1".into(), number(7)]);
-        assert_eq!(table.render(), "Neighbor    Received\n127.0.0.2  1,000,000\n::1                7\n");
-        table.row(["2001:db8::1".into(), number(8)]);
-        assert_eq!(table.render(), "2001:db8::1          8\n");
-    }
-
-    #[test]
-    fn numbers_as_people_write_them() {
-        assert_eq!([number(0), number(999), number(1000)], ["0", "999", "1,000"]);
+    fn quantities_as_people_write_them() {
         assert_eq!(
             [duration(7), duration(192), duration(7500), duration(356_400)],
             ["7s", "3m12s", "2h05m", "4d03h"]

@@ -1,12 +1,11 @@
 //! The egress workers, and the peers at the other end of the sessions: each keeps what it was told.
 
 use crate::oracle::Oracle;
-use crate::rng::Rng;
 use crate::world::{MAX_MESSAGE, bodies};
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Afi, AnyPrefix, Family, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Rng, for_each_family};
 use ribtide_wire::bgp::update::{self, Disposition, Update, UpdateContext};
 use ribtide_wire::bgp::{NextHop, build};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -93,7 +92,7 @@ impl Egress {
 
     /// A worker moves: takes a message, or flushes a little. `dump` puts a request to all shards.
     pub(crate) fn advance(&mut self, rng: &mut Rng, dump: impl FnMut(DumpRequest)) {
-        let id = rng.below(self.workers.len());
+        let id = rng.index(self.workers.len());
         if rng.one_in(30) {
             self.block(rng);
         }
@@ -102,14 +101,14 @@ impl Egress {
             stage.worker.handle(message);
             stage.dirty = true;
         } else {
-            let what = [Flush::Begun, Flush::Settled, Flush::All][rng.below(3)];
-            self.flush(id, what, 1 + rng.below(8), dump);
+            let what = [Flush::Begun, Flush::Settled, Flush::All][rng.index(3)];
+            self.flush(id, what, 1 + rng.index(8), dump);
         }
     }
 
     /// Some member cannot take more, or can again.
     fn block(&mut self, rng: &mut Rng) {
-        let peer = PeerId(rng.below(self.neighbors.len()) as u32);
+        let peer = PeerId(rng.index(self.neighbors.len()) as u32);
         if self.neighbors[peer.0 as usize].session.is_none() {
             return;
         }

@@ -13,15 +13,14 @@
 use crate::egress::Egress;
 use crate::fib::Said;
 use crate::network::{Event, Network};
-use crate::rng::Rng;
 use crate::stage::Stage;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{
-    Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop,
+    Confirmation, FeedSet, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, Shard};
-use ribtide_prefix::{AnyPrefix, Families, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Rng, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, FeedMark, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
     NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, SelectionResult,
@@ -232,7 +231,7 @@ impl<'n> Feedback<'n> {
             let ops = vec![RouteOp { attrs: attrs.cloned(), afi: prefix.afi(), count: 1 }];
             let (session, id) = (self.sessions[peer].0, PeerId(peer as u32));
             let shard = self.shard_of(*prefix);
-            let batch = FromPeer { peer: id, session, ops, prefixes };
+            let batch = UpdateBatch { peer: id, session, ops, prefixes };
             self.shards[shard].queues[peer].push_back(ShardIn::Routes(batch));
         }
     }
@@ -243,7 +242,7 @@ impl<'n> Feedback<'n> {
 
     /// One stage moves.
     fn advance(&mut self) {
-        match self.rng.below(5) {
+        match self.rng.index(5) {
             0 => {
                 let Feedback { egress, shards, rng, network, .. } = self;
                 let first = network.peers.len() + 1;
@@ -286,7 +285,7 @@ impl<'n> Feedback<'n> {
         if self.inbox.is_empty() && !self.rib.has_more() {
             return;
         }
-        let some = self.inbox.len().min(1 + self.rng.below(8));
+        let some = self.inbox.len().min(1 + self.rng.index(8));
         let events: Vec<RibIn> = self.inbox.drain(..some).collect();
         self.time += 1;
         self.rib.set_time(self.time);
@@ -309,8 +308,8 @@ impl<'n> Feedback<'n> {
     fn take(&mut self, out: RibOut) {
         self.changes += out.next_hops.len();
         let states = out.next_hops.into_iter().map(|(of, state)| match state {
-            ribtide_rib::NextHopState::Reachable { cost } => (of, NextHopState::Reachable { cost }),
-            ribtide_rib::NextHopState::Unreachable => (of, NextHopState::Unreachable),
+            ribtide_rib::Reachability::Reachable { cost } => (of, NextHopState::Reachable { cost }),
+            ribtide_rib::Reachability::Unreachable => (of, NextHopState::Unreachable),
         });
         let states = states.chain(out.per_prefix.into_iter().map(|of| (of, NextHopState::PerPrefix)));
         for (of, state) in states {
@@ -343,7 +342,7 @@ impl<'n> Feedback<'n> {
 
     /// A shard is told what the RIB manager said.
     fn answer(&mut self) {
-        let shard = self.rng.below(self.shards.len());
+        let shard = self.rng.index(self.shards.len());
         let Unsent { next_hops, blocked, mark } = std::mem::take(&mut self.unsent[shard]);
         let queue = &mut self.shards[shard].queues[self.network.peers.len()];
         if mark > 0 || !blocked.is_empty() {

@@ -1,9 +1,8 @@
 //! The RIB manager and a dataplane, as far as shards notice: they take what is fed, fail some of it, confirm the rest,
 //! and say so late and in lots.
 
-use crate::rng::Rng;
 use ribtide_bgp::message::{Confirmation, FeedSet, TrackedNextHop};
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, Rng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a shard says to the RIB manager.

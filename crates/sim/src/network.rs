@@ -2,12 +2,11 @@
 //! routes in the kernel, neighbours of every kind, and next hops of every kind: on the link, off it, behind other routes of
 //! BGP, in a circle, the router's own.
 
-use crate::rng::Rng;
 use crate::world::{Announcement, CLUSTER_ID, LOCAL_ASN, MAX_MESSAGE, ROUTER_ID};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
-use ribtide_prefix::{Afi, AnyPrefix, Families};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Rng};
 use ribtide_rib::{
     GatewayEvent, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch,
     RouteSet, VrfId,
@@ -92,25 +91,25 @@ impl Network {
         let mut network = Network { resolve_via_default, ..Network::empty(options) };
         let kinds = [Kind::Multihop, Kind::Internal, Kind::Client, Kind::SingleHop, Kind::SingleHop];
         let kinds = if choice == Choice::Plain { &kinds[..3] } else { &kinds };
-        for _ in 0..2 + rng.below(4) {
+        for _ in 0..2 + rng.index(4) {
             let kind = *rng.pick(kinds);
             network.neighbor(kind);
         }
         network.events.extend((1..=LINKS).map(|index| link(index, true)));
         let mut up = vec![false; network.peers.len()];
         while network.events.len() < length {
-            let who = rng.below(up.len());
-            let event = match rng.below(20) {
+            let who = rng.index(up.len());
+            let event = match rng.index(20) {
                 0 if up[who] => Event::Down(who),
                 _ if !up[who] => Event::Up(who),
-                1 | 2 => link(1 + rng.below(LINKS as usize) as u32, rng.one_in(2)),
+                1 | 2 => link(1 + rng.index(LINKS as usize) as u32, rng.one_in(2)),
                 3 => gateway(rng),
                 4..=6 => other_route(rng, choice),
                 7..=9 => Event::Withdraw(who, some_prefixes(rng, choice)),
                 _ => {
                     let prefixes = some_prefixes(rng, choice);
                     let afi = prefixes[0].afi();
-                    let (next_hop, asns) = (pick_next_hop(rng, choice, afi), 1 + rng.below(3));
+                    let (next_hop, asns) = (pick_next_hop(rng, choice, afi), 1 + rng.index(3));
                     Event::Announce(who, announcement(&network.peers[who], next_hop, asns), prefixes)
                 }
             };
@@ -265,7 +264,7 @@ pub fn route(protocol: Protocol, prefix: AnyPrefix, hops: Option<Vec<(IpAddr, Op
 fn other_route(rng: &mut Rng, choice: Choice) -> Event {
     let prefix = pick_prefix(rng, Choice::Any);
     let hops = (!rng.one_in(3)).then(|| {
-        let count = [0, 1, 1, 2][rng.below(4)];
+        let count = [0, 1, 1, 2][rng.index(4)];
         let mut hops: Vec<(IpAddr, Option<IfIndex>)> =
             (0..count).map(|_| (pick_next_hop(rng, choice, prefix.afi()), None)).collect();
         hops.sort_unstable();
@@ -280,7 +279,7 @@ fn other_route(rng: &mut Rng, choice: Choice) -> Event {
     };
     let hops = match protocol {
         Protocol::Kernel => hops.map(|_| {
-            let first = 1 + rng.below(LINKS as usize) as u32;
+            let first = 1 + rng.index(LINKS as usize) as u32;
             let links = [vec![first], vec![first, 1 + first % LINKS]];
             rng.pick(&links).iter().map(|n| on_link(*n, prefix.afi())).collect()
         }),
@@ -297,7 +296,7 @@ fn gateway(rng: &mut Rng) -> Event {
 
 fn pick_prefix(rng: &mut Rng, choice: Choice) -> AnyPrefix {
     let most = APART.len() + if choice == Choice::Plain { 0 } else { AROUND.len() };
-    let at = rng.below(most);
+    let at = rng.index(most);
     APART.iter().chain(&AROUND).nth(at).and_then(|text| text.parse().ok()).expect("a prefix")
 }
 
@@ -315,7 +314,7 @@ fn pick_next_hop(rng: &mut Rng, choice: Choice, afi: Afi) -> IpAddr {
 /// Some prefixes of one family, each once.
 fn some_prefixes(rng: &mut Rng, choice: Choice) -> Vec<AnyPrefix> {
     let first = pick_prefix(rng, choice);
-    let more: Vec<AnyPrefix> = (0..rng.below(4)).map(|_| pick_prefix(rng, choice)).collect();
+    let more: Vec<AnyPrefix> = (0..rng.index(4)).map(|_| pick_prefix(rng, choice)).collect();
     let mut some: Vec<AnyPrefix> = more.into_iter().filter(|prefix| prefix.afi() == first.afi()).collect();
     some.push(first);
     some.sort_unstable();

@@ -7,14 +7,13 @@
 use crate::egress::Egress;
 use crate::fib::Fib;
 use crate::oracle::{Learned, Oracle};
-use crate::rng::Rng;
 use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of, same_table};
 use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, RouteView, Split, Standing};
-use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -121,9 +120,9 @@ impl<'w> Run<'w> {
 
     /// A stage moves: a reader, a worker, the RIB manager or the dataplane, or about half of the shards.
     fn advance(&mut self) {
-        match self.rng.below(5) {
+        match self.rng.index(5) {
             0 => {
-                let peer = self.rng.below(self.readers.len());
+                let peer = self.rng.index(self.readers.len());
                 self.flush(peer);
             }
             1 => {
@@ -136,7 +135,7 @@ impl<'w> Run<'w> {
             }
             2 => {
                 self.fib.advance(&mut self.rng);
-                let shard = self.rng.below(self.shards.len());
+                let shard = self.rng.index(self.shards.len());
                 if let Some(news) = self.fib.news(shard) {
                     let queue = self.shards[shard].queues.last_mut().expect("a shard has queues");
                     queue.push_back(ShardIn::Confirmed(news));
@@ -174,11 +173,11 @@ impl<'w> Run<'w> {
     /// Some logical shards move from one shard to another, or some parts of one, which may go on later.
     fn relocate(&mut self) {
         (0..self.readers.len()).for_each(|peer| self.flush(peer));
-        for _ in 0..=self.rng.below(3) {
+        for _ in 0..=self.rng.index(3) {
             let split = self.split.take().unwrap_or_else(|| Split {
                 logical: logical_shard_of(*self.rng.pick(&self.world.prefixes)),
                 cut: Cut::START,
-                taker: self.rng.below(self.shards.len()) as u16,
+                taker: self.rng.index(self.shards.len()) as u16,
                 seed: self.seed.clone(),
             });
             let (giver, taker) = (self.map[usize::from(split.logical)], split.taker);
@@ -188,7 +187,7 @@ impl<'w> Run<'w> {
             for stage in [giver, taker] {
                 self.shards[usize::from(stage)].drain(&mut self.rng, &mut self.egress);
             }
-            let paths = if self.rng.one_in(3) { usize::MAX } else { self.rng.below(8) };
+            let paths = if self.rng.one_in(3) { usize::MAX } else { self.rng.index(8) };
             let parcel = self.shards[usize::from(giver)].give(&split, paths, &mut self.egress);
             self.answer();
             let cut = parcel.end();
@@ -241,7 +240,7 @@ impl<'w> Run<'w> {
             }
             Event::Down(peer) => {
                 // What was read is handed on before the end is told, or never, or too late.
-                match self.rng.below(3) {
+                match self.rng.index(3) {
                     0 => self.flush(*peer),
                     1 => self.readers[*peer].out.drain().for_each(drop),
                     _ => {}
@@ -266,7 +265,7 @@ impl<'w> Run<'w> {
             Event::Dump(afi) => {
                 self.dumps += 1;
                 let token = self.dumps;
-                let queue = self.rng.below(self.world.peers.len() + 1);
+                let queue = self.rng.index(self.world.peers.len() + 1);
                 self.send(queue, |stage| {
                     let follower = Follower { afi: *afi, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);

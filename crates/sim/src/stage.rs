@@ -3,7 +3,6 @@
 use crate::egress::Egress;
 use crate::fib::Said;
 use crate::oracle::Learned;
-use crate::rng::Rng;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
@@ -11,7 +10,7 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
-use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, for_each_family, logical_shard};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

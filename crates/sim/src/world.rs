@@ -2,12 +2,11 @@
 //! sessions and next hops that come and go.
 
 use crate::policy::divided;
-use crate::rng::Rng;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
-use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, V4, V6};
+use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::{NextHop, message};
@@ -119,7 +118,7 @@ pub struct World {
 impl World {
     /// A world with a history of `length` events.
     pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> World {
-        let count = 2 + rng.below(7);
+        let count = 2 + rng.index(7);
         let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
         let imports = peers.iter().map(|peer| policy(rng, !peer.kind.is_internal())).collect();
         // In half of the worlds a logical shard has several prefixes.
@@ -133,8 +132,8 @@ impl World {
         let mut up = vec![false; count];
         let mut events = Vec::new();
         while events.len() < length {
-            let who = rng.below(count);
-            let event = match rng.below(20) {
+            let who = rng.index(count);
+            let event = match rng.index(20) {
                 0 if up[who] => Event::Down(who),
                 _ if !up[who] => Event::Up(who),
                 1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
@@ -170,7 +169,7 @@ pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
         deterministic_med: !ordered || rng.one_in(2),
         prefer_oldest: ordered && rng.one_in(2),
         med_missing_as_worst: rng.one_in(3),
-        maximum_paths: [1, 1, 2, 4][rng.below(4)],
+        maximum_paths: [1, 1, 2, 4][rng.index(4)],
         multipath_relax: rng.one_in(2),
         link_bandwidth: rng.one_in(2),
         backup_path: rng.one_in(2),
@@ -195,9 +194,9 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         id: PeerId(n as u32),
         session: 0,
         address,
-        asn: if kind.is_internal() { LOCAL_ASN } else { 64500 + rng.below(3) as u32 },
+        asn: if kind.is_internal() { LOCAL_ASN } else { 64500 + rng.index(3) as u32 },
         // Few, so that later rules decide too.
-        router_id: Ipv4Addr::new(10, 1, 0, rng.below(4) as u8),
+        router_id: Ipv4Addr::new(10, 1, 0, rng.index(4) as u8),
         kind,
         multihop: kind == PeerKind::External && rng.one_in(3),
         families,
@@ -216,7 +215,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
 }
 
 fn policy(rng: &mut Rng, external: bool) -> Arc<Policy> {
-    match rng.below(8) {
+    match rng.index(8) {
         0 => Arc::new(Policy::reject()),
         1..=3 => divided(external),
         _ => Arc::new(Policy::accept()),
@@ -227,7 +226,7 @@ fn policy(rng: &mut Rng, external: bool) -> Arc<Policy> {
 fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
     let bits = u128::from(n / 2 * 37 + 0x2a) << 120
         | u128::from(n % 2 * 0x51) << 100
-        | u128::from(rng.number()) << 20;
+        | u128::from(rng.next_u64()) << 20;
     Prefix::new(F::Bits::from_left(bits), *rng.pick(&[8, 16, 20, 24, F::WIDTH]))
 }
 
@@ -239,9 +238,9 @@ fn together<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
 }
 
 fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
-    let first = 64500 + rng.below(3) as u32;
+    let first = 64500 + rng.index(3) as u32;
     let mut path = vec![(true, vec![first])];
-    match rng.below(10) {
+    match rng.index(10) {
         _ if alike => {}
         0 => path.clear(),
         1 => path = vec![(false, vec![first, 64600])],
@@ -251,38 +250,38 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
         _ => {}
     }
     Announcement {
-        origin: match rng.below(5) {
+        origin: match rng.index(5) {
             0 if !alike => Origin::Egp,
             1 if !alike => Origin::Incomplete,
             _ => Origin::Igp,
         },
         path,
-        med: rng.maybe(2, |rng| rng.below(3) as u32),
-        local_pref: rng.maybe(4, |rng| 99 + rng.below(3) as u32).filter(|_| !alike),
-        communities: match rng.below(6) {
+        med: rng.maybe(2, |rng| rng.index(3) as u32),
+        local_pref: rng.maybe(4, |rng| 99 + rng.index(3) as u32).filter(|_| !alike),
+        communities: match rng.index(6) {
             0 => vec![Community::NO_EXPORT.0],
             1 => vec![Community::NO_ADVERTISE.0],
             2 => vec![0xfde8_0001],
             _ => vec![],
         },
         originator: rng
-            .maybe(4, |rng| Ipv4Addr::new(10, 1, 0, rng.below(3) as u8))
+            .maybe(4, |rng| Ipv4Addr::new(10, 1, 0, rng.index(3) as u8))
             .or_else(|| rng.maybe(20, |_| ROUTER_ID)),
-        clusters: (0..rng.below(3))
-            .map(|_| if rng.one_in(20) { CLUSTER_ID } else { Ipv4Addr::new(10, 2, 0, rng.below(3) as u8) })
+        clusters: (0..rng.index(3))
+            .map(|_| if rng.one_in(20) { CLUSTER_ID } else { Ipv4Addr::new(10, 2, 0, rng.index(3) as u8) })
             .collect(),
-        bandwidths: match rng.below(6) {
+        bandwidths: match rng.index(6) {
             0 => vec![],
             1 => vec![0],
-            2 => vec![3, 1 + rng.below(3) as u16],
-            _ => vec![1 + rng.below(3) as u16],
+            2 => vec![3, 1 + rng.index(3) as u16],
+            _ => vec![1 + rng.index(3) as u16],
         },
         next_hop: next_hop(rng, Afi::Ipv4),
     }
 }
 
 fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
-    let byte = rng.below(4) as u8 + 100;
+    let byte = rng.index(4) as u8 + 100;
     match afi {
         Afi::Ipv4 => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
         Afi::Ipv6 => {
@@ -297,7 +296,7 @@ fn afi(rng: &mut Rng) -> Afi {
 }
 
 fn state(rng: &mut Rng) -> NextHopState {
-    match rng.below(4) {
+    match rng.index(4) {
         0 => NextHopState::Unreachable,
         n => NextHopState::Reachable { cost: n as u32 - 1 },
     }
@@ -307,7 +306,7 @@ fn state(rng: &mut Rng) -> NextHopState {
 fn some(rng: &mut Rng, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
     let afi = rng.pick(prefixes).afi();
     let of_family: Vec<AnyPrefix> = prefixes.iter().copied().filter(|prefix| prefix.afi() == afi).collect();
-    let mut some: Vec<AnyPrefix> = (0..=rng.below(4)).map(|_| *rng.pick(&of_family)).collect();
+    let mut some: Vec<AnyPrefix> = (0..=rng.index(4)).map(|_| *rng.pick(&of_family)).collect();
     some.sort_unstable();
     some.dedup();
     some

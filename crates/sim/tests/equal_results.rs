@@ -2,7 +2,7 @@
 //!
 //! `RIBTIDE_SEEDS=100000` runs more, `RIBTIDE_SEED=17` one seed, named by the failure.
 
-use ribtide_sim::rng::Rng;
+use ribtide_prefix::Rng;
 use ribtide_sim::run::Run;
 use ribtide_sim::world::{World, options};
 
@@ -24,10 +24,10 @@ fn worlds(ordered: bool) {
         let result = std::panic::catch_unwind(|| {
             let mut rng = Rng::new(seed);
             let options = options(&mut rng, ordered);
-            let length = 10 + rng.below(200);
+            let length = 10 + rng.index(200);
             let world = World::new(&mut rng, options, length);
             let shards = SHARDS[seed as usize % SHARDS.len()];
-            let workers = 1 + rng.below(3) as u16;
+            let workers = 1 + rng.index(3) as u16;
             Run::new(&world, shards, workers, ordered, rng).finish();
         });
         if let Err(panic) = result {

@@ -3,11 +3,10 @@
 //! `RIBTIDE_SEEDS=100000` runs more, `RIBTIDE_SEED=17` one seed, named by the failure.
 
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, Rng};
 use ribtide_rib::{CacheMode, Protocol};
 use ribtide_sim::feedback::{Feedback, How, Outcome};
 use ribtide_sim::network::{Choice, Event, Kind, Network, announcement, link, route};
-use ribtide_sim::rng::Rng;
 use ribtide_sim::world::options;
 use std::net::IpAddr;
 
@@ -37,7 +36,7 @@ fn seeds(most: u64, what: impl Fn(u64) + std::panic::RefUnwindSafe) {
 fn how(rng: &mut Rng) -> How {
     How {
         shards: *rng.pick(&SHARDS),
-        workers: 1 + rng.below(3) as u16,
+        workers: 1 + rng.index(3) as u16,
         cache: *rng.pick(&MODES),
         suppress: rng.one_in(3),
         calm: rng.one_in(2),
@@ -47,7 +46,7 @@ fn how(rng: &mut Rng) -> How {
 fn network(seed: u64, choice: Choice) -> (Network, Rng) {
     let mut rng = Rng::new(seed);
     let options = options(&mut rng, false);
-    let length = 10 + rng.below(60);
+    let length = 10 + rng.index(60);
     (Network::new(&mut rng, options, choice, length), rng)
 }
 
@@ -97,7 +96,7 @@ fn ends_alike(seed: u64, choice: Choice) {
     let mut first: Option<Outcome> = None;
     for cache in MODES {
         let how = How { cache, suppress, ..how(&mut rng) };
-        let outcome = Feedback::new(&network, how, Rng::new(rng.number())).finish();
+        let outcome = Feedback::new(&network, how, Rng::new(rng.next_u64())).finish();
         let first = first.get_or_insert(outcome.clone());
         if !first.damped && !outcome.damped {
             assert_eq!(*first, outcome, "{how:?}");

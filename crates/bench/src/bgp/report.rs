@@ -2,8 +2,8 @@
 
 use super::dut::Dut;
 use super::run::{Figures, LATE};
-use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
+use crate::text::{Table, rounded};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -208,7 +208,7 @@ impl ScenarioReport {
 
 impl fmt::Display for ScenarioReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}; {} sets of attributes", self.scenario, number(self.sets as f64))?;
+        writeln!(f, "{}; {} sets of attributes", self.scenario, rounded(self.sets as f64))?;
         let header = [
             "",
             "CPU s",
@@ -247,14 +247,14 @@ impl fmt::Display for ScenarioReport {
                 ratio(s.cpu_of_best_other),
                 show(s.wall_s, seconds),
                 ratio(wall_of_cpu),
-                show(s.peak_bytes, |n| number(n / 1e6)),
-                middle(s.bytes_per_path, number),
-                middle(s.updates, number),
-                middle(s.prefixes, number),
+                show(s.peak_bytes, |n| rounded(n / 1e6)),
+                middle(s.bytes_per_path, rounded),
+                middle(s.updates, rounded),
+                middle(s.prefixes, rounded),
                 middle(s.other_s, seconds),
             ]);
         }
-        f.write_str(&table(&rows))?;
+        f.write_str(&Table::of_figures(&rows).render())?;
         self.show_threads(f)?;
         for run in &self.runs {
             for Figures { phase, cut, .. } in run.phases.iter().filter(|f| f.cut > 0) {

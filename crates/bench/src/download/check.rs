@@ -10,9 +10,9 @@ use super::run::{self, APPL, Case, Ready, Running, ask, feed, has_all};
 use super::suite::How;
 use super::wiring::Wiring;
 use crate::Error;
-use crate::harness::text::{number, table};
 use crate::harness::{Machine, Place, Program, Spread, machine, tell};
 use crate::options::interrupted;
+use crate::text::{Table, rounded};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -124,7 +124,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         return Err(Error::Options(format!("{} has no databases to compare", without.name())));
     }
     let interrupted = interrupted()?;
-    let (v4, v6) = (number(f64::from(options.ipv4)), number(f64::from(options.ipv6)));
+    let (v4, v6) = (rounded(f64::from(options.ipv4)), rounded(f64::from(options.ipv6)));
     let mut report = Report {
         title: format!(
             "{v4} IPv4 and {v6} IPv6 routes, {}",
@@ -368,7 +368,7 @@ impl fmt::Display for Report {
                 none(),
                 none(),
                 show(&mut runs.iter().map(|run| run.before.0), tenth),
-                show(&mut runs.iter().map(|run| run.before.1), number),
+                show(&mut runs.iter().map(|run| run.before.1), rounded),
                 none(),
             ]);
             for first in [true, false] {
@@ -389,15 +389,15 @@ impl fmt::Display for Report {
                     of(|look| look.cpu_s, fine),
                     of(|look| look.redis_s, fine),
                     of(|look| look.syncd_s, fine),
-                    of(|look| look.checked as f64, number),
+                    of(|look| look.checked as f64, rounded),
                     of(|look| look.ping_ms, tenth),
-                    of(|look| look.changes, number),
+                    of(|look| look.changes, rounded),
                     show(&mut runs.iter().map(|run| run.peak as f64 / f64::from(1 << 20)), |n| {
                         format!("{n:.0}")
                     }),
                 ]);
             }
         }
-        f.write_str(&table(&rows))
+        f.write_str(&Table::of_figures(&rows).render())
     }
 }

@@ -9,7 +9,7 @@ use super::run::Case;
 use super::suite::{How, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
-use crate::harness::text::number;
+use crate::text::rounded;
 use clap::ValueEnum;
 
 /// How the daemons are wired.
@@ -137,8 +137,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
     };
     let cases: Vec<Case> =
         options.dut.iter().flat_map(|seams| [case(*seams, true), case(*seams, false)]).collect();
-    let routes = number(f64::from(options.routes));
-    let chip = options.chip_rate.map(|rate| format!(", a chip of {} routes/s", number(f64::from(rate))));
+    let routes = rounded(f64::from(options.routes));
+    let chip = options.chip_rate.map(|rate| format!(", a chip of {} routes/s", rounded(f64::from(rate))));
     let title = format!(
         "{routes} IPv4 routes; FIB suppression, warm restart and both databases, all on or all off{}",
         chip.unwrap_or_default()

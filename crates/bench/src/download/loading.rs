@@ -6,7 +6,7 @@ use super::run::Case;
 use super::suite::{How, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
-use crate::harness::text::number;
+use crate::text::rounded;
 use clap::ValueEnum;
 
 /// Which of the two.
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             timers: true,
         })
         .collect();
-    let (routes, (batch, bulk)) = (number(f64::from(options.routes)), options.sizes.pair());
+    let (routes, (batch, bulk)) = (rounded(f64::from(options.routes)), options.sizes.pair());
     measure(
         format!("Loading {routes} IPv4 routes over Redis, orchagent -b {batch} -k {bulk}"),
         &cases,

@@ -26,7 +26,7 @@ pub use suite::{How, Sizes};
 pub use wiring::Wiring;
 
 use crate::Error;
-use crate::harness::text::number;
+use crate::text::rounded;
 use load::{Load, WAYS};
 use run::Case;
 use suite::measure;
@@ -90,10 +90,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
         timers: false,
     };
     let cases: Vec<Case> = options.dut.iter().map(case).collect();
-    let (routes, (batch, bulk)) = (number(f64::from(options.routes)), options.sizes.pair());
+    let (routes, (batch, bulk)) = (rounded(f64::from(options.routes)), options.sizes.pair());
     let chip = options
         .chip_rate
-        .map(|rate| format!(", a chip of {} routes/s", number(f64::from(rate))))
+        .map(|rate| format!(", a chip of {} routes/s", rounded(f64::from(rate))))
         .unwrap_or_default();
     let ways = if options.ways == 1 { String::new() } else { format!(" with {} next hops", options.ways) };
     measure(

@@ -2,8 +2,8 @@
 
 use super::run::{Cost, Figures};
 use super::timers::Timer;
-use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
+use crate::text::{Table, rounded};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,18 +124,18 @@ impl Report {
                 show(cpu(|cost| cost.cpu_s)),
             ]);
         }
-        if rows.len() > 1 { write!(f, "\n{}", table(&rows)) } else { Ok(()) }
+        if rows.len() > 1 { write!(f, "\n{}", Table::of_figures(&rows).render()) } else { Ok(()) }
     }
 
     fn timers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for summary in self.summary.iter().filter(|summary| !summary.timers.is_empty()) {
             writeln!(f, "\n{}: PerformanceTimers of the last run", summary.wiring)?;
-            let header = ["timer", "routes", "routes/s", "total ms", "busy ms"].map(String::from).to_vec();
-            let rows = summary.timers.iter().map(|(name, timer)| {
+            let mut table = Table::new(&["timer", ">routes", ">routes/s", ">total ms", ">busy ms"]);
+            for (name, timer) in &summary.timers {
                 let counts = [timer.tasks as f64, timer.rate(), timer.total_ms as f64, timer.busy_ms as f64];
-                std::iter::once(name.clone()).chain(counts.map(number)).collect()
-            });
-            f.write_str(&table(&std::iter::once(header).chain(rows).collect::<Vec<Vec<String>>>()))?;
+                table.row(std::iter::once(name.clone()).chain(counts.map(rounded)));
+            }
+            f.write_str(&table.render())?;
             writeln!(f, "their last lines:")?;
             summary.timers.values().try_for_each(|timer| writeln!(f, "{}", timer.line))?;
         }
@@ -167,10 +167,10 @@ impl fmt::Display for Report {
                 processes.iter().map(|name| s.costs.get(*name).map_or("-".into(), show)).collect::<Vec<_>>()
             };
             let cpu = of(&|cost| format!("{:.2} of {:.2}", cost.way_s, cost.cpu_s));
-            let peak = of(&|cost| number(cost.peak as f64 / 1e6));
+            let peak = of(&|cost| rounded(cost.peak as f64 / 1e6));
             let tenth = |n| format!("{n:.1}");
             let mut head =
-                vec![s.wiring.clone(), s.wall_s.show(tenth), s.rate.show(number), s.quiet_s.show(tenth)];
+                vec![s.wiring.clone(), s.wall_s.show(tenth), s.rate.show(rounded), s.quiet_s.show(tenth)];
             if chip {
                 let share = |share: f64| format!("{:.1}%", 100.0 * share);
                 head.push(s.chip_busy.map_or("-".into(), |busy| busy.show(share)));
@@ -180,7 +180,7 @@ impl fmt::Display for Report {
             }
             rows.push(head.into_iter().chain(cpu).chain(peak).collect());
         }
-        f.write_str(&table(&rows))?;
+        f.write_str(&Table::of_figures(&rows).render())?;
         self.pairs(f)?;
         for run in &self.runs {
             if let Some(failure) = &run.failure {

@@ -6,7 +6,7 @@ use super::run::Case;
 use super::suite::{How, measure};
 use super::wiring::Wiring;
 use crate::Error;
-use crate::harness::text::number;
+use crate::text::rounded;
 
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         timers: false,
     };
     let cases: Vec<Case> = options.sizes.iter().map(case).collect();
-    let routes = number(f64::from(options.routes));
+    let routes = rounded(f64::from(options.routes));
     measure(
         format!("Sizes: {routes} IPv4 routes, {}, with urgent routes and link events", options.dut.name()),
         &cases,

@@ -7,7 +7,6 @@ pub mod place;
 pub mod program;
 pub mod spread;
 mod tell;
-pub mod text;
 
 pub use machine::Machine;
 pub use place::Place;

@@ -1,8 +1,8 @@
 //! What came out, for people and for programs.
 
 use super::run::{Figures, Phase, WRITER};
-use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
+use crate::text::{Table, rounded};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -112,7 +112,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.machine)?;
         let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        writeln!(f, "{} IPv4 routes{commit}: median (least..most)", number(f64::from(self.routes)))?;
+        writeln!(f, "{} IPv4 routes{commit}: median (least..most)", rounded(f64::from(self.routes)))?;
         let header = [
             "",
             "wall s",
@@ -134,7 +134,7 @@ impl fmt::Display for Report {
             rows.push(vec![
                 format!("  {}", s.installer),
                 s.wall_s.show(seconds),
-                number(s.rate),
+                rounded(s.rate),
                 percent(s.of_ceiling),
                 s.cpu_s.show(seconds),
                 percent(s.writer_of_ceiling),
@@ -142,7 +142,7 @@ impl fmt::Display for Report {
                 seconds(s.other_s.median),
             ]);
         }
-        f.write_str(&table(&rows))?;
+        f.write_str(&Table::of_figures(&rows).render())?;
         for s in self.summary.iter().filter(|s| s.installer.starts_with("ribtide")) {
             let mut threads: Vec<_> = s.threads.iter().filter(|(_, time)| **time >= 0.001).collect();
             threads.sort_by(|a, b| b.1.total_cmp(a.1));

@@ -2,8 +2,8 @@
 
 use super::Subject;
 use super::work::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, Work};
-use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
+use crate::text::{Table, rounded};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -204,7 +204,7 @@ impl WorkReport {
         let times = |phase: &str, faster: &str, than: &str, bound: f64| {
             let factor =
                 self.of(phase, than)?.resolution_s.median / self.of(phase, faster)?.resolution_s.median;
-            Some((format!("{} times", number(factor)), factor >= bound))
+            Some((format!("{} times", rounded(factor)), factor >= bound))
         };
         match work {
             Work::Ecmp => {
@@ -266,7 +266,7 @@ impl fmt::Display for Report {
 impl fmt::Display for WorkReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WorkReport { work, routes, hops, .. } = self;
-        let (routes, hops) = (number((*routes).into()), number((*hops).into()));
+        let (routes, hops) = (rounded((*routes).into()), rounded((*hops).into()));
         writeln!(f, "{work}: {routes} routes, next hops of each: {hops}")?;
         self.remark.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
         let header = [
@@ -290,7 +290,7 @@ impl fmt::Display for WorkReport {
                 phase = Some(&s.phase);
                 rows.push(vec![s.phase.clone()]);
             }
-            let count = |n: u64| number(n as f64);
+            let count = |n: u64| rounded(n as f64);
             let bytes = if s.phase == INSTALL {
                 count(s.figures.grown_bytes / u64::from(s.figures.routes))
             } else {
@@ -323,7 +323,7 @@ impl fmt::Display for WorkReport {
                 bytes,
             ]);
         }
-        f.write_str(&table(&rows))?;
+        f.write_str(&Table::of_figures(&rows).render())?;
         for Goal { what, measured, holds } in &self.goals {
             writeln!(f, "goal {}: {what}: {measured}", if *holds { "reached" } else { "missed" })?;
         }

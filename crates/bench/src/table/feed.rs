@@ -2,8 +2,7 @@
 
 use super::Table;
 use crate::pool::AddressPool;
-use crate::rng::Rng;
-use ribtide_prefix::{Families, Family, PerFamily, Prefix};
+use ribtide_prefix::{Families, Family, PerFamily, Prefix, Rng};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build;
 use std::net::IpAddr;
@@ -102,7 +101,7 @@ impl<'a> Feed<'a> {
     /// Every group of family `F` in this sender's order: its number, for [`Feed::path`], and its prefixes.
     pub fn groups<F: Family>(&self) -> impl ExactSizeIterator<Item = (usize, &'a [Prefix<F>])> + use<'a, F> {
         let mut order: Vec<u32> = (0..self.table.group_count::<F>() as u32).collect();
-        Rng::new(self.options.order, &[3, F::AFI as u64]).shuffle(&mut order);
+        Rng::of_purpose(self.options.order, &[3, F::AFI as u64]).shuffle(&mut order);
         let table = self.table;
         order.into_iter().map(move |group| (group as usize, table.group::<F>(group as usize)))
     }
@@ -112,11 +111,11 @@ impl<'a> Feed<'a> {
         let FeedOptions { sender, asn, next_hops, next_hop_count, shortest_of, version, .. } = &self.options;
         let id = [F::AFI as u64, group as u64];
         // What the origin decides is the same at every sender; the way to it is the sender's own.
-        let mut origin = Rng::new(self.table.seed, &[4, id[0], id[1]]);
+        let mut origin = Rng::of_purpose(self.table.seed, &[4, id[0], id[1]]);
         let way = [5, id[0], id[1], u64::from(*sender), u64::from(*version)];
         // Numbers of a seed never change, and the first version had no number.
         let way = if *version == 0 { &way[..4] } else { &way[..] };
-        let mut way = Rng::new(self.table.seed, way);
+        let mut way = Rng::of_purpose(self.table.seed, way);
 
         path.origin = if origin.chance(0.93) { Origin::Igp } else { Origin::Incomplete };
         let origin_asn = as_number(origin.below(ORIGINS));
@@ -124,7 +123,7 @@ impl<'a> Feed<'a> {
         let shorter = match shortest_of {
             None => [0, 0, 1][way.below(3) as usize],
             Some(senders) => {
-                let mut deal = Rng::new(self.table.seed, &[7, id[0], id[1]]);
+                let mut deal = Rng::of_purpose(self.table.seed, &[7, id[0], id[1]]);
                 let shortest = deal.below(u64::from(*senders).max(1)) == u64::from(*sender);
                 // A way that is announced later is the shortest as often as not.
                 2 * usize::from(shortest && (*version == 0 || way.below(2) == 0))
@@ -171,7 +170,7 @@ fn pick_hops(rng: &mut Rng) -> usize {
 
 /// The number of the `n`th AS: public, four bytes for a little over half of them, as today.
 fn as_number(n: u64) -> u32 {
-    let mut rng = Rng::new(0, &[6, n]);
+    let mut rng = Rng::of_purpose(0, &[6, n]);
     if rng.chance(0.45) {
         // 23456 stands for what two bytes cannot say.
         match 1 + rng.below(64_495) as u32 {

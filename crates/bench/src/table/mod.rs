@@ -11,8 +11,7 @@ mod shape;
 pub use feed::{Feed, FeedOptions, Path};
 pub use shape::{MAX_PREFIXES, Shape};
 
-use crate::rng::Rng;
-use ribtide_prefix::{Families, Family, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{Families, Family, PerFamily, Prefix, Rng, for_each_family};
 
 /// What a table is made of.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
@@ -127,9 +126,9 @@ impl Table {
 /// An origin's blocks are mostly neighbours, and it often has several in different places. So the prefixes, in
 /// address order, are cut into runs, and runs far from each other are joined to one group.
 fn groups<F: Family>(seed: u64, count: u32, per_set: f64) -> Groups<F> {
-    let mut sorted = prefixes::generate::<F>(&mut Rng::new(seed, &[1, F::AFI as u64]), count as usize);
+    let mut sorted = prefixes::generate::<F>(&mut Rng::of_purpose(seed, &[1, F::AFI as u64]), count as usize);
     sorted.sort_unstable();
-    let mut rng = Rng::new(seed, &[2, F::AFI as u64]);
+    let mut rng = Rng::of_purpose(seed, &[2, F::AFI as u64]);
     let runs_per_group = if per_set >= 3.0 { 2 } else { 1 };
     let mut runs = Vec::new();
     let mut rest = sorted.as_slice();

@@ -1,8 +1,7 @@
 //! Places distinct prefixes in the address space so that they lie side by side and inside each other as real ones do.
 
 use super::Shape;
-use crate::rng::Rng;
-use ribtide_prefix::{Bits, Family, Prefix, Set};
+use ribtide_prefix::{Bits, Family, Prefix, Rng, Set};
 
 /// `count` distinct prefixes, shortest first.
 ///
@@ -71,7 +70,7 @@ fn next_of<F: Family>(prefix: Prefix<F>) -> Option<Prefix<F>> {
 
 /// A random prefix of `len` bits inside a block.
 fn inside<F: Family>(rng: &mut Rng, bits: u128, block: u8, len: u8) -> Prefix<F> {
-    let random = u128::from(rng.next()) << 64;
+    let random = u128::from(rng.next_u64()) << 64;
     let host = random.checked_shr(u32::from(block)).unwrap_or(0);
     Prefix::new(F::Bits::from_left(bits | host), len)
 }

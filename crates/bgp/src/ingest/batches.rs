@@ -4,7 +4,7 @@
 //! store; the rest is done once for a run.
 
 use crate::attr::AttrSet;
-use crate::message::{Prefixes, RouteBatch, RouteOp};
+use crate::message::{Prefixes, RouteOp, UpdateBatch};
 use crate::peer::{PeerId, PeerInfo};
 use crate::shard::Split;
 use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
@@ -19,7 +19,7 @@ pub struct ShardBatches {
     /// One for each thread that has a logical shard, all of the session whose routes came last.
     open: Vec<Open>,
     /// Batches of other sessions, in order, each with its thread.
-    closed: Vec<(u16, RouteBatch)>,
+    closed: Vec<(u16, UpdateBatch)>,
     len: usize,
     /// The logical shard that is moving, and the places of the threads from which it moves and to which.
     split: Option<(Split, [u8; 2])>,
@@ -30,7 +30,7 @@ const SPLIT: u8 = u8::MAX;
 
 struct Open {
     thread: u16,
-    batch: RouteBatch,
+    batch: UpdateBatch,
     /// How many prefixes the batch's operations take.
     taken: Families<Counts>,
 }
@@ -60,7 +60,12 @@ impl ShardBatches {
         let place = |thread| threads.partition_point(|other| *other < thread) as u8;
         let open = threads.iter().map(|thread| Open {
             thread: *thread,
-            batch: RouteBatch { peer: PeerId(0), session: 0, ops: Vec::new(), prefixes: Families::default() },
+            batch: UpdateBatch {
+                peer: PeerId(0),
+                session: 0,
+                ops: Vec::new(),
+                prefixes: Families::default(),
+            },
             taken: Families::default(),
         });
         let open = open.collect();
@@ -94,7 +99,7 @@ impl ShardBatches {
     }
 
     /// Hands over the batches, each with the thread it is for. Those of one thread are in the order received.
-    pub fn drain(&mut self) -> impl Iterator<Item = (u16, RouteBatch)> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = (u16, UpdateBatch)> + '_ {
         self.close();
         self.len = 0;
         self.closed.drain(..)
@@ -173,11 +178,11 @@ impl Open {
 
 /// An empty batch of the same session with room for as much: what comes next is most often as long, and a list that
 /// grows from nothing touches twice the memory.
-fn room_like(batch: &RouteBatch) -> RouteBatch {
-    let RouteBatch { peer, session, ops, prefixes } = batch;
+fn room_like(batch: &UpdateBatch) -> UpdateBatch {
+    let UpdateBatch { peer, session, ops, prefixes } = batch;
     let mut room: Families<Prefixes> = Families::default();
     for_each_family!(F => *room.get_mut::<F>() = Vec::with_capacity(prefixes.get::<F>().len()));
-    RouteBatch { peer: *peer, session: *session, ops: Vec::with_capacity(ops.len()), prefixes: room }
+    UpdateBatch { peer: *peer, session: *session, ops: Vec::with_capacity(ops.len()), prefixes: room }
 }
 
 /// Whether two are the same set, or both none.

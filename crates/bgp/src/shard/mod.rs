@@ -31,7 +31,7 @@ pub use paths::Part;
 pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
-use crate::message::{NONE, NextHopState, RouteBatch, RouteOp, ShardIn, TrackedNextHop};
+use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{PeerId, PeerInfo};
 use attrs::AttrTable;
 use feed::Fed;
@@ -185,8 +185,8 @@ impl Shard {
         }
     }
 
-    fn routes(&mut self, batch: &RouteBatch, out: &mut ShardOut) {
-        let RouteBatch { peer, session, ops, prefixes } = batch;
+    fn routes(&mut self, batch: &UpdateBatch, out: &mut ShardOut) {
+        let UpdateBatch { peer, session, ops, prefixes } = batch;
         let Some(session) = self.core.sessions.number(*peer, *session) else {
             self.core.late += (prefixes.v4.len() + prefixes.v6.len()) as u64;
             return;
@@ -281,9 +281,9 @@ impl Shard {
             let mut prefixes = Families::default();
             *prefixes.get_mut::<F>() = vec![prefix];
             let ops = vec![RouteOp { attrs: Some(attrs), afi: F::AFI, count: 1 }];
-            RouteBatch { peer: info.id, session: info.session, ops, prefixes }
+            UpdateBatch { peer: info.id, session: info.session, ops, prefixes }
         };
-        let batches: Vec<RouteBatch> =
+        let batches: Vec<UpdateBatch> =
             table.get(at).paths(&core.paths).iter().filter(concerned).map(again).collect();
         batches.iter().for_each(|batch| self.routes(batch, out));
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::config;
 use crate::router::Router;
 use ribtide_bgp::attr::AttrSet;
-use ribtide_bgp::message::{NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop};
+use ribtide_bgp::message::{NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_policy::Policy;
@@ -83,7 +83,7 @@ socket = "{}"
         let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
         let ops = vec![RouteOp { attrs, afi: Afi::Ipv4, count: 1 }];
         let prefixes = Families { v4: vec![prefix], v6: vec![] };
-        let batch = FromPeer { peer: PeerId(0), session: 1, ops, prefixes };
+        let batch = UpdateBatch { peer: PeerId(0), session: 1, ops, prefixes };
         // BGP takes it for reachable, whatever the RIB manager finds.
         let state = NextHopState::Reachable { cost: 0 };
         let next_hop =

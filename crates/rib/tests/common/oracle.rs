@@ -236,7 +236,7 @@ impl Oracle {
     }
 
     /// What BGP is told of a next hop that it registered for the paths of a prefix.
-    pub fn told_of_path(&self, next_hop: TrackedNextHop) -> NextHopState {
+    pub fn told_of_path(&self, next_hop: TrackedNextHop) -> Reachability {
         self.assuming(next_hop).evaluate(&[next_hop]).told(next_hop)
     }
 
@@ -273,10 +273,10 @@ impl Evaluation {
     }
 
     /// What BGP is told of a next hop: RFC 4271 sections 9.1.2.1 and 9.1.2.2 e.
-    pub fn told(&self, next_hop: TrackedNextHop) -> NextHopState {
+    pub fn told(&self, next_hop: TrackedNextHop) -> Reachability {
         match self.known.answers[&asked_by_bgp(next_hop)] {
-            Answer::Resolved { cost, .. } => NextHopState::Reachable { cost },
-            Answer::Unresolved(_) => NextHopState::Unreachable,
+            Answer::Resolved { cost, .. } => Reachability::Reachable { cost },
+            Answer::Unresolved(_) => Reachability::Unreachable,
         }
     }
 

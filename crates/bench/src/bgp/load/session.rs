@@ -1,4 +1,6 @@
 //! One neighbour's session on a socket that never blocks: from the connection to the last byte of its script.
+//!
+//! [`crate::session`] is the speaker of the tools that have few sessions; its header says how the two differ.
 
 use super::super::model::Script;
 use super::super::topology::Neighbor;

@@ -4,7 +4,7 @@ use super::fib::{content, no_fib};
 use super::{Refusal, RouterState};
 use crate::api::model::{TrackedNextHop, TrackedNextHops};
 use crate::rib::RibStage;
-use ribtide_rib::{FibGroup, FibHop, NextHopState, Outcome, TrackedInfo};
+use ribtide_rib::{FibGroup, FibHop, Outcome, Reachability, TrackedInfo};
 use std::net::IpAddr;
 
 /// The registered next hops, or those of one address.
@@ -37,10 +37,10 @@ fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
         address: next_hop.address.to_string(),
         kind: if next_hop.recursive { "recursive" } else { "on-link" }.into(),
         only_for: next_hop.exclude.map(|prefix| prefix.to_string()),
-        reachable: told.map(|told| matches!(told, NextHopState::Reachable { .. })),
+        reachable: told.map(|told| matches!(told, Reachability::Reachable { .. })),
         cost: told.and_then(|told| match told {
-            NextHopState::Reachable { cost } => Some(cost),
-            NextHopState::Unreachable => None,
+            Reachability::Reachable { cost } => Some(cost),
+            Reachability::Unreachable => None,
         }),
         through: via.map(|prefix| prefix.to_string()),
         resolved,

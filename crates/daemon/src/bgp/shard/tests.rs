@@ -104,8 +104,8 @@ impl Bench {
 
     fn hear(&mut self, said: &RibOut) {
         let state = |state| match state {
-            ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
-            ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
+            ribtide_rib::Reachability::Reachable { cost } => NextHopState::Reachable { cost },
+            ribtide_rib::Reachability::Unreachable => NextHopState::Unreachable,
         };
         let of = |of: &TrackedNextHop| ribtide_bgp::message::TrackedNextHop {
             address: of.address,
@@ -146,7 +146,7 @@ fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
     let said = bench.rib.handle([]);
     assert_eq!(Bench::told(&said), (0, 0), "no route and no other group");
     let lost = TrackedNextHop { address: IpAddr::from([10, 0, 1, 2]), recursive: false, exclude: None };
-    assert_eq!(said.next_hops, [(lost, ribtide_rib::NextHopState::Unreachable)]);
+    assert_eq!(said.next_hops, [(lost, ribtide_rib::Reachability::Unreachable)]);
 
     // BGP follows: each route goes over to its new best path, with a backup of its own.
     bench.hear(&said);

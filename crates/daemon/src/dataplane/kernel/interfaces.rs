@@ -240,17 +240,29 @@ mod tests {
     use ribtide_wire::netlink::Link;
 
     fn link(index: u32, name: &str, up: bool) -> Content<'_> {
-        let flags = if up { 0x10001 } else { 0 };
-        Content::NewLink(Link {
+        Content::NewLink(Link { flags: if up { UP } else { 0 }, ..plain(index, name) })
+    }
+
+    /// A link that is up: a VRF's device where it has a table, a member of the device `master` where there is one.
+    fn vrf_link(index: u32, name: &str, master: Option<u32>, vrf_table: Option<u32>) -> Content<'_> {
+        let kind = vrf_table.map(|_| "vrf");
+        Content::NewLink(Link { master, kind, vrf_table, ..plain(index, name) })
+    }
+
+    /// `IFF_UP | IFF_LOWER_UP`.
+    const UP: u32 = 0x10001;
+
+    fn plain(index: u32, name: &str) -> Link<'_> {
+        Link {
             index,
             name,
-            flags,
+            flags: UP,
             mtu: 1500,
             master: None,
             kind: None,
             vrf_table: None,
             carrier_down_count: None,
-        })
+        }
     }
 
     fn address(ifindex: u32, text: &str, flags: u32) -> Address {
@@ -358,26 +370,13 @@ mod tests {
 
     #[test]
     fn addresses_of_a_vrfs_members_are_the_vrfs() {
-        let link = |index, name, master, vrf_table: Option<u32>| {
-            let kind = vrf_table.map(|_| "vrf");
-            Content::NewLink(Link {
-                index,
-                name,
-                flags: 0x10001,
-                mtu: 1500,
-                master,
-                kind,
-                vrf_table,
-                carrier_down_count: None,
-            })
-        };
         let seen = |vrf, vrfs: &[VrfSetup]| {
             let mut all = Interfaces::of(vrf, vrfs.into());
-            all.take(&link(2, "eth0", Some(9), None));
+            all.take(&vrf_link(2, "eth0", Some(9), None));
             all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0)));
-            all.take(&link(3, "eth1", None, None));
+            all.take(&vrf_link(3, "eth1", None, None));
             all.take(&Content::NewAddress(address(3, "10.0.1.1/24", 0)));
-            all.take(&link(9, "red", None, Some(100)));
+            all.take(&vrf_link(9, "red", None, Some(100)));
             let told = news(&mut all).into_iter().map(|news| match news {
                 News::Changed { event, .. } => (event.index, event.vrf.0, event.addresses.len()),
                 News::Removed(index) => panic!("{index} is not gone"),
@@ -400,19 +399,6 @@ mod tests {
 
     #[test]
     fn an_interface_follows_its_device_and_the_configuration() {
-        let link = |index, name, master, vrf_table: Option<u32>| {
-            let kind = vrf_table.map(|_| "vrf");
-            Content::NewLink(Link {
-                index,
-                name,
-                flags: 0x10001,
-                mtu: 1500,
-                master,
-                kind,
-                vrf_table,
-                carrier_down_count: None,
-            })
-        };
         let vrf = |id, name: &str| VrfSetup {
             name: name.into(),
             vrf: ribtide_rib::Vrf { id: VrfId(id), table: 100, device: 9 },
@@ -421,8 +407,8 @@ mod tests {
             policy: crate::rib::FibPolicy::default(),
         };
         let mut all = Interfaces::of(None, [vrf(1, "red")].into());
-        all.take(&link(9, "red", None, Some(100)));
-        all.take(&link(2, "eth0", None, None));
+        all.take(&vrf_link(9, "red", None, Some(100)));
+        all.take(&vrf_link(2, "eth0", None, None));
         let mut places = |message: Option<Content<'_>>, vrfs: Option<VrfSetup>| {
             message.iter().for_each(|message| all.take(message));
             vrfs.into_iter().for_each(|vrf| all.set_vrfs([vrf].into()));
@@ -433,11 +419,11 @@ mod tests {
             told.collect::<Vec<_>>()
         };
         assert_eq!(places(None, None), [0]);
-        assert_eq!(places(Some(link(2, "eth0", Some(9), None)), None), [1]);
+        assert_eq!(places(Some(vrf_link(2, "eth0", Some(9), None)), None), [1]);
         assert_eq!(places(None, Some(vrf(3, "red"))), [3]);
-        assert_eq!(places(Some(link(9, "blue", None, Some(100))), None), [0]);
-        assert_eq!(places(Some(link(9, "red", None, Some(100))), None), [3]);
-        assert_eq!(places(Some(link(2, "eth0", None, None)), None), [0]);
+        assert_eq!(places(Some(vrf_link(9, "blue", None, Some(100))), None), [0]);
+        assert_eq!(places(Some(vrf_link(9, "red", None, Some(100))), None), [3]);
+        assert_eq!(places(Some(vrf_link(2, "eth0", None, None)), None), [0]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::routes::InterfaceChange;
 use super::*;
-use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
+use ribtide_prefix::{AnyPrefix, Family, Prefix, Rng, V4, V6};
 use ribtide_rib::{
     FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, Source, UrgentOp, VrfPrefix,
 };
@@ -521,13 +521,8 @@ fn lost_answers_are_made_up_for() {
 #[test]
 fn whatever_happens_the_kernel_has_what_was_asked() {
     in_namespace("whatever_happens_the_kernel_has_what_was_asked", || {
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        let mut below = move |n: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random % n) as u32
-        };
+        let mut rng = Rng::new(0x2545_f491_4f6c_dd1d);
+        let mut below = move |n: u64| rng.below(n) as u32;
         let indexes = [ifindex("v0"), ifindex("v1")];
         let mut kernel = open();
         let mut groups: BTreeMap<u32, Vec<FibHop>> = BTreeMap::new();
