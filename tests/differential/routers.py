@@ -42,8 +42,8 @@ class Router:
         host = self.host
         host.feeds.address("feed0", *(f"{p.address}/24" for p in PEERS.values()
                                       if p.link is None and p.address not in Host.FEEDS))
-        for link in LINKS:
-            host.join(host.feeds, link)
+        for number, link in enumerate(LINKS, 100):
+            host.join(host.feeds, link, number)
             host.address(link, f"{own(link)}/24")
             host.feeds.address(link, *(f"{subnet(link)}.{n}/24" for n in (2, 3)))
         self.world = World()

@@ -19,7 +19,7 @@ pub(crate) const FIRST_DELAY_MS: u64 = 1_000;
 pub(crate) const LAST_DELAY_MS: u64 = 64_000;
 /// How long bad news is held for each route that the next hop resolved through and of which BGP may choose another path, in
 /// milliseconds: BGP hears first of the next hops that fewer such routes lie under, chooses, and the others are there again.
-pub(crate) const HOLD_MS: u64 = 20;
+pub(crate) const HOLD_MS: u64 = 50;
 /// The most routes that a hold is counted for.
 pub(crate) const MAX_HOLDS: usize = 5;
 
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn bad_news_is_held_longer_the_more_routes_of_bgp_lie_under_it() {
         let through: Vec<AnyPrefix> = (0..9).map(|n| format!("10.{n}.0.0/16").parse().unwrap()).collect();
-        for (routes, held) in [(0, 0), (1, 20), (2, 40), (5, 100), (9, 100)] {
+        for (routes, held) in [(0, 0), (1, HOLD_MS), (2, 2 * HOLD_MS), (5, 5 * HOLD_MS), (9, 5 * HOLD_MS)] {
             let mut tracking = Tracking::new(true);
             tracking.register(next_hop(), 1);
             answer(&mut tracking, 0, GOOD);

@@ -104,7 +104,7 @@ class Host:
         self.processes = []
         #: Sessions of the test's own, which last until it is looked whether all agree, after the test.
         self.sessions = []
-        self.feeds, self.links = None, 0
+        self.feeds = None
         subprocess.run(["ip", "netns", "add", self.name], check=True)
         try:
             self.ip("link", "set", "lo", "up")
@@ -124,11 +124,11 @@ class Host:
         """`ip ARGS` inside, its output as text."""
         return self.run("ip", *args)
 
-    def join(self, other, interface):
-        """A link to another host, of this name at both ends. Their numbers differ: the kernel tells of a carrier at once only then, and up
-        to a second late where a link has the same number as its other end (net/core/link_watch.c, linkwatch_urgent_event)."""
-        self.links += 1
-        self.ip("link", "add", interface, "index", str(100 + self.links), "type", "veth", "peer", "name", interface, "netns", other.name)
+    def join(self, other, interface, number=None):
+        """A link to another host, of this name at both ends, and with this number here. The kernel tells of a carrier up to a second late
+        where both ends have the same number (net/core/link_watch.c, linkwatch_urgent_event)."""
+        index = [] if number is None else ["index", str(number)]
+        self.ip("link", "add", interface, *index, "type", "veth", "peer", "name", interface, "netns", other.name)
 
     def lan(self, interface, *addresses):
         """A network in which next hops can be, though no host is there: its cable ends in the same host."""
