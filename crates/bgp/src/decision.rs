@@ -546,7 +546,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        // Whoever is as good as the best one is what is best next, when those before it are gone and no path is worse.
+        // A path equal to the best one is the next best, once the paths before it are gone and none is worse.
         #[test]
         fn equal_paths_differ_by_tie_breaks_alone(rows in rows(), options in options(), relax in any::<bool>()) {
             let options = DecisionOptions { deterministic_med: true, multipath_relax: relax, ..options };

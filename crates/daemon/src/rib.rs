@@ -119,7 +119,7 @@ pub struct RibStage {
     owed: bool,
     vrf_entries: BTreeMap<VrfId, VrfEntry>,
     meter: Meter,
-    /// What dataplanes were told to change, for who compares.
+    /// The changes sent to dataplanes, for `route-check`.
     pub(crate) changed: Journal<VrfPrefix>,
 }
 

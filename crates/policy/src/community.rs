@@ -127,7 +127,7 @@ impl CommunityPattern {
     }
 }
 
-/// Type, subtype and the number or address of who gives the rest its meaning: two bytes in types 0 and 0x40, else four.
+/// Type, subtype and the number or address of the administrator: two bytes in types 0 and 0x40, else four.
 fn administrator(ExtendedCommunity(bytes): ExtendedCommunity) -> ([u8; 4], [u8; 2]) {
     let [kind, subtype, a, b, c, d, ..] = bytes;
     ([kind, subtype, a, b], if kind & 0x3f == 0 { [0; 2] } else { [c, d] })

@@ -94,7 +94,7 @@ impl Confirm {
         }
     }
 
-    /// A caller wants to know when what came before this is finished.
+    /// Adds a mark, which is confirmed when every change before it is finished.
     pub(crate) fn mark(&mut self, mark: FeedMark) {
         if self.on {
             self.fresh.push(mark);

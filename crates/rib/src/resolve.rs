@@ -844,7 +844,7 @@ impl Resolver {
             Answer { cost, .. } => Reachability::Reachable { cost: *cost },
         };
         let groups = &self.groups;
-        self.tracking.tell(
+        self.tracking.notify(
             now,
             state,
             |node| bgp_prefixes(nodes, groups, node),

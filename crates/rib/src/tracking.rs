@@ -1,4 +1,4 @@
-//! Next-hop tracking: which next hops BGP has registered, what it was told of each, and how often that may change.
+//! Next-hop tracking: which next hops BGP has registered, the state of each that BGP was notified of, and how often that may change.
 //!
 //! The answers are the resolver's. BGP's choice among several paths may depend on the answers, and the answers on that choice, so
 //! `docs/adr/0020-next-hop-resolution.md`, section 6, bounds how often BGP hears another one: good news of a next hop that changes
@@ -9,7 +9,7 @@ use crate::target::{Answer, Outcome, Target};
 use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
 
-/// Changes of one next hop that BGP is told without delay.
+/// Changes of one next hop that are notified without delay.
 pub(crate) const FREE_CHANGES: u32 = 4;
 /// A next hop that did not change for so many milliseconds, beyond its last delay, starts from nothing.
 pub(crate) const QUIET_MS: u64 = 10_000;
@@ -17,10 +17,10 @@ pub(crate) const QUIET_MS: u64 = 10_000;
 pub(crate) const FIRST_DELAY_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
 pub(crate) const LAST_DELAY_MS: u64 = 64_000;
-/// How long bad news is held for each route that the next hop resolved through and of which BGP may choose another path, in
-/// milliseconds: BGP hears first of the next hops that fewer such routes lie under, chooses, and the others are there again.
+/// How long bad news is held, in milliseconds, for each route of BGP's that the next hop resolved through. BGP hears first of the
+/// next hops with the fewest such routes, and has chosen other paths before the hold of the rest ends.
 pub(crate) const HOLD_MS: u64 = 50;
-/// The most routes that a hold is counted for.
+/// A hold is no longer than for so many routes.
 pub(crate) const MAX_HOLDS: usize = 5;
 
 /// A registered next hop.
@@ -30,24 +30,24 @@ struct Entry {
     node: u32,
     /// How often it is registered.
     registrations: u32,
-    /// What BGP was told last.
-    told: Option<Reachability>,
-    /// A new registration is to be answered, whatever was told before.
+    /// The last notification.
+    notified: Option<Reachability>,
+    /// A new registration gets an answer, whatever was notified before.
     unanswered: bool,
-    /// Changes that BGP was told since it was quiet.
+    /// Changes notified since it was quiet.
     changes: u32,
-    /// When it was told the last one.
+    /// When the last one was notified.
     changed_at: u64,
     /// The delay of the last good answer, 0: none.
     delay: u64,
     /// The delay that was reported last, 0: none since it was quiet.
     noted: u64,
-    /// When a good answer that is delayed will be told.
+    /// When a good answer that is delayed will be notified.
     due: Option<u64>,
-    /// When bad news that is held will be told. It stays while the answer turns good and bad again, so a next hop that flaps
+    /// When bad news that is held will be notified. It stays while the answer turns good and bad again, so a next hop that flaps
     /// faster than [`HOLD_MS`] is not held for ever.
     held: Option<u64>,
-    /// The prefixes that BGP was told the answer depends on.
+    /// The prefixes of BGP that the last answer depends on.
     depends: Vec<AnyPrefix>,
 }
 
@@ -60,11 +60,11 @@ pub struct TrackedInfo {
     pub outcome: Outcome,
     /// The route that it resolves through, where there is one.
     pub via: Option<AnyPrefix>,
-    /// What BGP was told last; nothing before the first batch.
-    pub told: Option<Reachability>,
-    /// Changes that BGP was told, until a quiet time begins the count again.
+    /// The last notification to BGP; nothing before the first batch.
+    pub notified: Option<Reachability>,
+    /// Changes notified to BGP, until a quiet time begins the count again.
     pub changes: u32,
-    /// When a delayed answer will be told, in the time of [`crate::Rib::set_time`].
+    /// When a delayed answer will be notified, in the time of [`crate::Rib::set_time`].
     pub delayed_until: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Tracking {
         let entry = self.entries.entry(next_hop).or_insert(Entry {
             node,
             registrations: 0,
-            told: None,
+            notified: None,
             unanswered: true,
             changes: 0,
             changed_at: 0,
@@ -139,9 +139,9 @@ impl Tracking {
         [&self.due, &self.held].into_iter().filter_map(|set| set.first()).map(|(due, _)| *due).min()
     }
 
-    /// What BGP is to be told at `now`, in milliseconds; `state` is the present answer of a node, and `depends` are the prefixes
-    /// of BGP's that it depends on. `delayed` gets the next hops whose answers have a longer delay than before.
-    pub(crate) fn tell(
+    /// Appends the notifications that are due at `now`, in milliseconds; `state` is the present answer of a node, and
+    /// `depends` are the prefixes of BGP's that it depends on. `delayed` gets the next hops whose answers have a longer delay than before.
+    pub(crate) fn notify(
         &mut self,
         now: u64,
         state: impl Fn(u32) -> Reachability,
@@ -159,42 +159,36 @@ impl Tracking {
         let mut stale = std::mem::take(&mut self.stale);
         for next_hop in stale.drain(..) {
             if next_hop.recursive && next_hop.exclude.is_none() {
-                self.tell_prefixes(next_hop, &depends, per_prefix);
+                self.notify_prefixes(next_hop, &depends, per_prefix);
             }
             let Some(entry) = self.entries.get_mut(&next_hop) else { continue };
             let state = state(entry.node);
-            let before = entry.told;
-            let told = match before {
-                Some(told) if told == state => {
+            let bad = state == Reachability::Unreachable;
+            // Those of a next hop that is queried for all prefixes were computed a moment ago; a path's own prefix is not held by
+            // itself, since BGP needs the news to choose.
+            let depends_on = |entry: &Entry| match next_hop.exclude {
+                None => entry.depends.len(),
+                Some(own) => depends(entry.node).iter().filter(|prefix| **prefix != own).count(),
+            };
+            let before = entry.notified;
+            let notified = match before {
+                Some(notified) if notified == state => {
                     // What was delayed or held is not so any more, or never came to be.
                     entry.settle(next_hop, &mut self.due, &mut self.held);
-                    told
+                    notified
                 }
-                // The news is bad, for BGP was told something else.
-                Some(told) if self.damping && state == Reachability::Unreachable => {
-                    // For the choice of a prefix's own path BGP needs the news.
-                    let others = || {
-                        let under = depends(entry.node).into_iter();
-                        under.filter(|prefix| next_hop.exclude != Some(*prefix)).count().min(MAX_HOLDS)
-                    };
-                    let until = entry.held.unwrap_or_else(|| now + HOLD_MS * others() as u64);
-                    if now < until {
-                        entry.held = Some(until);
-                        self.held.insert((until, next_hop));
-                        told
-                    } else {
-                        entry.settle(next_hop, &mut self.due, &mut self.held);
-                        entry.change(now, state);
-                        state
-                    }
+                // BGP last heard something else, so this is bad news.
+                Some(notified) if self.damping && bad && entry.holds(now, depends_on) => {
+                    self.held.extend(entry.held.map(|until| (until, next_hop)));
+                    notified
                 }
-                Some(told) if self.damping && entry.delays(now) => {
+                Some(notified) if self.damping && !bad && entry.delays(now) => {
                     let is_new = entry.due.is_some_and(|due| self.due.insert((due, next_hop)));
-                    // It may flap any number of times while nothing is told: only a longer delay is worth a line of the log.
+                    // It may flap any number of times while nothing is notified: only a longer delay is worth a line of the log.
                     if is_new && std::mem::replace(&mut entry.noted, entry.delay) != entry.delay {
                         delayed.push((next_hop, entry.delay));
                     }
-                    told
+                    notified
                 }
                 _ => {
                     entry.settle(next_hop, &mut self.due, &mut self.held);
@@ -202,17 +196,17 @@ impl Tracking {
                     state
                 }
             };
-            if std::mem::take(&mut entry.unanswered) || before != Some(told) {
-                entry.told = Some(told);
-                out.push((next_hop, told));
+            if std::mem::take(&mut entry.unanswered) || before != Some(notified) {
+                entry.notified = Some(notified);
+                out.push((next_hop, notified));
             }
         }
         self.stale = stale;
     }
 
-    /// Tells which prefixes the answer of a next hop depends on, as far as that is new, so that their paths are registered by
+    /// Notifies which prefixes the answer of a next hop depends on, as far as that is new, so that their paths are registered by
     /// themselves.
-    fn tell_prefixes(
+    fn notify_prefixes(
         &mut self,
         next_hop: TrackedNextHop,
         depends: impl Fn(u32) -> Vec<AnyPrefix>,
@@ -239,7 +233,7 @@ impl Tracking {
             next_hop: *next_hop,
             outcome: answer(entry.node).outcome.clone(),
             via: answer(entry.node).via,
-            told: entry.told,
+            notified: entry.notified,
             changes: entry.changes,
             delayed_until: entry.due,
         })
@@ -252,7 +246,17 @@ impl Tracking {
 }
 
 impl Entry {
-    /// Whether good news has to wait. Says in `due` until when.
+    /// Whether bad news has to wait, until `held`. `depends_on` counts the routes of BGP's that the next hop resolved through.
+    fn holds(&mut self, now: u64, depends_on: impl Fn(&Entry) -> usize) -> bool {
+        let until = match self.held {
+            Some(until) => until,
+            None => now + HOLD_MS * depends_on(self).min(MAX_HOLDS) as u64,
+        };
+        self.held = Some(until);
+        now < until
+    }
+
+    /// Whether good news has to wait, until `due`.
     fn delays(&mut self, now: u64) -> bool {
         if let Some(due) = self.due {
             return now < due;
@@ -268,7 +272,7 @@ impl Entry {
         true
     }
 
-    /// Nothing waits any more.
+    /// Cancels what is delayed or held.
     fn settle(
         &mut self,
         next_hop: TrackedNextHop,
@@ -283,9 +287,9 @@ impl Entry {
         });
     }
 
-    /// BGP is told `state`.
+    /// Counts the notification of `state`.
     fn change(&mut self, now: u64, state: Reachability) {
-        if self.told.is_some_and(|told| told != state) {
+        if self.notified.is_some_and(|notified| notified != state) {
             if now.saturating_sub(self.changed_at) > QUIET_MS + self.delay {
                 (self.changes, self.delay, self.noted) = (0, 0, 0);
             }
@@ -307,12 +311,12 @@ mod tests {
         TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive: true, exclude: None }
     }
 
-    /// Has the target's answer be `state` at `now`; what BGP is told.
+    /// Has the target's answer be `state` at `now`; what BGP is notified.
     fn answer(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
         let gateway = ReceivedHop::gateway(next_hop().address);
         tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let mut out = Vec::new();
-        tracking.tell(now, |_| state, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+        tracking.notify(now, |_| state, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         out.into_iter().map(|(_, state)| state).collect()
     }
 
@@ -355,12 +359,12 @@ mod tests {
     fn answer_that_depends_on_what_bgp_was_told_changes_at_the_bounded_rate() {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
-        let (mut told, mut told_at) = (BAD, Vec::new());
+        let (mut notified, mut told_at) = (BAD, Vec::new());
         // As soon as BGP uses the next hop it is lost, and as soon as BGP does not, it is there.
         for now in 0..600_000u64 {
-            let state = if told == BAD { GOOD } else { BAD };
+            let state = if notified == BAD { GOOD } else { BAD };
             if let [state] = answer(&mut tracking, now, state)[..] {
-                told = state;
+                notified = state;
                 told_at.push(now);
             }
         }
@@ -383,7 +387,7 @@ mod tests {
         let gateway = ReceivedHop::gateway(next_hop().address);
         tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let (mut out, through) = (Vec::new(), vec!["0.0.0.0/0".parse().unwrap()]);
-        tracking.tell(now, |_| state, |_| through.clone(), &mut out, &mut Vec::new(), &mut Vec::new());
+        tracking.notify(now, |_| state, |_| through.clone(), &mut out, &mut Vec::new(), &mut Vec::new());
         out.into_iter().map(|(_, state)| state).collect()
     }
 
@@ -392,7 +396,7 @@ mod tests {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
         assert_eq!(answer_through_bgp(&mut tracking, 0, GOOD), [GOOD]);
-        // BGP chooses another path of the route in time: nothing is told.
+        // BGP chooses another path of the route in time: nothing is notified.
         assert_eq!(answer_through_bgp(&mut tracking, 1, BAD), []);
         assert_eq!(tracking.next_due(), Some(1 + HOLD_MS));
         assert_eq!(answer_through_bgp(&mut tracking, 2, GOOD), []);
@@ -401,7 +405,7 @@ mod tests {
         assert_eq!(answer_through_bgp(&mut tracking, 3, BAD), []);
         let mut out = Vec::new();
         let mut tell = |now| {
-            tracking.tell(now, |_| BAD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+            tracking.notify(now, |_| BAD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
             out.len()
         };
         assert_eq!((tell(2 + HOLD_MS), tell(3 + HOLD_MS)), (0, 1));
@@ -418,7 +422,7 @@ mod tests {
             let gateway = ReceivedHop::gateway(next_hop().address);
             tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
             let (mut out, depends) = (Vec::new(), |_| through[..routes].to_vec());
-            tracking.tell(100, |_| BAD, depends, &mut out, &mut Vec::new(), &mut Vec::new());
+            tracking.notify(100, |_| BAD, depends, &mut out, &mut Vec::new(), &mut Vec::new());
             assert_eq!(tracking.next_due(), (held > 0).then_some(100 + held), "{routes} routes");
             assert_eq!(out.is_empty(), held > 0);
         }
@@ -449,7 +453,7 @@ mod tests {
         for now in 0..10_000u64 {
             tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
             let state = if now % 2 == 0 { GOOD } else { BAD };
-            tracking.tell(now, |_| state, |_| Vec::new(), &mut Vec::new(), &mut Vec::new(), &mut reported);
+            tracking.notify(now, |_| state, |_| Vec::new(), &mut Vec::new(), &mut Vec::new(), &mut reported);
         }
         let delays: Vec<u64> = reported.into_iter().map(|(_, delay)| delay).collect();
         assert_eq!(delays, [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]);
@@ -468,9 +472,9 @@ mod tests {
         tracking.register(next_hop(), 1);
         assert_eq!(answer(&mut tracking, 7, GOOD), [BAD]);
         let mut out = Vec::new();
-        tracking.tell(1005, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+        tracking.notify(1005, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!(out, []);
-        tracking.tell(1006, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+        tracking.notify(1006, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!((out.len(), tracking.next_due(), tracking.delayed()), (1, None, 0));
         let quiet = 1006 + QUIET_MS + FIRST_DELAY_MS + 1;
         assert_eq!(answer(&mut tracking, quiet, BAD), [BAD]);

@@ -102,7 +102,7 @@ fn failures_are_exceptions_and_are_told_again_to_who_asks_again() {
     // It fails later, and is mended.
     assert_eq!(told(&rib.handle([ack(0, 0, &failed, &[])])), (None, blocked(failed[0], true)));
     assert_eq!(told(&rib.handle([ack(0, 0, &[], &failed)])), (None, blocked(failed[0], false)));
-    // It fails, and goes: whoever announces it next starts over.
+    // It fails, and is withdrawn: the next announcement starts over.
     rib.handle([ack(0, 0, &failed, &[])]);
     let out = rib.handle([withdraw(failed[0], Source::Bgp), mark(4)]);
     assert_eq!(told(&out), (None, blocked(failed[0], false)));

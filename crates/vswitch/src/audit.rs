@@ -1,4 +1,5 @@
-//! What who compares asks the switch: which of some entries were not changed since. Which it has, see [`crate::walk`].
+//! Change watches for `route-check`: it registers the entries that it suspects, and asks later which of them were not changed since.
+//! [`crate::walk`] lists the entries.
 
 use crate::switch::VirtualSwitch;
 use ribtide_prefix::{AnyPrefix, Map};

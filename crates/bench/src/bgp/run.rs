@@ -312,7 +312,7 @@ impl Run<'_> {
             std::thread::sleep(ROUTER_POLL_INTERVAL);
             self.alive()?;
             let late = started.elapsed() > self.setup.limit;
-            // While the router works, no thread takes a core from it to look at what came.
+            // The comparison takes a core, so it waits until the router is idle.
             if idle.is_idle(&self.program) || late {
                 self.load.look();
                 let since = self.load.last_update().map_or(started, |at| at.max(started)).elapsed();

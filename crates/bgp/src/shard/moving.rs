@@ -4,8 +4,8 @@
 //! not depend on what there is beside it. Between two parts both shards work as always, each on what it has.
 //!
 //! Neither side says anything of it to workers or the RIB manager: to them it is the same route, and which shard
-//! speaks of it is of no interest. There is one exception: what waits for dataplanes (see [`gate`](super::gate)) was asked
-//! for by the giver, so the taker feeds it again, which changes nothing and is answered to it. Whoever moves one sees to it that
+//! speaks of it is of no interest. There is one exception: the giver requested what waits for dataplanes (see [`gate`](super::gate)), so the
+//! taker feeds it again, which changes nothing and is confirmed to it. The caller that moves a part guarantees that
 //!
 //! - both shards hash with the same seed ([`Shard::with_seed`]);
 //! - both shards have handled all routes and session messages that were sent while the giver owned the part,

@@ -217,7 +217,7 @@ fn take(open: &mut AnswerWriter) -> Vec<u8> {
     std::mem::replace(open, empty).finish()
 }
 
-/// What is confirmed to who waits for the chip, with the row's protocol; `None` where no client does.
+/// The VRF, prefix and protocol of a confirmed route; `None` for a row without a protocol, which no client waits for.
 fn answered(confirmed: &Change<RouteStateRow>) -> Option<(Option<&Name>, AnyPrefix, &Name)> {
     let RouteKey::Route { vrf, prefix, .. } = &confirmed.key else { return None };
     let protocol = confirmed.row.as_ref()?.protocol.as_ref().filter(|protocol| !protocol.is_empty())?;

@@ -158,8 +158,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether this is the reply to what an earlier run asked, which came late. A syncd of ours says of a view's step whose it was. One
-    /// without a number is of SONiC's syncd, whoever was there before it, and of that nothing can be said.
+    /// Whether this is a late reply to a request of an earlier run. ribtide's syncd puts the run's number into the reply to a step of a
+    /// view. A reply without a number is from SONiC's syncd, and may belong to any run.
     fn is_late(&self, message: &Message) -> bool {
         let run = run_of(message);
         self.view.is_some() != (message.op == VIEW_STEP) || (run.is_some() && run != self.run)

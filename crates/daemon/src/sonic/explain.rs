@@ -106,7 +106,7 @@ pub(super) fn answer<S: 'static>(
         if let PubSubEvent::Message { payload, .. } = heard
             && let Ok(query) = serde_json::from_str(payload)
         {
-            // Who asked waits in vain, and asks again.
+            // A full queue drops the query: the client times out, and sends it again.
             let _ = query_tx.try_send(query);
         }
     })?)

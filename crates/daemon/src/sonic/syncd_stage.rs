@@ -82,7 +82,7 @@ pub(super) struct SyncdStage {
     starting: bool,
     /// Requests that came and are not carried out.
     waiting: VecDeque<SaiRequest>,
-    /// Routes, by virtual router, that the chip was asked to change, for who compares.
+    /// The changes of routes requested of the chip, by virtual router, for `route-check`.
     pub(super) changed: Journal<(Oid, AnyPrefix)>,
     /// What the chip works on.
     at_work: VecDeque<AtWork>,

@@ -1,10 +1,10 @@
 //! FIB suppression turned on and off while routes come, and answers counted again.
 //!
 //! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route coalesced before orchagent
-//! took them, for then one answer comes for several; and where answers were not counted, because suppression was off. It can start over at a
-//! moment in which no thread reads answers and everything has left this process: who hears answers from later on hears none to a row that
-//! orchagent had taken by then, as it says itself what became of those ([`super::answers`]). What is left is the one row of each
-//! route that orchagent has still to take, if it has.
+//! took them, for then one answer comes for several; and where answers were not counted, because suppression was off. The count can start
+//! over while no thread reads answers and no row is left in this process. A reader that subscribes later gets no answer to a row that
+//! orchagent had taken by then; orchagent reports the result of those by itself ([`super::answers`]). At most one row of each route is
+//! left for orchagent to take.
 
 use super::stage::{Owed, Stage};
 use super::{FpmOut, Fpmsyncd, RouteRef};

@@ -604,8 +604,8 @@ fn each_of_many_answers_counts_once() {
     assert_eq!(offloaded, keys);
 }
 
-/// An answer that comes twice, or when no client waits for one, is no reply; and what is said to be in the chip counts for rows of
-/// before the start, while what waits for its answer is asked about again.
+/// A second answer, or one that no client waits for, confirms nothing. A report of what is in the chip counts for the rows before
+/// the start; a row that waits for its answer is queried again.
 #[test]
 fn what_is_said_twice_confirms_nothing_newer() {
     let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
@@ -660,8 +660,8 @@ fn what_is_said_twice_confirms_nothing_newer() {
     assert_eq!((bench.take(), bench.out.offloads.len()), (vec![], 1));
 }
 
-/// Rows that are written of our own accord have answers too, and those belong to no client: neither of who announced the row before,
-/// nor of who announces the next one.
+/// Rows that fpmsyncd writes of its own accord have answers too, and those belong to no client: neither to the one that announced
+/// the row before, nor to the one that announces the next.
 #[test]
 fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     let key = "10.1.0.0/16";

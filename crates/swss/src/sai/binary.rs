@@ -27,7 +27,7 @@ const REPLY: u8 = 4;
 const ROUTER: u8 = 1;
 const NEXT_HOP: u8 = 2;
 
-/// What a route of our switch may share with the one before it, for who writes bytes and for who reads them.
+/// The object ids that a route may share with the route before it in a bulk. Encoder and decoder each keep one.
 #[derive(Default, Debug)]
 pub(crate) struct Before {
     router: Oid,

@@ -23,7 +23,7 @@ pub(crate) fn tracked_next_hops(
 }
 
 fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
-    let TrackedInfo { next_hop, outcome, via, told, changes, delayed_until } = info;
+    let TrackedInfo { next_hop, outcome, via, notified, changes, delayed_until } = info;
     let (resolved, unresolved) = match outcome {
         Outcome::Hops(hops) => {
             // The weight is that of the route that asks where the answer has none.
@@ -37,8 +37,8 @@ fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
         address: next_hop.address.to_string(),
         kind: if next_hop.recursive { "recursive" } else { "on-link" }.into(),
         only_for: next_hop.exclude.map(|prefix| prefix.to_string()),
-        reachable: told.map(|told| matches!(told, Reachability::Reachable { .. })),
-        cost: told.and_then(|told| match told {
+        reachable: notified.map(|state| matches!(state, Reachability::Reachable { .. })),
+        cost: notified.and_then(|state| match state {
             Reachability::Reachable { cost } => Some(cost),
             Reachability::Unreachable => None,
         }),
