@@ -60,7 +60,7 @@ impl AsicDb {
     ) -> Result<AsicDb, Error> {
         let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
         let exact = persistence == Persistence::InLine;
-        // What says that an orchagent that goes on from an earlier syncd may believe in more than this one has.
+        // Any of these keys means: an orchagent that stayed may rely on state that this syncd does not have.
         let doubts: &[&str] = match (exact, warm) {
             (true, true) => &[IN_VIEW],
             (true, false) => &[IN_VIEW, RAN],
@@ -77,7 +77,7 @@ impl AsicDb {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
         }
-        // Not before orchagent can know: who is killed here leaves the doubts to the next one.
+        // Only after the request to orchagent: a syncd that is killed in between leaves the keys to the next one.
         match (exact, warm) {
             (true, _) => drop(asic.ask(&["DEL", RAN, IN_VIEW])?),
             (false, true) => {}
