@@ -54,7 +54,10 @@ def test_where_a_route_waits(host, wiring):
     through = "the route is all the way through: virtual switch has it"
     announce("20.0.0.0/24")
     concludes("20.0.0.0/24", through, **dict.fromkeys(STAGES, "passed"))
-    assert Explained(sonic, "20.0.0.0/24").says["fpmsyncd"][-1] == "orchagent confirmed it"
+    # The virtual switch may be seen to have the route before the confirmation has come back to fpmsyncd.
+    def confirmed():
+        assert Explained(sonic, "20.0.0.0/24").says["fpmsyncd"][-1] == "orchagent confirmed it"
+    settled(confirmed, 20, 0.2)
     concludes("99.0.0.0/24", "nothing is known of 99.0.0.0/24", **dict.fromkeys(STAGES, "absent"))
 
     # No host is at this address.
