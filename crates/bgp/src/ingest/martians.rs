@@ -15,10 +15,10 @@ pub struct Martians {
 }
 
 /// The first bytes that a prefix of the list may have, a bit for each.
-#[derive(Clone, Copy, Debug)]
-struct FirstBytes;
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct FirstBytes([u64; 4]);
 impl PerFamily for FirstBytes {
-    type Of<F: Family> = [u64; 4];
+    type Of<F: Family> = FirstBytes;
 }
 
 impl Martians {
@@ -51,8 +51,8 @@ impl Martians {
         let mut first_bytes: Families<FirstBytes> = Families::default();
         for range in &ranges {
             match range.prefix() {
-                AnyPrefix::V4(prefix) => mark(&mut first_bytes.v4, prefix),
-                AnyPrefix::V6(prefix) => mark(&mut first_bytes.v6, prefix),
+                AnyPrefix::V4(prefix) => first_bytes.v4.mark(prefix),
+                AnyPrefix::V6(prefix) => first_bytes.v6.mark(prefix),
             }
         }
         Martians { set: PrefixSet::new(ranges.iter().copied()), ranges, first_bytes }
@@ -69,11 +69,43 @@ impl Martians {
     }
 
     /// Whether `prefix` is to be refused.
-    #[inline]
     pub fn contains<F: Family>(&self, prefix: Prefix<F>) -> bool {
+        self.first_bytes::<F>().has(prefix) && self.set.contains(prefix)
+    }
+
+    /// The first bytes that a prefix of the list may have: a copy, for a loop over prefixes.
+    #[inline]
+    pub(super) fn first_bytes<F: Family>(&self) -> FirstBytes {
+        *self.first_bytes.get::<F>()
+    }
+
+    /// Appends `prefix` to `refused` if it is to be refused, and returns whether it is.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn takes<F: Family>(&self, prefix: Prefix<F>, refused: &mut Vec<Prefix<F>>) -> bool {
+        let refuse = self.set.contains(prefix);
+        if refuse {
+            refused.push(prefix);
+        }
+        refuse
+    }
+}
+
+impl FirstBytes {
+    /// Whether a prefix with this first byte may be in the list.
+    #[inline]
+    pub(super) fn has<F: Family>(&self, prefix: Prefix<F>) -> bool {
         let first = first_byte(prefix);
-        let marked = self.first_bytes.get::<F>()[usize::from(first >> 6)] >> (first & 63) & 1 != 0;
-        marked && self.set.contains(prefix)
+        self.0[usize::from(first >> 6)] >> (first & 63) & 1 != 0
+    }
+
+    /// Marks the first bytes of what `prefix` covers.
+    fn mark<F: Family>(&mut self, prefix: Prefix<F>) {
+        let first = first_byte(prefix);
+        let last = first | 0xff_u8.checked_shr(prefix.len().into()).unwrap_or(0);
+        for byte in first..=last {
+            self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        }
     }
 }
 
@@ -88,15 +120,6 @@ impl Eq for Martians {}
 #[inline]
 fn first_byte<F: Family>(prefix: Prefix<F>) -> u8 {
     (prefix.bits().left() >> 120) as u8
-}
-
-/// Marks the first bytes of what `prefix` covers.
-fn mark<F: Family>(bits: &mut [u64; 4], prefix: Prefix<F>) {
-    let first = first_byte(prefix);
-    let last = first | 0xff_u8.checked_shr(prefix.len().into()).unwrap_or(0);
-    for byte in first..=last {
-        bits[usize::from(byte >> 6)] |= 1 << (byte & 63);
-    }
 }
 
 #[cfg(test)]

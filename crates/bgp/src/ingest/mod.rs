@@ -92,16 +92,13 @@ impl Ingest {
         let Ingest { recent, import, content, run, .. } = self;
         // A martian goes as if withdrawn: it was a route if the list was another when it came.
         let mut martians = Vec::new();
-        let announced = update.announced::<F>().filter(|prefix| {
-            let refused = settings.martians.contains(*prefix);
-            if refused {
-                martians.push(*prefix);
-            }
-            !refused
-        });
+        let first_bytes = settings.martians.first_bytes::<F>();
+        let announced = update
+            .announced::<F>()
+            .filter(|prefix| !(first_bytes.has(*prefix) && settings.martians.takes(*prefix, &mut martians)));
         if constant == Some(PolicyResult::Accept) {
             counters.announced += out.extend(info, Some(recent.intern(content)), announced);
-            return refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
+            return refuse(Refusal::Martian, out.withdraw_all(info, martians));
         }
         let source = info.source();
         let mut judgement = import.judge(&settings.import, source, F::AFI, next_hop, content, recent);
@@ -114,7 +111,7 @@ impl Ingest {
         };
         if let Some(attrs) = judgement.settled() {
             tell(attrs, &mut { announced });
-            return refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
+            return refuse(Refusal::Martian, out.withdraw_all(info, martians));
         }
         // Prefixes of which it says the same go on together.
         let run = run.get_mut::<F>();
@@ -128,7 +125,7 @@ impl Ingest {
             run.push(prefix);
         }
         tell(last.as_ref(), &mut run.drain(..));
-        refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
+        refuse(Refusal::Martian, out.withdraw_all(info, martians));
     }
 
     /// Puts the attributes of `update` together, unless they forbid its use.

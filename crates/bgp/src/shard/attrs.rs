@@ -189,16 +189,20 @@ impl AttrTable {
         self.let_go(number);
     }
 
-    /// Paths that use a set in use are about to come: from now on its next hop counts among those that are not known.
+    /// Paths that use a set in use are about to come: from now on its next hop counts among those that are not known, until
+    /// [`AttrTable::announced`].
     pub(super) fn expect<F: Family>(&mut self, number: u32, recursive: bool) {
         let hop = self.entry(number).hop;
         self.hops.retain::<F>(hop, recursive, 1);
     }
 
-    /// Undoes one [`AttrTable::expect`].
-    pub(super) fn expected<F: Family>(&mut self, number: u32, recursive: bool) {
-        let hop = self.entry(number).hop;
-        self.hops.release::<F>(hop, recursive, 1);
+    /// `count` paths came to use a set. Undoes one [`AttrTable::acquire`] and one [`AttrTable::expect`].
+    pub(super) fn announced<F: Family>(&mut self, number: u32, recursive: bool, count: u32) {
+        let entry = self.entry_mut(number);
+        entry.refs += count;
+        let hop = entry.hop;
+        self.hops.announced::<F>(hop, recursive, count);
+        self.let_go(number);
     }
 
     fn remove(&mut self, number: u32) {
@@ -275,9 +279,10 @@ impl AttrTable {
         self.hops.exclude(self.entry(number).hop)
     }
 
-    /// Whether paths of some prefix by the next hop of a set in use have a number of their own.
-    pub(super) fn any_apart(&self, number: u32) -> bool {
-        !self.hops.apart(self.entry(number).hop).is_empty()
+    /// The next hop of a set in use, and whether paths of some prefix by it have a number of their own.
+    pub(super) fn own_next_hop(&self, number: u32) -> (IpAddr, bool) {
+        let hop = self.entry(number).hop;
+        (self.hops.address(hop), !self.hops.apart(hop).is_empty())
     }
 
     /// Whether paths of this prefix do.

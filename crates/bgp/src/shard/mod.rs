@@ -207,8 +207,7 @@ impl Shard {
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
                 let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
-                let inside = inside.map(|path| core.attrs.next_hop(path.attrs));
-                let any_apart = path.is_some_and(|path| core.attrs.any_apart(path.attrs));
+                let inside = inside.map(|path| core.attrs.own_next_hop(path.attrs));
                 let mut paths = 0;
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -221,7 +220,7 @@ impl Shard {
                     let table = &mut tables[usize::from(spot.logical)];
                     match path {
                         Some(path) => {
-                            let own = inside.is_some_and(|hop| {
+                            let own = inside.is_some_and(|(hop, any_apart)| {
                                 prefix.contains(hop) || (any_apart && core.attrs.is_apart(path.attrs, prefix.any()))
                             });
                             let path = if own { core.own_path(prefix, path) } else { path };
@@ -239,9 +238,7 @@ impl Shard {
                     }
                 }
                 if let Some(path) = path {
-                    core.attrs.retain::<F>(path.attrs, recursive, paths);
-                    core.attrs.expected::<F>(path.attrs, recursive);
-                    core.attrs.let_go(path.attrs);
+                    core.attrs.announced::<F>(path.attrs, recursive, paths);
                 }
             });
         }
@@ -460,11 +457,19 @@ impl Core {
     }
 
     /// The best of usable paths.
-    fn best_among(&self, usable: impl Iterator<Item = (usize, Path)> + Clone) -> Option<usize> {
-        let hint = usable.clone().map(|(_, path)| path.worth()).min()?;
-        // Whoever has a higher hint is of a lower class than all of these, and of no influence on them.
-        let candidates: SmallVec<[(usize, Path); 8]> =
-            usable.filter(|(_, path)| path.worth() == hint).collect();
+    fn best_among(&self, usable: impl Iterator<Item = (usize, Path)>) -> Option<usize> {
+        // A path with a higher hint is of a lower class than all of these, and of no influence on them.
+        let mut hint = u16::MAX;
+        let mut candidates: SmallVec<[(usize, Path); 8]> = SmallVec::new();
+        for (at, path) in usable {
+            if path.worth() < hint {
+                hint = path.worth();
+                candidates.clear();
+            }
+            if path.worth() == hint {
+                candidates.push((at, path));
+            }
+        }
         if let [(only, _)] = candidates[..] {
             return Some(only);
         }
@@ -571,11 +576,7 @@ impl Core {
     /// A path of [`Core::own_path`] was announced, and kept or not.
     #[cold]
     fn announced_own<F: Family>(&mut self, path: Path, kept: bool) {
-        if kept {
-            self.attrs.retain::<F>(path.attrs, true, 1);
-        }
-        self.attrs.expected::<F>(path.attrs, true);
-        self.attrs.let_go(path.attrs);
+        self.attrs.announced::<F>(path.attrs, true, u32::from(kept));
     }
 
     /// The session's path goes, if there is one.
@@ -666,7 +667,8 @@ impl Core {
         if same && !route.gate.is_held() {
             return;
         }
-        let waits = left && self.waits_for_answer(route);
+        // Without a best path, an answer of the RIB manager may bring one.
+        let waits = new.is_none() && left && self.has_unknown(route);
         if same && waits {
             return;
         }

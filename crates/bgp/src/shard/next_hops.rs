@@ -223,6 +223,14 @@ impl NextHops {
         }
     }
 
+    /// `count` paths came that have it, of which one was counted before.
+    pub(super) fn announced<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
+        match count {
+            0 => self.release::<F>(id, recursive, 1),
+            _ => self.entries[id as usize].kinds[usize::from(recursive)].paths[family::<F>()] += count - 1,
+        }
+    }
+
     /// `count` paths less have it.
     pub(super) fn release<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];

@@ -73,7 +73,9 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
             content(as_path::is_valid(value, width, !ctx.external))
         }
         Form::Word => length(value.len() == 4),
-        Form::List(size) => length(!value.is_empty() && value.len().is_multiple_of(usize::from(size))),
+        // A division by a constant is a multiplication.
+        Form::List(4) => length(value.len().is_multiple_of(4)),
+        Form::List(size) => length(value.len().is_multiple_of(usize::from(size))),
         Form::MpReach => AttributeOutcome::Reach,
         Form::MpUnreach => AttributeOutcome::Unreach,
         Form::Any => AttributeOutcome::Keep,

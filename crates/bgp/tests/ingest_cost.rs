@@ -1,0 +1,110 @@
+//! What a prefix of an UPDATE costs its reader: parsing, checks, interning, and the batches for two shards.
+//!
+//! ```text
+//! cargo test --release -p ribtide-bgp --test ingest_cost -- --ignored --nocapture
+//! ```
+//!
+//! Instruction counts are steadier than the time: run the executable in `valgrind --tool=callgrind`.
+
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_policy::Policy;
+use ribtide_prefix::{Prefix, Rng, V4};
+use ribtide_wire::bgp::attribute::{Origin, code};
+use ribtide_wire::bgp::build::UpdatePacker;
+use ribtide_wire::bgp::update::AttributeFilter;
+use ribtide_wire::bgp::{AsPath, NextHop, build};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const HEADER: usize = 19;
+const UPDATES: u32 = 50_000;
+const ROUNDS: u32 = 4;
+/// UPDATEs of one read of a socket.
+const BATCH: usize = 500;
+
+fn peer() -> IngestPeer {
+    let families = FamilySet { ipv4: true, ipv6: false };
+    let export = Arc::new(Policy::accept());
+    let info = PeerInfo {
+        id: PeerId(3),
+        session: 1,
+        address: Ipv4Addr::new(192, 0, 2, 3).into(),
+        asn: 65001,
+        router_id: Ipv4Addr::new(10, 0, 0, 3),
+        kind: PeerKind::External,
+        multihop: false,
+        families,
+        egress: EgressSettings {
+            kind: PeerKind::External,
+            local_asn: 65000,
+            cluster_id: Ipv4Addr::new(10, 0, 0, 99),
+            router_id: Ipv4Addr::new(10, 0, 0, 1),
+            families,
+            four_octet_as: true,
+            max_message: 4096,
+            next_hop: NextHopRule::Keep,
+            export,
+        },
+    };
+    let settings = IngestSettings {
+        import: Arc::new(Policy::accept()),
+        allow_own_as: 0,
+        enforce_first_as: true,
+        martians: Arc::new(Martians::default_list()),
+        attributes: AttributeFilter::default(),
+    };
+    IngestPeer::new(Arc::new(info), settings)
+}
+
+/// Bodies of UPDATEs with one to eleven prefixes, a path of two to six hops and four communities.
+fn updates() -> (Vec<Vec<u8>>, usize) {
+    let mut rng = Rng::new(1);
+    let (mut next, mut prefixes) = (0x0100_0000_u32, 0);
+    let mut update = |_| {
+        let hops = 2 + rng.index(5);
+        let mut path = vec![2, hops as u8];
+        path.extend(65001_u32.to_be_bytes());
+        (1..hops).for_each(|_| path.extend((1000 + rng.index(70_000) as u32).to_be_bytes()));
+        let mut attributes = Vec::new();
+        build::origin(&mut attributes, Origin::Igp);
+        build::as_path(&mut attributes, AsPath::new(&path));
+        let communities = [rng.next_u64().to_be_bytes(), rng.next_u64().to_be_bytes()].concat();
+        build::list(&mut attributes, 0, code::COMMUNITIES, &communities);
+        let count = 1 + rng.index(11) as u32;
+        let announced: Vec<Prefix<V4>> = (0..count).map(|n| Prefix::new(next + n * 256, 24)).collect();
+        next += count * 256;
+        prefixes += announced.len();
+        let mut out = Vec::new();
+        let next_hop = NextHop::V4(Ipv4Addr::new(192, 0, 2, 3));
+        UpdatePacker::new(&attributes, next_hop, 4096).announce(announced, &mut out).expect("it fits");
+        out.split_off(HEADER)
+    };
+    let updates = (0..UPDATES).map(&mut update).collect();
+    (updates, prefixes)
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn announced() {
+    let (updates, prefixes) = updates();
+    let (mut ingest, mut peer) = (Ingest::default(), peer());
+    let mut out = ShardBatches::new(std::array::from_fn(|logical| logical as u16 % 2));
+    let since = Instant::now();
+    for _ in 0..ROUNDS {
+        for batch in updates.chunks(BATCH) {
+            for update in batch {
+                ingest.update(&mut peer, update, &mut out).expect("the UPDATE is well formed");
+            }
+            out.drain().for_each(drop);
+        }
+        ingest.forget();
+    }
+    let count = prefixes as u64 * u64::from(ROUNDS);
+    assert_eq!(peer.counters.announced, count);
+    println!("a prefix: {:.1} ns", since.elapsed().as_nanos() as f64 / count as f64);
+}
