@@ -31,14 +31,20 @@ const GRAPH: &[Row] = &[
     row("runtime", &[], &[]),
     row("vswitch", &["prefix", "swss"], &[]),
     row("tables", &["prefix", "swss", "runtime"], &[]),
+    row("settings", &[], &[]),
+    row("model", &["prefix", "runtime"], &[]),
+    row("netlink", &["wire", "runtime"], &[]),
     row(
         "daemon",
-        &["prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "vswitch", "tables"],
+        &[
+            "prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "vswitch", "tables",
+            "settings", "model", "netlink",
+        ],
         &[],
     ),
     row("bench", &["prefix", "wire", "rib"], &["bgp", "policy"]),
     row("sim", &["prefix", "wire", "policy", "bgp", "rib"], &[]),
-    row("ribtide", &["prefix", "daemon", "bench"], &[]),
+    row("ribtide", &["prefix", "model", "settings", "daemon", "bench"], &[]),
 ];
 
 /// What the code of pure crates may use of other projects: data structures, without threads, clocks or sockets.

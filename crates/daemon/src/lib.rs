@@ -7,13 +7,12 @@
 pub mod api;
 pub mod bfd;
 pub mod bgp;
-pub mod combinations;
 pub mod config;
 pub mod dataplane;
-mod journal;
 pub mod reload;
 pub mod rib;
-mod route_check;
 pub mod router;
 pub mod sonic;
+#[cfg(test)]
+mod tests;
 mod vrf_numbers;

@@ -1,21 +1,25 @@
 //! The configuration file read again: what changed is applied, or, where something cannot change while the router runs,
 //! nothing is.
 
+use crate::api::{Reload, RouterState, resized};
 use crate::bfd;
 use crate::bgp::Bgp;
 use crate::bgp::resize::{NotResized, Resized};
 use crate::bgp::session::Neighbors;
 use crate::config::{
     self, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VIRTUAL_ASIC,
+    VrfSetup,
 };
-use crate::rib::{RibHandle, VrfSetup, VrfsChanged, VrfsSetup};
-use crate::router::RouterState;
+use crate::dataplane::kernel::InterfaceWatch;
+use crate::rib::{RibHandle, VrfsChanged, VrfsSetup};
+use crate::vrf_numbers::VrfNumbers;
+use ribtide_model::{NextHopCacheSet, SuppressionSet};
 use ribtide_rib::CacheMode;
 use ribtide_runtime::call::NoAnswer;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What a reload changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +42,47 @@ pub struct Reloaded {
     pub neighbors: Neighbors,
     /// BFD sessions.
     pub bfd: bfd::Changes,
+}
+
+impl From<Reloaded> for ribtide_model::Reloaded {
+    fn from(reloaded: Reloaded) -> ribtide_model::Reloaded {
+        let Reloaded {
+            file,
+            shards,
+            nexthop_cache,
+            suppression,
+            api_token,
+            fib_policy,
+            vrfs,
+            neighbors,
+            bfd,
+        } = reloaded;
+        let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
+        let nexthop_cache = nexthop_cache
+            .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
+        let Neighbors { added, removed, reset, refreshed } = neighbors;
+        let shards = shards.map(resized);
+        let bfd::Changes { added: bfd_added, removed: bfd_removed, changed: bfd_changed } = bfd;
+        ribtide_model::Reloaded {
+            file,
+            shards,
+            nexthop_cache,
+            suppression,
+            api_token,
+            fib_policy,
+            vrfs_added: vrfs.added,
+            vrfs_removed: vrfs.removed,
+            static_routes: vrfs.statics,
+            vrf_policies: vrfs.policies,
+            added,
+            removed,
+            reset,
+            refreshed,
+            bfd_added,
+            bfd_removed,
+            bfd_changed,
+        }
+    }
 }
 
 /// Why a reload changed nothing. Displays as a sentence, or as `ribtide check` would.
@@ -99,74 +144,103 @@ impl fmt::Display for NotReloaded {
 
 impl std::error::Error for NotReloaded {}
 
-/// Reads the file again and applies what changed. What can fail comes first.
-///
-/// # Errors
-/// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but BFD sessions and the
-/// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
-/// with [`NotReloaded::NoRib`], everything but static routes, VRFs and the `[fib]` table, or some of them.
-pub(crate) fn reload(router: &RouterState) -> Result<Reloaded, NotReloaded> {
-    let Some(file) = &router.file else { return Err(NotReloaded::NoFile) };
-    let Ok(mut numbers) = router.reloading.try_lock() else { return Err(NotReloaded::Busy) };
-    let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
-    let fixed = fixed(&router.config(), &new);
-    if !fixed.is_empty() {
-        return Err(NotReloaded::Fixed(fixed));
+/// What reads the file again: the router, and what only a reload needs of it.
+pub(crate) struct Reloader {
+    router: Arc<RouterState>,
+    /// The file.
+    file: Option<PathBuf>,
+    /// Held while the file is read again; the numbers of VRFs.
+    numbers: Mutex<VrfNumbers>,
+    /// The watch of the kernel's interfaces, when no routes are installed there.
+    links: Option<InterfaceWatch>,
+}
+
+impl Reloader {
+    /// Of a router that was started from `file`, with these numbers of VRFs.
+    pub(crate) fn new(
+        router: Arc<RouterState>,
+        file: Option<PathBuf>,
+        numbers: VrfNumbers,
+        links: Option<InterfaceWatch>,
+    ) -> Reloader {
+        Reloader { router, file, numbers: Mutex::new(numbers), links }
     }
-    // As they were numbered at the start.
-    new.interfaces.clone_from(&router.config().interfaces);
-    let leaving = match &router.rib {
-        Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
-        None => Ok(Vec::new()),
-    };
-    let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
-    let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
-    let wanted = new.bfd.clone();
-    let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&wanted));
-    let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
-    let (shards, neighbors) = match (&router.bgp, &new.bgp) {
-        (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
-        _ => (None, Neighbors::default()),
-    };
-    let former = router.config();
-    let (nexthop_cache, suppression, fib_policy) = match (&router.rib, &new.fib) {
-        (Some(rib), Some(fib)) => {
-            let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
-            let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
-            let suppressed = rib.suppress(suppress).map_err(NotReloaded::NoRib)?;
-            let other = former.fib.as_ref().is_none_or(|former| former.policy != fib.policy);
-            if other {
-                rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
-            }
-            (
-                Some((before, mode)).filter(|(from, to)| from != to),
-                (suppressed != suppress).then_some(suppress),
-                other,
-            )
+
+    /// For the API, whose answer it makes.
+    pub(crate) fn for_api(self: Arc<Self>) -> Reload {
+        Box::new(move || self.reload().map(ribtide_model::Reloaded::from).map_err(|e| e.to_string()))
+    }
+
+    /// Reads the file again and applies what changed. What can fail comes first.
+    ///
+    /// # Errors
+    /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but BFD sessions and the
+    /// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
+    /// with [`NotReloaded::NoRib`], everything but static routes, VRFs and the `[fib]` table, or some of them.
+    pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
+        let router = &*self.router;
+        let Some(file) = &self.file else { return Err(NotReloaded::NoFile) };
+        let Ok(mut numbers) = self.numbers.try_lock() else { return Err(NotReloaded::Busy) };
+        let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
+        let fixed = fixed(&router.config(), &new);
+        if !fixed.is_empty() {
+            return Err(NotReloaded::Fixed(fixed));
         }
-        _ => (None, None, false),
-    };
-    if let Some(links) = &router.links {
-        links.set_vrfs(&vrfs);
+        // As they were numbered at the start.
+        new.interfaces.clone_from(&router.config().interfaces);
+        let leaving = match &router.rib {
+            Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
+            None => Ok(Vec::new()),
+        };
+        let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
+        let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
+        let wanted = new.bfd.clone();
+        let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&wanted));
+        let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
+        let (shards, neighbors) = match (&router.bgp, &new.bgp) {
+            (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
+            _ => (None, Neighbors::default()),
+        };
+        let former = router.config();
+        let (nexthop_cache, suppression, fib_policy) = match (&router.rib, &new.fib) {
+            (Some(rib), Some(fib)) => {
+                let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
+                let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
+                let suppressed = rib.suppress(suppress).map_err(NotReloaded::NoRib)?;
+                let other = former.fib.as_ref().is_none_or(|former| former.policy != fib.policy);
+                if other {
+                    rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
+                }
+                (
+                    Some((before, mode)).filter(|(from, to)| from != to),
+                    (suppressed != suppress).then_some(suppress),
+                    other,
+                )
+            }
+            _ => (None, None, false),
+        };
+        if let Some(links) = &self.links {
+            links.set_vrfs(&vrfs);
+        }
+        let changed = match &router.rib {
+            Some(rib) => set_vrfs(router, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
+            None => VrfsChanged::default(),
+        };
+        numbers.vrfs = vrfs;
+        let api_token = former.api.token != new.api.token;
+        router.configure(new);
+        Ok(Reloaded {
+            file: file.clone(),
+            shards,
+            nexthop_cache,
+            suppression,
+            api_token,
+            fib_policy,
+            vrfs: changed,
+            neighbors,
+            bfd,
+        })
     }
-    let changed = match &router.rib {
-        Some(rib) => set_vrfs(router, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
-        None => VrfsChanged::default(),
-    };
-    numbers.vrfs = vrfs;
-    let api_token = former.api.token != new.api.token;
-    router.configure(new);
-    Ok(Reloaded {
-        file: file.clone(),
-        shards,
-        nexthop_cache,
-        suppression,
-        api_token,
-        fib_policy,
-        vrfs: changed,
-        neighbors,
-        bfd,
-    })
 }
 
 /// What a VRF needs in a dataplane is there before its first route, and goes after the last.

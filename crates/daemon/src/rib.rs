@@ -23,18 +23,17 @@ mod statics;
 mod vrfs;
 
 pub use feedback_channels::FeedbackChannel;
-pub use policy::FibPolicy;
-pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
+pub use vrfs::{VrfsChanged, VrfsSetup};
 
-use crate::config::DEFAULT_VRF;
+use crate::config::{DEFAULT_VRF, FibPolicy};
 use crate::dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
-use crate::journal::Journal;
 use crossbeam_channel::Select;
 use dataplane_sinks::DataplaneSinks;
 use feedback_channels::FeedbackChannels;
 use policy::CompiledFibPolicy;
 use retries::Retries;
 use ribtide_bgp::message::{NextHopState, TrackedNextHop as BgpNextHop};
+use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, Reachability, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,

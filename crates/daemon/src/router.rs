@@ -1,19 +1,18 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
-use crate::api::model::{AsicAnswer, Pipeline};
-use crate::api::{Api, ListenError, SocketFile, answers};
-use crate::bfd::{self, Bfd};
-use crate::bgp::owners::Owners;
-use crate::bgp::session::InterfaceNews;
-use crate::bgp::{Bgp, BgpBuilder, initial};
-use crate::config::{Config, OnStop, VIRTUAL_ASIC};
+use crate::api::{Api, ListenError, RouterState, SocketFile, answers};
+use crate::bfd;
+use crate::bgp::{BgpBuilder, initial};
+use crate::config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
+use crate::dataplane::InterfaceNews;
 use crate::dataplane::fpm::{self, FpmHandle};
-use crate::dataplane::kernel::{self, InterfaceWatch, KernelHandle, flush};
-use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfSetup, VrfsSetup};
-use crate::route_check;
-use crate::sonic::inprocess::{self, InProcess};
+use crate::dataplane::kernel::{self, InterfaceWatch, flush};
+use crate::reload::Reloader;
+use crate::rib::{RibBuilder, RibSetup, VrfsSetup};
+use crate::sonic::inprocess;
 use crate::vrf_numbers::VrfNumbers;
-use ribtide_rib::{RibConfig, RibIn, Source, VrfId};
+use ribtide_model::{AsicAnswer, Pipeline};
+use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
@@ -21,12 +20,12 @@ use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,64 +36,10 @@ const REMOVAL: Duration = Duration::from_secs(30);
 /// How often the router looks whether it is to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The router as other threads read it: its configuration, and a handle of every stage.
-pub struct RouterState {
-    /// The configuration in force.
-    config: RwLock<Arc<Config>>,
-    /// The file that it came from.
-    pub(crate) file: Option<PathBuf>,
-    /// Held while the file is read again; the numbers of VRFs.
-    pub(crate) reloading: Mutex<VrfNumbers>,
-    /// Time since the start.
-    pub clock: Clock,
-    /// Every queue.
-    pub rings: Rings,
-    /// Every stage's meter.
-    pub meters: Meters,
-    /// BGP, when configured.
-    pub bgp: Option<Bgp>,
-    /// BFD.
-    pub bfd: Bfd,
-    /// The RIB manager, when routes are installed.
-    pub rib: Option<RibHandle>,
-    /// The kernel, when routes are installed there.
-    pub kernel: Option<KernelHandle>,
-    /// The watch of the kernel's interfaces, when no routes are installed there.
-    pub(crate) links: Option<InterfaceWatch>,
-    /// Virtual ASICs, by name.
-    pub asics: BTreeMap<String, InProcess>,
-    /// FPM clients.
-    pub fpm: Vec<FpmHandle>,
-    /// What the last look at RIB and chip left to be looked at.
-    pub(crate) route_check: Mutex<route_check::State>,
-    /// Reads of the FIB under way.
-    pub(crate) fib_reads: answers::Reads<(VrfId, ribtide_rib::Cursor)>,
-    /// Reads of what dataplanes failed under way.
-    pub(crate) failed_reads: answers::Reads<VecDeque<(VrfId, ribtide_rib::FailedCursor)>>,
-    /// Reads of BGP's routes under way.
-    pub(crate) route_reads: answers::Reads<answers::RouteRead>,
-}
-
-impl RouterState {
-    /// The configuration in force.
-    pub(crate) fn config(&self) -> Arc<Config> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Another configuration is in force.
-    pub(crate) fn configure(&self, config: Config) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-    }
-
-    /// The shards, where BGP runs.
-    pub(crate) fn owners(&self) -> Option<RwLockReadGuard<'_, Owners>> {
-        self.bgp.as_ref().map(|bgp| bgp.owners.read())
-    }
-}
-
 /// A running router.
 pub struct Router {
     inside: Arc<RouterState>,
+    reloader: Arc<Reloader>,
     stop: Stop,
     /// The thread that writes into the kernel.
     writer: Option<JoinHandle<()>>,
@@ -250,10 +195,8 @@ impl Router {
                 stop.clone(),
             )?;
         }
-        let inside = RouterState {
+        let inside = Arc::new(RouterState {
             config: RwLock::new(Arc::new(config)),
-            file,
-            reloading: Mutex::new(numbers),
             clock,
             rings,
             meters,
@@ -261,17 +204,12 @@ impl Router {
             bfd,
             rib: handle,
             kernel: on_kernel,
-            links,
             asics,
             fpm: clients,
-            route_check: Mutex::default(),
-            fib_reads: answers::Reads::default(),
-            failed_reads: answers::Reads::default(),
-            route_reads: answers::Reads::default(),
-        };
-        let inside = Arc::new(inside);
-        let socket = api.serve(inside.clone())?;
-        Ok(Router { inside, stop, writer, socket })
+        });
+        let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links));
+        let socket = api.serve(inside.clone(), reloader.clone().for_api())?;
+        Ok(Router { inside, reloader, stop, writer, socket })
     }
 
     /// What the API looks at.
@@ -338,9 +276,9 @@ impl Router {
                 break;
             }
             if !pending.is_empty() {
-                let says = match answers::reload(&self.inside) {
-                    Ok(reloaded) => reloaded.to_string(),
-                    Err(refusal) => refusal.sentence().to_owned(),
+                let says = match self.reloader.reload() {
+                    Ok(reloaded) => ribtide_model::Reloaded::from(reloaded).to_string(),
+                    Err(refusal) => refusal.to_string(),
                 };
                 log("ribtide", &says);
             }

@@ -1,8 +1,7 @@
 //! The numbers that interfaces and VRFs have: the kernel's, or ones made up where it has none.
 
-use crate::config::{Config, InterfaceConfig, VrfConfig};
+use crate::config::{Config, InterfaceConfig, VrfConfig, VrfSetup};
 use crate::dataplane::kernel;
-use crate::rib::VrfSetup;
 use ribtide_rib::{IfIndex, Vrf, VrfId};
 use ribtide_runtime::log::log;
 use std::collections::BTreeSet;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod family;
+mod journal;
 mod prefetch;
 mod prefix;
 mod rng;
@@ -15,6 +16,7 @@ mod shard;
 mod table;
 
 pub use family::{Afi, Bits, Families, Family, PerFamily, Safi, V4, V6};
+pub use journal::Journal;
 pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
 pub use rng::Rng;

@@ -4,7 +4,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use ribtide_daemon::api::model::ApiError;
+use ribtide_model::ApiError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;

@@ -6,8 +6,8 @@ use crate::client::Client;
 use crate::show::Output;
 use crate::text::{self, Table, number};
 use clap::Args;
-use ribtide_daemon::api::model::RouteCheck;
 use ribtide_daemon::sonic::route_check::{DaemonsCheck, Look};
+use ribtide_model::RouteCheck;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -160,7 +160,7 @@ fn all(found: &RouteCheck, less: &str) -> String {
 }
 
 fn defaults(found: &RouteCheck) -> String {
-    let line = |route: &ribtide_daemon::api::model::DefaultRoute| {
+    let line = |route: &ribtide_model::DefaultRoute| {
         let leads = route.leads.as_deref().unwrap_or("absent");
         let forwards = if route.forwarded { "forwards" } else { "does not forward" };
         format!("{} {leads}: {forwards}\n", route.prefix)

@@ -1,21 +1,20 @@
 //! Every endpoint of the API: its path, what it is asked with, and where its answer comes from.
 
 use super::access::{Caller, ChangeLog, guard, may_change};
-use super::model::{
-    AsicFaults, AsicQuestion, Changed, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression,
-};
+use super::answers::Changed;
 use super::request::{
     AsicQuery, Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing,
     PageQuery, PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, limit,
 };
+use super::state::ApiState;
 use super::{answers, metrics};
-use crate::router::RouterState;
 use axum::extract::{ConnectInfo, FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use ribtide_model::{AsicFaults, AsicQuestion, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ const MAX_LOOKUP: usize = 65_536;
 /// that an endpoint does not know are refused, changes need permission and are logged.
 #[derive(Default)]
 pub(super) struct Endpoints {
-    router: Router<Arc<RouterState>>,
+    router: Router<Arc<ApiState>>,
     log: Arc<ChangeLog>,
     /// Method and path of each.
     pub(super) list: Vec<(Method, &'static str)>,
@@ -41,7 +40,7 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     /// `GET path`, with a query of type `Q`.
-    fn read<Q, T>(mut self, path: &'static str, answer: fn(&RouterState, Q) -> Result<T, Refusal>) -> Self
+    fn read<Q, T>(mut self, path: &'static str, answer: fn(&ApiState, Q) -> Result<T, Refusal>) -> Self
     where
         Q: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
@@ -53,7 +52,7 @@ impl Endpoints {
     }
 
     /// `GET path` whose last part is a variable.
-    fn read_one<T>(mut self, path: &'static str, answer: fn(&RouterState, &str) -> Result<T, Refusal>) -> Self
+    fn read_one<T>(mut self, path: &'static str, answer: fn(&ApiState, &str) -> Result<T, Refusal>) -> Self
     where
         T: Serialize + Send + 'static,
     {
@@ -64,7 +63,7 @@ impl Endpoints {
     }
 
     /// `POST path` with a body of type `B`, which changes nothing: the question is too long for a URL.
-    fn look_up<B, T>(mut self, path: &'static str, answer: fn(&RouterState, B) -> Result<T, Refusal>) -> Self
+    fn look_up<B, T>(mut self, path: &'static str, answer: fn(&ApiState, B) -> Result<T, Refusal>) -> Self
     where
         B: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
@@ -79,14 +78,14 @@ impl Endpoints {
     fn change<B, T>(
         mut self,
         path: &'static str,
-        apply: fn(&RouterState, B) -> Result<Changed<T>, Refusal>,
+        apply: fn(&ApiState, B) -> Result<Changed<T>, Refusal>,
     ) -> Self
     where
         B: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
     {
         let log = self.log.clone();
-        let handler = move |State(router): State<Arc<RouterState>>,
+        let handler = move |State(router): State<Arc<ApiState>>,
                             ConnectInfo(caller): ConnectInfo<Caller>,
                             request: Request| {
             let log = log.clone();
@@ -95,7 +94,7 @@ impl Endpoints {
                     Ok(()) => Sent::<B>::from_request(request, &()).await,
                     Err(refusal) => Err(refusal),
                 };
-                let logged = move |router: &RouterState| {
+                let logged = move |router: &ApiState| {
                     let what = format!("POST {path}");
                     match body.and_then(|Sent(body)| apply(router, body)) {
                         Ok(Changed { answer, says }) => {
@@ -119,7 +118,7 @@ impl Endpoints {
     /// The metrics, as Prometheus reads them.
     fn metrics(mut self, path: &'static str) -> Self {
         let scrape = async |s, Asked(Nothing {})| {
-            let text = elsewhere(s, metrics::text).await?;
+            let text = elsewhere(s, |i| metrics::text(i)).await?;
             Ok::<_, Refusal>(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
         };
         self.router = self.router.route(path, get(scrape));
@@ -135,7 +134,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/bgp/neighbors", |i, q: NeighborQuery| {
             answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
         })
-        .read_one("/v1/bgp/neighbors/{address}", answers::bgp_neighbor)
+        .read_one("/v1/bgp/neighbors/{address}", |i, address| answers::bgp_neighbor(i, address))
         .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
@@ -188,7 +187,7 @@ pub(super) fn endpoints() -> Endpoints {
 }
 
 /// The endpoints, and the answers to requests for anything else.
-pub(super) fn routes(router: Arc<RouterState>) -> Router {
+pub(super) fn routes(router: Arc<ApiState>) -> Router {
     endpoints()
         .router
         .fallback(|uri: Uri| async move {
@@ -206,15 +205,15 @@ pub(super) fn routes(router: Arc<RouterState>) -> Router {
 
 /// Questions to stages block, so they leave the event loop's thread.
 async fn blocking<T: Serialize + Send + 'static>(
-    router: State<Arc<RouterState>>,
-    answer: impl FnOnce(&RouterState) -> Result<T, Refusal> + Send + 'static,
+    router: State<Arc<ApiState>>,
+    answer: impl FnOnce(&ApiState) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
     elsewhere(router, answer).await.map(Json)
 }
 
 async fn elsewhere<T: Send + 'static>(
-    State(router): State<Arc<RouterState>>,
-    answer: impl FnOnce(&RouterState) -> Result<T, Refusal> + Send + 'static,
+    State(router): State<Arc<ApiState>>,
+    answer: impl FnOnce(&ApiState) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     match tokio::task::spawn_blocking(move || answer(&router)).await {
         Ok(answer) => answer,

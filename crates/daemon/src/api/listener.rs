@@ -2,8 +2,8 @@
 
 use super::access::Caller;
 use super::endpoints::routes;
+use super::state::{ApiState, Reload, RouterState};
 use crate::config::ApiConfig;
-use crate::router::RouterState;
 use ribtide_runtime::thread;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
@@ -129,8 +129,9 @@ impl Api {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn serve(self, router: Arc<RouterState>) -> io::Result<SocketFile> {
+    pub(crate) fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<SocketFile> {
         let Api { unix, tcp, file } = self;
+        let state = Arc::new(ApiState::new(router, reload));
         thread::spawn("api", move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -139,7 +140,7 @@ impl Api {
                 .build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
-                let router = routes(router).into_make_service_with_connect_info::<Caller>();
+                let router = routes(state).into_make_service_with_connect_info::<Caller>();
                 let unix =
                     tokio::net::UnixListener::from_std(unix).expect("a listener router its event loop");
                 let served = axum::serve(unix, router.clone());

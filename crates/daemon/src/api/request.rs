@@ -1,6 +1,5 @@
 //! How requests are read and refused: every refusal is JSON with a sentence that says what, where and what to do.
 
-use super::model::ApiError;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -9,6 +8,7 @@ use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use ribtide_model::ApiError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;

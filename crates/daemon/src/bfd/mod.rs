@@ -17,8 +17,8 @@ mod tell;
 mod tests;
 
 pub use engine::{Changes, Engine, SessionView};
+pub use tell::BfdNews;
 
-use crate::bgp::session::BfdNews;
 use crate::config::{BfdConfig, InterfaceConfig};
 use engine::Lines;
 use mio::{Events, Poll, Token, Waker};

@@ -2,7 +2,6 @@
 //! of each neighbour only the newest, and that it failed in between.
 
 use super::Outputs;
-use crate::bgp::session::BfdNews;
 use ribtide_bfd::Standing;
 use ribtide_rib::{GatewayEvent, IfIndex, RibIn};
 use ribtide_runtime::ring::TrySend;
@@ -11,6 +10,17 @@ use std::net::IpAddr;
 
 /// A gateway as the RIB manager knows it.
 pub(super) type Gateway = (IpAddr, Option<IfIndex>);
+
+/// News of a BFD session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BfdNews {
+    /// The neighbour.
+    pub address: IpAddr,
+    /// Whether it was up and then not, since the last news.
+    pub failed: bool,
+    /// How it is now; `None`: there is no BFD session any more.
+    pub standing: Option<Standing>,
+}
 
 pub(super) struct Tell {
     outputs: Outputs,

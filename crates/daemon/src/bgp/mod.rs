@@ -31,7 +31,9 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
+use crate::bfd::BfdNews;
 use crate::config::{BgpConfig, Config, Threads};
+use crate::dataplane::InterfaceNews;
 use crate::rib::FeedbackChannel;
 use egress::{WorkerBuilder, WorkerPort};
 use owners::{Directory, Owners};
@@ -48,7 +50,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{BfdNews, InterfaceNews, Sessions, SessionsBuilder};
+use session::{Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;

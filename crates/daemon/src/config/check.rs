@@ -1,5 +1,6 @@
 //! From the shape of the file to a configuration that works: defaults, ranges, and what cannot be combined.
 
+use super::FibPolicy;
 use super::api::ApiConfig;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
@@ -8,13 +9,12 @@ use super::policy::{Direction, Policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
-use crate::combinations::{self, RequestedSettings};
-use crate::rib::FibPolicy;
 use ribtide_bgp::ingest::Martians;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
+use ribtide_settings::RequestedSettings;
 use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
@@ -346,7 +346,7 @@ impl Checker {
             interfaces: !interfaces.is_empty(),
             ..RequestedSettings::default()
         };
-        for rule in combinations::broken(&asked) {
+        for rule in ribtide_settings::broken(&asked) {
             let name = rule.settings.last().copied().unwrap_or_default();
             let key: Vec<Step> = name.split('.').map(Step::from).collect();
             self.problem(&key, rule.says);

@@ -9,6 +9,7 @@ mod api;
 mod bfd;
 mod check;
 mod diagnosis;
+mod fib_policy;
 mod file;
 mod or_table;
 mod policy;
@@ -24,10 +25,12 @@ pub use check::{
     NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
+pub use fib_policy::FibPolicy;
 pub use file::OnStop;
+pub use ribtide_settings::DEFAULT_VRF;
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use threads::{CpuChoice, Threads};
-pub use vrf::{DEFAULT as DEFAULT_VRF, VrfConfig};
+pub use vrf::{VrfConfig, VrfSetup};
 
 use std::path::Path;
 

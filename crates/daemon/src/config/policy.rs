@@ -1,9 +1,9 @@
 //! The `[policy]` tables: names are found, texts are read, and a peer's list becomes a compiled policy.
 
+use super::FibPolicy;
 use super::check::Checker;
 use super::diagnosis::{Step, key, nearest};
 use super::file;
-use crate::rib::FibPolicy;
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, Match, Med, Named, NumberSet,
     Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources, Statement, Then,

@@ -1,10 +1,12 @@
 //! VRFs beside the default one.
 
+use super::FibPolicy;
 use super::check::{Checker, FibConfig, InterfaceConfig};
 use super::diagnosis::key;
 use super::file;
 use super::statics::{Place, StaticRoute};
-use crate::rib::FibPolicy;
+use ribtide_rib::Vrf;
+use ribtide_settings::DEFAULT_VRF;
 use ribtide_wire::netlink::numbers::{RT_TABLE_DEFAULT, RT_TABLE_LOCAL};
 use std::collections::BTreeMap;
 
@@ -17,6 +19,21 @@ pub struct VrfConfig {
     /// The kernel's table; none: that of its VRF device.
     pub table: Option<u32>,
     /// The interfaces that are in it, by name; none: the members of the kernel's VRF device.
+    pub interfaces: Option<Vec<String>>,
+    /// Its static routes.
+    pub statics: Vec<StaticRoute>,
+    /// What becomes of its routes on their way to the FIB.
+    pub policy: FibPolicy,
+}
+
+/// A VRF beside the default one, with its numbers, as the RIB manager and dataplanes take it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VrfSetup {
+    /// Its name.
+    pub name: String,
+    /// Its numbers.
+    pub vrf: Vrf,
+    /// The interfaces that are in it, by name; none: the kernel says it.
     pub interfaces: Option<Vec<String>>,
     /// Its static routes.
     pub statics: Vec<StaticRoute>,
@@ -58,7 +75,7 @@ impl Checker {
                     "\"{name}\" is no VRF's name; write 1 to 15 characters without spaces, slashes and colons"
                 );
                 self.problem(key!["vrf", at], says);
-            } else if name == DEFAULT {
+            } else if name == DEFAULT_VRF {
                 let says = "the default VRF is always there: its routes are [[static]] tables, its table is fib.kernel.table";
                 self.problem(key!["vrf", at], says);
             } else if sonic && !name.starts_with("Vrf") {
@@ -139,6 +156,3 @@ impl Checker {
         FibPolicy { source4, source6, ..self.fib_policy(key!["vrf", name, "policy"], &file.policy) }
     }
 }
-
-/// What the default VRF is called.
-pub const DEFAULT: &str = "default";

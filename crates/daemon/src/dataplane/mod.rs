@@ -13,8 +13,11 @@
 pub(crate) mod announce;
 pub mod fpm;
 pub(crate) mod install_results;
+mod interface_news;
 pub mod kernel;
 mod weight;
+
+pub use interface_news::{InterfaceNews, InterfaceState};
 
 use crossbeam_channel::Select;
 use ribtide_prefix::Set;

@@ -1,29 +1,11 @@
 //! Route-maps of the RIB manager out of the policies of `[fib.policy]` and `[vrf.NAME.policy]`.
 
-use ribtide_policy::{Memo, Policy, Route, Source};
+use crate::config::FibPolicy;
+use ribtide_policy::{Memo, Route, Source};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{FibPolicyResult, Protocol, RouteMaps};
 use ribtide_wire::bgp::NextHop;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
-
-/// The lists of policies for routes of a VRF on their way to the FIB, by who announced them. Without one, or where a list
-/// does not decide, routes are installed.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FibPolicy {
-    /// Addresses and subnets of interfaces.
-    pub connected: Option<Arc<Policy>>,
-    /// Static routes.
-    pub statics: Option<Arc<Policy>>,
-    /// Others' routes in the kernel.
-    pub kernel: Option<Arc<Policy>>,
-    /// BGP.
-    pub bgp: Option<Arc<Policy>>,
-    /// The source address of the IPv4 routes that we install and to which no policy gives one.
-    pub source4: Option<Ipv4Addr>,
-    /// And of IPv6 routes.
-    pub source6: Option<Ipv6Addr>,
-}
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The policies as the RIB manager asks them.
 pub(super) struct CompiledFibPolicy {
@@ -32,32 +14,21 @@ pub(super) struct CompiledFibPolicy {
     settled: [[Option<FibPolicyResult>; 2]; Protocol::ALL.len()],
 }
 
-impl FibPolicy {
-    fn of(&self, protocol: Protocol) -> Option<&Arc<Policy>> {
-        match protocol {
-            Protocol::Connected => self.connected.as_ref(),
-            Protocol::Static => self.statics.as_ref(),
-            Protocol::Kernel => self.kernel.as_ref(),
-            Protocol::BgpExternal | Protocol::BgpInternal => self.bgp.as_ref(),
-        }
-    }
-
-    /// What becomes of a route of which its list, if there is one, says `verdict`: `None`, it is rejected; otherwise the
-    /// source address that the list gives it, if it does.
-    fn policy_result(
-        &self,
-        protocol: Protocol,
-        afi: Afi,
-        verdict: Option<Option<IpAddr>>,
-    ) -> FibPolicyResult {
-        let Some(given) = verdict else { return FibPolicyResult { deny: true, source: None } };
-        let ours = !matches!(protocol, Protocol::Connected | Protocol::Kernel);
-        let source = match afi {
-            Afi::Ipv4 => self.source4.map(IpAddr::V4),
-            Afi::Ipv6 => self.source6.map(IpAddr::V6),
-        };
-        FibPolicyResult { deny: false, source: given.or(source.filter(|_| ours)) }
-    }
+/// What becomes of a route of which its list, if there is one, says `verdict`: `None`, it is rejected; otherwise the
+/// source address that the list gives it, if it does.
+fn policy_result(
+    policy: &FibPolicy,
+    protocol: Protocol,
+    afi: Afi,
+    verdict: Option<Option<IpAddr>>,
+) -> FibPolicyResult {
+    let Some(given) = verdict else { return FibPolicyResult { deny: true, source: None } };
+    let ours = !matches!(protocol, Protocol::Connected | Protocol::Kernel);
+    let source = match afi {
+        Afi::Ipv4 => policy.source4.map(IpAddr::V4),
+        Afi::Ipv6 => policy.source6.map(IpAddr::V6),
+    };
+    FibPolicyResult { deny: false, source: given.or(source.filter(|_| ours)) }
 }
 
 impl CompiledFibPolicy {
@@ -65,7 +36,7 @@ impl CompiledFibPolicy {
     pub(super) fn new(policy: FibPolicy) -> CompiledFibPolicy {
         let settled = Protocol::ALL.map(|protocol| {
             [Afi::Ipv4, Afi::Ipv6].map(|afi| {
-                let policy_result = |verdict| policy.policy_result(protocol, afi, verdict);
+                let policy_result = |verdict| policy_result(&policy, protocol, afi, verdict);
                 let Some(list) = policy.of(protocol) else { return Some(policy_result(Some(None))) };
                 let memo = Memo::new(list, &route(protocol, afi), |changes| changes.source());
                 memo.settled().map(|source| policy_result(source.copied()))
@@ -81,7 +52,7 @@ impl RouteMaps for CompiledFibPolicy {
     }
 
     fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> FibPolicyResult {
-        let policy_result = |verdict| self.policy.policy_result(protocol, prefix.afi(), verdict);
+        let policy_result = |verdict| policy_result(&self.policy, protocol, prefix.afi(), verdict);
         let Some(list) = self.policy.of(protocol) else { return policy_result(Some(None)) };
         let route = route(protocol, prefix.afi());
         let changes = match prefix {

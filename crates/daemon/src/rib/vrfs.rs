@@ -1,26 +1,11 @@
 //! VRFs of the configuration: their numbers, and how they come and go while the router runs.
 
 use super::RibStage;
-use super::policy::{CompiledFibPolicy, FibPolicy};
+use super::policy::CompiledFibPolicy;
 use super::statics::Statics;
-use crate::config::{Config, DEFAULT_VRF, InterfaceConfig, StaticRoute};
-use ribtide_rib::{InterfaceEvent, Rib, RibIn, Vrf, VrfId};
+use crate::config::{Config, DEFAULT_VRF, FibPolicy, InterfaceConfig, StaticRoute, VrfSetup};
+use ribtide_rib::{InterfaceEvent, Rib, RibIn, VrfId};
 use std::sync::Arc;
-
-/// A VRF beside the default one, as the RIB manager and dataplanes take it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct VrfSetup {
-    /// Its name.
-    pub name: String,
-    /// Its numbers.
-    pub vrf: Vrf,
-    /// The interfaces that are in it, by name; none: the kernel says it.
-    pub interfaces: Option<Vec<String>>,
-    /// Its static routes.
-    pub statics: Vec<StaticRoute>,
-    /// What becomes of its routes on their way to the FIB.
-    pub policy: FibPolicy,
-}
 
 /// What the configuration says of VRFs and their routes.
 #[derive(Clone, Default, Debug)]

@@ -7,11 +7,12 @@
 //! when the routing daemon's replay is over.
 
 use super::Error;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
+use ribtide_settings::Persistence;
 use ribtide_swss::fpmsyncd::ResendKind;
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
@@ -19,7 +20,6 @@ use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
 use ribtide_tables::{
     Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind,
 };
-use std::fmt;
 
 /// The port on which orchagent takes tables; of the namespaces of a machine with several chips, each has its own.
 pub(super) const PORT: u16 = 8100;
@@ -35,34 +35,12 @@ pub(super) fn in_namespace(port: u16) -> u16 {
     namespace.map_or(port, |id| port.saturating_add(id).saturating_add(1))
 }
 
-/// How a database that no route must pass is kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Persistence {
-    /// It is not: nothing is written.
-    Off,
-    /// Write-behind: a thread of its own writes it and coalesces changes of a row; a crash loses the rows of its queue.
-    #[value(name = "behind")]
-    WriteBehind,
-    /// Written before the route goes on.
-    InLine,
-}
-
 /// How many rows a write-behind database may lag.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Lag {
     /// Rows that may wait for a write-behind database, in thousands; routes wait for it then
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
     pub behind_by: usize,
-}
-
-impl fmt::Display for Persistence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Persistence::Off => "off",
-            Persistence::WriteBehind => "behind",
-            Persistence::InLine => "in-line",
-        })
-    }
 }
 
 /// A row of a table that has resyncs.

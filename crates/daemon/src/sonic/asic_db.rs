@@ -3,13 +3,14 @@
 //! Written in line the rows are exact: an object whose request was answered has its row. Write-behind rows follow in the
 //! same order, at low priority. With `off` there are none.
 
-use super::appl_transport::{Lag, Persistence};
+use super::appl_transport::Lag;
 use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::syncd_generation::SyncdGeneration;
 use super::{Error, log};
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};

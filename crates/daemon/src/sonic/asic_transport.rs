@@ -8,11 +8,10 @@ use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
 use super::settings::Settings;
 use super::{Error, log, refuse, syncd_generation};
-use crate::combinations::RequestedSettings;
-use clap::ValueEnum;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
+use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
@@ -48,61 +47,27 @@ const VIEW_STEP: &str = "Snotify";
 /// The setting of the mode, as `show pipeline --sonic` has it.
 pub(super) const MODE: &str = "synchronous_mode";
 
-/// How orchagent and syncd talk to each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Mode {
-    /// Through ASIC_DB; one request at a time.
-    #[value(name = "redis_sync")]
-    RedisSync,
-    /// Through ASIC_DB; several requests under way.
-    #[value(name = "redis_async")]
-    RedisAsync,
-    /// Over ZeroMQ; one request at a time.
-    #[value(name = "zmq_sync")]
-    ZmqSync,
-    /// Over ZeroMQ; several requests under way. For syncd the same as zmq_sync
-    #[value(name = "zmq_async")]
-    ZmqAsync,
+/// What the command line asks for, `-z` or `-s`; if it asks for nothing, with `scripts` what CONFIG_DB asks for,
+/// without them SONiC's default.
+pub(super) fn mode_of(
+    synchronous: bool,
+    mode: Option<Mode>,
+    scripts: bool,
+    config: &mut ConfigDb,
+) -> Result<Mode, Error> {
+    Ok(match mode {
+        Some(mode) => mode,
+        None if synchronous => Mode::RedisSync,
+        None if scripts => config_asks(config)?,
+        None => Mode::RedisAsync,
+    })
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::RedisSync => "redis_sync",
-            Mode::RedisAsync => "redis_async",
-            Mode::ZmqSync => "zmq_sync",
-            Mode::ZmqAsync => "zmq_async",
-        })
-    }
-}
-
-impl Mode {
-    /// What the command line asks for, `-z` or `-s`; if it asks for nothing, with `scripts` what CONFIG_DB asks for,
-    /// without them SONiC's default.
-    pub(super) fn asked(
-        synchronous: bool,
-        mode: Option<Mode>,
-        scripts: bool,
-        config: &mut ConfigDb,
-    ) -> Result<Mode, Error> {
-        Ok(match mode {
-            Some(mode) => mode,
-            None if synchronous => Mode::RedisSync,
-            None if scripts => config_asks(config)?,
-            None => Mode::RedisAsync,
-        })
-    }
-
-    /// Requests that may be under way.
-    pub(super) fn window(self) -> usize {
-        match self {
-            Mode::RedisSync | Mode::ZmqSync => 1,
-            Mode::RedisAsync | Mode::ZmqAsync => WINDOW,
-        }
-    }
-
-    pub(super) fn is_zmq(self) -> bool {
-        matches!(self, Mode::ZmqSync | Mode::ZmqAsync)
+/// Requests that may be under way.
+pub(super) fn window(mode: Mode) -> usize {
+    match mode {
+        Mode::RedisSync | Mode::ZmqSync => 1,
+        Mode::RedisAsync | Mode::ZmqAsync => WINDOW,
     }
 }
 

@@ -1,15 +1,15 @@
 //! syncd's end of the transport to orchagent. One thread reads and decodes requests while the chip works on earlier ones,
 //! and another encodes replies.
 
-use super::appl_transport::Persistence;
 use super::asic_db::AsicDb;
-use super::asic_transport::{ANSWERS, MODE, Mode, asked_by, run_of};
+use super::asic_transport::{ANSWERS, MODE, asked_by, run_of};
 use super::settings::Settings;
 use super::syncd_stage::OrchLink;
 use super::{Error, log};
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_settings::{Mode, Persistence};
 use ribtide_swss::sai::text::{self, Answers};
 use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;

@@ -1,9 +1,9 @@
 //! SONiC's `context_config.json` (sonic-sairedis, `lib/ContextConfigContainer.cpp`): whether a context's requests go over
 //! ZeroMQ, and to which endpoint.
 
-use super::asic_transport::Mode;
 use super::{Error, log};
 use clap::Args;
+use ribtide_settings::Mode;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

@@ -4,14 +4,14 @@
 //! reaches daemons in containers that share nothing else. The daemon's stage answers between two batches of its work, on the
 //! channel that the question names. How many heard the question says whether the daemon runs.
 
+use super::route_stages;
 use super::{Error, log};
-use crate::api::answers::asic;
-use crate::api::model::{Explain, ExplainStage, StageState};
-use crate::config::DEFAULT_VRF;
 use crossbeam_channel as channel;
+use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_settings::DEFAULT_VRF;
 use ribtide_swss::fpmsyncd::Fpmsyncd;
 use ribtide_swss::fpmsyncd::explain::Waiting;
 use ribtide_swss::orch::Orch;
@@ -118,7 +118,7 @@ pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix)
         let says = "no client announces it, or it cannot be carried, of which the log says why";
         return stage("fpmsyncd", StageState::Absent, says).into();
     };
-    let mut says: Vec<String> = state.row.iter().map(asic::row_text).collect();
+    let mut says: Vec<String> = state.row.iter().map(route_stages::row_text).collect();
     says.extend(state.waiting.map(|waiting| waiting.to_string()));
     if state.confirmed {
         says.push("orchagent confirmed it".into());
@@ -136,7 +136,7 @@ pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix)
 
 /// orchagent's word.
 pub(super) fn orchagent(machine: &Orch, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
-    let stage = asic::orchagent(machine.explain(vrf, prefix).as_ref());
+    let stage = route_stages::orchagent(machine.explain(vrf, prefix).as_ref());
     Answer { router: machine.virtual_router(vrf).map(|oid| oid.0), ..stage.into() }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn syncd(machine: &mut Syncd<VirtualSwitch>, prefix: AnyPrefix, route
     let (chip, now) = (machine.chip_mut(), Instant::now());
     let left = |until: Instant| until.saturating_duration_since(now).as_secs_f64();
     let stalled = chip.stalled(now).map(|until| Stalled { left: until.map(left) });
-    let stage = asic::chip(router.and_then(|router| chip.route_at(router, prefix)).as_ref());
+    let stage = route_stages::chip(router.and_then(|router| chip.route_at(router, prefix)).as_ref());
     Answer { stalled, ..stage.into() }
 }
 
@@ -197,7 +197,7 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
     let chip = daemons.ask("syncd", orchagent.router)?;
     let mut stages = vec![fpmsyncd.stage, appl_db, orchagent.stage, chip.stage];
     if let Some(Stalled { left }) = chip.stalled {
-        asic::stalled(&mut stages, left.and_then(|left| Duration::try_from_secs_f64(left).ok()));
+        route_stages::stalled(&mut stages, left.and_then(|left| Duration::try_from_secs_f64(left).ok()));
     }
     stages.insert(3, asic_db);
     Ok(stages)

@@ -6,7 +6,7 @@
 //! is written again.
 
 use super::answers::{AWAITED, Answer, Answers, SETTLE};
-use super::appl_transport::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
+use super::appl_transport::{HandedOver, Lag, Routes, ZmqRoutes, port};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
 use super::fpm_server::{self, FpmEvent};
@@ -16,7 +16,6 @@ use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::TransportCheck;
 use super::warm::Replay;
 use super::{Error, explain, log, queues};
-use crate::combinations::RequestedSettings;
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -26,6 +25,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
+use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind};
 use ribtide_swss::row::{
     AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,

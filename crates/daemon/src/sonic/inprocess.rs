@@ -11,16 +11,16 @@
 //! a neighbour with a made-up MAC address.
 
 use super::acks::{Acks, BatchHeader};
+use super::chip_state::chip_state;
 use super::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::vrf_names::VrfNames;
 use super::{Error, log};
-use crate::api::model::AsicState;
-use crate::config::{InterfaceConfig, VirtualAsicConfig};
+use crate::config::{InterfaceConfig, VirtualAsicConfig, VrfSetup};
 use crate::dataplane::RibChannel;
 use crate::dataplane::announce::{Announcer, Style};
-use crate::rib::VrfSetup;
 use crossbeam_channel::Select;
+use ribtide_model::AsicState;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
@@ -274,7 +274,7 @@ impl InProcess {
     /// # Errors
     /// When the stage has stopped or is too busy.
     pub fn chip(&self) -> Result<AsicState, NoAnswer> {
-        self.syncd.call(|stage| AsicState::of(stage.syncd.chip_mut()))
+        self.syncd.call(|stage| chip_state(stage.syncd.chip_mut()))
     }
 
     /// Routes that the chip was asked to change since the last time this was asked; `None`: this is the first time, or

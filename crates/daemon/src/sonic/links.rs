@@ -1,7 +1,7 @@
 //! The names of the kernel's interfaces: FPM says numbers, APPL_DB says names.
 
 use super::{Error, log};
-use crate::dataplane::kernel::socket::{Socket, overran};
+use ribtide_netlink::{Socket, overran};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::netlink::numbers::RTNLGRP_LINK;

@@ -10,6 +10,7 @@ mod appl_transport;
 mod asic_db;
 mod asic_transport;
 mod asic_transport_server;
+pub mod chip_state;
 pub mod config_db;
 mod config_watch;
 mod context_config;
@@ -31,6 +32,7 @@ mod recorder;
 pub mod redis_servers;
 mod response_publisher;
 pub mod route_check;
+pub mod route_stages;
 pub mod settings;
 pub mod syncd;
 mod syncd_generation;
@@ -40,9 +42,8 @@ mod vrf_names;
 mod warm;
 mod warm_file;
 
-use crate::combinations::{self, RequestedSettings};
-pub use appl_transport::{Lag, Persistence};
-pub use asic_transport::Mode;
+pub use appl_transport::Lag;
+use ribtide_settings::RequestedSettings;
 use ribtide_tables::TableError;
 use std::fmt;
 
@@ -72,7 +73,7 @@ impl From<TableError> for Error {
 
 /// Refuses settings that cannot be combined.
 fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
-    match combinations::broken(asked).next() {
+    match ribtide_settings::broken(asked).next() {
         Some(rule) => Err(Error::new(rule.says)),
         None => Ok(()),
     }

@@ -5,7 +5,7 @@
 //! again. At any other time it waits until Redis, or syncd, is back.
 
 use super::appl_transport;
-use super::asic_transport::{self, AsicTransport, Mode, VIDCOUNTER};
+use super::asic_transport::{self, AsicTransport, VIDCOUNTER};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
 use super::ignored_options::OrchagentIgnored;
@@ -17,11 +17,11 @@ use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, explain, log, queues, refuse};
-use crate::combinations::RequestedSettings;
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
+use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
 use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
 use ribtide_swss::{Change, Db, Row};
@@ -179,7 +179,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     };
     let config = OrchConfig {
         bulk_size: given.bulk,
-        window: given.mode.window(),
+        window: asic_transport::window(given.mode),
         responses: given.responses,
         mac: given.mac,
         single_groups: given.single_groups,
@@ -221,7 +221,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         )?),
         batch: given.batch,
         backlog: BACKLOG,
-        gauges: OrchGauges::new(BACKLOG, given.mode.window(), &rings),
+        gauges: OrchGauges::new(BACKLOG, asic_transport::window(given.mode), &rings),
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
         meter: None,
@@ -289,7 +289,7 @@ impl Given {
                 Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01"))
             })?,
         };
-        let mode = Mode::asked(args.synchronous, args.mode, scripts, config)?;
+        let mode = asic_transport::mode_of(args.synchronous, args.mode, scripts, config)?;
         asic_transport::note(mode, config, settings)?;
         let interval = match args.heartbeat {
             None if scripts => config.heartbeat()?.and_then(|text| text.parse().ok()),

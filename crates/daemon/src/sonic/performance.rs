@@ -7,8 +7,8 @@
 
 use super::settings::{DAEMONS, Settings};
 use super::{Error, log};
-use crate::api::model::{Performance, PerformanceRecord};
 use clap::ValueEnum;
+use ribtide_model::{Performance, PerformanceRecord};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::thread::{self, Stop};

@@ -7,9 +7,9 @@
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
+use super::chip_state::chip_state;
 use super::syncd::chip_setting;
 use super::{Error, log};
-use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread;
@@ -131,7 +131,7 @@ fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> 
     match (word, order(switch, word, rest)) {
         (_, Err(says)) => return json!({ "error": says }),
         ("chip" | "set" | "refuse" | "take", Ok(())) => {
-            return serde_json::to_value(AsicState::of(switch)).unwrap_or_default();
+            return serde_json::to_value(chip_state(switch)).unwrap_or_default();
         }
         _ => {}
     }

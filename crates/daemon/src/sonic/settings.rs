@@ -2,8 +2,8 @@
 //! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
 
 use super::{Error, log, refuse};
-use crate::combinations::RequestedSettings;
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_settings::RequestedSettings;
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases};
 use serde::{Deserialize, Serialize};

@@ -4,9 +4,9 @@
 //! goes on; if not, it is asked to start again. When orchagent starts, it describes everything; what the switch had
 //! before goes then.
 
-use super::appl_transport::{Lag, Persistence};
+use super::appl_transport::Lag;
 use super::asic_db::AsicDb;
-use super::asic_transport::{self, Mode};
+use super::asic_transport;
 use super::asic_transport_server::AsicTransportServer;
 use super::config_db::{ConfigDb, Switch};
 use super::context_config::ContextFile;
@@ -17,11 +17,11 @@ use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
 use super::{Error, explain, log, query, queues, warm_file};
-use crate::combinations::RequestedSettings;
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
+use ribtide_settings::{Mode, Persistence, RequestedSettings};
 use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, json};
@@ -186,7 +186,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let databases = Databases::load(options.database_config.as_deref())?;
     let mut config = ConfigDb::open(&databases, stop)?;
     let context = options.context.read(DAEMON)?;
-    let mode = context.mode(Mode::asked(options.synchronous, options.mode, options.config_db, &mut config)?);
+    let mode = context.mode(asic_transport::mode_of(
+        options.synchronous,
+        options.mode,
+        options.config_db,
+        &mut config,
+    )?);
     // SONiC's script writes ASIC_DB behind when both are asked for.
     let scripts = options.config_db && config.has(Switch::Zmq)? && config.has(Switch::AsyncRec)?;
     let persistence = match options.asic_db {

@@ -5,9 +5,9 @@
 
 use super::syncd::Watchdog;
 use super::{Error, log, warm_file};
-use crate::journal::Journal;
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::Journal;
 use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle;

@@ -6,8 +6,8 @@
 //! ZeroMQ.
 
 use super::{Error, log, refuse};
-use crate::combinations::{RequestedSettings, broken};
 use ribtide_runtime::thread::Stop;
+use ribtide_settings::{RequestedSettings, broken};
 use ribtide_swss::Db;
 use ribtide_swss::row::{NextHopGroupRow, RouteRow};
 use ribtide_tables::{Connection, Databases, state_table};

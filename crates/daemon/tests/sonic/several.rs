@@ -2,8 +2,8 @@
 //! it goes on.
 
 use crate::bench::eventually;
-use ribtide_daemon::config::{InterfaceConfig, VirtualAsicConfig};
-use ribtide_daemon::rib::{FibPolicy, RibBuilder, RibHandle, RibSetup, VrfsSetup};
+use ribtide_daemon::config::{FibPolicy, InterfaceConfig, VirtualAsicConfig};
+use ribtide_daemon::rib::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
 use ribtide_daemon::sonic::inprocess::{self, InProcess};
 use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::{

@@ -2,7 +2,7 @@
 
 use super::Output;
 use crate::text::{self, Table, number};
-use ribtide_daemon::api::model::{ApiError, AsicState};
+use ribtide_model::{ApiError, AsicState};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

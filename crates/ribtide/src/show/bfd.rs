@@ -1,7 +1,7 @@
 //! BFD sessions.
 
 use crate::text::{Table, count, duration, number};
-use ribtide_daemon::api::model::{Bfd, BfdSession};
+use ribtide_model::{Bfd, BfdSession};
 
 pub(super) fn sessions(bfd: &Bfd) -> String {
     let mut table = Table::new(&[

@@ -1,7 +1,7 @@
 //! BGP: the summary, neighbours, update groups.
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
-use ribtide_daemon::api::model::{BgpSummary, Group, GroupMember, Neighbor, PerFamilyCount, Session};
+use ribtide_model::{BgpSummary, Group, GroupMember, Neighbor, PerFamilyCount, Session};
 use ribtide_prefix::Afi;
 
 /// All but the neighbours.
@@ -226,7 +226,7 @@ fn group(g: &Group) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_daemon::api::model::{Messages, ReceiveCounters, SendCounters, Threading, WriteQueue};
+    use ribtide_model::{Messages, ReceiveCounters, SendCounters, Threading, WriteQueue};
 
     fn slow() -> Neighbor {
         let both = |ipv4, ipv6| PerFamilyCount { ipv4, ipv6 };

@@ -1,8 +1,8 @@
 //! Selected routes, FPM servers, the virtual ASIC, and a prefix's way through all of them.
 
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::api::model::{self, AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
 use ribtide_daemon::config::DEFAULT_VRF;
+use ribtide_model::{AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
 use std::net::IpAddr;
 
 pub(super) fn fib_table() -> Table {
@@ -10,7 +10,7 @@ pub(super) fn fib_table() -> Table {
 }
 
 pub(super) fn fib_row(table: &mut Table, r: &FibRoute) {
-    let plane = |d: &model::DataplaneState| {
+    let plane = |d: &ribtide_model::DataplaneState| {
         let reason = d.reason.as_ref().map_or(String::new(), |w| format!(" ({w})"));
         format!("{} {}{reason}", d.name, d.state)
     };

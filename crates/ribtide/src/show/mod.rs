@@ -12,12 +12,12 @@ mod threads;
 use crate::client::Client;
 use crate::text::{Table, count};
 use clap::{Args, Subcommand};
-use ribtide_daemon::api::model::{
-    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
-    NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
-};
 use ribtide_daemon::sonic::{
     explain as sonic_explain, performance as sonic_performance, pipeline as sonic_pipeline,
+};
+use ribtide_model::{
+    AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor, NeighborPage,
+    NextHopGroupPage, Performance, RoutePage, Sharding,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -232,8 +232,8 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
                 .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
         ),
     };
-    let request = model::Clear { address, all, soft: soft.is_some() };
-    let answer: model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
+    let request = ribtide_model::Clear { address, all, soft: soft.is_some() };
+    let answer: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
     let did = if request.soft { "Routes are exchanged again" } else { "Sessions are reset" };
     let mut out = io::stdout().lock();
     finish(print(&mut out, output, &answer, |a| {

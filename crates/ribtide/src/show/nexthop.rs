@@ -1,7 +1,7 @@
 //! Next-hop groups and the resolution cache.
 
 use crate::text::{Table, count, number, wrap};
-use ribtide_daemon::api::model::{NextHopCache, NextHopGroup, ReceivedNextHop, Tracked, TrackedNextHops};
+use ribtide_model::{NextHopCache, NextHopGroup, ReceivedNextHop, Tracked, TrackedNextHops};
 
 /// The cache and what it did.
 pub(super) fn cache(c: &NextHopCache) -> String {

@@ -1,7 +1,7 @@
 //! The PerformanceTimer of every stage.
 
 use crate::text::{Table, number};
-use ribtide_daemon::api::model::{Performance, PerformanceRecord};
+use ribtide_model::{Performance, PerformanceRecord};
 
 /// Heights of a plot that is one line high.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -2,7 +2,7 @@
 
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::api::model::{
+use ribtide_model::{
     BackupNextHop, Forwarding, InstalledGroup, Route, RouteCounts, RouteGroups, RouteSummary, ShardLoad,
     Sharding,
 };
@@ -231,7 +231,7 @@ pub(super) fn shard(load: &ShardLoad) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_daemon::api::model::{
+    use ribtide_model::{
         DataplaneCount, LogicalShardLoad, MainTable, NextHopCache, PerFamilyCount, ProtocolCount, Ring,
         ShardSummary, VrfTable,
     };

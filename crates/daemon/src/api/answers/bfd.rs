@@ -1,8 +1,8 @@
 //! `/v1/bfd`: BFD sessions.
 
 use super::{Refusal, RouterState};
-use crate::api::model::{Bfd, BfdSession};
 use crate::bfd::SessionView;
+use ribtide_model::{Bfd, BfdSession};
 use std::net::IpAddr;
 
 /// All sessions, or those with `peer`.

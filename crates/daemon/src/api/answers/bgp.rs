@@ -1,11 +1,7 @@
 //! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. The session thread knows the sessions, readers what came,
 //! shards what is held, update threads what went out.
 
-use super::{Refusal, RouterState, each_shard, summary};
-use crate::api::model::{
-    BgpSummary, Changed, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
-    SendCounters, Session, Threading, WriteQueue,
-};
+use super::{Changed, Refusal, RouterState, each_shard, summary};
 use crate::api::request::NeighborQuery;
 use crate::bgp::messages::MessageCounts;
 use crate::bgp::session::{NeighborView, UpView};
@@ -15,6 +11,10 @@ use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
+use ribtide_model::{
+    BgpSummary, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
+    SendCounters, Session, Threading, WriteQueue,
+};
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! `/v1/fib`: what the RIB manager selected.
 
-use super::{Refusal, RouterState, Target, gone, target, vrf as vrf_of};
-use crate::api::model::{DataplaneState, FibPage, FibRoute};
+use super::{ApiState, Refusal, Target, gone, target, vrf as vrf_of};
 use crate::rib::{RibHandle, RibStage};
+use ribtide_model::{DataplaneState, FibPage, FibRoute};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Rib, RouteInfo, VrfId};
 
@@ -91,7 +91,7 @@ fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>,
 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn fib(
-    router: &RouterState,
+    router: &ApiState,
     vrf: Option<&str>,
     prefix: Option<&str>,
     cursor: Option<&str>,

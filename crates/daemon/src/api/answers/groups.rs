@@ -2,9 +2,9 @@
 
 use super::bgp::{bgp, every_neighbor, group_id, known_group, known_worker, send_counters, update_thread};
 use super::{Refusal, RouterState};
-use crate::api::model::{Group, GroupMember, Groups};
 use ribtide_bgp::egress::GroupView;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind};
+use ribtide_model::{Group, GroupMember, Groups};
 use ribtide_prefix::Afi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -19,7 +19,8 @@ mod tracked;
 pub(crate) use asic::{asic_faults, asic_lookup, asic_state, set_asic};
 pub(crate) use bfd::bfd;
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary};
-pub(crate) use change::{reload, resize};
+pub use change::resized;
+pub(crate) use change::{Changed, reload, resize};
 pub(super) use explain::explain;
 pub(super) use fib::fib;
 pub(super) use groups::bgp_groups;
@@ -34,29 +35,30 @@ pub(crate) use threads::pipeline;
 pub(super) use threads::threads;
 pub(super) use tracked::tracked_next_hops;
 
-use super::model::{Fpm, FpmClient};
 pub(crate) use super::request::Refusal;
+use super::route_check as check;
+use super::state::{ApiState, RouterState};
 use crate::bgp::owners::Owners;
 use crate::dataplane::fpm::FpmReading;
 use crate::rib::RibHandle;
-use crate::router::RouterState;
 use ribtide_bgp::shard::Shard;
+use ribtide_model::{Fpm, FpmClient};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::VrfId;
 use std::net::IpAddr;
 
 /// `/v1/route-check`.
 pub(super) fn route_check(
-    router: &RouterState,
+    api: &ApiState,
     full: bool,
     defaults: bool,
-) -> Result<super::model::RouteCheck, Refusal> {
-    if router.rib.is_none() {
+) -> Result<ribtide_model::RouteCheck, Refusal> {
+    if api.rib.is_none() {
         return Err(fib::no_fib());
     }
     Ok(match defaults {
-        true => crate::route_check::default_routes(router)?,
-        false => crate::route_check::check(router, full)?,
+        true => check::default_routes(api)?,
+        false => check::check(api, &api.route_check, full)?,
     })
 }
 

@@ -2,11 +2,11 @@
 
 use super::fib::{content, interface_name, no_fib};
 use super::{Refusal, RouterState, vrf as vrf_of};
-use crate::api::model::{
+use crate::rib::{RibHandle, RibStage};
+use ribtide_model::{
     BackupNextHop, InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage,
     ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
 };
-use crate::rib::{RibHandle, RibStage};
 use ribtide_rib::{
     CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, SelectionResult, Source, Track, VrfId,
 };

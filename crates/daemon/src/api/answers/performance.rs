@@ -1,7 +1,7 @@
 //! `/v1/performance`: the PerformanceTimer of every stage.
 
 use super::{Refusal, RouterState};
-use crate::api::model::{Performance, PerformanceRecord};
+use ribtide_model::{Performance, PerformanceRecord};
 use ribtide_runtime::performance::Record;
 
 /// The latest records of every stage.

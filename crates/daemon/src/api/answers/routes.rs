@@ -1,9 +1,9 @@
 //! `/v1/routes`: what the shards hold.
 
-use super::{Refusal, RouterState, target};
-use crate::api::model::{Forwarding, Held, Path, Route, RoutePage};
+use super::{ApiState, Refusal, RouterState, target};
 use crate::api::request::RouteQuery;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
+use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// A page, one prefix, or the longest match of an address.
-pub(crate) fn routes(router: &RouterState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
     let Some(text) = &query.prefix else { return page(router, query, limit) };
     let mut found = lookup(router, target(text)?)?;
     if let (Some(route), Some(rib)) = (&mut found, &router.rib) {
@@ -81,7 +81,7 @@ fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeq
     Ok(all.into())
 }
 
-fn page(router: &RouterState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
     let shards = router.owners().map_or(0, |owners| owners.shards.len());
     if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
         return Err(Refusal::Missing(format!(

@@ -3,13 +3,13 @@
 
 use super::bgp::{bgp, thread, threading};
 use super::{Refusal, RouterState, each_shard, threads};
-use crate::api::model::{
-    DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
-    ShardLoad, ShardSummary, Sharding, VrfTable,
-};
 use crate::bgp::Bgp;
 use crate::bgp::owners::Owners;
 use ribtide_bgp::shard::{Counts, FamilyCounts};
+use ribtide_model::{
+    DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
+    ShardLoad, ShardSummary, Sharding, VrfTable,
+};
 use ribtide_prefix::{Afi, LOGICAL_SHARDS, LogicalShard, V4, V6};
 use ribtide_rib::{Rib, Total};
 

@@ -1,17 +1,13 @@
 //! `/v1/fib/failed` and `/v1/fib/suppression`: what dataplanes could not install, and whether BGP waits for them.
 
 use super::fib::no_fib;
-use super::{Refusal, RouterState};
-use crate::api::model::{FailedPage, FailedRoute, SetSuppression, SuppressionSet};
+use super::{ApiState, Refusal, RouterState};
 use crate::rib::RibStage;
+use ribtide_model::{FailedPage, FailedRoute, SetSuppression, SuppressionSet};
 use std::collections::VecDeque;
 
 /// A page of what dataplanes could not install.
-pub(crate) fn failed(
-    router: &RouterState,
-    cursor: Option<&str>,
-    limit: usize,
-) -> Result<FailedPage, Refusal> {
+pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> Result<FailedPage, Refusal> {
     let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let mut reads = match cursor {
         Some(cursor) => router.failed_reads.take(cursor)?,

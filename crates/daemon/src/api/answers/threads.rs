@@ -1,7 +1,7 @@
 //! `/v1/pipeline` and `/v1/threads`: stages, the queues between them, and the threads that run them.
 
 use super::{Refusal, RouterState};
-use crate::api::model::{Gauge, Pipeline, Ring, Stage, Thread, Threads};
+use ribtide_model::{Gauge, Pipeline, Ring, Stage, Thread, Threads};
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::gauge::Depth;
 use ribtide_runtime::ring::Reading;

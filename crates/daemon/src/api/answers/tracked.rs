@@ -2,8 +2,8 @@
 
 use super::fib::{content, no_fib};
 use super::{Refusal, RouterState};
-use crate::api::model::{TrackedNextHop, TrackedNextHops};
 use crate::rib::RibStage;
+use ribtide_model::{TrackedNextHop, TrackedNextHops};
 use ribtide_rib::{FibGroup, FibHop, Outcome, Reachability, TrackedInfo};
 use std::net::IpAddr;
 

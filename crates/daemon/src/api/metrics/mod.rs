@@ -7,13 +7,13 @@
 mod family;
 
 use super::answers;
-use super::model::{
+use super::request::{NeighborQuery, Refusal};
+use super::state::RouterState;
+use crate::config::DEFAULT_VRF;
+use family::{Families, Labels};
+use ribtide_model::{
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
-use super::request::{NeighborQuery, Refusal};
-use crate::config::DEFAULT_VRF;
-use crate::router::RouterState;
-use family::{Families, Labels};
 
 /// What the text is.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -3,20 +3,9 @@
 
 use super::Sessions;
 use super::peer::Peer;
+use crate::bfd::BfdNews;
 use ribtide_bfd::Standing;
 use ribtide_bgp::fsm::{Event, Obstacle};
-use std::net::IpAddr;
-
-/// News of a BFD session.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BfdNews {
-    /// The neighbour.
-    pub address: IpAddr,
-    /// Whether it was up and then not, since the last news.
-    pub failed: bool,
-    /// How it is now; `None`: there is no BFD session any more.
-    pub standing: Option<Standing>,
-}
 
 impl Sessions {
     /// Takes news.

@@ -7,9 +7,10 @@
 
 use super::Sessions;
 use super::peer::Peer;
+use crate::dataplane::{InterfaceNews, InterfaceState};
 use ribtide_bgp::fsm::{Event, Millis, Obstacle};
 use ribtide_bgp::peer::PeerId;
-use ribtide_prefix::{AnyPrefix, Map};
+use ribtide_prefix::Map;
 use std::net::IpAddr;
 
 /// Sessions that a line names; of more it tells the number.
@@ -18,39 +19,6 @@ const NAMED: usize = 8;
 /// How late the kernel may say that an interface lost its carrier and has it again, in milliseconds: Linux names an interface
 /// for its carrier at most once a second.
 const CARRIER_NEWS_DELAY: Millis = 1_100;
-
-/// What the watcher of interfaces tells.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InterfaceNews {
-    /// The kernel's number of the interface.
-    pub index: u32,
-    /// How it is now; `None`: it is gone.
-    pub state: Option<InterfaceState>,
-    /// The event as a line for the operator; `None`: there was none, or not one of interest.
-    pub says: Option<String>,
-}
-
-/// An interface.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InterfaceState {
-    /// Its name.
-    pub name: String,
-    /// Whether it carries packets.
-    pub up: bool,
-    /// Whether it did not, at some time since the last news.
-    pub fell: bool,
-    /// Our addresses on it.
-    pub addresses: Vec<IpAddr>,
-    /// The subnets of the default VRF on it.
-    pub networks: Vec<AnyPrefix>,
-}
-
-impl InterfaceState {
-    /// The length of its longest subnet that holds an address.
-    fn holds(&self, address: IpAddr) -> Option<u8> {
-        self.networks.iter().filter(|network| network.contains(address)).map(|network| network.len()).max()
-    }
-}
 
 /// The interfaces, by the kernel's numbers.
 #[derive(Default)]

@@ -26,8 +26,6 @@ mod view;
 mod writers;
 
 pub use backlog::WriteQueue;
-pub use bfd::BfdNews;
-pub use interfaces::{InterfaceNews, InterfaceState};
 pub use reconfigure::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
@@ -35,7 +33,9 @@ pub use view::{NeighborView, Totals, UpView};
 
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
+use crate::bfd::BfdNews;
 use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
+use crate::dataplane::InterfaceNews;
 use connection::Connection;
 use ids::Ids;
 use interfaces::Interfaces;

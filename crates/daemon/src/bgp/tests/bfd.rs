@@ -1,7 +1,7 @@
 //! What BFD says of neighbours, and their sessions.
 
 use super::*;
-use crate::bgp::session::BfdNews;
+use crate::bfd::BfdNews;
 use ribtide_bfd::Standing;
 
 fn hear(router: &Router, address: &str, failed: bool, standing: Option<Standing>) {

@@ -4,9 +4,9 @@
 //! next-hop objects with that number. Objects that a route or a group of another program still uses stay, for the kernel would
 //! delete that along with them.
 
-use super::socket::Socket;
 use super::{find_vrf, vrf_numbers};
 use crate::config::{Config, DEFAULT_VRF, KernelConfig};
+use ribtide_netlink::Socket;
 use ribtide_prefix::{Afi, AnyPrefix, Set};
 use ribtide_wire::netlink::numbers::RTM_F_CLONED;
 use ribtide_wire::netlink::{

@@ -2,8 +2,8 @@
 //! objects that they name.
 
 use super::super::fit_weight;
-use super::socket::Socket;
 use crate::config::KernelConfig;
+use ribtide_netlink::Socket;
 use ribtide_prefix::{Afi, AnyPrefix, Map};
 use ribtide_rib::{FibGroup, IfIndex};
 use ribtide_wire::netlink::numbers::RTM_F_CLONED;

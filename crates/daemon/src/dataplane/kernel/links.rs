@@ -1,12 +1,12 @@
 //! The thread that watches interfaces and addresses, `kernel-links`, and who hears of them: the writer of routes, the RIB
 //! manager, and BGP's session thread. It runs also without a kernel dataplane, for the latter two.
 
+use super::super::{InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
-use super::socket::{Socket, overran};
 use super::vrf::Listed;
 use super::{InterfaceChange, Note, REOPEN, STOP_POLL_INTERVAL};
-use crate::bgp::session::{InterfaceNews, InterfaceState};
-use crate::rib::VrfSetup;
+use crate::config::VrfSetup;
+use ribtide_netlink::{Socket, overran};
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{Closed, Sender};

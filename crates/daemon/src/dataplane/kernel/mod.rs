@@ -18,28 +18,26 @@ mod interfaces;
 mod links;
 mod objects;
 mod routes;
-pub(crate) mod socket;
 mod vrf;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use super::InterfaceNews;
 use super::RibChannel;
-use crate::bgp::session::InterfaceNews;
-use crate::config::{DEFAULT_VRF, KernelConfig};
-use crate::rib::VrfSetup;
+use crate::config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use crossbeam_channel::Select;
 use flush::Scope;
 pub(crate) use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
 pub(crate) use links::InterfaceWatch;
+use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, RibIn};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread;
 use ribtide_wire::netlink::{Content, dump_links};
 use routes::{InterfaceChange, Kernel};
-use socket::Socket;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;

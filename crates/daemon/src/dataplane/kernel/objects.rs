@@ -12,7 +12,7 @@
 //! written only where something is to be added or weighted again.
 
 use super::super::fit_weight;
-use super::socket::{Refusal, Socket};
+use ribtide_netlink::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
 use ribtide_wire::netlink::{

@@ -4,9 +4,9 @@
 use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
 use super::objects::{Objects, SingleContent};
-use super::socket::{Refusal, Socket, overran};
 use super::watch::Touched;
 use crate::config::KernelConfig;
+use ribtide_netlink::{Refusal, Socket, overran};
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
@@ -154,7 +154,7 @@ impl Kernel {
     /// Leaves the socket room for only a few answers.
     #[cfg(test)]
     pub(crate) fn make_overrun_likely(&self) {
-        self.socket.shrink();
+        self.socket.shrink().unwrap();
     }
 
     /// Carries out one batch.

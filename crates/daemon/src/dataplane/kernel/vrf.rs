@@ -1,8 +1,7 @@
 //! A VRF: a device of the kernel to which a routing table and interfaces belong.
 
-use super::socket::Socket;
-use crate::config::VrfConfig;
-use crate::rib::VrfSetup;
+use crate::config::{VrfConfig, VrfSetup};
+use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, Vrf};
 use ribtide_wire::netlink::{Content, Link, dump_links};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};

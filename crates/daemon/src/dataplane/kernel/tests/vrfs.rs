@@ -1,7 +1,7 @@
 //! VRFs: a table of the kernel each, apart from each other. This needs no VRF devices, which many kernels lack.
 
 use super::*;
-use crate::rib::{FibPolicy, VrfSetup};
+use crate::config::{FibPolicy, VrfSetup};
 use ribtide_rib::{Source, Vrf, VrfId};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //! Nothing is noted before the first look, nor after so many changes that a comparison of everything is the better one: who
 //! never looks pays a comparison for each batch.
 
-use ribtide_prefix::Set;
+use crate::Set;
 use std::hash::Hash;
 
 /// The most that is noted.
@@ -11,7 +11,7 @@ const BOUND: usize = 1 << 16;
 
 /// Keys, each once.
 #[derive(Debug)]
-pub(crate) struct Journal<K>(Option<Set<K>>);
+pub struct Journal<K>(Option<Set<K>>);
 
 impl<K> Default for Journal<K> {
     fn default() -> Self {
@@ -21,7 +21,7 @@ impl<K> Default for Journal<K> {
 
 impl<K: Eq + Hash> Journal<K> {
     /// Notes what changed.
-    pub(crate) fn note(&mut self, keys: impl Iterator<Item = K>) {
+    pub fn note(&mut self, keys: impl Iterator<Item = K>) {
         let Some(changed) = &mut self.0 else { return };
         for key in keys {
             if changed.len() == BOUND {
@@ -33,14 +33,14 @@ impl<K: Eq + Hash> Journal<K> {
     }
 
     /// Shrinks its buffers to their contents.
-    pub(crate) fn shrink_to_fit(&mut self) {
+    pub fn shrink_to_fit(&mut self) {
         if let Some(changed) = &mut self.0 {
             changed.shrink_to_fit();
         }
     }
 
     /// What changed since the last time; `None`: this is the first, or it is too much. Noting goes on.
-    pub(crate) fn take(&mut self) -> Option<Vec<K>> {
+    pub fn take(&mut self) -> Option<Vec<K>> {
         self.0.replace(Set::default()).map(|changed| changed.into_iter().collect())
     }
 }

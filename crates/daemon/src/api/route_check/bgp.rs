@@ -11,13 +11,13 @@
 //! Neither side notes what it changes, so a look compares what differed before, what changed in the FIB, and the next part of
 //! the Loc-RIB. The candidates are gone through where their number is not that of BGP's prefixes.
 
-use super::{PAGE, PART};
-use crate::api::model::Difference;
+use super::super::state::RouterState;
+use super::PAGE;
 use crate::bgp::shard::route_set;
 use crate::rib::{RibHandle, RibStage};
-use crate::router::RouterState;
 use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
+use ribtide_model::Difference;
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
@@ -52,14 +52,15 @@ pub(super) struct Found {
     pub(super) differences: Vec<Difference>,
 }
 
-/// Compares what differed before, what `changed`, and a part of the rest; or `all`.
+/// Compares what differed before, what `changed`, and a part of the rest, of so many routes; of [`usize::MAX`], everything.
 pub(super) fn check(
     router: &RouterState,
     state: &mut State,
     changed: &[VrfPrefix],
-    all: bool,
+    part: usize,
 ) -> Result<Found, NoAnswer> {
     let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
+    let all = part == usize::MAX;
     // BGP is the default VRF's.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
     let mut prefixes: Vec<AnyPrefix> = if all { Vec::new() } else { changed.collect() };
@@ -67,7 +68,7 @@ pub(super) fn check(
     if all {
         (state.visited, state.left, state.place) = (0, Vec::new(), 0);
     }
-    prefixes.extend(walk_on(router, state, if all { usize::MAX } else { PART })?);
+    prefixes.extend(walk_on(router, state, part)?);
     let (held, best) = counts(router)?;
     let candidates = rib.handle.call(|stage| {
         let totals = stage.rib.default_vrf().totals();
@@ -75,7 +76,7 @@ pub(super) fn check(
         of_bgp.map(|total| total.candidates).sum::<u64>()
     })?;
     if all || held != candidates {
-        prefixes.extend(candidates_from(rib, state, if all { usize::MAX } else { PART })?);
+        prefixes.extend(candidates_from(rib, state, part)?);
     }
     prefixes.sort_unstable();
     prefixes.dedup();

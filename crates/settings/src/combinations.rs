@@ -4,7 +4,7 @@
 //! changes. What loses routes, or lets them wait for ever, is refused; what only gains nothing is shown in
 //! `ribtide show pipeline --sonic` and not refused.
 
-use crate::sonic::{Mode, Persistence};
+use crate::{Mode, Persistence};
 
 /// What is asked for. What one does not know of is left as in the default, which conflicts with nothing.
 #[derive(Clone, Copy, Debug, Default)]

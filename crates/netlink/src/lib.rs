@@ -30,15 +30,15 @@ const DUMP_TRIES: usize = 10;
 
 /// Why the kernel refused a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// The error number, positive.
-    pub(crate) errno: i32,
+    pub errno: i32,
     /// The kernel's sentence or the error's name.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// A netlink socket of the route family, in the network namespace of the thread that opened it.
-pub(crate) struct Socket {
+pub struct Socket {
     inner: socket2::Socket,
     seq: u32,
     read: Vec<u8>,
@@ -51,7 +51,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// A socket for requests.
-    pub(crate) fn open() -> io::Result<Socket> {
+    pub fn open() -> io::Result<Socket> {
         Socket::with_buffer(ANSWERS_BUFFER)
     }
 
@@ -83,7 +83,7 @@ impl Socket {
 
     /// A socket that receives the notifications of `groups` (`RTNLGRP_*`), of which `buffer` bytes may wait.
     /// [`notified`](Self::notified) waits at most `timeout` for one.
-    pub(crate) fn monitor(groups: &[u32], buffer: u32, timeout: Duration) -> io::Result<Socket> {
+    pub fn monitor(groups: &[u32], buffer: u32, timeout: Duration) -> io::Result<Socket> {
         let socket = Socket::with_buffer(buffer)?;
         // The first message gives a socket its address, and one without an address gets no notifications. A no-op that
         // is no request has no answer. (`bind` would do the same, with an address that only unsafe code can make.)
@@ -105,12 +105,12 @@ impl Socket {
 
     /// The kernel's number for this socket, which is in whatever the kernel says about its requests. 0 before the first
     /// answer.
-    pub(crate) fn port(&self) -> u32 {
+    pub fn port(&self) -> u32 {
         self.port
     }
 
     /// From now on, notifications of what the socket of number `port` does are not received.
-    pub(crate) fn leave_out(&self, port: u32) -> io::Result<()> {
+    pub fn leave_out(&self, port: u32) -> io::Result<()> {
         const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -128,7 +128,7 @@ impl Socket {
     ///
     /// # Errors
     /// `ENOBUFS` when answers were lost: what was refused is then not known.
-    pub(crate) fn request<T>(
+    pub fn request<T>(
         &mut self,
         items: &[T],
         mut write: impl FnMut(&T, &mut Vec<u8>, u32),
@@ -206,7 +206,7 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn dump<T: Default>(
+    pub fn dump<T: Default>(
         &mut self,
         write: impl Fn(&mut Vec<u8>, u32),
         mut each: impl FnMut(&mut T, Content<'_>),
@@ -235,7 +235,7 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn begin_dump(&mut self, write: impl Fn(&mut Vec<u8>, u32)) -> io::Result<()> {
+    pub fn begin_dump(&mut self, write: impl Fn(&mut Vec<u8>, u32)) -> io::Result<()> {
         self.seq = self.seq.wrapping_add(1);
         self.write.clear();
         write(&mut self.write, self.seq);
@@ -247,7 +247,7 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn dump_on(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
+    pub fn dump_on(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
         self.read_part(&mut true, &mut each)
     }
 
@@ -270,9 +270,12 @@ impl Socket {
         Ok(false)
     }
 
-    #[cfg(test)]
-    pub(crate) fn shrink(&self) {
-        self.inner.set_recv_buffer_size(1).unwrap();
+    /// Makes the receive buffer as small as the kernel allows, so that a test can overrun it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn shrink(&self) -> io::Result<()> {
+        self.inner.set_recv_buffer_size(1)
     }
 
     /// Waits for notifications and hands each to `each`, with the number of the socket that caused it; returns with none
@@ -280,7 +283,7 @@ impl Socket {
     ///
     /// # Errors
     /// `ENOBUFS` when notifications were lost.
-    pub(crate) fn notified(&mut self, mut each: impl FnMut(u32, Content<'_>)) -> io::Result<()> {
+    pub fn notified(&mut self, mut each: impl FnMut(u32, Content<'_>)) -> io::Result<()> {
         let n = match self.inner.read(&mut self.read) {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(());
@@ -297,7 +300,7 @@ impl Socket {
 }
 
 /// Whether this error says that the socket's buffer overran.
-pub(crate) fn overran(e: &io::Error) -> bool {
+pub fn overran(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOBUFS)
 }
 

@@ -1,27 +1,10 @@
 //! What operators change while the router runs, and what became of it. Each displays as a sentence.
 
 use super::{NextHopCacheSet, SuppressionSet};
-use crate::bgp::resize;
-use crate::reload;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-
-/// What a change answers, and what the log says of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Changed<T> {
-    /// The answer.
-    pub(crate) answer: T,
-    /// What is otherwise now, with what it was before where that is known.
-    pub(crate) says: String,
-}
-
-impl<T: fmt::Display> From<T> for Changed<T> {
-    fn from(answer: T) -> Changed<T> {
-        Changed { says: answer.to_string(), answer }
-    }
-}
 
 /// `POST /v1/bgp/shards`: how many shard threads there are to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -79,27 +62,6 @@ pub struct Resized {
     pub longest_stop_seconds: f64,
     /// For how long nothing was read from peers, all stops together, in seconds.
     pub paused_seconds: f64,
-}
-
-impl From<resize::Resized> for Resized {
-    fn from(resized: resize::Resized) -> Resized {
-        let resize::Resized { from, to, logical_shards, prefixes, stops, most_paths } = resized;
-        let [over_10, over_25, over_50] = stops.over;
-        Resized {
-            from,
-            to,
-            logical_shards,
-            prefixes,
-            stops: stops.count,
-            stops_in_vain: stops.in_vain,
-            stops_over_10_ms: over_10,
-            stops_over_25_ms: over_25,
-            stops_over_50_ms: over_50,
-            most_paths_in_a_stop: most_paths,
-            longest_stop_seconds: stops.longest.as_secs_f64(),
-            paused_seconds: stops.all.as_secs_f64(),
-        }
-    }
 }
 
 impl fmt::Display for Resized {
@@ -174,47 +136,6 @@ pub struct Reloaded {
     /// BFD sessions with other settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bfd_changed: Vec<IpAddr>,
-}
-
-impl From<reload::Reloaded> for Reloaded {
-    fn from(reloaded: reload::Reloaded) -> Reloaded {
-        let reload::Reloaded {
-            file,
-            shards,
-            nexthop_cache,
-            suppression,
-            api_token,
-            fib_policy,
-            vrfs,
-            neighbors,
-            bfd,
-        } = reloaded;
-        let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
-        let nexthop_cache = nexthop_cache
-            .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
-        let crate::bgp::session::Neighbors { added, removed, reset, refreshed } = neighbors;
-        let shards = shards.map(Resized::from);
-        let crate::bfd::Changes { added: bfd_added, removed: bfd_removed, changed: bfd_changed } = bfd;
-        Reloaded {
-            file,
-            shards,
-            nexthop_cache,
-            suppression,
-            api_token,
-            fib_policy,
-            vrfs_added: vrfs.added,
-            vrfs_removed: vrfs.removed,
-            static_routes: vrfs.statics,
-            vrf_policies: vrfs.policies,
-            added,
-            removed,
-            reset,
-            refreshed,
-            bfd_added,
-            bfd_removed,
-            bfd_changed,
-        }
-    }
 }
 
 impl fmt::Display for Reloaded {

@@ -3,11 +3,11 @@
 //!
 //! The kernel notes nothing for us. Each look reads a part of its table; what seems to differ has all of it compared.
 
-use super::{PAGE, PART};
-use crate::api::model::Difference;
+use super::super::state::RouterState;
+use super::PAGE;
 use crate::dataplane::kernel::{Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects};
 use crate::rib::{RibHandle, RibStage};
-use crate::router::RouterState;
+use ribtide_model::Difference;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::{GroupId, IfIndex, Protocol, RouteInfo};
 use ribtide_runtime::call::NoAnswer;
@@ -29,9 +29,14 @@ pub(super) struct State {
 type Objects = Arc<Map<u32, Forwarding>>;
 
 /// What differs: in all of the table, or, unless something differed before or seems to, in the next part of it.
-pub(super) fn check(router: &RouterState, state: &mut State, all: bool) -> Result<Vec<Difference>, NoAnswer> {
+pub(super) fn check(
+    router: &RouterState,
+    state: &mut State,
+    part: usize,
+    all: bool,
+) -> Result<Vec<Difference>, NoAnswer> {
     let (Some(rib), Some(kernel)) = (&router.rib, &router.kernel) else { return Ok(Vec::new()) };
-    if !all && !state.differs && walk_on(rib, kernel, state)? {
+    if !all && !state.differs && walk_on(rib, kernel, state, part)? {
         return Ok(Vec::new());
     }
     let differences = everything(rib, kernel)?;
@@ -68,8 +73,8 @@ impl Comparison {
 
 /// Looks at the next part of the kernel's table. False: something seems to differ. Each route that is there must be selected,
 /// and lead where it does; that none is missing, their number tells at the end.
-fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State) -> Result<bool, NoAnswer> {
-    let Ok((found, ended)) = state.walk.step(&kernel.config, PART) else { return Ok(false) };
+fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usize) -> Result<bool, NoAnswer> {
+    let Ok((found, ended)) = state.walk.step(&kernel.config, part) else { return Ok(false) };
     state.seen += found.len() as u64;
     if !found.is_empty() {
         let Ok(objects) = next_hop_objects() else { return Ok(false) };

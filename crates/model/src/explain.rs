@@ -29,6 +29,13 @@ pub struct ExplainStage {
     pub says: Vec<String>,
 }
 
+impl ExplainStage {
+    /// A stage that knows these lines.
+    pub fn new(stage: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
+        ExplainStage { stage: stage.into(), state, says }
+    }
+}
+
 /// How far a route came in a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

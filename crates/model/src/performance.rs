@@ -44,7 +44,7 @@ pub struct PerformanceRecord {
 
 impl PerformanceRecord {
     /// The line of `record`, which the timer named `api` made.
-    pub(crate) fn of(api: &str, record: &Record) -> PerformanceRecord {
+    pub fn of(api: &str, record: &Record) -> PerformanceRecord {
         let ms = |time: &Duration| time.as_millis() as u64;
         let (busy_ms, idle_ms) = (ms(&record.busy), ms(&record.idle));
         PerformanceRecord {

@@ -1,7 +1,7 @@
 //! Whether RIB, kernel, SONiC path and chip agree, inside a running router.
 //!
 //! What the RIB manager hands to dataplanes and what the chip is asked to change is noted where it happens
-//! ([`crate::journal`]), so a look compares what changed since the last one, and what differed then: of a table
+//! ([`ribtide_prefix::Journal`]), so a look compares what changed since the last one, and what differed then: of a table
 //! that rests, nothing. The first look, one that is asked to, and one after too many changes compare everything, a page at a
 //! time. A difference is found by the two ends, the RIB and the chip; the stage where the route is, by asking those between.
 //!
@@ -12,10 +12,10 @@
 mod bgp;
 mod kernel;
 
-use crate::api::model::{DefaultRoute, Difference, RouteCheck};
+use super::state::RouterState;
 use crate::rib::RibStage;
-use crate::router::RouterState;
 use crate::sonic::inprocess::{Explained, InProcess, Selected};
+use ribtide_model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Set};
 use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
 use ribtide_runtime::call::NoAnswer;
@@ -24,6 +24,7 @@ use ribtide_swss::sai::PacketAction;
 use ribtide_vswitch::Forward;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Routes that one question to a stage is about.
@@ -31,17 +32,38 @@ const PAGE: usize = 1000;
 /// Differences that are told one by one.
 const REPORTED_DIFFERENCES_MAX: usize = 1000;
 /// Routes of the kernel's table, and of BGP's, that a look is content with which is not to compare everything.
-const PART: usize = if cfg!(test) { 64 } else { 16_384 };
+const PART: usize = 16_384;
 
 /// Between two looks.
-#[derive(Debug, Default)]
-pub(crate) struct State {
+#[derive(Debug)]
+pub struct State {
+    /// Routes of a part.
+    part: usize,
     /// Everything was compared once.
     known: bool,
     /// What differed, or was not looked at yet.
     open: Set<VrfPrefix>,
     kernel: kernel::State,
     bgp: bgp::State,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::with_parts_of(PART)
+    }
+}
+
+impl State {
+    /// Before the first look, with parts of so many routes.
+    pub fn with_parts_of(part: usize) -> State {
+        State {
+            part,
+            known: false,
+            open: Set::default(),
+            kernel: kernel::State::default(),
+            bgp: bgp::State::default(),
+        }
+    }
 }
 
 /// A next hop: gateway and interface.
@@ -143,10 +165,11 @@ fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> 
 ///
 /// # Errors
 /// When a stage has stopped or is too busy.
-pub(crate) fn check(router: &RouterState, full: bool) -> Result<RouteCheck, NoAnswer> {
+pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<RouteCheck, NoAnswer> {
     let begin = Instant::now();
     let Some(rib) = &router.rib else { return Ok(RouteCheck::default()) };
-    let mut state = router.route_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = &mut *state;
     let (changed, installed) = rib.handle.call(|stage| {
         let totals = stage.rib.iter().flat_map(|(_, rib)| rib.totals());
         (stage.changed.take(), totals.map(|total| total.installed).sum::<u64>())
@@ -186,8 +209,8 @@ pub(crate) fn check(router: &RouterState, full: bool) -> Result<RouteCheck, NoAn
             differences.push(difference);
         }
     }
-    let kernel = kernel::check(router, &mut state.kernel, all)?;
-    let found = bgp::check(router, &mut state.bgp, &left, all)?;
+    let kernel = kernel::check(router, &mut state.kernel, state.part, all)?;
+    let found = bgp::check(router, &mut state.bgp, &left, if all { usize::MAX } else { state.part })?;
     routes.extend(found.best.map(|best| ("bgp".to_owned(), best)));
     for elsewhere in [kernel, found.differences] {
         differing += elsewhere.len() as u64;
@@ -372,7 +395,7 @@ fn between(
 ///
 /// # Errors
 /// When a stage has stopped or is too busy.
-pub(crate) fn default_routes(router: &RouterState) -> Result<RouteCheck, NoAnswer> {
+pub fn default_routes(router: &RouterState) -> Result<RouteCheck, NoAnswer> {
     Ok(RouteCheck { default_routes: defaults(router)?, ..RouteCheck::default() })
 }
 
@@ -404,6 +427,3 @@ fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoAnswer> {
         })
         .collect())
 }
-
-#[cfg(test)]
-mod tests;

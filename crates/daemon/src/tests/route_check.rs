@@ -1,19 +1,24 @@
 //! A whole router whose shards and RIB manager are told different things: what a look says of it.
 
-use super::*;
+use crate::api::RouterState;
+use crate::api::route_check::{State, check};
 use crate::config;
 use crate::router::Router;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
+use ribtide_model::{Difference, RouteCheck};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, Prefix, V4};
-use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet};
+use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, VrfId};
 use ribtide_wire::bgp::NextHop;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Routes of a part.
+const PART: usize = 64;
 
 /// Where the one peer is.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -21,6 +26,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 struct Bench {
     router: Router,
     state: Arc<RouterState>,
+    check: Mutex<State>,
     _folder: tempfile::TempDir,
 }
 
@@ -73,7 +79,7 @@ socket = "{}"
             let peer = peer.clone();
             shard.ask(move |s| s.handle(ShardIn::PeerUp(peer), &mut ShardOut::default())).unwrap();
         }
-        Bench { router, state, _folder: folder }
+        Bench { router, state, check: Mutex::new(State::with_parts_of(PART)), _folder: folder }
     }
 
     /// A shard's path of a prefix, without a word of it to anybody.
@@ -132,7 +138,7 @@ socket = "{}"
     fn finds(&self, full: bool, wanted: &[(&str, &str, &str, &str, bool, &str)]) -> RouteCheck {
         let begin = Instant::now();
         loop {
-            let found = check(&self.state, full).unwrap();
+            let found = check(&self.state, &self.check, full).unwrap();
             let is = |(d, w): (&Difference, &(&str, &str, &str, &str, bool, &str))| {
                 let neighbor = w.4.then_some(IpAddr::from(PEER));
                 (&*d.prefix, &*d.stage, &*d.rib, &*d.found, d.neighbor) == (w.0, w.1, w.2, w.3, neighbor)
@@ -221,7 +227,7 @@ fn looks_go_through_loc_rib_in_parts() {
     let mut looks = 0;
     let found = loop {
         looks += 1;
-        let found = check(&bench.state, false).unwrap();
+        let found = check(&bench.state, &bench.check, false).unwrap();
         assert!(!found.full && found.best_paths_checked <= PART as u64 + 1, "{found:?}");
         if found.differing > 0 {
             break found;
@@ -230,7 +236,7 @@ fn looks_go_through_loc_rib_in_parts() {
     };
     assert_eq!(found.differences[0].prefix, all[7].to_string());
     // It stays told at each look until it is over.
-    let again = check(&bench.state, false).unwrap();
+    let again = check(&bench.state, &bench.check, false).unwrap();
     assert_eq!(again.differing, 1);
     bench.in_bgp(all[7], near);
     // Their number tells that there is one without a path.

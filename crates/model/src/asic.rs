@@ -1,12 +1,9 @@
 //! The virtual switch itself: how it behaves, what it holds, what it did.
 
-use ribtide_prefix::AnyPrefix;
-use ribtide_vswitch::VirtualSwitch;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Instant;
 
 /// `POST /v1/asic`: how the virtual switch is to behave from now on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,37 +68,4 @@ pub struct AsicState {
     pub left_seconds: f64,
     /// Seconds that it had nothing to do between its first call about routes that took time and its last.
     pub idle_seconds: f64,
-}
-
-impl AsicState {
-    /// Of a switch, now.
-    pub fn of(switch: &mut VirtualSwitch) -> AsicState {
-        let now = Instant::now();
-        let stall = switch.stalled(now);
-        let (work, counts) = (switch.work(), switch.counts());
-        let settings = switch.behavior().settings().into_iter().map(|(name, value)| (name.into(), value));
-        let entries = [
-            ("ipv4-routes", counts.ipv4_routes),
-            ("ipv6-routes", counts.ipv6_routes),
-            ("router-interfaces", counts.router_interfaces),
-            ("neighbors", counts.neighbors),
-            ("next-hops", counts.next_hops),
-            ("groups", counts.groups),
-            ("group-members", counts.group_members),
-            ("labels", counts.labels),
-        ];
-        AsicState {
-            settings: settings.collect(),
-            refused: switch.refused().iter().map(AnyPrefix::to_string).collect(),
-            stalled: stall.is_some(),
-            stalled_seconds: stall.flatten().map(|until| (until - now).as_secs_f64()),
-            entries: entries.into_iter().map(|(name, count)| (name.into(), count as u64)).collect(),
-            calls: work.calls,
-            asked: work.entries,
-            failed: work.failed,
-            busy_seconds: work.busy.as_secs_f64(),
-            left_seconds: switch.left(now).as_secs_f64(),
-            idle_seconds: work.idle.as_secs_f64(),
-        }
-    }
 }

@@ -1,10 +1,9 @@
 //! What holds for every endpoint, asked of a router over its Unix socket and over TCP.
 
-use super::endpoints::endpoints;
-use super::model::ApiError;
+use crate::api::endpoints;
 use crate::config;
 use crate::router::Router;
-use axum::http::Method;
+use ribtide_model::ApiError;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -96,7 +95,7 @@ fn request<'r>(method: &'r str, path: &'r str, headers: &'r [&'r str], body: &'r
 #[test]
 fn unknown_fields_are_refused_by_every_endpoint() {
     let bench = Bench::start(false);
-    let list = endpoints().list;
+    let list = endpoints();
     assert!(list.len() > 25, "{list:?}");
     for (method, path) in list {
         let path = path.replace("{address}", "127.0.0.12");
@@ -117,9 +116,9 @@ fn unknown_fields_are_refused_by_every_endpoint() {
             );
         };
         let queried = format!("{path}?neighbour=10.4.0.2");
-        names_fields(refused(&request(method.as_str(), &queried, &[JSON], "")));
+        names_fields(refused(&request(&method, &queried, &[JSON], "")));
         let body = "{\"neighbour\": \"10.4.0.2\"}";
-        if method == Method::POST {
+        if method == "POST" {
             names_fields(refused(&request("POST", &path, &[JSON], body)));
             // Nor do fields go by their place: `[null, true]` would be `{"all": true}`.
             for list in ["[]", " [null, true]", "[{}]"] {
@@ -194,10 +193,10 @@ fn changes_over_tcp_take_a_token() {
         assert!(got == status && sentence.contains(says), "{headers:?}: {got} {sentence}");
     }
     // Reads take none. Every other endpoint is a change, and refused: 403 comes before the fields are looked at.
-    for (method, path) in endpoints().list {
+    for (method, path) in endpoints() {
         let path = path.replace("{address}", "127.0.0.12");
-        let (status, sentence) = without.tcp(&request(method.as_str(), &path, &[JSON], ""));
-        let read = method == Method::GET || path == "/v1/asic/lookup";
+        let (status, sentence) = without.tcp(&request(&method, &path, &[JSON], ""));
+        let read = method == "GET" || path == "/v1/asic/lookup";
         assert_eq!(status != 403, read, "{method} {path}: {status} {sentence}");
     }
 }
@@ -239,7 +238,7 @@ fn socket_has_the_mode_and_group_of_the_configuration() {
             "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[api]\nsocket = {path:?}\n{settings}\n"
         );
         let config = config::parse(&text).unwrap();
-        let _api = super::Api::bind(&config.api).unwrap();
+        let _api = crate::api::Api::bind(&config.api).unwrap();
         let found = std::fs::metadata(&path).unwrap();
         assert_eq!(found.permissions().mode() & 0o777, config.api.socket_mode, "{settings}");
         if let Some(group) = &config.api.socket_group {

@@ -1,0 +1,100 @@
+//! What the API works with: the handles of a running router, and what requests leave for the next ones.
+
+use super::answers::{Reads, RouteRead};
+use super::route_check;
+use crate::bfd::Bfd;
+use crate::bgp::Bgp;
+use crate::bgp::owners::Owners;
+use crate::config::Config;
+use crate::dataplane::fpm::FpmHandle;
+use crate::dataplane::kernel::KernelHandle;
+use crate::rib::RibHandle;
+use crate::sonic::inprocess::InProcess;
+use ribtide_model::Reloaded;
+use ribtide_rib::{Cursor, FailedCursor, VrfId};
+use ribtide_runtime::clock::Clock;
+use ribtide_runtime::meter::Meters;
+use ribtide_runtime::ring::Rings;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// The router as other threads read it: its configuration, and a handle of every stage.
+pub struct RouterState {
+    /// The configuration in force; see [`RouterState::config`].
+    pub config: RwLock<Arc<Config>>,
+    /// Time since the start.
+    pub clock: Clock,
+    /// Every queue.
+    pub rings: Rings,
+    /// Every stage's meter.
+    pub meters: Meters,
+    /// BGP, when configured.
+    pub bgp: Option<Bgp>,
+    /// BFD.
+    pub bfd: Bfd,
+    /// The RIB manager, when routes are installed.
+    pub rib: Option<RibHandle>,
+    /// The kernel, when routes are installed there.
+    pub kernel: Option<KernelHandle>,
+    /// Virtual ASICs, by name.
+    pub asics: BTreeMap<String, InProcess>,
+    /// FPM clients.
+    pub fpm: Vec<FpmHandle>,
+}
+
+impl RouterState {
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another configuration is in force.
+    pub fn configure(&self, config: Config) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// The shards, where BGP runs.
+    pub fn owners(&self) -> Option<RwLockReadGuard<'_, Owners>> {
+        self.bgp.as_ref().map(|bgp| bgp.owners.read())
+    }
+}
+
+/// Reads the configuration file again and applies what changed; an error is a sentence.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+
+/// The router, and what belongs to the API alone.
+pub(crate) struct ApiState {
+    router: Arc<RouterState>,
+    pub(crate) reload: Reload,
+    /// What the last look at RIB and chip left to be looked at.
+    pub(crate) route_check: Mutex<route_check::State>,
+    /// Reads of the FIB under way.
+    pub(crate) fib_reads: Reads<(VrfId, Cursor)>,
+    /// Reads of what dataplanes failed under way.
+    pub(crate) failed_reads: Reads<VecDeque<(VrfId, FailedCursor)>>,
+    /// Reads of BGP's routes under way.
+    pub(crate) route_reads: Reads<RouteRead>,
+}
+
+impl ApiState {
+    /// No request was made yet.
+    pub(crate) fn new(router: Arc<RouterState>, reload: Reload) -> ApiState {
+        ApiState {
+            router,
+            reload,
+            route_check: Mutex::default(),
+            fib_reads: Reads::default(),
+            failed_reads: Reads::default(),
+            route_reads: Reads::default(),
+        }
+    }
+}
+
+impl Deref for ApiState {
+    type Target = RouterState;
+
+    fn deref(&self) -> &RouterState {
+        &self.router
+    }
+}

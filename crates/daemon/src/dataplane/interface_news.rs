@@ -1,0 +1,37 @@
+//! What the watch of the kernel's interfaces tells BGP's session thread.
+
+use ribtide_prefix::AnyPrefix;
+use std::net::IpAddr;
+
+/// What changed of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceNews {
+    /// The kernel's number of the interface.
+    pub index: u32,
+    /// How it is now; `None`: it is gone.
+    pub state: Option<InterfaceState>,
+    /// The event as a line for the operator; `None`: there was none, or not one of interest.
+    pub says: Option<String>,
+}
+
+/// An interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceState {
+    /// Its name.
+    pub name: String,
+    /// Whether it carries packets.
+    pub up: bool,
+    /// Whether it did not, at some time since the last news.
+    pub fell: bool,
+    /// Our addresses on it.
+    pub addresses: Vec<IpAddr>,
+    /// The subnets of the default VRF on it.
+    pub networks: Vec<AnyPrefix>,
+}
+
+impl InterfaceState {
+    /// The length of its longest subnet that holds an address.
+    pub fn holds(&self, address: IpAddr) -> Option<u8> {
+        self.networks.iter().filter(|network| network.contains(address)).map(|network| network.len()).max()
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests that need a whole router.
+
+mod api;
+mod route_check;
