@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Err(problems) = ribtide_daemon::config::parse(text) {
+    if let Err(problems) = ribtide_config::parse(text) {
         assert!(!problems.is_empty());
     }
 });

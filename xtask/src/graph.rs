@@ -34,11 +34,12 @@ const GRAPH: &[Row] = &[
     row("settings", &[], &[]),
     row("model", &["prefix", "runtime"], &[]),
     row("netlink", &["wire", "runtime"], &[]),
+    row("config", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "vswitch", "settings"], &[]),
     row(
         "daemon",
         &[
             "prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "vswitch", "tables",
-            "settings", "model", "netlink",
+            "settings", "model", "netlink", "config",
         ],
         &[],
     ),

@@ -7,7 +7,7 @@
 pub mod api;
 pub mod bfd;
 pub mod bgp;
-pub mod config;
+pub use ribtide_config as config;
 pub mod dataplane;
 pub mod reload;
 pub mod rib;

@@ -39,7 +39,7 @@ impl From<usize> for Step {
 
 /// The way to a key: `key!["bgp", "group", name]`.
 macro_rules! key {
-    ($($step:expr),* $(,)?) => { &[$($crate::config::diagnosis::Step::from($step)),*] };
+    ($($step:expr),* $(,)?) => { &[$($crate::diagnosis::Step::from($step)),*] };
 }
 pub(super) use key;
 

@@ -4,6 +4,8 @@
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`] and
 //! [`unwanted`] are the parts of the check that make policies, static routes, VRFs, and lists of what is never taken.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod api;
 mod bfd;

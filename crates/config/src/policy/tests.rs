@@ -55,7 +55,7 @@ fn ask(policy: &Policy, prefix: &str) -> Option<Changes> {
 
 #[test]
 fn the_example_of_the_documentation_works() {
-    let page = include_str!("../../../../../docs/configuration.md");
+    let page = include_str!("../../../../docs/configuration.md");
     let example = page.split("```toml").find(|part| part.contains("[[policy.definition.")).unwrap();
     let example = example.split("```").next().unwrap();
     let config = parse(&format!("{BASE}{example}")).unwrap_or_else(|e| panic!("{e:?}"));

@@ -86,7 +86,7 @@ impl fmt::Debug for Token {
 impl Token {
     /// Whether a client sent this token. The time that this takes depends on the length of what the client sent, not
     /// on where it differs from the token.
-    pub(crate) fn is(&self, sent: &[u8]) -> bool {
+    pub fn is(&self, sent: &[u8]) -> bool {
         let mut differ = u8::from(sent.len() != self.0.len());
         for (i, byte) in sent.iter().enumerate() {
             // The token has 16 bytes at least: `i % len` is in it.

@@ -401,7 +401,7 @@ fn the_schema_has_every_key_and_the_documentation_has_it_too() {
             .iter()
             .all(|key| found.contains(*key))
     );
-    let documentation = include_str!("../../../../docs/configuration.md");
+    let documentation = include_str!("../../../docs/configuration.md");
     let words: std::collections::BTreeSet<&str> =
         documentation.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     let missing: Vec<&String> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
