@@ -8,7 +8,7 @@ pub mod api;
 pub mod bfd;
 pub mod bgp;
 pub use ribtide_config as config;
-pub mod dataplane;
+pub use ribtide_dataplane as dataplane;
 pub mod reload;
 pub mod rib;
 pub mod router;

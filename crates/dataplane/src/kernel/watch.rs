@@ -8,7 +8,7 @@ use super::Note;
 use super::imported_routes::ImportedRoutes;
 use super::vrf::Listed;
 use super::{REOPEN, STOP_POLL_INTERVAL};
-use crate::config::KernelConfig;
+use ribtide_config::KernelConfig;
 use ribtide_netlink::{Socket, overran};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{RibIn, Source};

@@ -137,7 +137,7 @@ impl FpmReading {
 
 impl FpmHandle {
     /// Whether the client has ended: of a stop that takes back what was told, whether that is over.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.counters.ended.load(Relaxed)
     }
 

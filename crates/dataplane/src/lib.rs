@@ -9,10 +9,12 @@
 //!
 //! A dataplane has a second ring, for what failures make of groups that it has: that overtakes the batches that wait in
 //! the first. [`RibChannel::next`] gives both as one sequence; see [`ribtide_rib::UrgentQueue`].
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
-pub(crate) mod announce;
+pub mod announce;
 pub mod fpm;
-pub(crate) mod install_results;
+pub mod install_results;
 mod interface_news;
 pub mod kernel;
 mod weight;
@@ -172,7 +174,7 @@ impl RibChannel {
 }
 
 /// Adds later operations to earlier ones that were not taken yet.
-pub(crate) fn merge(ops: &mut Vec<UrgentOp>, later: Vec<UrgentOp>) {
+pub fn merge(ops: &mut Vec<UrgentOp>, later: Vec<UrgentOp>) {
     let names: Set<_> = later.iter().map(|new| (new.op.id, new.made)).collect();
     ops.retain(|old| !names.contains(&(old.op.id, old.made)));
     ops.extend(later);

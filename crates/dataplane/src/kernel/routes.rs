@@ -5,7 +5,7 @@ use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
 use super::objects::{Objects, SingleContent};
 use super::watch::Touched;
-use crate::config::KernelConfig;
+use ribtide_config::KernelConfig;
 use ribtide_netlink::{Refusal, Socket, overran};
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};

@@ -5,7 +5,7 @@ use super::super::{InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
 use super::vrf::Listed;
 use super::{InterfaceChange, Note, REOPEN, STOP_POLL_INTERVAL};
-use crate::config::VrfSetup;
+use ribtide_config::VrfSetup;
 use ribtide_netlink::{Socket, overran};
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
 use ribtide_runtime::log::log;
@@ -31,7 +31,7 @@ pub(super) struct Outputs {
 }
 
 /// A watch of interfaces without a kernel dataplane.
-pub(crate) struct InterfaceWatch {
+pub struct InterfaceWatch {
     listed: Listed,
 }
 
@@ -41,7 +41,7 @@ impl InterfaceWatch {
     ///
     /// # Errors
     /// The system refuses the socket or the thread.
-    pub(crate) fn start(
+    pub fn start(
         vrfs: &[VrfSetup],
         rib: Option<Sender<RibIn>>,
         sessions: Option<Sender<InterfaceNews>>,
@@ -54,7 +54,7 @@ impl InterfaceWatch {
     }
 
     /// From now on there are these VRFs beside the default one.
-    pub(crate) fn set_vrfs(&self, vrfs: &[VrfSetup]) {
+    pub fn set_vrfs(&self, vrfs: &[VrfSetup]) {
         self.listed.set(vrfs);
     }
 }

@@ -1,6 +1,6 @@
 //! A VRF: a device of the kernel to which a routing table and interfaces belong.
 
-use crate::config::{VrfConfig, VrfSetup};
+use ribtide_config::{VrfConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, Vrf};
 use ribtide_wire::netlink::{Content, Link, dump_links};
@@ -78,7 +78,7 @@ pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
 ///
 /// # Errors
 /// A sentence: the kernel lacks what the configuration rests on.
-pub(crate) fn numbers(name: &str, wanted: &VrfConfig, by_number: bool) -> Result<(u32, IfIndex), String> {
+pub fn numbers(name: &str, wanted: &VrfConfig, by_number: bool) -> Result<(u32, IfIndex), String> {
     const CURE: &str =
         "`ip link add NAME type vrf table 100` makes one, if the kernel was built with VRFs (CONFIG_NET_VRF)";
     let found = look(name)?;

@@ -7,7 +7,7 @@ use super::encode::Encoder;
 use super::replies::{DOUBT, Replies, SILENCE};
 use super::sent_state::{FORGOTTEN, Meaning};
 use super::*;
-use crate::dataplane::announce::Style;
+use crate::announce::Style;
 use proptest::prelude::*;
 use ribtide_prefix::{AnyPrefix, Prefix};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};

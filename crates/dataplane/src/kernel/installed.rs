@@ -2,7 +2,7 @@
 //! objects that they name.
 
 use super::super::fit_weight;
-use crate::config::KernelConfig;
+use ribtide_config::KernelConfig;
 use ribtide_netlink::Socket;
 use ribtide_prefix::{Afi, AnyPrefix, Map};
 use ribtide_rib::{FibGroup, IfIndex};
@@ -16,15 +16,15 @@ use std::net::IpAddr;
 
 /// One way out: the gateway, the interface and the share of the traffic, which is 1 where there is no other way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct KernelHop {
-    pub(crate) gateway: Option<IpAddr>,
-    pub(crate) interface: IfIndex,
-    pub(crate) weight: u16,
+pub struct KernelHop {
+    pub gateway: Option<IpAddr>,
+    pub interface: IfIndex,
+    pub weight: u16,
 }
 
 /// What happens to packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Forwarding {
+pub enum Forwarding {
     /// They are discarded.
     Drop,
     /// They leave by one of these, in order.
@@ -35,7 +35,7 @@ pub(crate) enum Forwarding {
 
 /// A route of ours as the kernel has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Installed {
+pub enum Installed {
     /// By the next-hop object of this id.
     Object(u32),
     /// By what the route itself says.
@@ -58,7 +58,7 @@ impl Installed {
     }
 
     /// What it does, where `objects` are the kernel's.
-    pub(crate) fn forwarding(&self, objects: &Map<u32, Forwarding>) -> Forwarding {
+    pub fn forwarding(&self, objects: &Map<u32, Forwarding>) -> Forwarding {
         match self {
             Installed::Object(id) => {
                 objects.get(id).cloned().unwrap_or(Forwarding::Other("a next-hop object that is gone"))
@@ -89,7 +89,7 @@ impl Forwarding {
     }
 
     /// What the kernel is to have of a group; `None` where any route by it, or none, is as good.
-    pub(crate) fn wanted(group: &FibGroup) -> Option<Forwarding> {
+    pub fn wanted(group: &FibGroup) -> Option<Forwarding> {
         match group {
             FibGroup::Unresolved => None,
             FibGroup::Blackhole => Some(Forwarding::Drop),
@@ -105,7 +105,7 @@ impl Forwarding {
     }
 
     /// In words, where `name` is what an interface is called.
-    pub(crate) fn text(&self, name: impl Fn(IfIndex) -> String) -> String {
+    pub fn text(&self, name: impl Fn(IfIndex) -> String) -> String {
         let hops = match self {
             Forwarding::Drop => return "drop".to_owned(),
             Forwarding::Other(what) => return (*what).to_owned(),
@@ -127,7 +127,7 @@ impl Forwarding {
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>> {
+pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>> {
     let mut socket = Socket::open()?;
     let mut all: Map<AnyPrefix, Installed> = Map::default();
     for afi in [Afi::Ipv4, Afi::Ipv6] {
@@ -156,7 +156,7 @@ pub(crate) fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Inst
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn next_hop_objects() -> io::Result<Map<u32, Forwarding>> {
+pub fn next_hop_objects() -> io::Result<Map<u32, Forwarding>> {
     #[derive(Default)]
     struct Objects {
         single: Map<u32, Forwarding>,
@@ -205,13 +205,13 @@ fn ours(config: &KernelConfig, content: &Content<'_>) -> Option<(AnyPrefix, Inst
 
 /// A walk through what [`installed`] shows, some routes at a time.
 #[derive(Default)]
-pub(crate) struct Walk {
+pub struct Walk {
     /// A dump under way, and the families that come after it.
     dump: Option<(Socket, Vec<Afi>)>,
 }
 
 /// Routes of a step of a [`Walk`], and whether it came to the end of the table.
-pub(crate) type Step = (Vec<(AnyPrefix, Installed)>, bool);
+pub(super) type Step = (Vec<(AnyPrefix, Installed)>, bool);
 
 impl Walk {
     /// Goes on by some hundred routes more than `count`, or to the end of the table: then the second is true, and the next
@@ -219,7 +219,7 @@ impl Walk {
     ///
     /// # Errors
     /// The kernel's; the next step begins again.
-    pub(crate) fn step(&mut self, config: &KernelConfig, count: usize) -> io::Result<Step> {
+    pub fn step(&mut self, config: &KernelConfig, count: usize) -> io::Result<Step> {
         let begin = |socket: &mut Socket, afi| {
             socket.begin_dump(|out, seq| dump_routes(out, seq, afi, config.table, config.protocol))
         };

@@ -5,7 +5,7 @@
 //! delete that along with them.
 
 use super::{find_vrf, vrf_numbers};
-use crate::config::{Config, DEFAULT_VRF, KernelConfig};
+use ribtide_config::{Config, DEFAULT_VRF, KernelConfig};
 use ribtide_netlink::Socket;
 use ribtide_prefix::{Afi, AnyPrefix, Set};
 use ribtide_wire::netlink::numbers::RTM_F_CLONED;

@@ -55,7 +55,7 @@ fn in_namespace(test: &str, body: impl FnOnce()) {
             return;
         }
     }
-    let path = format!("dataplane::kernel::tests::{test}");
+    let path = format!("kernel::tests::{test}");
     let out = Command::new("ip")
         .args(["netns", "exec", &namespace.0])
         .arg(std::env::current_exe().unwrap())

@@ -1,7 +1,7 @@
 //! What is installed leaves the kernel.
 
 use super::*;
-use crate::dataplane::kernel::flush::{self, Scope};
+use crate::kernel::flush::{self, Scope};
 
 #[test]
 fn flush_removes_our_routes_and_objects_and_no_others() {

@@ -1,6 +1,6 @@
 //! The kernel's interfaces and addresses, folded into one state per interface as the RIB wants it.
 
-use crate::config::VrfSetup;
+use ribtide_config::VrfSetup;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_rib::{InterfaceEvent, VrfId};
 use ribtide_wire::netlink::{Address, Content};
@@ -390,7 +390,7 @@ mod tests {
             vrf: ribtide_rib::Vrf { id: VrfId(4), table: 100, device: 9 },
             interfaces: interfaces.map(|names| names.iter().map(|name| name.to_string()).collect()),
             statics: Vec::new(),
-            policy: crate::config::FibPolicy::default(),
+            policy: ribtide_config::FibPolicy::default(),
         };
         assert_eq!(seen(None, &[vrf("red", None)]), [(2, 4, 1), (3, 0, 1), (9, 4, 0)]);
         assert_eq!(seen(None, &[vrf("blue", None)]), [(2, 0, 0), (3, 0, 1), (9, 0, 0)]);
@@ -404,7 +404,7 @@ mod tests {
             vrf: ribtide_rib::Vrf { id: VrfId(id), table: 100, device: 9 },
             interfaces: None,
             statics: Vec::new(),
-            policy: crate::config::FibPolicy::default(),
+            policy: ribtide_config::FibPolicy::default(),
         };
         let mut all = Interfaces::of(None, [vrf(1, "red")].into());
         all.take(&vrf_link(9, "red", None, Some(100)));

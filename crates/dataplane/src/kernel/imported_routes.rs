@@ -4,7 +4,7 @@
 //! Of the main table, whatever ours is: that is what the machine itself routes by; of a VRF, its table. The kernel's own routes are left
 //! out, since they are those of addresses, and so is everything that is not plain forwarding or dropping.
 
-use crate::config::KernelConfig;
+use ribtide_config::KernelConfig;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source, Vrf, VrfId};
 use ribtide_wire::netlink::numbers::{RT_TABLE_MAIN, RTM_F_CLONED, RTPROT_KERNEL, RTPROT_REDIRECT};

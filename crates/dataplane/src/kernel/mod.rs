@@ -26,11 +26,11 @@ mod tests;
 
 use super::InterfaceNews;
 use super::RibChannel;
-use crate::config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use crossbeam_channel::Select;
 use flush::Scope;
-pub(crate) use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
-pub(crate) use links::InterfaceWatch;
+pub use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
+pub use links::InterfaceWatch;
+use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, RibIn};
 use ribtide_runtime::log::log;
@@ -47,7 +47,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vrf::Listed;
 use vrf::find as find_vrf;
-pub(crate) use vrf::numbers as vrf_numbers;
+pub use vrf::numbers as vrf_numbers;
 use watch::Touched;
 
 /// How often a waiting thread looks whether it shall stop.
@@ -69,7 +69,7 @@ const NOTES: usize = 256;
 ///
 /// # Errors
 /// The kernel does not tell.
-pub(crate) fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
+pub fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
     Socket::open()?.dump(dump_links, |all: &mut BTreeMap<String, IfIndex>, content| {
         if let Content::NewLink(link) = content {
             all.insert(link.name.to_owned(), link.index);
@@ -151,14 +151,14 @@ pub fn start(
 #[derive(Clone)]
 pub struct KernelHandle {
     /// What it works by: with the table that its VRF has.
-    pub(crate) config: Arc<KernelConfig>,
+    pub config: Arc<KernelConfig>,
     listed: Listed,
     notes: ring::Sender<Note>,
 }
 
 impl KernelHandle {
     /// What it installs, and where.
-    pub(crate) fn scope(&self) -> Scope {
+    pub fn scope(&self) -> Scope {
         let vrfs = self.listed.get();
         let others = vrfs.iter().map(|setup| (setup.vrf.table, setup.name.clone()));
         let default = (self.config.table, DEFAULT_VRF.to_owned());
@@ -167,7 +167,7 @@ impl KernelHandle {
 
     /// From now on there are these VRFs beside the default one. The RIB manager is told of their interfaces and routes, so it
     /// has to know them before.
-    pub(crate) fn set_vrfs(&self, vrfs: &[VrfSetup]) {
+    pub fn set_vrfs(&self, vrfs: &[VrfSetup]) {
         self.listed.set(vrfs);
         // Closed only when the process is stopping.
         let _ = self.notes.send(Note::Vrfs);

@@ -7,7 +7,7 @@ use ribtide_rib::{DataplaneId, FibAck, VrfPrefix};
 
 /// The results of one dataplane that are not acknowledged yet, and its failures.
 #[derive(Default, Debug)]
-pub(crate) struct InstallResults {
+pub struct InstallResults {
     /// Reported as failed, and not as installed since.
     failed: Set<VrfPrefix>,
     /// The last word on each prefix since the last report: why it failed, or `None` when it is in place.
@@ -16,19 +16,19 @@ pub(crate) struct InstallResults {
 
 impl InstallResults {
     /// Notes that a route could not be installed, and why, as a sentence.
-    pub(crate) fn refused(&mut self, route: VrfPrefix, why: String) {
+    pub fn refused(&mut self, route: VrfPrefix, why: String) {
         self.news.insert(route, Some(why));
     }
 
     /// Notes that a route is as the RIB manager asked.
-    pub(crate) fn installed(&mut self, route: VrfPrefix) {
+    pub fn installed(&mut self, route: VrfPrefix) {
         if self.failed.contains(&route) || self.news.contains_key(&route) {
             self.news.insert(route, None);
         }
     }
 
     /// The acknowledgement of every batch up to `seq`, with all that was noted since the last one.
-    pub(crate) fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
+    pub fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
         let mut ack = FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() };
         for (route, result) in self.news.drain() {
             match result {
@@ -45,7 +45,7 @@ impl InstallResults {
     }
 
     /// What was noted since the last acknowledgement, as one that finishes no batch; `None` when there is nothing.
-    pub(crate) fn news(&mut self, dataplane: DataplaneId) -> Option<FibAck> {
+    pub fn news(&mut self, dataplane: DataplaneId) -> Option<FibAck> {
         let ack = self.ack(dataplane, 0);
         (!ack.failed.is_empty() || !ack.installed.is_empty()).then_some(ack)
     }

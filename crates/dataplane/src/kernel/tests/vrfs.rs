@@ -1,7 +1,7 @@
 //! VRFs: a table of the kernel each, apart from each other. This needs no VRF devices, which many kernels lack.
 
 use super::*;
-use crate::config::{FibPolicy, VrfSetup};
+use ribtide_config::{FibPolicy, VrfSetup};
 use ribtide_rib::{Source, Vrf, VrfId};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -161,7 +161,7 @@ fn the_rib_hears_of_interfaces_and_routes_where_they_are() {
 #[test]
 fn what_the_kernel_lacks_is_said_at_the_start() {
     in_namespace("vrfs::what_the_kernel_lacks_is_said_at_the_start", || {
-        let wanted = |table, interfaces: Option<&str>| crate::config::VrfConfig {
+        let wanted = |table, interfaces: Option<&str>| ribtide_config::VrfConfig {
             table,
             interfaces: interfaces.map(|name| vec![name.into()]),
             statics: Vec::new(),

@@ -27,7 +27,7 @@ const SINGLE: u32 = 1 << 31;
 
 /// How routes say where they lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Style {
+pub enum Style {
     /// Each by itself, as SONiC's default is.
     Inline,
     /// By the id of a next-hop object.
@@ -36,7 +36,7 @@ pub(crate) enum Style {
 
 /// What was told of groups.
 #[derive(Debug)]
-pub(crate) struct Announcer {
+pub struct Announcer {
     style: Style,
     groups: Map<GroupId, FibGroup>,
     /// The source addresses of groups that a policy gave one.
@@ -62,7 +62,7 @@ struct Single {
 
 impl Announcer {
     /// One that told nothing.
-    pub(crate) fn new(style: Style) -> Self {
+    pub fn new(style: Style) -> Self {
         Announcer {
             style,
             groups: Map::default(),
@@ -77,7 +77,7 @@ impl Announcer {
     }
 
     /// Everything will be told again. What was told stays with the listener until [`Announcer::delete_stale`].
-    pub(crate) fn begin_again(&mut self) {
+    pub fn begin_again(&mut self) {
         for (id, content) in self.groups.drain() {
             if self.style == Style::Objects && has_object(&content) {
                 self.stale.insert(id.0);
@@ -88,7 +88,7 @@ impl Announcer {
 
     /// Tells the groups that `batch` makes or changes. Returns those that routes named in another way before: these
     /// routes must be sent again, and until [`Announcer::retire`] what they named stays.
-    pub(crate) fn groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
+    pub fn groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
         let mut turned = Set::default();
         // FPM has no message for an unresolved group. What the listener has stays as it is until its routes go, one by one.
         let known = |op: &&GroupOp| op.content != FibGroup::Unresolved || !self.groups.contains_key(&op.id);
@@ -117,7 +117,7 @@ impl Announcer {
     }
 
     /// What to tell of a route of the VRF with this device. The error is a sentence.
-    pub(crate) fn route<F: Family>(
+    pub fn route<F: Family>(
         &mut self,
         device: IfIndex,
         route: &FibRoute<F>,
@@ -148,7 +148,7 @@ impl Announcer {
     }
 
     /// Tells that the groups are gone that `batch` deletes.
-    pub(crate) fn delete_groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) {
+    pub fn delete_groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) {
         for id in &batch.after {
             let Some(content) = self.groups.remove(id) else { continue };
             self.sources.remove(id);
@@ -161,12 +161,12 @@ impl Announcer {
     }
 
     /// Tells that the objects are gone that nothing names any more: every route of a group that turned was sent again.
-    pub(crate) fn retire(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
+    pub fn retire(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
         delete(&mut self.retired, tell);
     }
 
     /// Tells that the objects are gone that were told before [`Announcer::begin_again`] and not since.
-    pub(crate) fn delete_stale(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
+    pub fn delete_stale(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
         delete(&mut self.stale, tell);
     }
 
@@ -245,7 +245,7 @@ fn has_object(content: &FibGroup) -> bool {
 }
 
 /// A number for where a route leads: equal for equal next hops in any order, and rarely for others. 0 stands for none.
-pub(crate) fn destination(next_hops: &NextHops<'_>) -> u32 {
+pub fn destination(next_hops: &NextHops<'_>) -> u32 {
     match next_hops {
         NextHops::None => 0,
         NextHops::Id(id) => *id,
@@ -261,7 +261,7 @@ pub(crate) fn destination(next_hops: &NextHops<'_>) -> u32 {
 
 /// A number for all that a route says of its way: that of [`destination`], weights, and whatever else may differ. Equal for equal
 /// ones, and rarely for others.
-pub(crate) fn variant(route: &Route<'_>) -> u32 {
+pub fn variant(route: &Route<'_>) -> u32 {
     let weights = match &route.next_hops {
         NextHops::Inline(hops) => hops.fold(0_u32, |sum, hop| {
             sum.wrapping_add(fingerprint(&hop.via).wrapping_mul(2 * u32::from(hop.weight) + 1))
@@ -291,7 +291,7 @@ fn fingerprint(via: &Via) -> u32 {
 }
 
 /// The number that `rt_protos` has for a protocol.
-pub(crate) fn protocol_number(protocol: Protocol) -> u8 {
+pub fn protocol_number(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Connected | Protocol::Kernel => RTPROT_KERNEL,
         Protocol::Static => RTPROT_STATIC,
