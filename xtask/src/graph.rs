@@ -36,6 +36,7 @@ const GRAPH: &[Row] = &[
     row("netlink", &["wire", "runtime"], &[]),
     row("config", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "vswitch", "settings"], &[]),
     row("dataplane", &["prefix", "wire", "rib", "runtime", "netlink", "config"], &[]),
+    row("ribd", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "config", "dataplane"], &[]),
     row(
         "daemon",
         &[
@@ -54,6 +55,7 @@ const GRAPH: &[Row] = &[
             "netlink",
             "config",
             "dataplane",
+            "ribd",
         ],
         &[],
     ),

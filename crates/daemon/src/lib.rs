@@ -10,7 +10,7 @@ pub mod bgp;
 pub use ribtide_config as config;
 pub use ribtide_dataplane as dataplane;
 pub mod reload;
-pub mod rib;
+pub use ribtide_ribd as rib;
 pub mod router;
 pub mod sonic;
 #[cfg(test)]

@@ -14,6 +14,8 @@
 //! A dataplane whose ring is full is waited for, and then no routes are taken: so they wait at the BGP socket. But
 //! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`dataplane_sinks`), and no
 //! other waits for it.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod dataplane_sinks;
 mod feedback_channels;
@@ -25,14 +27,14 @@ mod vrfs;
 pub use feedback_channels::FeedbackChannel;
 pub use vrfs::{VrfsChanged, VrfsSetup};
 
-use crate::config::{DEFAULT_VRF, FibPolicy};
-use crate::dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use crossbeam_channel::Select;
 use dataplane_sinks::DataplaneSinks;
 use feedback_channels::FeedbackChannels;
 use policy::CompiledFibPolicy;
 use retries::Retries;
 use ribtide_bgp::message::{NextHopState, TrackedNextHop as BgpNextHop};
+use ribtide_config::{DEFAULT_VRF, FibPolicy};
+use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
@@ -119,7 +121,7 @@ pub struct RibStage {
     vrf_entries: BTreeMap<VrfId, VrfEntry>,
     meter: Meter,
     /// The changes sent to dataplanes, for `route-check`.
-    pub(crate) changed: Journal<VrfPrefix>,
+    pub changed: Journal<VrfPrefix>,
 }
 
 impl RibStage {

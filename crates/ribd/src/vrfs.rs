@@ -3,7 +3,7 @@
 use super::RibStage;
 use super::policy::CompiledFibPolicy;
 use super::statics::Statics;
-use crate::config::{Config, DEFAULT_VRF, FibPolicy, InterfaceConfig, StaticRoute, VrfSetup};
+use ribtide_config::{Config, DEFAULT_VRF, FibPolicy, InterfaceConfig, StaticRoute, VrfSetup};
 use ribtide_rib::{InterfaceEvent, Rib, RibIn, VrfId};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Static routes of the configuration: as the RIB manager takes them, once the interfaces that they name are there.
 
-use crate::config::{StaticHop, StaticRoute, StaticTrack};
+use ribtide_config::{StaticHop, StaticRoute, StaticTrack};
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
     IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source,

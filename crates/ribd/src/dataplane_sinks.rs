@@ -9,7 +9,7 @@
 //! to do while it is found out. No clock is read for that. What the last dataplane that keeps up cannot take, no other
 //! gets either: so routes come at the speed of the fastest, and a dataplane that is alone is always waited for.
 
-use crate::dataplane::{BATCHES, DataplaneSink, merge};
+use ribtide_dataplane::{BATCHES, DataplaneSink, merge};
 use ribtide_rib::{DataplaneId, DataplaneInfo, FibBatch, GroupId, UrgentOp};
 use ribtide_runtime::ring::TrySend;
 use std::collections::{BTreeMap, VecDeque};

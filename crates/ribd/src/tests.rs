@@ -147,7 +147,7 @@ fn overtaken(failure: RibIn) -> (Running, u32) {
     assert_eq!(ways(&running.take()), 2);
     // Nothing is taken from now on: its ring fills, and the RIB manager waits for it.
     let mut next = 1;
-    while running.ring("RIB to test").depth < crate::dataplane::BATCHES as u64
+    while running.ring("RIB to test").depth < ribtide_dataplane::BATCHES as u64
         || running.ring("shards to RIB").depth < INBOX as u64
     {
         if running.rib.inbox.try_send(routes(next..next + 1)).is_ok() {
@@ -207,7 +207,7 @@ fn a_failed_link_overtakes_routes_while_a_dataplane_is_full() {
         }
         seen += bgp.count();
     }
-    assert!(connected_gone.unwrap() >= crate::dataplane::BATCHES, "what waited in the ring goes first");
+    assert!(connected_gone.unwrap() >= ribtide_dataplane::BATCHES, "what waited in the ring goes first");
 }
 
 /// Microseconds from a link's end, or BFD's, to the group that avoids it at the dataplane: docs/perf/2026-11-failover.md.
@@ -364,7 +364,7 @@ fn a_dataplane_that_takes_nothing_holds_up_no_other_and_is_told_each_prefix_once
         batches += takers[2].take_all();
         (takers[2].routes == takers[0].routes).then_some(())
     });
-    assert!(batches <= crate::dataplane::BATCHES + 8, "{batches}");
+    assert!(batches <= ribtide_dataplane::BATCHES + 8, "{batches}");
     wait(|| (lag(&rib) == [None; 3]).then_some(()));
     stop.stop();
 }
@@ -378,7 +378,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
     let full = |sent: &mut u32| {
         match rib.inbox.try_send(routes(*sent..*sent + 1)) {
             Ok(()) => *sent += 1,
-            Err(_) if depth("RIB to test-1") == crate::dataplane::BATCHES as u64 => return Some(()),
+            Err(_) if depth("RIB to test-1") == ribtide_dataplane::BATCHES as u64 => return Some(()),
             Err(_) => {}
         }
         None

@@ -1,6 +1,6 @@
 //! Route-maps of the RIB manager out of the policies of `[fib.policy]` and `[vrf.NAME.policy]`.
 
-use crate::config::FibPolicy;
+use ribtide_config::FibPolicy;
 use ribtide_policy::{Memo, Route, Source};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{FibPolicyResult, Protocol, RouteMaps};
@@ -73,7 +73,7 @@ fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use ribtide_config as config;
 
     #[test]
     fn policies_become_treatments_once_or_route_by_route() {
