@@ -38,6 +38,28 @@ const GRAPH: &[Row] = &[
     row("dataplane", &["prefix", "wire", "rib", "runtime", "netlink", "config"], &[]),
     row("ribd", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "config", "dataplane"], &[]),
     row(
+        "sonicd",
+        &["prefix", "wire", "swss", "runtime", "vswitch", "tables", "settings", "model", "netlink"],
+        &[],
+    ),
+    row(
+        "asic",
+        &[
+            "prefix",
+            "wire",
+            "rib",
+            "swss",
+            "runtime",
+            "vswitch",
+            "tables",
+            "model",
+            "sonicd",
+            "config",
+            "dataplane",
+        ],
+        &["ribd"],
+    ),
+    row(
         "daemon",
         &[
             "prefix",
@@ -56,6 +78,8 @@ const GRAPH: &[Row] = &[
             "config",
             "dataplane",
             "ribd",
+            "sonicd",
+            "asic",
         ],
         &[],
     ),

@@ -12,7 +12,11 @@ pub use ribtide_dataplane as dataplane;
 pub mod reload;
 pub use ribtide_ribd as rib;
 pub mod router;
-pub mod sonic;
+/// The SONiC daemons and the virtual ASIC.
+pub mod sonic {
+    pub use ribtide_asic as inprocess;
+    pub use ribtide_sonicd::*;
+}
 #[cfg(test)]
 mod tests;
 mod vrf_numbers;

@@ -2,8 +2,8 @@
 
 use crate::common::{Client, Server};
 use clap::Parser;
-use ribtide_daemon::sonic::{Error, fpmsyncd, orchagent, syncd};
 use ribtide_runtime::thread::Stop;
+use ribtide_sonicd::{Error, fpmsyncd, orchagent, syncd};
 use ribtide_swss::Db;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};

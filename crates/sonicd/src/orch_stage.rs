@@ -32,14 +32,14 @@ const FROZEN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const TICK: Millis = 1000;
 
 /// Says on standard output, where supervisord listens, that orchagent is alive: SONiC raises an alarm when nothing comes.
-pub(super) struct Heartbeat {
+pub struct Heartbeat {
     interval: Duration,
     last: Option<Instant>,
 }
 
 impl Heartbeat {
     /// As often as was asked for, or else every ten seconds where supervisord started the process; otherwise never.
-    pub(super) fn every(asked: Option<u64>) -> Option<Heartbeat> {
+    pub fn every(asked: Option<u64>) -> Option<Heartbeat> {
         let supervised = || std::env::var_os("SUPERVISOR_ENABLED").map(|_| 10_000);
         asked.or_else(supervised).map(|ms| Heartbeat { interval: Duration::from_millis(ms), last: None })
     }
@@ -56,7 +56,7 @@ impl Heartbeat {
 }
 
 /// Where rows come from: one table.
-pub(super) trait Feed: Send {
+pub trait Feed: Send {
     /// Lets `select` see when there is something.
     fn watch<'a>(&'a self, select: &mut Select<'a>);
 
@@ -80,7 +80,7 @@ pub(super) trait Feed: Send {
 }
 
 /// The way to syncd and back.
-pub(super) trait SyncdLink: Send {
+pub trait SyncdLink: Send {
     /// Sends requests, in order.
     fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error>;
 
@@ -100,13 +100,13 @@ pub(super) trait SyncdLink: Send {
 }
 
 /// A connected fpmsyncd, which gets responses.
-pub(super) struct Subscriber {
+pub struct Subscriber {
     /// Its process, if it is ribtide's.
-    pub(super) process: Option<Process>,
+    pub process: Option<Process>,
 }
 
 /// Carries out the outputs of the state machine beside requests.
-pub(super) trait OrchOutputs: Send {
+pub trait OrchOutputs: Send {
     /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
 
@@ -157,7 +157,7 @@ pub(super) trait OrchOutputs: Send {
 }
 
 /// How much there is in the machine and on its ways.
-pub(super) struct OrchGauges {
+pub struct OrchGauges {
     at_work: Gauge,
     retry_cache: Gauge,
     under_way: Gauge,
@@ -166,7 +166,7 @@ pub(super) struct OrchGauges {
 
 impl OrchGauges {
     /// Of a machine that takes no rows while a request is under way and `backlog` are at work; of `window` requests at most.
-    pub(super) fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
+    pub fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
         OrchGauges {
             at_work: rings.gauge("rows in m_toSync", Some(backlog)),
             retry_cache: rings.gauge("routes in the retry cache", None),
@@ -183,7 +183,7 @@ enum Take<R: Row> {
 }
 
 /// A [`Feed`] of one table.
-pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
+pub struct TableFeed<R: Row, C: Consumer<R>> {
     consumer: C,
     ready: bool,
     changes: Vec<Change<R>>,
@@ -197,12 +197,12 @@ pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
 
 impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
     /// Feeds rows of `consumer` to the machine, each with `take`.
-    pub(super) fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Self {
+    pub fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Self {
         TableFeed::with(consumer, Take::Each(take))
     }
 
     /// Feeds rows of `consumer` to the machine, those that come together with one call of `take`.
-    pub(super) fn together(consumer: C, take: fn(&mut Orch, &mut [Change<R>])) -> Self {
+    pub fn together(consumer: C, take: fn(&mut Orch, &mut [Change<R>])) -> Self {
         TableFeed::with(consumer, Take::Together(take))
     }
 
@@ -211,12 +211,12 @@ impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
     }
 
     /// No more rows are taken than `due` says.
-    pub(super) fn announced(self, due: fn(&Orch) -> usize) -> Self {
+    pub fn announced(self, due: fn(&Orch) -> usize) -> Self {
         TableFeed { limit: Some(due), ..self }
     }
 
     /// With PerformanceTimers for rows taken from the table, and for rows given to the machine.
-    pub(super) fn timed(self, pops: Option<Meter>, adds: Option<Meter>) -> Self {
+    pub fn timed(self, pops: Option<Meter>, adds: Option<Meter>) -> Self {
         TableFeed { pops, adds, ..self }
     }
 }
@@ -291,35 +291,35 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
 }
 
 /// orchagent, wired.
-pub(super) struct OrchStage {
+pub struct OrchStage {
     /// The machine.
-    pub(super) orch: Orch,
+    pub orch: Orch,
     /// Tables, highest priority first.
-    pub(super) feeds: Vec<Box<dyn Feed>>,
+    pub feeds: Vec<Box<dyn Feed>>,
     /// syncd.
-    pub(super) syncd: Box<dyn SyncdLink>,
+    pub syncd: Box<dyn SyncdLink>,
     /// Everything else.
-    pub(super) outputs: Box<dyn OrchOutputs>,
+    pub outputs: Box<dyn OrchOutputs>,
     /// Rows that one look at a table takes at most (`-b`).
-    pub(super) batch: usize,
+    pub batch: usize,
     /// Rows that may wait in the machine while it waits for syncd.
-    pub(super) backlog: usize,
+    pub backlog: usize,
     /// How much of what waits is seen from outside.
-    pub(super) gauges: OrchGauges,
+    pub gauges: OrchGauges,
     /// `swss.rec`.
-    pub(super) rows: Option<Recording>,
+    pub rows: Option<Recording>,
     /// `sairedis.rec`.
-    pub(super) requests: Option<Recording>,
+    pub requests: Option<Recording>,
     /// Rows handled and time spent.
-    pub(super) meter: Option<Meter>,
+    pub meter: Option<Meter>,
     /// PerformanceTimer: routes that went on to syncd, and the time from their rows to requests.
-    pub(super) drain: Option<Meter>,
+    pub drain: Option<Meter>,
     /// It starts warm.
-    pub(super) restore: Option<Restore>,
+    pub restore: Option<Restore>,
     /// The client that asks whether it may be stopped.
-    pub(super) check: Option<RestartCheck>,
+    pub check: Option<RestartCheck>,
     /// What supervisord is told.
-    pub(super) heartbeat: Option<Heartbeat>,
+    pub heartbeat: Option<Heartbeat>,
 }
 
 impl OrchStage {
@@ -327,7 +327,7 @@ impl OrchStage {
     ///
     /// # Errors
     /// What the operator must know: a database that refuses, a syncd that does not answer.
-    pub(super) fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
+    pub fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick) = (Clock::default(), 0);
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
         let mut has_subscriber = false;

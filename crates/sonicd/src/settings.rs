@@ -173,7 +173,7 @@ pub(super) fn refuse_with_warm_restart(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sonic::redis_servers;
+    use crate::redis_servers;
 
     #[test]
     fn several_servers_are_a_setting() {

@@ -1,9 +1,9 @@
 //! The path in one process: batches of the RIB manager in, forwarding and acknowledgements out.
 
-use crate::bench::eventually;
-use ribtide_daemon::config::{InterfaceConfig, VirtualAsicConfig};
-use ribtide_daemon::dataplane::{DataplaneSink, RibChannel, ToRib};
-use ribtide_daemon::sonic::inprocess::{self, InProcess};
+use crate::eventually;
+use ribtide_asic::InProcess;
+use ribtide_config::{InterfaceConfig, VirtualAsicConfig};
+use ribtide_dataplane::{DataplaneSink, RibChannel, ToRib};
 use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
 use ribtide_rib::{
     FibAck, FibBatch, FibGroup, FibHop, FibRoute, FibRoutes, GroupId, GroupOp, Protocol, RibIn, UrgentOp,
@@ -85,7 +85,7 @@ impl Rib {
             interface(1, "Ethernet0", "10.0.0.254", Some("10.0.0.1")),
             interface(2, "Ethernet4", "10.0.4.254", None),
         ];
-        let path = inprocess::start(
+        let path = ribtide_asic::start(
             "sonic",
             channel,
             &interfaces,

@@ -1,5 +1,5 @@
 //! The SONiC path: its daemons over a real Redis, started as SONiC starts them and observed with a plain Redis client
-//! and by look-ups in the virtual switch; and the same path in one process.
+//! and by look-ups in the virtual switch.
 
 #[path = "../../../tables/tests/common/mod.rs"]
 mod common;
@@ -7,6 +7,4 @@ mod common;
 mod bench;
 mod daemons;
 mod fpm;
-mod inprocess;
-mod several;
 mod zebra;

@@ -191,7 +191,7 @@ impl Replay {
 }
 
 /// orchagent's part: what rows ask for is described to syncd until all of them are in.
-pub(super) struct Restore {
+pub struct Restore {
     warm: WarmStart,
     /// All routes come over ZeroMQ between the halves of a resync, if they come; else at this time they are all.
     resync_until: Option<Instant>,
@@ -232,7 +232,7 @@ struct RestartCheckRequest {
 }
 
 /// Whether orchagent may be stopped: asked on a channel, answered there, and then it stands still.
-pub(super) struct RestartCheck {
+pub struct RestartCheck {
     requests: crossbeam_channel::Receiver<RestartCheckRequest>,
     open: Option<RestartCheckRequest>,
     appl: Connection,

@@ -30,7 +30,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const AT_WORK: usize = 8;
 
 /// The way to orchagent and back.
-pub(super) trait OrchLink: Send {
+pub trait OrchLink: Send {
     /// Appends the requests that came, in order.
     fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error>;
 
@@ -67,15 +67,15 @@ pub(super) trait OrchLink: Send {
 }
 
 /// syncd, wired.
-pub(super) struct SyncdStage {
+pub struct SyncdStage {
     /// The machine and its chip.
-    pub(super) syncd: Syncd<VirtualSwitch>,
+    pub syncd: Syncd<VirtualSwitch>,
     /// orchagent.
-    pub(super) link: Box<dyn OrchLink>,
+    pub link: Box<dyn OrchLink>,
     /// Routes handled and time spent.
-    pub(super) meter: Option<Meter>,
+    pub meter: Option<Meter>,
     /// PerformanceTimer: routes answered, and their rows written.
-    pub(super) answer: Option<Meter>,
+    pub answer: Option<Meter>,
     /// Says when the switch takes too long.
     watchdog: Option<Watchdog>,
     /// No view was applied yet.
@@ -83,21 +83,21 @@ pub(super) struct SyncdStage {
     /// Requests that came and are not carried out.
     waiting: VecDeque<SaiRequest>,
     /// The changes of routes requested of the chip, by virtual router, for `route-check`.
-    pub(super) changed: Journal<(Oid, AnyPrefix)>,
+    pub changed: Journal<(Oid, AnyPrefix)>,
     /// What the chip works on.
     at_work: VecDeque<AtWork>,
     /// Requests that the chip works on, and those before it.
     at_chip: Gauge,
     /// The requests that it end.
-    pub(super) shutdown: Option<Shutdown>,
+    pub shutdown: Option<Shutdown>,
 }
 
 /// How syncd is asked to end: SONiC's `syncd_request_shutdown`.
-pub(super) struct Shutdown {
+pub struct Shutdown {
     /// True: warm.
-    pub(super) asked: crossbeam_channel::Receiver<bool>,
+    pub asked: crossbeam_channel::Receiver<bool>,
     /// Where the switch is kept.
-    pub(super) file: PathBuf,
+    pub file: PathBuf,
 }
 
 /// A request whose time on the chip is over when it is `done`; then it is answered.
@@ -111,7 +111,7 @@ struct AtWork {
 
 impl SyncdStage {
     /// The machine on its chip, answering through `link`.
-    pub(super) fn new(
+    pub fn new(
         syncd: Syncd<VirtualSwitch>,
         link: Box<dyn OrchLink>,
         meter: Option<Meter>,
@@ -134,7 +134,7 @@ impl SyncdStage {
     }
 
     /// Says when a request takes longer than this.
-    pub(super) fn watched(self, watchdog: Watchdog) -> SyncdStage {
+    pub fn watched(self, watchdog: Watchdog) -> SyncdStage {
         SyncdStage { watchdog: Some(watchdog), ..self }
     }
 
@@ -142,7 +142,7 @@ impl SyncdStage {
     ///
     /// # Errors
     /// What the operator must know: a database that refuses.
-    pub(super) fn run(mut self, asked: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
+    pub fn run(mut self, asked: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
         while !stop.stopped() {
             if let Some(asked) = asked {
@@ -241,7 +241,7 @@ impl SyncdStage {
     }
 
     /// How many batches of rows ASIC_DB will have of the switch's operations until now, and how many of them are written.
-    pub(super) fn rows(&self) -> (u64, u64) {
+    pub fn rows(&self) -> (u64, u64) {
         let (given, written) = self.link.rows();
         let due = self.at_work.iter().filter(|work| !work.out.rows.is_empty()).count();
         (given + due as u64, written)
@@ -316,7 +316,7 @@ impl SyncdStage {
 }
 
 /// Routes that a request is about.
-pub(super) fn routes_in(request: &SaiRequest) -> usize {
+pub fn routes_in(request: &SaiRequest) -> usize {
     match &request.call {
         SaiCall::One { object: ObjectType::RouteEntry, .. } => 1,
         SaiCall::Bulk { object: ObjectType::RouteEntry, items, .. } => items.len(),

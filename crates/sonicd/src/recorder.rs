@@ -26,7 +26,7 @@ const PIECE: usize = 64 << 10;
 const AVAILABILITY: &str = "object_type_get_availability";
 
 /// One recording.
-pub(super) struct Recording {
+pub struct Recording {
     out: Out,
     line: String,
 }

@@ -1,10 +1,13 @@
-//! The SONiC route path: the state machines of `ribtide-swss` wired to sockets, databases and the virtual switch.
+//! SONiC's daemons: the state machines of `ribtide-swss` wired to sockets, databases and the virtual switch.
 //!
-//! Two wirings of one implementation. [`fpmsyncd`], [`orchagent`] and [`syncd`] are SONiC's three daemons, each a
-//! process of its own over Redis, compatible with SONiC's own on every side. [`inprocess`] runs the same three on
-//! threads of this process, over tables in memory, behind a dataplane port.
+//! [`fpmsyncd`], [`orchagent`] and [`syncd`] are SONiC's three daemons, each a process of its own over Redis, compatible with
+//! SONiC's own on every side. Their stages ([`orch_stage`], [`syncd_stage`]) run in the virtual ASIC too (`ribtide-asic`), on
+//! threads of the router.
+//!
+//! Nothing here knows BGP or the management API.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod acks;
 mod answers;
 mod appl_transport;
 mod asic_db;
@@ -18,10 +21,9 @@ pub mod explain;
 mod fpm_server;
 pub mod fpmsyncd;
 mod ignored_options;
-pub mod inprocess;
 mod links;
 mod orch_outputs;
-mod orch_stage;
+pub mod orch_stage;
 pub mod orchagent;
 pub mod performance;
 pub mod pipeline;
@@ -36,9 +38,8 @@ pub mod route_stages;
 pub mod settings;
 pub mod syncd;
 mod syncd_generation;
-mod syncd_stage;
+pub mod syncd_stage;
 mod transport_check;
-mod vrf_names;
 mod warm;
 mod warm_file;
 
@@ -52,7 +53,8 @@ use std::fmt;
 pub struct Error(String);
 
 impl Error {
-    fn new(sentence: impl Into<String>) -> Error {
+    /// An error of this sentence.
+    pub fn new(sentence: impl Into<String>) -> Error {
         Error(sentence.into())
     }
 }

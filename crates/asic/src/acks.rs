@@ -5,7 +5,7 @@
 //! change of such a route's status is reported too.
 
 use super::vrf_names::VrfNames;
-use crate::dataplane::install_results::InstallResults;
+use ribtide_dataplane::install_results::InstallResults;
 use ribtide_rib::{DataplaneId, RibIn, VrfPrefix};
 use ribtide_runtime::ring;
 use ribtide_swss::orch::Orch;

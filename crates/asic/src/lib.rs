@@ -1,4 +1,4 @@
-//! The SONiC path in this process, as a dataplane: the same three machines as the daemons', each on a thread of its
+//! The virtual ASIC: SONiC's path in this process, as a dataplane: the same three machines as the daemons', each on a thread of its
 //! own, over tables and rings in memory.
 //!
 //! ```text
@@ -9,25 +9,30 @@
 //!
 //! Ports, addresses, neighbours and VRFs come from the configuration. In lab mode every gateway that a route needs is given
 //! a neighbour with a made-up MAC address.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
-use super::acks::{Acks, BatchHeader};
-use super::chip_state::chip_state;
-use super::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
-use super::syncd_stage::{OrchLink, SyncdStage};
-use super::vrf_names::VrfNames;
-use super::{Error, log};
-use crate::config::{InterfaceConfig, VirtualAsicConfig, VrfSetup};
-use crate::dataplane::RibChannel;
-use crate::dataplane::announce::{Announcer, Style};
+mod acks;
+mod vrf_names;
+
+use acks::{Acks, BatchHeader};
 use crossbeam_channel::Select;
+use ribtide_config::{InterfaceConfig, VirtualAsicConfig, VrfSetup};
+use ribtide_dataplane::RibChannel;
+use ribtide_dataplane::announce::{Announcer, Style};
 use ribtide_model::AsicState;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
 use ribtide_runtime::idle;
+use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_sonicd::Error;
+use ribtide_sonicd::chip_state::chip_state;
+use ribtide_sonicd::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
+use ribtide_sonicd::syncd_stage::{OrchLink, SyncdStage};
 use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Rows};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
@@ -45,6 +50,7 @@ use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vrf_names::VrfNames;
 
 /// Batches of rows that may wait at orchagent.
 const ROWS: usize = 64;
@@ -282,7 +288,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub(crate) fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoAnswer> {
+    pub fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoAnswer> {
         let Some(changed) = self.syncd.call(|stage| stage.changed.take())? else { return Ok(None) };
         if changed.is_empty() {
             return Ok(Some(Vec::new()));
@@ -300,7 +306,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub(crate) fn entries(&self, routes: &[VrfPrefix]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+    pub fn entries(&self, routes: &[VrfPrefix]) -> Result<Vec<Option<Forward>>, NoAnswer> {
         let mut vrfs: BTreeMap<VrfId, Option<Oid>> = BTreeMap::new();
         for route in routes {
             if let Entry::Vacant(place) = vrfs.entry(route.vrf) {
@@ -321,7 +327,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub(crate) fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoAnswer> {
+    pub fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoAnswer> {
         let router = self.virtual_router(vrf)?;
         self.syncd.call(move |stage| {
             let vr = router.and_then(|vid| stage.syncd.rid(vid));
@@ -701,7 +707,7 @@ impl OrchOutputs for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::{DataplaneSink, ToRib};
+    use ribtide_dataplane::{DataplaneSink, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
 
     #[test]

@@ -1,14 +1,14 @@
 //! One RIB that feeds several virtual ASICs, one of which stands still: the others do not notice, and it has all of it when
 //! it goes on.
 
-use crate::bench::eventually;
-use ribtide_daemon::config::{FibPolicy, InterfaceConfig, VirtualAsicConfig};
-use ribtide_daemon::rib::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
-use ribtide_daemon::sonic::inprocess::{self, InProcess};
+use crate::eventually;
+use ribtide_asic::InProcess;
+use ribtide_config::{FibPolicy, InterfaceConfig, VirtualAsicConfig};
 use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::{
     NONE, NextHops, Protocol, ReceivedHop, RibConfig, RibIn, RouteBatch, RouteSet, Source, VrfId,
 };
+use ribtide_ribd::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;
@@ -52,7 +52,7 @@ impl Several {
             let (rings_of, meters) = (rings.of(&name), meters.of(&name));
             let port = builder.plug(&name, &rings, meters.meter("fpmsyncd"), &stop);
             let config = VirtualAsicConfig::default();
-            inprocess::start(&name, port, &interfaces, &[], config, &rings_of, &meters).unwrap()
+            ribtide_asic::start(&name, port, &interfaces, &[], config, &rings_of, &meters).unwrap()
         });
         let asics: Vec<InProcess> = asics.collect();
         let setup = RibSetup {

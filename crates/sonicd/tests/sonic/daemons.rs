@@ -1,8 +1,8 @@
 //! orchagent and syncd: from the rows of APPL_DB, written as any producer writes them, to the chip.
 
 use crate::bench::{Bench, eventually, parse};
-use ribtide_daemon::sonic::{orchagent, syncd};
 use ribtide_runtime::thread::Stop;
+use ribtide_sonicd::{orchagent, syncd};
 use ribtide_swss::Db;
 
 #[test]
