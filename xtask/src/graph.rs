@@ -59,6 +59,7 @@ const GRAPH: &[Row] = &[
         ],
         &["ribd"],
     ),
+    row("bfdd", &["wire", "bfd", "rib", "runtime", "config"], &["prefix"]),
     row(
         "daemon",
         &[
@@ -80,6 +81,7 @@ const GRAPH: &[Row] = &[
             "ribd",
             "sonicd",
             "asic",
+            "bfdd",
         ],
         &[],
     ),

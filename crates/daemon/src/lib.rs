@@ -5,7 +5,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;
-pub mod bfd;
+pub use ribtide_bfdd as bfd;
 pub mod bgp;
 pub use ribtide_config as config;
 pub use ribtide_dataplane as dataplane;

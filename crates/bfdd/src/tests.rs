@@ -1,8 +1,8 @@
 //! BFD on loopback, with a neighbour that the test plays itself.
 
 use super::*;
-use crate::config;
 use ribtide_bfd::{Micros, Place, Reach, Sessions, Timers};
+use ribtide_config as config;
 use ribtide_prefix::Map;
 use ribtide_runtime::ring::Receiver;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

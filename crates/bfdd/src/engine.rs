@@ -3,10 +3,10 @@
 use super::Outputs;
 use super::socket::{self, Listener};
 use super::tell::{Gateway, Tell};
-use crate::config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};
+use ribtide_config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
 use ribtide_rib::IfIndex;
 use ribtide_runtime::ring::Sender;
 use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};

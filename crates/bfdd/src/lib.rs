@@ -9,6 +9,8 @@
 //! It waits for no other thread and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
 //! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]). Its lines go
 //! through a ring to a thread of their own, because standard error may be a pipe that is not read.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod engine;
 mod socket;
@@ -19,9 +21,9 @@ mod tests;
 pub use engine::{Changes, Engine, SessionView};
 pub use tell::BfdNews;
 
-use crate::config::{BfdConfig, InterfaceConfig};
 use engine::Lines;
 use mio::{Events, Poll, Token, Waker};
+use ribtide_config::{BfdConfig, InterfaceConfig};
 use ribtide_rib::RibIn;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::log::log;
