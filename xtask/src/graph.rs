@@ -61,6 +61,11 @@ const GRAPH: &[Row] = &[
     ),
     row("bfdd", &["wire", "bfd", "rib", "runtime", "config"], &["prefix"]),
     row(
+        "bgpd",
+        &["prefix", "wire", "policy", "bgp", "bfd", "rib", "runtime", "config", "dataplane", "bfdd", "ribd"],
+        &[],
+    ),
+    row(
         "daemon",
         &[
             "prefix",
@@ -82,6 +87,7 @@ const GRAPH: &[Row] = &[
             "sonicd",
             "asic",
             "bfdd",
+            "bgpd",
         ],
         &[],
     ),

@@ -6,7 +6,7 @@
 
 pub mod api;
 pub use ribtide_bfdd as bfd;
-pub mod bgp;
+pub use ribtide_bgpd as bgp;
 pub use ribtide_config as config;
 pub use ribtide_dataplane as dataplane;
 pub mod reload;

@@ -7,7 +7,7 @@
 //! queued. A thread waits only for writes that have begun, which never block.
 
 use super::connection::Connection;
-use crate::bgp::stage::pin;
+use crate::stage::pin;
 use ribtide_bgp::fsm::Side;
 use ribtide_bgp::peer::PeerId;
 use ribtide_runtime::cpu::Cpus;

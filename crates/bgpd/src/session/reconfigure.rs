@@ -1,10 +1,10 @@
 //! Another configuration of the neighbours, while the others' sessions last.
 
 use super::{Sessions, keys};
-use crate::bgp::reader::Command;
-use crate::config::{BgpConfig, NeighborSettings};
+use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::PeerId;
+use ribtide_config::{BgpConfig, NeighborSettings};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;

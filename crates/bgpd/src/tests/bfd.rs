@@ -1,8 +1,8 @@
 //! What BFD says of neighbours, and their sessions.
 
 use super::*;
-use crate::bfd::BfdNews;
 use ribtide_bfd::Standing;
+use ribtide_bfdd::BfdNews;
 
 fn hear(router: &Router, address: &str, failed: bool, standing: Option<Standing>) {
     let news = BfdNews { address: address.parse().unwrap(), failed, standing };

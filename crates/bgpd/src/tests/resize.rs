@@ -1,7 +1,7 @@
 //! Another number of shards under load: no session is lost, and the end is that of a router that was never resized.
 
 use super::*;
-use crate::bgp::shard::ShardPort;
+use crate::shard::ShardPort;
 use ribtide_bgp::shard::RouteView;
 use ribtide_prefix::{Family, LOGICAL_SHARDS, logical_shard};
 use std::net::Ipv4Addr;

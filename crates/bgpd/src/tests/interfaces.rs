@@ -1,7 +1,7 @@
 //! What becomes of interfaces, and the sessions over them.
 
 use super::*;
-use crate::dataplane::{InterfaceNews, InterfaceState};
+use ribtide_dataplane::{InterfaceNews, InterfaceState};
 
 const ON_LINK: &str = r#"
 listen = ["127.0.0.1:0"]

@@ -9,7 +9,6 @@
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
 use super::stage::{Stage, Turn};
-use crate::rib::FeedbackChannel;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
@@ -19,6 +18,7 @@ use ribtide_prefix::{Families, LogicalShard};
 use ribtide_rib::{
     FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
+use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::call::{CallQueue, NoAnswer, PendingCall, StageHandle, pair};
 use ribtide_runtime::idle;
@@ -405,7 +405,7 @@ fn to_rib(feed: Feed, next_hops: &[(ribtide_bgp::message::TrackedNextHop, bool)]
 }
 
 /// What the RIB manager gets of a set of next hops.
-pub(crate) fn route_set(set: &FeedSet) -> RouteSet {
+pub fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {
         next_hops: NextHops::Via(

@@ -1,6 +1,6 @@
 //! Which CPUs BGP's threads run on.
 
-use crate::config::{CpuChoice, Threads};
+use ribtide_config::{CpuChoice, Threads};
 use ribtide_runtime::cpu::Cpus;
 
 /// The CPUs of BGP's threads, where the configuration chooses: readers, shards and workers have one each, and the session

@@ -133,7 +133,7 @@ impl Hosted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bgp::mailbox::Mailbox;
+    use crate::mailbox::Mailbox;
     use crossbeam_channel::Select;
     use ribtide_runtime::ring::{Receiver, Rings, Sender};
     use std::sync::Arc;

@@ -3,14 +3,14 @@
 use super::backlog::Backlog;
 use super::peer::{Peer, Up};
 use super::{Sessions, socket};
-use crate::bgp::reader::{Attach, Command};
-use crate::config::{InterfaceConfig, NeighborSettings};
+use crate::reader::{Attach, Command};
 use mio::Interest;
 use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo};
+use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;

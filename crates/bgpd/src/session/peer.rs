@@ -2,9 +2,9 @@
 
 use super::backlog::Backlog;
 use super::connection::Connection;
-use crate::config::{AnyAsn, NeighborSettings};
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
+use ribtide_config::{AnyAsn, NeighborSettings};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

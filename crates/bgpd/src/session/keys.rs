@@ -1,7 +1,7 @@
 //! TCP-MD5 keys (RFC 2385) of the listening sockets: whoever connects must sign with the key of its address or range.
 
 use super::socket;
-use crate::config::BgpConfig;
+use ribtide_config::BgpConfig;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};

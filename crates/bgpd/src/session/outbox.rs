@@ -4,7 +4,7 @@
 //! is said to a worker is in its ring before what comes after it is in a reader's. What does not fit waits here; it is
 //! a few messages for each session that comes or goes.
 
-use crate::bgp::reader::Command;
+use crate::reader::Command;
 use ribtide_bgp::message::EgressIn;
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use super::Sessions;
 use super::backlog::WriteQueue;
 use super::peer::Peer;
-use crate::bgp::messages::MessageCounts;
+use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
@@ -130,7 +130,7 @@ impl Sessions {
 
     /// Sessions that ended and of which some shard may still hold something.
     #[cfg(test)]
-    pub(in crate::bgp) fn ending(&self) -> usize {
+    pub(crate) fn ending(&self) -> usize {
         self.ids.ending()
     }
 

@@ -15,6 +15,8 @@
 //! Readers, shards and workers are [stages](stage). Where `shards` or `update-threads` is `off` there is one of each, and
 //! the session thread hosts it: it passes over a stage that waits, so the stage waits for the same as on a thread of its
 //! own, and no other stage does.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod egress;
 pub mod initial;
@@ -31,18 +33,18 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-use crate::bfd::BfdNews;
-use crate::config::{BgpConfig, Config, Threads};
-use crate::dataplane::InterfaceNews;
-use crate::rib::FeedbackChannel;
 use egress::{WorkerBuilder, WorkerPort};
 use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
 use resize::ShardFactory;
+use ribtide_bfdd::BfdNews;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::shard::HashSeed;
+use ribtide_config::{BgpConfig, Config, Threads};
+use ribtide_dataplane::InterfaceNews;
 use ribtide_rib::RibIn;
+use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::Activity;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;

@@ -1,6 +1,6 @@
 //! Sockets: listening, connecting, options, and which addresses an interface has.
 
-use crate::config::{InterfaceConfig, NeighborSettings};
+use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_wire::netlink::{Content, dump_addresses, messages};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read};
@@ -82,7 +82,7 @@ const TCP_MD5SIG_FLAG_PREFIX: u8 = 1;
 
 /// Signs what goes to and checks what comes from `peer`, or from all of its prefix of `prefix_len` (RFC 2385).
 #[expect(unsafe_code, reason = "neither std nor socket2 has this option")]
-pub(in crate::bgp) fn set_md5(
+pub(crate) fn set_md5(
     socket: &impl AsRawFd,
     peer: IpAddr,
     prefix_len: Option<u8>,

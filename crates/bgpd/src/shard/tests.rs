@@ -1,7 +1,7 @@
 //! From a shard to the RIB manager and back: what a lost next hop costs where a backup path stands in.
 
 use super::*;
-use crate::bgp::stage;
+use crate::stage;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::ShardBatches;
 use ribtide_bgp::message::NextHopState;

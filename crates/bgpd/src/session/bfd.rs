@@ -3,13 +3,13 @@
 
 use super::Sessions;
 use super::peer::Peer;
-use crate::bfd::BfdNews;
 use ribtide_bfd::Standing;
+use ribtide_bfdd::BfdNews;
 use ribtide_bgp::fsm::{Event, Obstacle};
 
 impl Sessions {
     /// Takes news.
-    pub(in crate::bgp) fn take_bfd(&mut self, news: &BfdNews) {
+    pub(crate) fn take_bfd(&mut self, news: &BfdNews) {
         match news.standing {
             Some(standing) => self.proven.insert(news.address, standing),
             None => self.proven.remove(&news.address),

@@ -6,7 +6,7 @@ mod reconfigure;
 mod resize;
 
 use super::*;
-use crate::config;
+use ribtide_config as config;
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
 use ribtide_runtime::thread;
 use ribtide_wire::bgp::attribute::{Origin, SegmentKind};

@@ -1,7 +1,7 @@
 //! Another configuration of the neighbours: only those it is about notice.
 
 use super::*;
-use crate::bgp::session::Neighbors;
+use crate::session::Neighbors;
 
 fn config(bgp: &str) -> BgpConfig {
     let text = format!("[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\n{bgp}");

@@ -1,6 +1,6 @@
 //! One TCP connection: what is read before the session is established, and what waits to be written.
 
-use crate::bgp::messages::MessageCounts;
+use crate::messages::MessageCounts;
 use ribtide_wire::bgp::message::HEADER_LEN;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};

@@ -7,9 +7,9 @@
 
 use super::Sessions;
 use super::peer::Peer;
-use crate::dataplane::{InterfaceNews, InterfaceState};
 use ribtide_bgp::fsm::{Event, Millis, Obstacle};
 use ribtide_bgp::peer::PeerId;
+use ribtide_dataplane::{InterfaceNews, InterfaceState};
 use ribtide_prefix::Map;
 use std::net::IpAddr;
 
@@ -57,7 +57,7 @@ impl Interfaces {
 
 impl Sessions {
     /// Takes news: ends the sessions that an interface carried, or lets them come again.
-    pub(in crate::bgp) fn take_interface(&mut self, news: InterfaceNews) {
+    pub(crate) fn take_interface(&mut self, news: InterfaceNews) {
         let InterfaceNews { index, state, says } = news;
         let fell = state.as_ref().is_some_and(|state| state.fell);
         let now = state.clone();
