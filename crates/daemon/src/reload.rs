@@ -1,20 +1,20 @@
 //! The configuration file read again: what changed is applied, or, where something cannot change while the router runs,
 //! nothing is.
 
-use crate::api::{Reload, RouterState, resized};
-use crate::bfd;
-use crate::bgp::Bgp;
-use crate::bgp::resize::{NotResized, Resized};
-use crate::bgp::session::Neighbors;
-use crate::config::{
-    self, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VIRTUAL_ASIC,
-    VrfSetup,
-};
-use crate::dataplane::kernel::InterfaceWatch;
-use crate::rib::{RibHandle, VrfsChanged, VrfsSetup};
 use crate::vrf_numbers::VrfNumbers;
+use ribtide_api::{Reload, RouterState, resized};
+use ribtide_bfdd as bfd;
+use ribtide_bgpd::Bgp;
+use ribtide_bgpd::resize::{NotResized, Resized};
+use ribtide_bgpd::session::Neighbors;
+use ribtide_config::{
+    self as config, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads,
+    VIRTUAL_ASIC, VrfSetup,
+};
+use ribtide_dataplane::kernel::InterfaceWatch;
 use ribtide_model::{NextHopCacheSet, SuppressionSet};
 use ribtide_rib::CacheMode;
+use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
 use ribtide_runtime::call::NoAnswer;
 use std::collections::BTreeMap;
 use std::fmt;

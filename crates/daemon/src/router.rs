@@ -1,18 +1,17 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
-use crate::api::{Api, ListenError, RouterState, SocketFile, answers};
-use crate::bfd;
-use crate::bgp::{BgpBuilder, initial};
-use crate::config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
-use crate::dataplane::InterfaceNews;
-use crate::dataplane::fpm::{self, FpmHandle};
-use crate::dataplane::kernel::{self, InterfaceWatch, flush};
 use crate::reload::Reloader;
-use crate::rib::{RibBuilder, RibSetup, VrfsSetup};
-use crate::sonic::inprocess;
 use crate::vrf_numbers::VrfNumbers;
+use ribtide_api::{Api, ListenError, RouterState, SocketFile, answers};
+use ribtide_bfdd as bfd;
+use ribtide_bgpd::{BgpBuilder, initial};
+use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
+use ribtide_dataplane::InterfaceNews;
+use ribtide_dataplane::fpm::{self, FpmHandle};
+use ribtide_dataplane::kernel::{self, InterfaceWatch, flush};
 use ribtide_model::{AsicAnswer, Pipeline};
 use ribtide_rib::{RibConfig, RibIn, Source};
+use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
@@ -134,7 +133,7 @@ impl Router {
                 let port = rib.plug(name, &rings, meters.meter("fpmsyncd"), &stop);
                 let threads = if named { name } else { "sonic" };
                 let started =
-                    inprocess::start(threads, port, &config.interfaces, &vrfs, *asic, &of_it, &meters);
+                    ribtide_asic::start(threads, port, &config.interfaces, &vrfs, *asic, &of_it, &meters);
                 asics.insert(name.clone(), started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
         }

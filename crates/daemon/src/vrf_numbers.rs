@@ -1,7 +1,7 @@
 //! The numbers that interfaces and VRFs have: the kernel's, or ones made up where it has none.
 
-use crate::config::{Config, InterfaceConfig, VrfConfig, VrfSetup};
-use crate::dataplane::kernel;
+use ribtide_config::{Config, InterfaceConfig, VrfConfig, VrfSetup};
+use ribtide_dataplane::kernel;
 use ribtide_rib::{IfIndex, Vrf, VrfId};
 use ribtide_runtime::log::log;
 use std::collections::BTreeSet;
@@ -115,7 +115,7 @@ mod tests {
     fn config(vrfs: &[&str]) -> Config {
         let vrfs: String = vrfs.iter().map(|name| format!("[vrf.{name}]\ninterfaces = []\n")).collect();
         let text = format!("[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[fib]\n{vrfs}");
-        crate::config::parse(&text).unwrap()
+        ribtide_config::parse(&text).unwrap()
     }
 
     #[test]

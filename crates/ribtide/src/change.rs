@@ -5,12 +5,12 @@ use crate::show::{self, Output};
 use crate::text;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use ribtide_daemon::sonic::config_db;
-use ribtide_daemon::sonic::syncd::chip_setting;
 use ribtide_model::{
     AsicFaults, AsicState, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache,
     SetSuppression, ShardCount, SuppressionSet,
 };
+use ribtide_sonicd::config_db;
+use ribtide_sonicd::syncd::chip_setting;
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::PathBuf;

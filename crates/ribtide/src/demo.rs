@@ -9,7 +9,7 @@ use ribtide_bench::blast::{self, Blast};
 use ribtide_bench::expected::TableCheck;
 use ribtide_bench::options::interrupted;
 use ribtide_bench::replay::{self, Replay};
-use ribtide_daemon::config;
+use ribtide_config as config;
 use ribtide_daemon::router::Router;
 use ribtide_model::{AsicAnswer, Pipeline, Stage};
 use ribtide_prefix::{V4, V6};

@@ -3,8 +3,8 @@
 use crate::client::Client;
 use crate::text;
 use clap::Args;
-use ribtide_daemon::config;
-use ribtide_daemon::dataplane::kernel::flush::{self, Flushed, Scope};
+use ribtide_config as config;
+use ribtide_dataplane::kernel::flush::{self, Flushed, Scope};
 use std::path::PathBuf;
 
 /// What to remove.

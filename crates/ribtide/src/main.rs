@@ -13,7 +13,7 @@ mod show;
 mod text;
 
 use clap::{Args, Parser, Subcommand};
-use ribtide_daemon::config;
+use ribtide_config as config;
 use ribtide_daemon::router::Router;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -99,14 +99,14 @@ enum Command {
     /// A full table through the whole path in this one process, with a check of every prefix (what `make run` runs)
     Demo(demo::Options),
     /// SONiC's fpmsyncd: FPM server in, APPL_DB out
-    Fpmsyncd(ribtide_daemon::sonic::fpmsyncd::Options),
+    Fpmsyncd(ribtide_sonicd::fpmsyncd::Options),
     /// SONiC's orchagent (route path): APPL_DB in, ASIC_DB out
-    Orchagent(ribtide_daemon::sonic::orchagent::Options),
+    Orchagent(ribtide_sonicd::orchagent::Options),
     /// SONiC's syncd with the virtual switch: ASIC_DB in, forwarding tables out
-    Syncd(ribtide_daemon::sonic::syncd::Options),
+    Syncd(ribtide_sonicd::syncd::Options),
     /// Redis servers for the daemons, for people who have none
     #[command(subcommand)]
-    Redis(ribtide_daemon::sonic::redis_servers::Redis),
+    Redis(ribtide_sonicd::redis_servers::Redis),
 }
 
 #[derive(Debug, Args)]
@@ -164,10 +164,10 @@ fn run(command: Command) -> Result<(), String> {
         Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),
         Command::Bench { what } => bench::run(&what),
         Command::Demo(options) => demo::run(&options),
-        Command::Fpmsyncd(options) => sentence(ribtide_daemon::sonic::fpmsyncd::run(options)),
-        Command::Orchagent(options) => sentence(ribtide_daemon::sonic::orchagent::run(options)),
-        Command::Syncd(options) => sentence(ribtide_daemon::sonic::syncd::run(options)),
-        Command::Redis(redis) => sentence(ribtide_daemon::sonic::redis_servers::run(redis)),
+        Command::Fpmsyncd(options) => sentence(ribtide_sonicd::fpmsyncd::run(options)),
+        Command::Orchagent(options) => sentence(ribtide_sonicd::orchagent::run(options)),
+        Command::Syncd(options) => sentence(ribtide_sonicd::syncd::run(options)),
+        Command::Redis(redis) => sentence(ribtide_sonicd::redis_servers::run(redis)),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What holds for every endpoint, asked of a router over its Unix socket and over TCP.
 
-use crate::api::endpoints;
-use crate::config;
 use crate::router::Router;
+use ribtide_api::endpoints;
+use ribtide_config as config;
 use ribtide_model::ApiError;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -238,7 +238,7 @@ fn socket_has_the_mode_and_group_of_the_configuration() {
             "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[api]\nsocket = {path:?}\n{settings}\n"
         );
         let config = config::parse(&text).unwrap();
-        let _api = crate::api::Api::bind(&config.api).unwrap();
+        let _api = ribtide_api::Api::bind(&config.api).unwrap();
         let found = std::fs::metadata(&path).unwrap();
         assert_eq!(found.permissions().mode() & 0o777, config.api.socket_mode, "{settings}");
         if let Some(group) = &config.api.socket_group {

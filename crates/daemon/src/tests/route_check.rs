@@ -1,13 +1,13 @@
 //! A whole router whose shards and RIB manager are told different things: what a look says of it.
 
-use crate::api::RouterState;
-use crate::api::route_check::{State, check};
-use crate::config;
 use crate::router::Router;
+use ribtide_api::RouterState;
+use ribtide_api::route_check::{State, check};
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
+use ribtide_config as config;
 use ribtide_model::{Difference, RouteCheck};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, Prefix, V4};

@@ -1,7 +1,7 @@
 //! Selected routes, FPM servers, the virtual ASIC, and a prefix's way through all of them.
 
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::config::DEFAULT_VRF;
+use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
 use std::net::IpAddr;
 

@@ -12,12 +12,12 @@ mod threads;
 use crate::client::Client;
 use crate::text::{Table, count};
 use clap::{Args, Subcommand};
-use ribtide_daemon::sonic::{
-    explain as sonic_explain, performance as sonic_performance, pipeline as sonic_pipeline,
-};
 use ribtide_model::{
     AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor, NeighborPage,
     NextHopGroupPage, Performance, RoutePage, Sharding,
+};
+use ribtide_sonicd::{
+    explain as sonic_explain, performance as sonic_performance, pipeline as sonic_pipeline,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

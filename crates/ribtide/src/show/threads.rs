@@ -1,8 +1,8 @@
 //! Stages, the queues between them, and threads.
 
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::sonic::pipeline::DaemonPipeline;
 use ribtide_model::{Gauge, Pipeline, Ring, Threads};
+use ribtide_sonicd::pipeline::DaemonPipeline;
 
 pub(super) fn pipeline(p: &Pipeline) -> String {
     let mut stages =
@@ -110,9 +110,9 @@ pub(super) fn threads(t: &Threads) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_daemon::sonic::queues::{Level, Queue};
-    use ribtide_daemon::sonic::settings::Setting;
     use ribtide_model::Thread;
+    use ribtide_sonicd::queues::{Level, Queue};
+    use ribtide_sonicd::settings::Setting;
 
     #[test]
     fn daemons_tell_their_settings_and_where_rows_stand() {

@@ -9,8 +9,8 @@ mod family;
 use super::answers;
 use super::request::{NeighborQuery, Refusal};
 use super::state::RouterState;
-use crate::config::DEFAULT_VRF;
 use family::{Families, Labels};
+use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };

@@ -2,15 +2,15 @@
 //! shards what is held, update threads what went out.
 
 use super::{Changed, Refusal, RouterState, each_shard, summary};
-use crate::api::request::NeighborQuery;
-use crate::bgp::messages::MessageCounts;
-use crate::bgp::session::{NeighborView, UpView};
-use crate::bgp::{Bgp, OnSessionThread};
+use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
+use ribtide_bgpd::messages::MessageCounts;
+use ribtide_bgpd::session::{NeighborView, UpView};
+use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
     SendCounters, Session, Threading, WriteQueue,

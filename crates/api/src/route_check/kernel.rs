@@ -5,11 +5,11 @@
 
 use super::super::state::RouterState;
 use super::PAGE;
-use crate::dataplane::kernel::{Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects};
-use crate::rib::{RibHandle, RibStage};
+use ribtide_dataplane::kernel::{Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects};
 use ribtide_model::Difference;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::{GroupId, IfIndex, Protocol, RouteInfo};
+use ribtide_ribd::{RibHandle, RibStage};
 use ribtide_runtime::call::NoAnswer;
 use std::io;
 use std::sync::Arc;

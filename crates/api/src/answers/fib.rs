@@ -1,10 +1,10 @@
 //! `/v1/fib`: what the RIB manager selected.
 
 use super::{ApiState, Refusal, Target, gone, target, vrf as vrf_of};
-use crate::rib::{RibHandle, RibStage};
 use ribtide_model::{DataplaneState, FibPage, FibRoute};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Rib, RouteInfo, VrfId};
+use ribtide_ribd::{RibHandle, RibStage};
 
 /// What one route costs to describe stays on the RIB's thread only as far as it must.
 struct Described {

@@ -13,15 +13,15 @@
 
 use super::super::state::RouterState;
 use super::PAGE;
-use crate::bgp::shard::route_set;
-use crate::rib::{RibHandle, RibStage};
 use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
+use ribtide_bgpd::shard::route_set;
 use ribtide_model::Difference;
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
+use ribtide_ribd::{RibHandle, RibStage};
 use ribtide_runtime::call::NoAnswer;
 use std::net::IpAddr;
 

@@ -1,16 +1,16 @@
 //! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
 
 use super::{Refusal, RouterState, Target, asic, fib, nexthop, routes, target, vrf as vrf_of};
-use crate::bgp::Bgp;
-use crate::config::DEFAULT_VRF;
-use crate::rib::{RibHandle, RibStage};
 use ribtide_bgp::message::BestPath;
+use ribtide_bgpd::Bgp;
+use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Route, StageState};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
     SelectionResult, VrfId, VrfPrefix,
 };
+use ribtide_ribd::{RibHandle, RibStage};
 
 /// Of what an FPM server confirms that does not wait for the chip.
 const TOO_EARLY: &str =

@@ -1,7 +1,7 @@
 //! `/v1/bfd`: BFD sessions.
 
 use super::{Refusal, RouterState};
-use crate::bfd::SessionView;
+use ribtide_bfdd::SessionView;
 use ribtide_model::{Bfd, BfdSession};
 use std::net::IpAddr;
 

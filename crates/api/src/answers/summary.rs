@@ -3,9 +3,9 @@
 
 use super::bgp::{bgp, thread, threading};
 use super::{Refusal, RouterState, each_shard, threads};
-use crate::bgp::Bgp;
-use crate::bgp::owners::Owners;
 use ribtide_bgp::shard::{Counts, FamilyCounts};
+use ribtide_bgpd::Bgp;
+use ribtide_bgpd::owners::Owners;
 use ribtide_model::{
     DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
     ShardLoad, ShardSummary, Sharding, VrfTable,

@@ -2,17 +2,17 @@
 
 use super::explain::stage;
 use super::{Changed, Refusal, RouterState, Target, target, vrf as vrf_of};
-use crate::sonic::inprocess::{InProcess, Selected};
-use crate::sonic::route_stages::{chip, orchagent, row_text, stalled};
+use ribtide_asic::{InProcess, Selected};
 use ribtide_model::{AsicAnswer, AsicAnswers, AsicFaults, AsicState, ExplainStage, SetAsic, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{VrfId, VrfPrefix};
+use ribtide_sonicd::route_stages::{chip, orchagent, row_text, stalled};
 use ribtide_swss::sai::PacketAction;
 use ribtide_vswitch::Forward;
 use std::net::IpAddr;
 
 /// What the virtual ASIC does with packets to these addresses.
-pub(crate) fn asic_lookup(
+pub fn asic_lookup(
     router: &RouterState,
     name: Option<&str>,
     vrf: Option<&str>,

@@ -4,7 +4,6 @@
 //! must send the token of `api.token-file` (RFC 6750). Web pages get no further than the listener: see [`guard`].
 
 use super::request::Refusal;
-use crate::config::ApiConfig;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING};
@@ -13,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::serve::IncomingStream;
 use nix::unistd::{Uid, User};
+use ribtide_config::ApiConfig;
 use ribtide_runtime::log::log;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! `/v1/routes`: what the shards hold.
 
 use super::{ApiState, Refusal, RouterState, target};
-use crate::api::request::RouteQuery;
+use crate::request::RouteQuery;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};

@@ -2,7 +2,6 @@
 
 use super::fib::{content, interface_name, no_fib};
 use super::{Refusal, RouterState, vrf as vrf_of};
-use crate::rib::{RibHandle, RibStage};
 use ribtide_model::{
     BackupNextHop, InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage,
     ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
@@ -10,6 +9,7 @@ use ribtide_model::{
 use ribtide_rib::{
     CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, SelectionResult, Source, Track, VrfId,
 };
+use ribtide_ribd::{RibHandle, RibStage};
 
 /// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
 pub(crate) fn nexthop_groups(

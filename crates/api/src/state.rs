@@ -2,16 +2,16 @@
 
 use super::answers::{Reads, RouteRead};
 use super::route_check;
-use crate::bfd::Bfd;
-use crate::bgp::Bgp;
-use crate::bgp::owners::Owners;
-use crate::config::Config;
-use crate::dataplane::fpm::FpmHandle;
-use crate::dataplane::kernel::KernelHandle;
-use crate::rib::RibHandle;
-use crate::sonic::inprocess::InProcess;
+use ribtide_asic::InProcess;
+use ribtide_bfdd::Bfd;
+use ribtide_bgpd::Bgp;
+use ribtide_bgpd::owners::Owners;
+use ribtide_config::Config;
+use ribtide_dataplane::fpm::FpmHandle;
+use ribtide_dataplane::kernel::KernelHandle;
 use ribtide_model::Reloaded;
 use ribtide_rib::{Cursor, FailedCursor, VrfId};
+use ribtide_ribd::RibHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;

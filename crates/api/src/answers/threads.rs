@@ -39,7 +39,7 @@ const ROLES: [(&str, &str); 22] = [
 ];
 
 /// `/v1/pipeline`.
-pub(crate) fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
+pub fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
     let stages = router.meters.read().into_iter().map(|m| Stage {
         name: m.name,
         routes: m.routes,

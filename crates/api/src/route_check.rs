@@ -13,11 +13,11 @@ mod bgp;
 mod kernel;
 
 use super::state::RouterState;
-use crate::rib::RibStage;
-use crate::sonic::inprocess::{Explained, InProcess, Selected};
+use ribtide_asic::{Explained, InProcess, Selected};
 use ribtide_model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Set};
 use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
+use ribtide_ribd::RibStage;
 use ribtide_runtime::call::NoAnswer;
 use ribtide_swss::orch::Waiting;
 use ribtide_swss::sai::PacketAction;

@@ -2,8 +2,8 @@
 
 use super::fib::no_fib;
 use super::{ApiState, Refusal, RouterState};
-use crate::rib::RibStage;
 use ribtide_model::{FailedPage, FailedRoute, SetSuppression, SuppressionSet};
+use ribtide_ribd::RibStage;
 use std::collections::VecDeque;
 
 /// A page of what dataplanes could not install.

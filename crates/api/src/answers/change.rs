@@ -2,8 +2,8 @@
 
 use super::bgp::bgp;
 use super::{ApiState, Refusal, RouterState};
-use crate::bgp::resize;
-use crate::config::Threads;
+use ribtide_bgpd::resize;
+use ribtide_config::Threads;
 use ribtide_model::{Reloaded, Resize, Resized, ShardCount};
 use std::fmt;
 

@@ -4,9 +4,11 @@
 //! `ribtide_model` is what it says, [`endpoints`] what there is, [`listener`] how it is reached, [`access`] who may change
 //! what, [`request`] how it is asked, [`answers`] where the answers come from: questions to the stages, a page at a time.
 //! [`metrics`] are the same answers for machines that watch. The server has a thread of its own.
+// These macros panic when the reader of the pipe is gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod access;
-pub(crate) mod answers;
+pub mod answers;
 mod endpoints;
 mod listener;
 mod metrics;
@@ -15,8 +17,8 @@ pub mod route_check;
 mod state;
 
 pub use answers::resized;
-pub(crate) use listener::SocketFile;
-pub use listener::{Api, ListenError};
+pub use listener::{Api, ListenError, SocketFile};
+pub use request::Refusal;
 pub use state::{Reload, RouterState};
 
 /// Method and path of every endpoint.

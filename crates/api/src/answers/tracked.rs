@@ -2,9 +2,9 @@
 
 use super::fib::{content, no_fib};
 use super::{Refusal, RouterState};
-use crate::rib::RibStage;
 use ribtide_model::{TrackedNextHop, TrackedNextHops};
 use ribtide_rib::{FibGroup, FibHop, Outcome, Reachability, TrackedInfo};
+use ribtide_ribd::RibStage;
 use std::net::IpAddr;
 
 /// The registered next hops, or those of one address.

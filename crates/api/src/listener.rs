@@ -3,7 +3,7 @@
 use super::access::Caller;
 use super::endpoints::routes;
 use super::state::{ApiState, Reload, RouterState};
-use crate::config::ApiConfig;
+use ribtide_config::ApiConfig;
 use ribtide_runtime::thread;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
@@ -30,10 +30,11 @@ pub struct Api {
 
 /// The Unix socket's file. Goes with its owner: a file that is gone says that no daemon listens.
 #[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
+pub struct SocketFile(PathBuf);
 
 impl SocketFile {
-    pub(crate) fn path(&self) -> &std::path::Path {
+    /// Where it is.
+    pub fn path(&self) -> &std::path::Path {
         &self.0
     }
 }
@@ -129,7 +130,7 @@ impl Api {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<SocketFile> {
+    pub fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<SocketFile> {
         let Api { unix, tcp, file } = self;
         let state = Arc::new(ApiState::new(router, reload));
         thread::spawn("api", move || {

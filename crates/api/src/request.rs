@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 /// What goes wrong with a request.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The request makes no sense; the sentence says what to ask.
     Bad(String),
     /// There is nothing of this name.
@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// What went wrong.
-    pub(crate) fn sentence(&self) -> &str {
+    pub fn sentence(&self) -> &str {
         match self {
             Refusal::Bad(e)
             | Refusal::Missing(e)

@@ -16,7 +16,8 @@ mod suppression;
 mod threads;
 mod tracked;
 
-pub(crate) use asic::{asic_faults, asic_lookup, asic_state, set_asic};
+pub use asic::asic_lookup;
+pub(crate) use asic::{asic_faults, asic_state, set_asic};
 pub(crate) use bfd::bfd;
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary};
 pub use change::resized;
@@ -31,20 +32,20 @@ pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
 pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
-pub(crate) use threads::pipeline;
+pub use threads::pipeline;
 pub(super) use threads::threads;
 pub(super) use tracked::tracked_next_hops;
 
 pub(crate) use super::request::Refusal;
-use super::route_check as check;
-use super::state::{ApiState, RouterState};
-use crate::bgp::owners::Owners;
-use crate::dataplane::fpm::FpmReading;
-use crate::rib::RibHandle;
+use crate::route_check as check;
+use crate::state::{ApiState, RouterState};
 use ribtide_bgp::shard::Shard;
+use ribtide_bgpd::owners::Owners;
+use ribtide_dataplane::fpm::FpmReading;
 use ribtide_model::{Fpm, FpmClient};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::VrfId;
+use ribtide_ribd::RibHandle;
 use std::net::IpAddr;
 
 /// `/v1/route-check`.
