@@ -73,10 +73,28 @@ pub(crate) fn workspace(tree: &Tree) -> Result<Vec<Diagnostic>, String> {
 
 /// All that clippy says but for the channels, which are the check `queues`.
 pub fn check(tree: &Tree) -> Vec<String> {
-    match workspace(tree) {
-        Ok(found) => found.iter().filter(|d| d.lint != crate::queues::LINT).map(Diagnostic::show).collect(),
-        Err(fault) => vec![fault],
+    let mut faults = Vec::new();
+    for run in [workspace(tree), sonic(tree)] {
+        match run {
+            Ok(found) => {
+                let found = found.iter().filter(|d| d.lint != crate::queues::LINT);
+                faults.extend(found.map(Diagnostic::show));
+            }
+            Err(fault) => faults.push(fault),
+        }
     }
+    faults
+}
+
+/// The run over `ribtide` without its default features, which the workspace's run does not compile: SONiC's daemons alone.
+fn sonic(tree: &Tree) -> Result<Vec<Diagnostic>, String> {
+    if !tree.crates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut cargo = tree.cargo();
+    cargo.args(["clippy", "--quiet", "--message-format=json", "--target-dir"]).arg(&tree.target);
+    cargo.args(["-pribtide", "--no-default-features", "--bins", "--", "-Dwarnings"]);
+    diagnostics(cargo)
 }
 
 /// The diagnostics, if all crates were compiled: places in a crate that was not would be missing.

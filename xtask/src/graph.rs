@@ -5,6 +5,7 @@ use crate::Tree;
 use crate::clippy::PURE;
 use crate::tree::read;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// A crate's row of the graph.
 struct Row {
@@ -31,17 +32,17 @@ const GRAPH: &[Row] = &[
     row("runtime", &[], &[]),
     row("vswitch", &["prefix", "swss"], &[]),
     row("tables", &["prefix", "swss", "runtime"], &[]),
+    row("text", &[], &[]),
     row("settings", &[], &[]),
     row("model", &["prefix", "runtime"], &[]),
     row("netlink", &["wire", "runtime"], &[]),
-    row("config", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "vswitch", "settings"], &[]),
-    row("dataplane", &["prefix", "wire", "rib", "runtime", "netlink", "config"], &[]),
-    row("ribd", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "config", "dataplane"], &[]),
     row(
         "sonicd",
         &["prefix", "wire", "swss", "runtime", "vswitch", "tables", "settings", "model", "netlink"],
         &[],
     ),
+    row("config", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "vswitch", "settings"], &[]),
+    row("dataplane", &["prefix", "wire", "rib", "runtime", "netlink", "config"], &[]),
     row(
         "asic",
         &[
@@ -60,6 +61,7 @@ const GRAPH: &[Row] = &[
         &["ribd"],
     ),
     row("bfdd", &["wire", "bfd", "rib", "runtime", "config"], &["prefix"]),
+    row("ribd", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "config", "dataplane"], &[]),
     row(
         "bgpd",
         &["prefix", "wire", "policy", "bgp", "bfd", "rib", "runtime", "config", "dataplane", "bfdd", "ribd"],
@@ -91,9 +93,13 @@ const GRAPH: &[Row] = &[
         &["rib", "runtime", "model", "config", "dataplane", "asic", "bfdd", "ribd", "bgpd", "api"],
         &["prefix", "wire", "policy", "bgp"],
     ),
-    row("bench", &["prefix", "wire", "rib"], &["bgp", "policy"]),
+    row("bench", &["prefix", "wire", "rib", "text"], &["bgp", "policy"]),
     row("sim", &["prefix", "wire", "policy", "bgp", "rib"], &[]),
-    row("ribtide", &["prefix", "model", "sonicd", "config", "dataplane", "daemon", "bench"], &[]),
+    row(
+        "ribtide",
+        &["prefix", "text", "settings", "model", "sonicd", "config", "dataplane", "daemon", "bench"],
+        &[],
+    ),
 ];
 
 /// What the code of pure crates may use of other projects: data structures, without threads, clocks or sockets.
@@ -107,7 +113,10 @@ const EXTERNAL: &[(&str, &[&str])] = &[
     ("swss", &["foldhash", "hashbrown", "itoa", "smallvec"]),
 ];
 
-/// Every dependency that the graph does not have.
+/// What `ribtide` without its default features is built without: SONiC's daemons need neither BGP nor an HTTP server.
+const NOT_FOR_SONIC: &[&str] = &["ribtide-bgp", "ribtide-api", "axum", "hyper", "tokio"];
+
+/// Every dependency that the graph does not have, and those of SONiC's daemons that their build may not have.
 pub fn check(tree: &Tree) -> Vec<String> {
     let output = tree.cargo().args(["metadata", "--no-deps", "--format-version=1"]).output();
     let output = match output {
@@ -163,5 +172,33 @@ pub fn check(tree: &Tree) -> Vec<String> {
                 .push(format!("crates/{name}/Cargo.toml: lacks the lines `[lints]` and `workspace = true`"));
         }
     }
+    // Only a graph that holds is looked into further: each fault is told once.
+    if faults.is_empty() {
+        faults = sonic_build(tree);
+    }
     faults
+}
+
+/// What `cargo build -p ribtide --no-default-features` would build and may not.
+fn sonic_build(tree: &Tree) -> Vec<String> {
+    let arguments = ["-p", "ribtide", "--no-default-features", "--edges=normal,build"];
+    let output = tree.cargo().arg("tree").args(arguments).args(["--prefix=none", "--format={p}"]).output();
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => {
+            return vec![format!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr).trim())];
+        }
+        Err(e) => return vec![format!("cargo tree cannot be run: {e}")],
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let built: BTreeSet<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let unwanted = NOT_FOR_SONIC.iter().filter(|name| built.contains(**name));
+    unwanted
+        .map(|name| {
+            format!(
+                "ribtide without its default features depends on {name}, which SONiC's daemons do without; \
+                 `cargo tree -p ribtide --no-default-features -i {name}` shows through what"
+            )
+        })
+        .collect()
 }

@@ -117,6 +117,26 @@ fn graph_dependency_upwards_is_noticed_however_it_is_written() {
 }
 
 #[test]
+fn graph_bgp_and_http_in_the_build_of_sonic_daemons_are_noticed() {
+    let tree = copy("graph_sonic", &["crates"]);
+    let manifest = "crates/ribtide/Cargo.toml";
+    replace(
+        &tree,
+        manifest,
+        "ribtide-config = { workspace = true, optional = true }",
+        "ribtide-config.workspace = true",
+    );
+    replace(&tree, manifest, "\"dep:ribtide-config\",", "");
+    replace(&tree, manifest, "hyper = { workspace = true, optional = true }", "hyper.workspace = true");
+    replace(&tree, manifest, "\"dep:hyper\",", "");
+    let faults = graph::check(&tree);
+    for name in ["ribtide-bgp", "hyper"] {
+        assert_fault(&faults, &["ribtide without its default features depends on", &format!(" {name},")]);
+    }
+    assert!(!faults.iter().any(|fault| fault.contains(" axum,")), "{faults:?}");
+}
+
+#[test]
 fn graph_build_script_unknown_crate_and_missing_lints_are_noticed() {
     let tree = copy("graph_crates", &["crates"]);
     write(&tree, "crates/prefix/build.rs", "fn main() {}\n");

@@ -26,7 +26,6 @@ mod sender;
 pub mod session;
 pub mod sink;
 pub mod table;
-pub mod text;
 
 use std::io::Write as _;
 

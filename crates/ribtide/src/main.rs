@@ -1,20 +1,28 @@
 //! The `ribtide` command. Called as `fpmsyncd`, `orchagent` or `syncd`, it is that daemon.
+//!
+//! Without the feature `router` it has SONiC's daemons and the commands that ask them, and neither BGP nor an HTTP server.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "router")]
 mod bench;
 mod change;
+#[cfg_attr(not(feature = "router"), path = "no_client.rs")]
 mod client;
+#[cfg(feature = "router")]
 mod demo;
+#[cfg(feature = "router")]
 mod flush;
 mod route_check;
+#[cfg(feature = "router")]
+mod router;
 mod show;
 mod text;
 
-use clap::{Args, Parser, Subcommand};
-use ribtide_config as config;
-use ribtide_daemon::router::Router;
+#[cfg(feature = "router")]
+use clap::Args;
+use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,10 +41,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the router
+    #[cfg(feature = "router")]
     Run(ConfigFile),
     /// Validate a configuration; every error with its line, column and cure
+    #[cfg(feature = "router")]
     Check(ConfigFile),
     /// The shape of the configuration as JSON Schema, for editors and programs
+    #[cfg(feature = "router")]
     Schema,
     /// Look inside the running router
     Show {
@@ -84,19 +95,25 @@ enum Command {
         output: show::Output,
     },
     /// Remove what ribtide installed from the kernel, while no router is running
+    #[cfg(feature = "router")]
     Flush(flush::Options),
     /// Play an MRT file into a BGP session
+    #[cfg(feature = "router")]
     Replay(ribtide_bench::replay::Options),
     /// Send an internet-shaped table, made from a seed, into BGP sessions
+    #[cfg(feature = "router")]
     Blast(ribtide_bench::blast::Options),
     /// Receive and count
+    #[cfg(feature = "router")]
     Sink(ribtide_bench::sink::Options),
     /// Measure this machine: suites of workloads, beside other programs where they are installed
+    #[cfg(feature = "router")]
     Bench {
         #[command(subcommand)]
         what: bench::Bench,
     },
     /// A full table through the whole path in this one process, with a check of every prefix (what `make run` runs)
+    #[cfg(feature = "router")]
     Demo(demo::Options),
     /// SONiC's fpmsyncd: FPM server in, APPL_DB out
     Fpmsyncd(ribtide_sonicd::fpmsyncd::Options),
@@ -109,6 +126,7 @@ enum Command {
     Redis(ribtide_sonicd::redis_servers::Redis),
 }
 
+#[cfg(feature = "router")]
 #[derive(Debug, Args)]
 struct ConfigFile {
     /// The configuration
@@ -143,9 +161,12 @@ fn command() -> Result<Command, String> {
 
 fn run(command: Command) -> Result<(), String> {
     match command {
-        Command::Run(file) => router(&file.config),
-        Command::Check(file) => check(&file.config),
-        Command::Schema => text::say(&format!("{:#}\n", config::schema())),
+        #[cfg(feature = "router")]
+        Command::Run(file) => router::run(&file.config),
+        #[cfg(feature = "router")]
+        Command::Check(file) => router::check(&file.config),
+        #[cfg(feature = "router")]
+        Command::Schema => router::schema(),
         Command::Show { what, output } => show::show(&what, &output),
         Command::Explain { prefix, vrf, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
@@ -158,11 +179,17 @@ fn run(command: Command) -> Result<(), String> {
         Command::Clear { what, output } => show::clear(&what, &output),
         Command::Config { what, output } => change::config(&what, &output),
         Command::Reload { output } => change::reload(&output),
+        #[cfg(feature = "router")]
         Command::Flush(options) => flush::run(&options),
+        #[cfg(feature = "router")]
         Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
+        #[cfg(feature = "router")]
         Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
+        #[cfg(feature = "router")]
         Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),
+        #[cfg(feature = "router")]
         Command::Bench { what } => bench::run(&what),
+        #[cfg(feature = "router")]
         Command::Demo(options) => demo::run(&options),
         Command::Fpmsyncd(options) => sentence(ribtide_sonicd::fpmsyncd::run(options)),
         Command::Orchagent(options) => sentence(ribtide_sonicd::orchagent::run(options)),
@@ -173,33 +200,4 @@ fn run(command: Command) -> Result<(), String> {
 
 fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
     result.map_err(|e| e.to_string())
-}
-
-fn router(path: &Path) -> Result<(), String> {
-    let config = config::load(path).map_err(|e| e.to_string())?;
-    // Whoever reloads need not be where the router was started.
-    let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    warn(path, &config);
-    let router = Router::start(config, Some(file)).map_err(|e| e.to_string())?;
-    let at = router.socket().display();
-    text::complain(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
-    router.run_until_signal().map_err(|e| e.to_string())
-}
-
-/// Says what of a valid configuration an operator may not have meant.
-fn warn(path: &Path, config: &config::Config) {
-    for says in config.warnings() {
-        text::complain(&format!("{}: warning: {says}", path.display()));
-    }
-}
-
-fn check(path: &Path) -> Result<(), String> {
-    let config = config::load(path).map_err(|e| e.to_string())?;
-    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
-    let (neighbors, statics) = (
-        text::count(neighbors as u64, "neighbour"),
-        text::count(config.statics.len() as u64, "static route"),
-    );
-    warn(path, &config);
-    text::say(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }

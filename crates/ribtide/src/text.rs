@@ -1,6 +1,6 @@
 //! What people read: durations, sizes and lists; tables and numbers are those of the suites' reports.
 
-pub(crate) use ribtide_bench::text::{Table, number};
+pub(crate) use ribtide_text::{Table, number};
 use std::io::Write as _;
 
 /// Writes to standard output. `println!` would panic where the reader has gone (`| head`).

@@ -3,7 +3,7 @@
 use super::dut::Dut;
 use super::run::{Figures, LATE};
 use crate::harness::{Machine, Spread};
-use crate::text::{Table, rounded};
+use ribtide_text::{Table, rounded};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

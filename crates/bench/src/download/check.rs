@@ -12,7 +12,7 @@ use super::wiring::Wiring;
 use crate::Error;
 use crate::harness::{Machine, Place, Program, Spread, machine, tell};
 use crate::options::interrupted;
-use crate::text::{Table, rounded};
+use ribtide_text::{Table, rounded};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;

@@ -9,8 +9,8 @@ use super::run::Case;
 use super::suite::{How, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
-use crate::text::rounded;
 use clap::ValueEnum;
+use ribtide_text::rounded;
 
 /// How the daemons are wired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -6,8 +6,8 @@ use super::run::Case;
 use super::suite::{How, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
-use crate::text::rounded;
 use clap::ValueEnum;
+use ribtide_text::rounded;
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -26,8 +26,8 @@ pub use suite::{How, Sizes};
 pub use wiring::Wiring;
 
 use crate::Error;
-use crate::text::rounded;
 use load::{Load, WAYS};
+use ribtide_text::rounded;
 use run::Case;
 use suite::measure;
 

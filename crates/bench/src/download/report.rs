@@ -3,7 +3,7 @@
 use super::run::{Cost, Figures};
 use super::timers::Timer;
 use crate::harness::{Machine, Spread};
-use crate::text::{Table, rounded};
+use ribtide_text::{Table, rounded};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

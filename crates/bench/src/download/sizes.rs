@@ -6,7 +6,7 @@ use super::run::Case;
 use super::suite::{How, measure};
 use super::wiring::Wiring;
 use crate::Error;
-use crate::text::rounded;
+use ribtide_text::rounded;
 
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use super::run::{Figures, Phase, WRITER};
 use crate::harness::{Machine, Spread};
-use crate::text::{Table, rounded};
+use ribtide_text::{Table, rounded};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

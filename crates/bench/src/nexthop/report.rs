@@ -3,7 +3,7 @@
 use super::Subject;
 use super::work::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, Work};
 use crate::harness::{Machine, Spread};
-use crate::text::{Table, rounded};
+use ribtide_text::{Table, rounded};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Selected routes, FPM servers, the virtual ASIC, and a prefix's way through all of them.
 
 use crate::text::{Table, bytes, number};
-use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
+use ribtide_settings::DEFAULT_VRF;
 use std::net::IpAddr;
 
 pub(super) fn fib_table() -> Table {
