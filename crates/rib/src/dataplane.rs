@@ -1,8 +1,7 @@
 //! What each dataplane was sent, what it finished, what it failed, and its replay.
 
 use crate::lagging::{Before, DirtySet, StalePage};
-use crate::message::{DataplaneId, FibBatch, GroupId};
-use crate::vrfs::VrfPrefix;
+use crate::message::{DataplaneId, FibBatch, GroupId, VrfPrefix};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set};
 use std::collections::VecDeque;
 

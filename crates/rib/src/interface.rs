@@ -61,7 +61,7 @@ fn prefixes(state: Option<&InterfaceEvent>) -> Vec<AnyPrefix> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vrfs::VrfId;
+    use crate::message::VrfId;
 
     #[test]
     fn loopback_and_link_local_addresses_make_no_routes() {

@@ -37,8 +37,8 @@ pub use query::{
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
 pub use tracking::TrackedInfo;
-pub use urgent_queue::{UrgentOp, UrgentQueue};
-pub use vrfs::{Vrf, VrfId, VrfPrefix, Vrfs};
+pub use urgent_queue::UrgentQueue;
+pub use vrfs::Vrfs;
 
 /// Settings of the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,7 +8,6 @@
 //!                                                    └── confirmed, blocked ► BGP
 //! ```
 
-use crate::vrfs::{Vrf, VrfId, VrfPrefix};
 use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
 use std::fmt;
 use std::net::IpAddr;
@@ -18,6 +17,50 @@ pub type IfIndex = u32;
 
 /// Number of a dataplane, given by whoever wires the stages.
 pub type DataplaneId = u8;
+
+/// Number of a VRF, given by whoever wires the stages; that of a VRF that is gone should rest before it is another's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct VrfId(pub u8);
+
+impl VrfId {
+    /// The default VRF, which is always there.
+    pub const DEFAULT: VrfId = VrfId(0);
+}
+
+/// A VRF as dataplanes know it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Vrf {
+    /// Which.
+    pub id: VrfId,
+    /// The kernel's routing table for it. Of no meaning for the default VRF, whose table the kernel dataplane is given.
+    pub table: u32,
+    /// The number of the interface that stands for it, which is what SONiC knows it by; 0 for the default VRF.
+    pub device: IfIndex,
+}
+
+/// A prefix of a VRF. Out of a prefix alone: of the default one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VrfPrefix {
+    /// The VRF.
+    pub vrf: VrfId,
+    /// The prefix.
+    pub prefix: AnyPrefix,
+}
+
+impl From<AnyPrefix> for VrfPrefix {
+    fn from(prefix: AnyPrefix) -> VrfPrefix {
+        VrfPrefix { vrf: VrfId::DEFAULT, prefix }
+    }
+}
+
+impl fmt::Display for VrfPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.vrf {
+            VrfId::DEFAULT => self.prefix.fmt(f),
+            VrfId(n) => write!(f, "{} in VRF {n}", self.prefix),
+        }
+    }
+}
 
 /// No set: a withdrawal in [`RouteChanges`].
 pub const NONE: u32 = u32::MAX;
@@ -351,6 +394,17 @@ pub struct GroupOp {
     /// The address that packets of this machine itself have as their source over its routes, of their family. A group
     /// has it for as long as it is there.
     pub source: Option<IpAddr>,
+}
+
+/// New content of one group, to be carried out before any batch that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UrgentOp {
+    /// The batch that it was made after: the latest one then.
+    pub after: u64,
+    /// The batch that made the group. A dataplane that was not up by then learnt of the group later, in its replay.
+    pub made: u64,
+    /// The group and its content. Routes that use it stay as they are.
+    pub op: GroupOp,
 }
 
 /// A route to install, replace or delete.

@@ -22,13 +22,12 @@ use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey, Groups};
 use crate::message::{
     FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHops, Protocol,
-    Reachability, ReceivedHop, RibOut, Source, TrackedNextHop,
+    Reachability, ReceivedHop, RibOut, Source, TrackedNextHop, UrgentOp,
 };
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use crate::tracking::Tracking;
-use crate::urgent_queue::UrgentOp;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;

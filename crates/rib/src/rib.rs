@@ -10,12 +10,10 @@ use crate::interface::Connected;
 use crate::lagging::Before;
 use crate::message::{
     DataplaneId, FibAck, FibBatch, GroupId, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop,
-    RibIn, RibOut, RouteBatch, RouteSet, Source,
+    RibIn, RibOut, RouteBatch, RouteSet, Source, UrgentOp, Vrf, VrfId,
 };
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
-use crate::urgent_queue::UrgentOp;
-use crate::vrfs::{Vrf, VrfId};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::sync::Arc;
 

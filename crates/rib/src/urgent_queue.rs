@@ -10,20 +10,9 @@
 //! not come yet cannot change yet: it is made with the newer content in its turn. And the number that a deleted group had
 //! before means another group: the batch that made a group tells them apart.
 
-use crate::message::{FibBatch, FibGroup, GroupId, GroupOp};
+use crate::message::{FibBatch, FibGroup, GroupId, UrgentOp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// New content of one group, to be carried out before any batch that waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UrgentOp {
-    /// The batch that it was made after: the latest one then.
-    pub after: u64,
-    /// The batch that made the group. A dataplane that was not up by then learnt of the group later, in its replay.
-    pub made: u64,
-    /// The group and its content. Routes that use it stay as they are.
-    pub op: GroupOp,
-}
 
 /// Merges a dataplane's urgent operations with its batches.
 ///

@@ -11,23 +11,16 @@
 use crate::RibConfig;
 use crate::cache::CacheMode;
 use crate::fib_policy::RouteMaps;
-use crate::message::{DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut};
+use crate::message::{
+    DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut, UrgentOp, Vrf, VrfId,
+};
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::rib::Rib;
-use crate::urgent_queue::UrgentOp;
-use ribtide_prefix::{AnyPrefix, Map, Set};
+use ribtide_prefix::{Map, Set};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-/// Number of a VRF, given by whoever wires the stages; that of a VRF that is gone should rest before it is another's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct VrfId(pub u8);
-
 impl VrfId {
-    /// The default VRF, which is always there.
-    pub const DEFAULT: VrfId = VrfId(0);
-
     /// The number below those of its groups. A VRF other than the default one has room for four million, and all of them
     /// stay below half of what 32 bits can say.
     pub(crate) fn groups(self) -> u32 {
@@ -40,41 +33,6 @@ impl VrfId {
 
 /// Of a group's number, what does not say the VRF.
 const GROUP_BITS: u32 = 22;
-
-/// A VRF as dataplanes know it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Vrf {
-    /// Which.
-    pub id: VrfId,
-    /// The kernel's routing table for it. Of no meaning for the default VRF, whose table the kernel dataplane is given.
-    pub table: u32,
-    /// The number of the interface that stands for it, which is what SONiC knows it by; 0 for the default VRF.
-    pub device: IfIndex,
-}
-
-/// A prefix of a VRF. Out of a prefix alone: of the default one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct VrfPrefix {
-    /// The VRF.
-    pub vrf: VrfId,
-    /// The prefix.
-    pub prefix: AnyPrefix,
-}
-
-impl From<AnyPrefix> for VrfPrefix {
-    fn from(prefix: AnyPrefix) -> VrfPrefix {
-        VrfPrefix { vrf: VrfId::DEFAULT, prefix }
-    }
-}
-
-impl fmt::Display for VrfPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.vrf {
-            VrfId::DEFAULT => self.prefix.fmt(f),
-            VrfId(n) => write!(f, "{} in VRF {n}", self.prefix),
-        }
-    }
-}
 
 /// The RIB manager of every VRF.
 pub struct Vrfs {
