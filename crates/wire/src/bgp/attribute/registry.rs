@@ -62,6 +62,8 @@ pub(crate) enum Form {
     Sfp,
     /// Mode, discriminator, TLVs.
     BfdDiscriminator,
+    /// Segments of domains, which no unicast route may have.
+    DomainPath,
     /// TLVs with one byte of type and two of length.
     PrefixSid,
     /// An AS number and attributes.
@@ -174,7 +176,8 @@ const ROWS: &[Row] = &[
     unknown(34, "COMMUNITY_CONTAINER"),
     // RFC 9234 section 5.
     row(code::OTC, "OTC", TRANSITIVE, Form::Word, WITHDRAW, Use::Others),
-    unknown(36, "D_PATH"),
+    // RFC 10039 section 4: malformed, and with routes of any SAFI but 70 and 128.
+    row(36, "D_PATH", TRANSITIVE, Form::DomainPath, WITHDRAW, Use::Others),
     // RFC 9015 section 3.2.1.
     row(37, "SFP", TRANSITIVE, Form::Sfp, WITHDRAW, Use::Others),
     // RFC 9026 section 3.1.6.
@@ -182,8 +185,8 @@ const ROWS: &[Row] = &[
     unknown(39, "NEXT_HOP_CHARACTERISTICS"),
     // RFC 8669 section 6; RFC 9252 section 7 withdraws for its own TLVs.
     row(40, "PREFIX_SID", TRANSITIVE, Form::PrefixSid, DISCARD_VALUE, Use::Others),
-    // RFC 9793.
-    unknown(41, "BIER"),
+    // RFC 9793 section 3. It has no effect on the selection of unicast routes (RFC 7606 section 2).
+    row(41, "BIER", TRANSITIVE, Form::WideTlvs, DISCARD_VALUE, Use::Others),
     // RFC 6368 section 5; RFC 7606 section 7.16.
     row(code::ATTR_SET, "ATTR_SET", TRANSITIVE, Form::AttrSet, WITHDRAW, Use::Ours),
     // RFC 2042.

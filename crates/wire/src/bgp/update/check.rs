@@ -15,6 +15,8 @@ pub(super) enum AttributeOutcome {
     Discard(FaultKind),
     /// The routes are treated as withdrawn.
     Withdraw(FaultKind),
+    /// The routes are treated as withdrawn, and a message without routes is none of it.
+    Unexpected(FaultKind),
     /// The session is reset.
     Reset(FaultKind),
     /// It is an MP_REACH_NLRI, to be parsed.
@@ -107,6 +109,8 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
         Form::Aigp => length(forms::is_aigp(value)),
         Form::WideTlvs => length(forms::is_wide_tlvs(value)),
         Form::BgpsecPath => length(forms::is_bgpsec_path(value)),
+        Form::DomainPath if forms::is_domain_path(value) => AttributeOutcome::Unexpected(FaultKind::Family),
+        Form::DomainPath => length(false),
         Form::BfdDiscriminator => length(forms::is_bfd_discriminator(value)),
         Form::PrefixSid => match forms::prefix_sid(value) {
             PrefixSid::Valid => AttributeOutcome::Keep,
@@ -159,7 +163,9 @@ fn is_attr_set(block: &[u8], depth: u8) -> bool {
         }
         _ => matches!(
             check(&attribute, &INSIDE),
-            AttributeOutcome::Keep | AttributeOutcome::Discard(FaultKind::FourOctet)
+            AttributeOutcome::Keep
+                | AttributeOutcome::Discard(FaultKind::FourOctet)
+                | AttributeOutcome::Unexpected(_)
         ),
     });
     fine && attributes.remainder().is_empty()

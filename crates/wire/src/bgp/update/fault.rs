@@ -36,6 +36,8 @@ pub enum FaultKind {
     UnknownWellKnown,
     /// An operator does not want it from this neighbour ([`AttributeFilter`](super::AttributeFilter)).
     Unwanted,
+    /// It may not be with routes of this family.
+    Family,
     /// It gives another next hop for IPv4 than NEXT_HOP does, with prefixes for both.
     Conflict,
 }
@@ -79,6 +81,7 @@ impl fmt::Display for Fault {
             FaultKind::Unwanted => {
                 " is not wanted from this neighbour (discard-attributes, treat-as-withdraw)"
             }
+            FaultKind::Family => " may not be with unicast routes",
             FaultKind::Conflict => " and NEXT_HOP give different next hops",
         })
     }

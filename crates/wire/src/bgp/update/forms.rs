@@ -225,6 +225,22 @@ pub(super) fn is_bfd_discriminator(value: &[u8]) -> bool {
     source && tlvs.is_empty()
 }
 
+/// One or more segments of one or more domains: their number, and for each a domain id of six bytes and a type (RFC 10039
+/// section 4).
+pub(super) fn is_domain_path(mut value: &[u8]) -> bool {
+    const DOMAIN: usize = 7;
+    if value.is_empty() {
+        return false;
+    }
+    while let Some((count, rest)) = value.split_first() {
+        match rest.get(usize::from(*count) * DOMAIN..) {
+            Some(after) if *count > 0 => value = after,
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// What is wrong with a BGP Prefix-SID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PrefixSid {

@@ -182,6 +182,9 @@ impl<'a> Update<'a> {
                 AttributeOutcome::Withdraw(kind) => {
                     worst.get_or_insert((Fault { code, kind }, whole));
                 }
+                AttributeOutcome::Unexpected(kind) => {
+                    unwanted.get_or_insert(Fault { code, kind });
+                }
                 AttributeOutcome::Reset(kind) => return Err(Fault { code, kind }.notification(whole)),
                 AttributeOutcome::Reach => {
                     self.mark_mp(start, end);

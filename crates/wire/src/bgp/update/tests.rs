@@ -267,6 +267,7 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0x80, 29, &[1, 2, 0, 1, 9]),
         (0xc0, 35, &[0, 0, 0xfd, 0xe9]),
         (0xc0, 37, &[2, 0, 4, 255, 1, 0, 0]),
+        (0xc0, 41, &[0, 1, 0, 3, 9, 9, 9, 0x12, 0x34, 0, 0]),
         (0xc0, 37, &[&[1, 0, 12][..], &[0; 12], &[9, 0, 0], &[2, 0, 5, 255, 1, 0, 1, 7]].concat()),
         (0xc0, 38, &[1, 0, 0, 0, 7, 1, 4, 10, 0, 0, 1]),
         (0xc0, 38, &[1, 0, 0, 0, 7, 9, 1, 1, 1, 4, 10, 0, 0, 1]),
@@ -557,6 +558,23 @@ fn missing_mandatory_attributes_withdraw() {
     withdraws(&body(&[], &[], &[8, 10]), &EXTERNAL, 1, FaultKind::Missing);
     withdraws(&body(&[], &[reach_v6(), origin()], &[]), &EXTERNAL, 2, FaultKind::Missing);
     keeps(&body(&[], &[reach_v6(), origin(), as_path()], &[]), &EXTERNAL);
+}
+
+#[test]
+fn d_path_withdraws_unicast_routes_and_resets_no_session() {
+    // RFC 10039 section 4: a segment of two domains, one of one.
+    let right =
+        [&[2][..], &[0, 0, 0xfd, 0xe8, 0, 1, 70], &[0, 0, 0xfd, 0xe9, 0, 1, 128], &[1], &[0; 7]].concat();
+    withdraws(&route_with(&[attr(0xc0, 36, &right)]), &EXTERNAL, 36, FaultKind::Family);
+    keeps(&body(&[8, 10], &[attr(0xc0, 36, &right)], &[]), &EXTERNAL);
+    for wrong in [&right[..0], &right[..1], &right[..14], &right[..22], &[0], &[1, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        withdraws(&route_with(&[attr(0xc0, 36, wrong)]), &EXTERNAL, 36, FaultKind::Length);
+    }
+    let mut filter = AttributeFilter::default();
+    filter.discard.insert(36);
+    let body = route_with(&[attr(0xc0, 36, &right)]);
+    let update = parse_filtered(&body, &EXTERNAL, Some(&filter)).unwrap();
+    assert_eq!((update.disposition(), codes(&update)), (Disposition::Normal, vec![1, 2]));
 }
 
 #[test]
