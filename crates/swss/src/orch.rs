@@ -1,34 +1,38 @@
 //! orchagent's route path: from the rows of APPL_DB to requests to syncd.
 //!
-//! One state machine, the counterpart of `orchagent/routeorch.cpp`, `nhgorch.cpp`, `neighorch.cpp`, `intfsorch.cpp` and
-//! `vrforch.cpp` of sonic-swss. Changes of rows and replies go in; SAI requests and rows to write come out. Every object
-//! of the chip (virtual router, router interface, neighbour, next hop, group, route) has a desired state, a programmed
-//! state, and at most one request in flight; a `step` compares the two states and enqueues the next request. An object
-//! is requested only after its dependencies are confirmed, so replies may come in any order and a failure concerns one
-//! object. A route that cannot proceed waits in the retry cache under its constraint; a resolved constraint makes its
-//! routes ready. No table is ever scanned for work.
+//! One state machine, the counterpart of `orchagent/routeorch.cpp`, `nhgorch.cpp`, `neighorch.cpp`, `intfsorch.cpp`,
+//! `vrforch.cpp` and `portsorch.cpp` of sonic-swss. Changes of rows and replies go in; SAI requests and rows to write come
+//! out. Every object of the chip (virtual router, router interface, neighbour, next hop, group, route) has a desired state,
+//! a programmed state, and at most one request in flight; a `step` compares the two states and enqueues the next request.
+//! An object is requested only after its dependencies are confirmed, so replies may come in any order and a failure
+//! concerns one object. A route that cannot proceed waits in the retry cache under its constraint; a resolved constraint
+//! makes its routes ready. No table is ever scanned for work.
+//!
+//! | part | owns | SONiC |
+//! | --- | --- | --- |
+//! | `Ports` | ports, and the gate of all other tables | PortsOrch |
+//! | `Objects`: `Vrfs`, `Interfaces`, `Neighbors`, `NextHopGroups`, `NhgTable` | the objects that routes use | VRFOrch, IntfsOrch, NeighOrch, NhgOrch |
+//! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks, batches | RouteOrch |
+//! | `Outbox`: `Bulker`, `ObjectIds`, `Crm` | requests in flight, object ids, counters | bulkers, CrmOrch |
+//! | `Boot` | the steps of the start | OrchDaemon |
+//!
+//! A part changes its own state and that of parts below it; parts above it get a notification. [`Orch`] passes rows and
+//! replies to the parts, and delivers the notifications.
 
 mod arena;
 mod boot;
-mod completion_tracker;
+mod bulker;
 mod crm;
 mod explain;
-mod groups;
-mod indexes;
-mod interfaces;
-mod mpls_next_hops;
-mod neighbors;
+mod next_hop_ref;
+mod object_ids;
+mod objects;
+mod outbox;
 pub mod parsed_row;
 mod ports;
 mod previous_ids;
-mod requests;
-mod resync;
-mod retry_cache;
-mod route_decision;
-mod route_table;
 mod routes;
 mod to_sync;
-mod vrfs;
 
 #[cfg(test)]
 mod tests;
@@ -37,46 +41,45 @@ use crate::row::{
     Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, Name, NeighResolveRow, NeighRow, NextHopGroupRow,
     PortRow, RouteKey, RouteRow, RouteStateRow, SwitchCapabilityRow, VrfRow,
 };
-use crate::sai::{SaiReply, SaiRequest};
+use crate::sai::{Attr, Oid, SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
-pub use completion_tracker::Finished;
+use bulker::{Context, ObjectReply, Requester};
 pub use crm::{Crm, Usage};
-pub use explain::{LeadState, RouteState, Waiting};
-use groups::Groups;
-use indexes::Indexes;
-use interfaces::Interfaces;
-use neighbors::Neighbors;
+pub use explain::{ProgrammedEntry, RouteState, Waiting};
+use objects::Objects;
+use outbox::{Notification, Outbox};
 use ports::Ports;
 pub use previous_ids::PreviousIds;
-use requests::Requests;
-use ribtide_prefix::PREFETCH_BATCH;
-pub use route_table::Table;
-use routes::Routes;
-use to_sync::ToSync;
-use vrfs::Vrfs;
+use ribtide_prefix::{AnyPrefix, Map};
+use routes::{Deps, Routes};
+pub use routes::{Finished, Table};
+
+/// The limit of next-hop groups when the chip does not say how many it holds (`DEFAULT_NUMBER_OF_ECMP_GROUPS`,
+/// `orchagent/routeorch.cpp`).
+const GROUPS_DEFAULT: u32 = 128;
 
 /// orchagent's settings.
 #[derive(Clone, Debug)]
 pub struct OrchConfig {
     /// The most objects in one bulk (`-k`). At least 1.
     pub bulk_size: usize,
-    /// Whether the routes of a bulk are in the order of their VRFs and prefixes, and not in that in which they came.
+    /// Whether the routes of a bulk are in the order of their VRFs and prefixes, instead of the order of arrival.
     pub sort_routes: bool,
-    /// How many requests may be without a reply: 1 is SONiC's synchronous mode. At least 1.
+    /// How many requests may be in flight: 1 is SONiC's synchronous mode. At least 1.
     pub window: usize,
-    /// Whether to answer what became of routes (`-F`).
+    /// Whether to respond to rows of routes (`-F`).
     pub responses: bool,
     /// The router's MAC address (`-m`).
     pub mac: Mac,
-    /// A cap on next-hop groups below what the chip says it holds.
+    /// A limit of next-hop groups below the one that the chip reports.
     pub group_limit: Option<u32>,
-    /// Makes a group even for a NEXTHOP_GROUP_TABLE row with one member, so that a change of that member is one
-    /// change of the group and none of the routes. SONiC makes none.
+    /// Creates a group even for a NEXTHOP_GROUP_TABLE row with one member. A change of that member is then one change
+    /// of the group, and none of the routes. SONiC creates none.
     pub single_groups: bool,
-    /// How long a request that the chip had no room for rests before it is tried without anything having been freed.
+    /// Milliseconds after which a request that the chip had no room for is retried, even if nothing was freed.
     pub retry_ms: u64,
-    /// How often the chip is asked what still fits; 0 for never.
+    /// Milliseconds between two reads of the chip's available entries; 0 for never.
     pub crm_interval_ms: u64,
     /// Seed of the choice of a temporary next hop.
     pub seed: u64,
@@ -99,14 +102,14 @@ impl Default for OrchConfig {
     }
 }
 
-/// What happened that a person may want to know. Displays as a sentence.
+/// An event for the log. Displays as a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OrchEvent {
-    /// A row that cannot be programmed, and was forgotten: what it is, and why.
+    /// A row that cannot be programmed and was dropped: its name, and the reason.
     Refused(String, String),
-    /// The chip refused: what, and with which status. What was asked is given up.
+    /// The chip refused a request, which is dropped: the object, and the status.
     Failed(String, crate::sai::Status),
-    /// The start did not succeed, or a reply made no sense: nothing more will be done.
+    /// The start failed, or a reply was malformed: orchagent sends no further request.
     Fatal(String),
 }
 
@@ -120,7 +123,7 @@ impl std::fmt::Display for OrchEvent {
     }
 }
 
-/// A row that the chip does not have, because it refused, or cannot.
+/// A row that the chip does not have, because orchagent or the chip refused it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The route, with its key formatted as by libnl.
@@ -131,7 +134,7 @@ pub struct Refusal {
     pub why: Name,
 }
 
-/// What comes out: append-only, emptied by who carries it out.
+/// The outputs of [`Orch`]: append-only; the caller carries them out and empties them.
 #[derive(Default, Debug)]
 pub struct OrchOut {
     /// To syncd, in order.
@@ -140,15 +143,15 @@ pub struct OrchOut {
     pub resolve: Vec<Change<NeighResolveRow>>,
     /// To STATE_DB: whether there are default routes.
     pub default_routes: Vec<Change<DefaultRouteRow>>,
-    /// To STATE_DB: what the chip holds.
+    /// To STATE_DB: the limits of the chip.
     pub capability: Vec<Change<SwitchCapabilityRow>>,
-    /// What the chip confirmed, to who asked and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
+    /// Confirmed routes, to fpmsyncd as messages and to APPL_STATE_DB as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<Change<RouteStateRow>>,
-    /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no responses, and a
-    /// counter of responses must not count them.
+    /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no responses, so a
+    /// counter of responses leaves them out.
     pub found: Vec<Change<RouteStateRow>>,
-    /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
-    /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.
+    /// Refused routes, once for each row; only with [`OrchConfig::responses`]. A response may still follow, as when the
+    /// chip gets room. A row that a later row replaced has no refusal.
     pub refusals: Vec<Refusal>,
     /// Routes whose programming status changed outside of a batch: the reason of a failure as a sentence, or `None` when
     /// the chip now has a route that was reported as failed. A failure is reported here or in [`Finished::failed`].
@@ -180,154 +183,213 @@ impl OrchOut {
     }
 }
 
-/// Rows that came and were not looked at, because the ports are not ready.
-#[derive(Default)]
-struct Inputs {
-    interfaces: ToSync<IntfRow>,
-    neighbors: ToSync<NeighRow>,
-    vrfs: ToSync<VrfRow>,
-    indexes: ToSync<NextHopGroupRow>,
-}
-
 /// orchagent's route path.
 ///
-/// Hand in changes with the method of their table, replies with [`Orch::reply`], then call [`Orch::run`]: it goes
-/// on until it must wait.
+/// Pass changes to the method of their table, and replies to [`Orch::reply`]; then call [`Orch::run`], which returns when
+/// no work is left without further input.
 pub struct Orch {
     config: OrchConfig,
-    inputs: Inputs,
     boot: Boot,
     ports: Ports,
-    vrfs: Vrfs,
-    interfaces: Interfaces,
-    neighbors: Neighbors,
-    groups: Groups,
-    indexes: Indexes,
+    objects: Objects,
     routes: Routes,
-    requests: Requests,
-    crm: Crm,
-    now_ms: u64,
-    /// The object ids of the previous run, during a warm start.
-    previous_ids: Option<PreviousIds>,
+    outbox: Outbox,
+    last_retry_ms: u64,
 }
 
 impl Orch {
-    /// A machine at its start; the first [`Orch::run`] asks for the switch.
+    /// A machine at its start; the first [`Orch::run`] requests the switch.
     pub fn new(config: OrchConfig, vids: Box<dyn VidSource>) -> Self {
         Orch {
-            inputs: Inputs::default(),
-            boot: Boot::default(),
+            boot: Boot::new(config.mac),
             ports: Ports::default(),
-            vrfs: Vrfs::default(),
-            interfaces: Interfaces::default(),
-            neighbors: Neighbors::default(),
-            groups: Groups::new(config.seed),
-            indexes: Indexes::default(),
-            routes: Routes::default(),
-            requests: Requests::new(vids),
-            crm: Crm::default(),
-            now_ms: 0,
-            previous_ids: None,
+            objects: Objects::new(&config),
+            routes: Routes::new(&config),
+            outbox: Outbox::new(vids),
+            last_retry_ms: 0,
             config,
         }
     }
 
+    /// Makes it a warm start: the view that rows fill replaces the chip's state after [`Orch::restored`]. Call it first.
+    pub fn restore(&mut self, previous_ids: PreviousIds) {
+        self.outbox.ids.restore(previous_ids);
+        self.boot.start_warm();
+    }
+
     /// Takes in a change of PORT_TABLE.
     pub fn port(&mut self, change: Change<PortRow>) {
-        self.ports.changes.add(change);
+        self.ports.add(change);
     }
 
     /// Takes in a change of INTF_TABLE.
     pub fn interface(&mut self, change: Change<IntfRow>) {
-        self.inputs.interfaces.add(change);
+        self.objects.add_interface(change);
     }
 
     /// Takes in a change of NEIGH_TABLE.
     pub fn neighbor(&mut self, change: Change<NeighRow>) {
-        self.inputs.neighbors.add(change);
+        self.objects.add_neighbor(change);
     }
 
     /// Takes in a change of VRF_TABLE.
     pub fn vrf(&mut self, change: Change<VrfRow>) {
-        self.inputs.vrfs.add(change);
+        self.objects.add_vrf(change);
     }
 
     /// Takes in a change of NEXTHOP_GROUP_TABLE.
     pub fn nexthop_group(&mut self, change: Change<NextHopGroupRow>) {
-        self.inputs.indexes.add(change);
+        self.objects.add_group(change);
     }
 
     /// Announces that `rows` changes of ROUTE_TABLE, after those of earlier batches, belong to `batch`.
     /// [`Orch::finished`] returns the batch when all of them are done.
     pub fn batch(&mut self, batch: u64, rows: usize) {
-        self.routes.completions.announce(batch, rows);
+        self.routes.announce(batch, rows);
     }
 
     /// How many changes of ROUTE_TABLE were announced with [`Orch::batch`] and did not come yet.
     pub fn rows_due(&self) -> usize {
-        self.routes.completions.due()
+        self.routes.rows_due()
     }
 
-    /// The oldest batch of which every change is done, or given up, or overtaken by a later batch; each once.
+    /// The oldest batch of which every change is done, refused, or replaced by a later batch; each once.
     ///
     /// A change in the retry cache keeps its batch open until the caller passes `quiet`, which says that no table has a
     /// row to read, while nothing can proceed ([`Orch::idle`]). The change then counts as failed, and
     /// [`OrchOut::status_changes`] reports a later success. A programmed route whose row of NEXTHOP_GROUP_TABLE begins to
     /// wait is reported under batch 0.
     pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
-        if quiet && self.has_unreported() && self.ready() && self.idle() {
-            let failed = self.give_up_waiting();
-            if !failed.is_empty() {
-                return Some(Finished { batch: 0, failed });
-            }
-        }
-        let mut finished = self.routes.completions.take()?;
-        // Some may be in place after all since.
-        finished.failed.retain(|(key, _)| self.has_failed(key));
-        Some(finished)
+        self.routes.finished(quiet && self.ready() && self.idle(), &self.objects)
     }
 
     /// Takes in a change of ROUTE_TABLE.
     pub fn route(&mut self, mut change: Change<RouteRow>) {
-        self.add_route(&mut change);
+        self.routes.add_change(&mut change, &mut self.objects, &mut self.outbox);
     }
 
     /// Takes in a row of ROUTE_TABLE that is there at the start.
     pub fn found_route(&mut self, key: RouteKey, row: RouteRow) {
-        self.add_found(key, row);
+        self.routes.add_found(key, row, &mut self.objects);
     }
 
-    /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Prefetches the routes of a batch
-    /// at a time.
+    /// Takes in changes of ROUTE_TABLE in their order, and moves the rows out of them.
     pub fn routes(&mut self, changes: &mut [Change<RouteRow>]) {
-        for changes in changes.chunks_mut(PREFETCH_BATCH) {
-            self.prefetch_routes(changes);
-            changes.iter_mut().for_each(|change| self.add_route(change));
-        }
+        self.routes.add_changes(changes, &mut self.objects, &mut self.outbox);
     }
 
     /// Takes in a change of LABEL_ROUTE_TABLE.
     pub fn label_route(&mut self, change: Change<LabelRouteRow>) {
-        self.add_label(change);
+        self.routes.add_label(change);
     }
 
-    /// Takes in that a port's link went up or down. Until told, links are up.
+    /// Takes in that a port's link went up or down. A link without a reported state is up.
     pub fn link(&mut self, port: &str, up: bool, out: &mut OrchOut) {
-        let id = self.interfaces.id_of(&port.into());
-        self.set_link(id, up, out);
+        self.objects.set_link(&port.into(), up, &mut self.outbox);
+        self.deliver(out);
     }
 
     /// Takes in the reply to a request; replies may come in any order.
-    pub fn reply(&mut self, reply: SaiReply, out: &mut OrchOut) {
-        self.take_reply(reply, out);
+    pub fn reply(&mut self, mut reply: SaiReply, out: &mut OrchOut) {
+        let Some(context) = self.outbox.bulker.replied(reply.id) else { return };
+        match context {
+            Context::Boot(port) => self.boot_reply(port, reply, out),
+            Context::Crm => self.outbox.crm.reply(reply),
+            Context::Available(object) => self.outbox.crm.available_reply(object, reply),
+            Context::Objects(verb, object, requested) => {
+                if requested.len() == 1 && reply.statuses.is_empty() {
+                    reply.statuses.push(reply.status);
+                }
+                if !self.has_statuses(&reply, requested.len(), out) {
+                    return;
+                }
+                for ((requester, item), status) in requested.into_iter().zip(reply.statuses) {
+                    self.object_reply(requester, ObjectReply { verb, object, item, status }, out);
+                    self.deliver(out);
+                }
+            }
+            Context::Routes(routes) => {
+                let entries: usize = routes.iter().map(|(_, count)| usize::from(*count)).sum();
+                if !self.has_statuses(&reply, entries, out) {
+                    return;
+                }
+                let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox, out };
+                self.routes.reply(&routes, &reply.statuses, deps);
+                self.deliver(out);
+            }
+        }
     }
 
-    /// Takes in the time, in milliseconds from any start: what the chip had no room for is tried again.
+    /// Whether a reply has a status for each object. After one that has not, the state of the chip is not known.
+    fn has_statuses(&mut self, reply: &SaiReply, requested: usize, out: &mut OrchOut) -> bool {
+        if reply.statuses.len() == requested {
+            return true;
+        }
+        self.outbox.bulker.stop();
+        out.events.push(OrchEvent::Fatal(format!(
+            "syncd answered {} with {} statuses for {requested} objects; start orchagent again",
+            reply.status.name(),
+            reply.statuses.len()
+        )));
+        false
+    }
+
+    fn object_reply(&mut self, requester: Requester, reply: ObjectReply, out: &mut OrchOut) {
+        match requester {
+            Requester::Port(name) => self.ports.reply(&name, reply, &mut self.outbox, out),
+            requester => self.objects.reply(requester, reply, &mut self.outbox, out),
+        }
+    }
+
+    /// Takes in a reply of the start; `port`: whose lanes it contains.
+    fn boot_reply(&mut self, port: Option<Oid>, reply: SaiReply, out: &mut OrchOut) {
+        if let Err(why) = self.boot.reply(&reply) {
+            self.outbox.bulker.stop();
+            out.events.push(OrchEvent::Fatal(why));
+            return;
+        }
+        for value in reply.values {
+            match (value, port) {
+                (Attr::SwitchDefaultVirtualRouter(oid), _) => self.objects.set_default_router(oid),
+                (Attr::SwitchCpuPort(oid), _) => self.objects.set_cpu_port(oid),
+                (Attr::SwitchEcmpGroups(count), _) => self.objects.set_group_limit(count),
+                (Attr::PortLanes(lanes), Some(port)) => self.ports.set_lanes(lanes, port),
+                _ => {}
+            }
+        }
+        self.announce_switch(out);
+    }
+
+    /// Announces what the start found, once the switch is known.
+    fn announce_switch(&mut self, out: &mut OrchOut) {
+        if !self.boot.take_switch_ready() {
+            return;
+        }
+        let limit = self.objects.fix_group_limit(GROUPS_DEFAULT, self.config.group_limit);
+        let capability = SwitchCapabilityRow { max_nexthop_groups: Some(limit) };
+        out.capability.push(Change::set("switch".into(), capability));
+        for prefix in boot::default_routes() {
+            out.default_routes.push(Change::set(prefix, DefaultRouteRow { ok: false }));
+            self.outbox.crm.routes(Table::of(prefix), 1);
+        }
+        for prefix in boot::link_local(self.config.mac) {
+            self.routes.own_from_start(prefix, &mut self.objects, &mut self.outbox);
+        }
+    }
+
+    /// Takes in the time, in milliseconds from any start: requests that the chip had no room for are retried.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
-        self.now_ms = now_ms;
         self.routes.shrink_if_sparse();
-        self.retry_table_full(now_ms, out);
-        self.ask_crm(now_ms);
+        if now_ms.saturating_sub(self.last_retry_ms) >= self.config.retry_ms {
+            self.last_retry_ms = now_ms;
+            self.outbox.retry_all();
+            self.deliver(out);
+            self.routes.retry_table_full(self.config.bulk_size);
+        }
+        if self.boot.done() {
+            let Outbox { bulker, crm, .. } = &mut self.outbox;
+            crm.poll(now_ms, self.config.crm_interval_ms, bulker);
+        }
     }
 
     /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
@@ -335,22 +397,20 @@ impl Orch {
         self.routes.shrink_to_fit();
     }
 
-    /// Goes on with all that came in, until it must wait for replies or for changes.
+    /// Handles all input, and returns when it must wait for replies or for changes.
     pub fn run(&mut self, out: &mut OrchOut) {
         if self.boot.takes_rows() {
-            self.sync_ports(out);
+            self.ports.sync(&mut self.outbox, out);
+            self.deliver(out);
             if self.ports.ready() {
-                self.sync_vrfs(out);
-                self.sync_interfaces(out);
-                self.sync_neighbors(out);
-                self.sync_indexes(out);
+                self.sync_objects(out);
             }
         }
         self.send(out);
-        if self.boot.is_described() && self.ready() && self.idle() {
-            // Groups that waited for a member that does not come do without it.
-            if self.previous_ids.take().is_some() {
-                self.groups.ids().into_iter().for_each(|id| self.step_group(id, out));
+        if self.boot.may_apply() && self.ready() && self.idle() {
+            if self.outbox.ids.end_restore() {
+                self.objects.step_groups(&mut self.outbox, out);
+                self.deliver(out);
                 self.send(out);
             }
             if self.idle() {
@@ -360,42 +420,106 @@ impl Orch {
         }
     }
 
-    /// Whether it starts warm and what it describes is not applied yet.
+    /// Handles the changes of all tables but routes, in the order in which objects depend on each other.
+    fn sync_objects(&mut self, out: &mut OrchOut) {
+        if self.outbox.ids.is_restoring() {
+            let mut ports: Map<Name, Vec<Oid>> = Map::default();
+            for (ifname, vrf) in self.objects.pending_in_vrfs() {
+                ports.entry(vrf.clone()).or_default().extend(self.ports.oid(ifname));
+            }
+            self.outbox.ids.set_ports_of_vrfs(ports);
+        }
+        for sync in
+            [Objects::sync_vrfs, Objects::sync_interfaces, Objects::sync_neighbors, Objects::sync_groups]
+        {
+            sync(&mut self.objects, &mut self.outbox, out);
+            self.deliver(out);
+        }
+    }
+
+    /// Sends requests while the window has room: calls that are queued, then the start's, then a bulk of routes.
+    fn send(&mut self, out: &mut OrchOut) {
+        let bulk_size = self.config.bulk_size.max(1);
+        while self.outbox.bulker.may_send(self.config.window) {
+            if let Some(request) = self.outbox.bulker.next(bulk_size) {
+                out.requests.push(request);
+                continue;
+            }
+            if self.boot.next(&mut self.outbox.bulker) {
+                self.announce_switch(out);
+                continue;
+            }
+            let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox, out };
+            if !(self.boot.takes_rows() && self.ports.ready() && self.routes.gather_routes(bulk_size, deps)) {
+                return;
+            }
+            self.deliver(out);
+        }
+    }
+
+    /// Delivers notifications until none is left.
+    fn deliver(&mut self, out: &mut OrchOut) {
+        while let Some(notification) = self.outbox.next_notification() {
+            let Orch { objects, routes, outbox, .. } = self;
+            match notification {
+                Notification::Wake(constraint) => routes.wake(constraint),
+                Notification::PortReady(name, oid) => objects.set_port(&name, oid, outbox, out),
+                Notification::PortLink(name, up) => objects.set_link(&name, up, outbox),
+                Notification::VrfUsable(vrf) => {
+                    routes.wake(routes::Constraint::Vrf(vrf));
+                    objects.vrf_usable(vrf, outbox, out);
+                }
+                Notification::InterfaceUsable(id) => objects.interface_usable(id, outbox, out),
+                Notification::InterfaceReleased(id) => objects.interface_released(id, outbox, out),
+                Notification::InterfaceMoves(id) => objects.interface_moves(id, outbox, out),
+                Notification::LinkChanged(id) => objects.link_changed(id, outbox, out),
+                Notification::OwnAddress(vrf, ip, true) => routes.add_own(vrf, AnyPrefix::host(ip)),
+                Notification::OwnAddress(vrf, ip, false) => routes.remove_own(vrf, AnyPrefix::host(ip)),
+                Notification::NextHopChanged(id) => objects.next_hop_changed(id, outbox, out),
+                Notification::NextHopReleased(id) => objects.next_hop_released(id, outbox, out),
+                Notification::NextHopUnpinned(id) => objects.next_hop_unpinned(id, outbox, out),
+                Notification::GroupReleased(id) => objects.group_released(id, outbox, out),
+                Notification::IndexChanged(index) => {
+                    for route in objects.followers(index) {
+                        routes.resolve_index_again(route, objects.index_name(index));
+                    }
+                }
+                Notification::IndexReleased(index) => objects.index_released(index, outbox),
+                Notification::IndexUnpinned(index) => objects.index_unpinned(index, outbox),
+                Notification::NumberFreed => objects.number_freed(),
+                Notification::Retry(requester) => objects.retry(requester, outbox, out),
+            }
+        }
+    }
+
+    /// Whether it is a warm start whose view is not applied yet.
     pub fn restoring(&self) -> bool {
         self.boot.is_warm()
     }
 
-    /// Whether, since the start, every route was said between the two halves of a resync.
+    /// Whether a resync of all routes has ended since the start.
     pub fn resynced(&self) -> bool {
-        self.routes.resynced
+        self.routes.resynced()
     }
 
-    /// Every row of every table is in: as soon as nothing can proceed, what was described is applied.
+    /// Takes in that a warm start has every row of every table. The view is applied as soon as nothing can proceed.
     pub fn restored(&mut self) {
-        self.boot.described();
+        self.boot.set_rows_complete();
     }
 
-    /// Whether nothing is in flight and nothing can proceed: what is left waits for changes.
+    /// Whether no request is in flight and nothing can proceed: all remaining work waits for changes.
     pub fn idle(&self) -> bool {
-        self.requests.idle() && self.boot.takes_rows() && self.routes_rest()
+        self.outbox.bulker.idle() && self.boot.takes_rows() && (!self.ready() || self.routes.idle())
     }
 
-    fn routes_rest(&self) -> bool {
-        !self.ready() || (self.routes.ready_len() == 0 && !self.routes.is_sweeping())
-    }
-
-    /// Whether the ports are there, so that other tables are looked at.
+    /// Whether the ports are ready, so that orchagent handles the other tables.
     pub fn ready(&self) -> bool {
         self.boot.takes_rows() && self.ports.ready()
     }
 
     /// How many changes wait for their turn or for a reply.
     pub fn backlog(&self) -> usize {
-        self.inputs.interfaces.len()
-            + self.inputs.neighbors.len()
-            + self.inputs.vrfs.len()
-            + self.inputs.indexes.len()
-            + self.routes.moving_len()
+        self.objects.pending_len() + self.routes.moving_len()
     }
 
     /// How many routes wait for a constraint that no request in flight will resolve: a neighbour, an interface, a group,
@@ -404,8 +528,8 @@ impl Orch {
         self.routes.retry_cache_len()
     }
 
-    /// What the chip holds, by kind.
+    /// The CRM counters.
     pub fn crm(&self) -> &Crm {
-        &self.crm
+        &self.outbox.crm
     }
 }

@@ -1,9 +1,9 @@
-//! Things with a key and a small number: looked up by either, numbers used again.
+//! An arena: values by key and by a small number. The number of a removed value is used again.
 
 use ribtide_prefix::Map;
 use std::hash::Hash;
 
-/// A table of `T` by key `K` and by number.
+/// Values `T` by key `K` and by number.
 pub(super) struct Arena<K, T> {
     ids: Map<K, u32>,
     slots: Vec<Option<(K, T)>>,
@@ -17,11 +17,12 @@ impl<K, T> Default for Arena<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> Arena<K, T> {
+    /// The number of a key that has one.
     pub(super) fn find(&self, key: &K) -> Option<u32> {
         self.ids.get(key).copied()
     }
 
-    /// The number of `key`, which gets `make()` when it is new.
+    /// The number of `key`; a new key gets one, and the value `make()`.
     pub(super) fn id_of(&mut self, key: &K, make: impl FnOnce() -> T) -> u32 {
         if let Some(id) = self.find(key) {
             return id;
@@ -40,27 +41,28 @@ impl<K: Clone + Eq + Hash, T> Arena<K, T> {
         &self.slot(id).0
     }
 
-    /// The thing of a number that is in use.
+    /// The value of a number that is in use.
     pub(super) fn get(&self, id: u32) -> &T {
         &self.slot(id).1
     }
 
-    /// The thing of a number that is in use, to change.
+    /// The value of a number that is in use, to change it.
     pub(super) fn get_mut(&mut self, id: u32) -> &mut T {
         match &mut self.slots[id as usize] {
-            Some((_, thing)) => thing,
+            Some((_, value)) => value,
             None => unreachable!("number {id} is not in use"),
         }
     }
 
-    /// Takes a thing out; its number may be used again.
+    /// Removes a value. Its number may be used again.
     pub(super) fn remove(&mut self, id: u32) -> Option<T> {
-        let (key, thing) = self.slots.get_mut(id as usize)?.take()?;
+        let (key, value) = self.slots.get_mut(id as usize)?.take()?;
         self.ids.remove(&key);
         self.free.push(id);
-        Some(thing)
+        Some(value)
     }
 
+    /// Whether a number is in use.
     pub(super) fn contains(&self, id: u32) -> bool {
         self.slots.get(id as usize).is_some_and(Option::is_some)
     }
@@ -70,9 +72,10 @@ impl<K: Clone + Eq + Hash, T> Arena<K, T> {
         self.ids.len()
     }
 
+    /// Every number with its key and value.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &K, &T)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(id, slot)| slot.as_ref().map(|(key, thing)| (id as u32, key, thing)))
+        slots.filter_map(|(id, slot)| slot.as_ref().map(|(key, value)| (id as u32, key, value)))
     }
 
     fn slot(&self, id: u32) -> &(K, T) {

@@ -1,17 +1,13 @@
-//! The start: make the switch, learn what it has, and put in the routes that are always there.
+//! The start of orchagent (`orchagent/main.cpp`, `OrchDaemon::init`): create the switch, read what it has, and create the
+//! routes that are always there.
 
-use super::requests::Context;
-use super::route_table::Table;
-use super::{Orch, OrchEvent, OrchOut};
-use crate::row::{Change, DefaultRouteRow, Mac, SwitchCapabilityRow};
+use super::bulker::{Bulker, Context};
+use crate::row::Mac;
 use crate::sai::{
     Attr, Item, ObjectType, Oid, PacketAction, RouteEntry, SWITCH, SaiCall, SaiReply, Verb, View,
 };
 use ribtide_prefix::AnyPrefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// How many groups a chip holds that does not say.
-const DEFAULT_GROUPS: u32 = 128;
 
 /// The steps, in order. Each is one or more requests; the next begins when all replies are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,56 +20,204 @@ enum Step {
     PortList,
     PortLanes,
     Routes,
-    /// Warm: rows are described.
+    /// Warm start: rows fill the view.
     Restore,
     ApplyView,
     Done,
 }
 
-/// How far the start is, and what it learned.
-#[derive(Default)]
+/// The steps of a start, and what its replies contained.
 pub(super) struct Boot {
     step: Step,
+    mac: Mac,
     /// The step's requests without a reply; `None` before it began.
     open: Option<usize>,
-    pub(super) cpu_port: Oid,
+    virtual_router: Oid,
+    cpu_port: Oid,
     port_count: u32,
     ports: Vec<Oid>,
-    /// It starts warm, and what it describes is not applied.
+    /// It is a warm start whose view is not applied.
     warm: bool,
-    /// Every row is described.
-    described: bool,
+    /// A warm start has taken in every row.
+    rows_complete: bool,
+    /// The switch became known, and [`Boot::take_switch_ready`] did not report it yet.
+    switch_ready: bool,
 }
 
 impl Boot {
+    /// A start that has sent nothing. `mac` is the router's MAC address.
+    pub(super) fn new(mac: Mac) -> Boot {
+        Boot {
+            step: Step::default(),
+            mac,
+            open: None,
+            virtual_router: Oid::NULL,
+            cpu_port: Oid::NULL,
+            port_count: 0,
+            ports: Vec::new(),
+            warm: false,
+            rows_complete: false,
+            switch_ready: false,
+        }
+    }
+
+    /// Whether the start is over.
     pub(super) fn done(&self) -> bool {
         self.step == Step::Done
     }
 
-    /// Whether the switch is there, so that rows are looked at.
+    /// Whether the switch is known, so that orchagent handles rows.
     pub(super) fn takes_rows(&self) -> bool {
         self.done() || self.step == Step::Restore || (self.warm && self.step == Step::ApplyView)
     }
 
+    /// Makes it a warm start. Call it before the first step.
     pub(super) fn start_warm(&mut self) {
         self.warm = true;
     }
 
+    /// Whether it is a warm start whose view is not applied.
     pub(super) fn is_warm(&self) -> bool {
         self.warm
     }
 
-    pub(super) fn described(&mut self) {
-        self.described = true;
+    /// Takes in that a warm start has every row.
+    pub(super) fn set_rows_complete(&mut self) {
+        self.rows_complete = true;
     }
 
-    /// Whether only [`Boot::apply`] is missing.
-    pub(super) fn is_described(&self) -> bool {
-        self.step == Step::Restore && self.described
+    /// Whether a warm start has every row, and did not begin to apply its view.
+    pub(super) fn may_apply(&self) -> bool {
+        self.step == Step::Restore && self.rows_complete
     }
 
+    /// Begins to apply the view of a warm start.
     pub(super) fn apply(&mut self) {
         self.step = Step::ApplyView;
+    }
+
+    /// Whether the switch became known since the last call.
+    pub(super) fn take_switch_ready(&mut self) -> bool {
+        std::mem::take(&mut self.switch_ready)
+    }
+
+    /// Enqueues the requests of the next step; false when there is none to enqueue now.
+    pub(super) fn next(&mut self, bulker: &mut Bulker) -> bool {
+        if self.done() || self.step == Step::Restore || self.open.is_some() {
+            return false;
+        }
+        let calls = self.calls();
+        if calls.is_empty() {
+            self.advance();
+            return true;
+        }
+        self.open = Some(calls.len());
+        for call in calls {
+            let port = match &call {
+                SaiCall::Get { object: ObjectType::Port, id, .. } => id.oid(),
+                _ => None,
+            };
+            bulker.call(call, Context::Boot(port));
+        }
+        true
+    }
+
+    fn calls(&self) -> Vec<SaiCall> {
+        let get = |attrs| SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs };
+        let vr = self.virtual_router;
+        let route = |dest, attrs: &[Attr]| SaiCall::One {
+            verb: Verb::Create,
+            object: ObjectType::RouteEntry,
+            item: Item::new(RouteEntry { switch: SWITCH, vr, dest }, attrs.iter().cloned()),
+        };
+        match self.step {
+            Step::InitView => vec![SaiCall::View(View::Init)],
+            Step::Switch => vec![SaiCall::One {
+                verb: Verb::Create,
+                object: ObjectType::Switch,
+                item: Item::new(SWITCH, [Attr::SwitchInit(true), Attr::SwitchSrcMac(self.mac)]),
+            }],
+            Step::Defaults => vec![get(vec![
+                Attr::SwitchDefaultVirtualRouter(Oid::NULL),
+                Attr::SwitchCpuPort(Oid::NULL),
+                Attr::SwitchPortNumber(0),
+            ])],
+            Step::Groups => vec![get(vec![Attr::SwitchEcmpGroups(0)])],
+            Step::PortList => {
+                vec![get(vec![Attr::SwitchPortList(vec![Oid::NULL; self.port_count as usize].into())])]
+            }
+            Step::PortLanes => {
+                let lanes = |port: &Oid| SaiCall::Get {
+                    object: ObjectType::Port,
+                    id: (*port).into(),
+                    // A port has at most 8 lanes.
+                    attrs: vec![Attr::PortLanes(Box::new([0; 8]))],
+                };
+                self.ports.iter().map(lanes).collect()
+            }
+            Step::Routes => {
+                let drop = [Attr::RoutePacketAction(PacketAction::Drop)];
+                let to_cpu =
+                    [Attr::RoutePacketAction(PacketAction::Forward), Attr::RouteNextHop(self.cpu_port)];
+                let defaults = default_routes().into_iter().map(|prefix| route(prefix, &drop));
+                let own = link_local(self.mac).into_iter().map(|prefix| route(prefix, &to_cpu));
+                defaults.chain(own).collect()
+            }
+            Step::ApplyView => vec![SaiCall::View(View::Apply)],
+            Step::Restore | Step::Done => vec![],
+        }
+    }
+
+    /// Takes in a reply of the start, and goes to the next step when it is the last one.
+    ///
+    /// # Errors
+    /// A sentence when the start cannot go on.
+    pub(super) fn reply(&mut self, reply: &SaiReply) -> Result<(), String> {
+        let step = self.step;
+        // The start goes on without a chip's count of groups, or a port's lanes.
+        if !reply.status.is_success() && !matches!(step, Step::Groups | Step::PortLanes) {
+            let what = match step {
+                Step::InitView => "did not begin a view",
+                Step::Switch => "did not make the switch",
+                Step::Defaults | Step::PortList => "did not say what the switch has",
+                Step::Routes => "did not take the first routes",
+                _ => "did not apply the view",
+            };
+            return Err(format!("syncd {what}: {}; look at syncd's log", reply.status.name()));
+        }
+        for value in &reply.values {
+            match value {
+                Attr::SwitchDefaultVirtualRouter(oid) => self.virtual_router = *oid,
+                Attr::SwitchCpuPort(oid) => self.cpu_port = *oid,
+                Attr::SwitchPortNumber(count) => self.port_count = *count,
+                Attr::SwitchPortList(ports) => self.ports = ports.to_vec(),
+                _ => {}
+            }
+        }
+        self.open = self.open.and_then(|open| open.checked_sub(1)).filter(|open| *open > 0);
+        if self.open.is_none() {
+            self.advance();
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) {
+        self.step = match self.step {
+            Step::InitView => Step::Switch,
+            Step::Switch => Step::Defaults,
+            Step::Defaults => Step::Groups,
+            Step::Groups => Step::PortList,
+            Step::PortList => Step::PortLanes,
+            Step::PortLanes => Step::Routes,
+            Step::Routes if self.warm => Step::Restore,
+            Step::Routes => Step::ApplyView,
+            Step::Restore | Step::ApplyView | Step::Done => Step::Done,
+        };
+        match (self.warm, self.step) {
+            (true, Step::Done) => self.warm = false,
+            (true, Step::Restore) | (false, Step::Done) => self.switch_ready = true,
+            _ => {}
+        }
     }
 }
 
@@ -83,146 +227,55 @@ pub(super) fn default_routes() -> [AnyPrefix; 2] {
         .map(|addr| AnyPrefix::from_addr(addr, 0).unwrap_or(AnyPrefix::host(addr)))
 }
 
-/// What goes to the CPU from the start: all link-local addresses, and the router's own made from its MAC address.
-fn link_local(mac: Mac) -> [AnyPrefix; 2] {
+/// The routes to the CPU that the start creates: all link-local addresses, and the router's own link-local address
+/// (RFC 4291, 2.5.6 and appendix A).
+pub(super) fn link_local(mac: Mac) -> [AnyPrefix; 2] {
     let [a, b, c, d, e, f] = mac.0.map(u16::from);
     let own = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
     let all = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
     [AnyPrefix::from_addr(all, 10).unwrap_or(AnyPrefix::host(all)), AnyPrefix::host(own.into())]
 }
 
-impl Orch {
-    /// Queues the requests of the next step of the start; false when there is nothing to queue now.
-    pub(super) fn boot_next(&mut self, out: &mut OrchOut) -> bool {
-        if self.boot.done() || self.boot.step == Step::Restore || self.boot.open.is_some() {
-            return false;
-        }
-        let get = |attr| SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs: attr };
-        let vr = self.vrfs.default_oid();
-        let cpu = self.boot.cpu_port;
-        let route = |dest, attrs: &[Attr]| SaiCall::One {
-            verb: Verb::Create,
-            object: ObjectType::RouteEntry,
-            item: Item::new(RouteEntry { switch: SWITCH, vr, dest }, attrs.iter().cloned()),
-        };
-        let calls: Vec<SaiCall> = match self.boot.step {
-            Step::InitView => vec![SaiCall::View(View::Init)],
-            Step::Switch => vec![SaiCall::One {
-                verb: Verb::Create,
-                object: ObjectType::Switch,
-                item: Item::new(SWITCH, [Attr::SwitchInit(true), Attr::SwitchSrcMac(self.config.mac)]),
-            }],
-            Step::Defaults => vec![get(vec![
-                Attr::SwitchDefaultVirtualRouter(Oid::NULL),
-                Attr::SwitchCpuPort(Oid::NULL),
-                Attr::SwitchPortNumber(0),
-            ])],
-            Step::Groups => vec![get(vec![Attr::SwitchEcmpGroups(0)])],
-            Step::PortList => {
-                vec![get(vec![Attr::SwitchPortList(vec![Oid::NULL; self.boot.port_count as usize].into())])]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sai::Status;
+
+    fn answered(boot: &mut Boot, bulker: &mut Bulker, status: Status) -> Result<(), String> {
+        while boot.next(bulker) {
+            while let Some(request) = bulker.next(1) {
+                bulker.replied(request.id);
+                boot.reply(&SaiReply::one(request.id, status))?;
             }
-            Step::PortLanes => {
-                let lanes = |port: &Oid| SaiCall::Get {
-                    object: ObjectType::Port,
-                    id: (*port).into(),
-                    // Room for the most lanes that a port has.
-                    attrs: vec![Attr::PortLanes(Box::new([0; 8]))],
-                };
-                self.boot.ports.iter().map(lanes).collect()
-            }
-            Step::Routes => {
-                let drop = [Attr::RoutePacketAction(PacketAction::Drop)];
-                let to_cpu = [Attr::RoutePacketAction(PacketAction::Forward), Attr::RouteNextHop(cpu)];
-                let defaults = default_routes().into_iter().map(|prefix| route(prefix, &drop));
-                let own = link_local(self.config.mac).into_iter().map(|prefix| route(prefix, &to_cpu));
-                defaults.chain(own).collect()
-            }
-            Step::ApplyView => vec![SaiCall::View(View::Apply)],
-            Step::Restore | Step::Done => vec![],
-        };
-        if calls.is_empty() {
-            self.boot_advance(out);
-            return true;
         }
-        self.boot.open = Some(calls.len());
-        for call in calls {
-            let of = match &call {
-                SaiCall::Get { object: ObjectType::Port, id, .. } => id.oid(),
-                _ => None,
-            };
-            self.requests.call(call, Context::Boot(of));
-        }
-        true
+        Ok(())
     }
 
-    /// Takes in a reply of the start; `port` is whose lanes were asked for.
-    pub(super) fn boot_reply(&mut self, port: Option<Oid>, reply: SaiReply, out: &mut OrchOut) {
-        let step = self.boot.step;
-        // A chip that does not say how many groups it holds, or which lanes a port has, is still of use.
-        if !reply.status.is_success() && !matches!(step, Step::Groups | Step::PortLanes) {
-            self.requests.broken = true;
-            let what = match step {
-                Step::InitView => "did not begin a view",
-                Step::Switch => "did not make the switch",
-                Step::Defaults | Step::PortList => "did not say what the switch has",
-                Step::Routes => "did not take the first routes",
-                _ => "did not apply the view",
-            };
-            let status = reply.status.name();
-            out.events.push(OrchEvent::Fatal(format!("syncd {what}: {status}; look at syncd's log")));
-            return;
-        }
-        for value in reply.values {
-            match value {
-                Attr::SwitchDefaultVirtualRouter(oid) => self.vrfs.set_default(oid),
-                Attr::SwitchCpuPort(oid) => self.boot.cpu_port = oid,
-                Attr::SwitchPortNumber(count) => self.boot.port_count = count,
-                Attr::SwitchPortList(ports) => self.boot.ports = ports.into(),
-                Attr::SwitchEcmpGroups(count) => self.groups.set_limit(count),
-                Attr::PortLanes(lanes) => {
-                    if let Some(port) = port {
-                        self.ports.found(lanes, port);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.boot.open = self.boot.open.and_then(|open| open.checked_sub(1)).filter(|open| *open > 0);
-        if self.boot.open.is_none() {
-            self.boot_advance(out);
-        }
+    #[test]
+    fn boot_all_replies_success_reports_the_switch_once() {
+        let (mut boot, mut bulker) = (Boot::new(Mac::default()), Bulker::default());
+        assert!(!boot.takes_rows());
+        answered(&mut boot, &mut bulker, Status::Success).unwrap();
+        assert!(boot.done() && boot.takes_rows() && boot.take_switch_ready() && !boot.take_switch_ready());
     }
 
-    /// Goes to the next step; when the switch is known, tells what was learned.
-    fn boot_advance(&mut self, out: &mut OrchOut) {
-        self.boot.step = match self.boot.step {
-            Step::InitView => Step::Switch,
-            Step::Switch => Step::Defaults,
-            Step::Defaults => Step::Groups,
-            Step::Groups => Step::PortList,
-            Step::PortList => Step::PortLanes,
-            Step::PortLanes => Step::Routes,
-            Step::Routes if self.boot.warm => Step::Restore,
-            Step::Routes => Step::ApplyView,
-            Step::Restore | Step::ApplyView | Step::Done => Step::Done,
-        };
-        match (self.boot.warm, self.boot.step) {
-            (true, Step::Done) => self.boot.warm = false,
-            (true, Step::Restore) | (false, Step::Done) => self.tell_learnt(out),
-            _ => {}
-        }
+    #[test]
+    fn boot_failed_switch_is_an_error() {
+        let (mut boot, mut bulker) = (Boot::new(Mac::default()), Bulker::default());
+        let why = answered(&mut boot, &mut bulker, Status::Failure).unwrap_err();
+        assert!(why.contains("did not begin a view"), "{why}");
     }
 
-    fn tell_learnt(&mut self, out: &mut OrchOut) {
-        let limit = self.groups.limit_or(DEFAULT_GROUPS, self.config.group_limit);
-        let capability = SwitchCapabilityRow { max_nexthop_groups: Some(limit) };
-        out.capability.push(Change::set("switch".into(), capability));
-        for prefix in default_routes() {
-            out.default_routes.push(Change::set(prefix, DefaultRouteRow { ok: false }));
-            self.crm.routes(Table::of(prefix), 1);
-        }
-        for prefix in link_local(self.config.mac) {
-            self.own_from_start(prefix);
-        }
+    #[test]
+    fn boot_warm_waits_for_rows_before_it_applies_the_view() {
+        let (mut boot, mut bulker) = (Boot::new(Mac::default()), Bulker::default());
+        boot.start_warm();
+        answered(&mut boot, &mut bulker, Status::Success).unwrap();
+        assert!(boot.takes_rows() && boot.is_warm() && !boot.may_apply() && !boot.done());
+        boot.set_rows_complete();
+        assert!(boot.may_apply());
+        boot.apply();
+        answered(&mut boot, &mut bulker, Status::Success).unwrap();
+        assert!(boot.done() && !boot.is_warm());
     }
 }

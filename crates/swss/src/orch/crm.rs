@@ -1,20 +1,21 @@
-//! How much of the chip is used: counted at each confirmation, and what still fits, asked of the chip now and then.
+//! CRM (critical resource monitoring): used and available entries of the chip's tables (`orchagent/crmorch.cpp`).
+//!
+//! orchagent counts used entries at each confirmation, and reads the available ones from the chip in an interval.
 
-use super::Orch;
-use super::requests::Context;
-use super::route_table::Table;
+use super::bulker::{Bulker, Context};
+use super::routes::Table;
 use crate::sai::{Attr, NextHopType, ObjectType, SWITCH, SaiCall, SaiReply};
 
-/// One kind of thing.
+/// The entries of one table of the chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// How many are in the chip.
+    /// Entries in the chip.
     pub used: u32,
-    /// How many more fit, when last asked; `None` when the chip does not say.
+    /// How many more have room, by the latest reply of the chip; `None` when the chip does not say.
     pub available: Option<u32>,
 }
 
-/// What the chip holds.
+/// The CRM counters of all tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Crm {
     /// IPv4 and IPv6 routes.
@@ -27,11 +28,11 @@ pub struct Crm {
     pub nexthop_group: Usage,
     /// Members of next-hop groups.
     pub nexthop_group_member: Usage,
-    /// Labels.
+    /// Routes of MPLS labels.
     pub mpls_inseg: Usage,
     /// Next hops with labels.
     pub mpls_nexthop: Usage,
-    last_asked_ms: Option<u64>,
+    last_poll_ms: Option<u64>,
 }
 
 fn count(usage: &mut Usage, change: i32) {
@@ -68,7 +69,7 @@ impl Crm {
         count(&mut self.nexthop_group_member, change);
     }
 
-    /// Hands over the fields of COUNTERS_DB's `CRM:STATS`.
+    /// Passes each field and value of COUNTERS_DB's `CRM:STATS`.
     pub fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         let kinds = [
             ("ipv4_route", self.route[0]),
@@ -89,18 +90,15 @@ impl Crm {
             }
         }
     }
-}
 
-impl Orch {
-    /// Asks the chip what still fits, when it is time.
-    pub(super) fn ask_crm(&mut self, now_ms: u64) {
-        let interval = self.config.crm_interval_ms;
-        let due = self.crm.last_asked_ms.is_none_or(|last| now_ms.saturating_sub(last) >= interval);
-        if interval == 0 || !due || !self.boot.done() {
+    /// Requests the available entries when `interval_ms` has passed since the latest request; never when it is 0.
+    pub(super) fn poll(&mut self, now_ms: u64, interval_ms: u64, bulker: &mut Bulker) {
+        let due = self.last_poll_ms.is_none_or(|last| now_ms.saturating_sub(last) >= interval_ms);
+        if interval_ms == 0 || !due {
             return;
         }
-        self.crm.last_asked_ms = Some(now_ms);
-        let questions = [
+        self.last_poll_ms = Some(now_ms);
+        let attrs = [
             Attr::SwitchAvailableIpv4Route(0),
             Attr::SwitchAvailableIpv6Route(0),
             Attr::SwitchAvailableIpv4Nexthop(0),
@@ -110,43 +108,45 @@ impl Orch {
             Attr::SwitchAvailableGroup(0),
             Attr::SwitchAvailableGroupMember(0),
         ];
-        // No attribute of the switch says it of these.
+        // The switch has no attribute for these (`sai_object_type_get_availability`).
         let of_type = [
             (ObjectType::InsegEntry, None),
             (ObjectType::NextHop, Some(Attr::NextHopKind(NextHopType::Mpls))),
         ];
         for (object, attr) in of_type {
             let call = SaiCall::Available { object, attrs: attr.into_iter().collect() };
-            self.requests.call(call, Context::Available(object));
+            bulker.call(call, Context::Available(object));
         }
-        for question in questions {
-            // One by one: a chip that does not know one of them refuses the whole question.
-            let call = SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs: vec![question] };
-            self.requests.call(call, Context::Crm);
+        for attr in attrs {
+            // One by one: a chip that does not know one attribute refuses the whole call.
+            let call = SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs: vec![attr] };
+            bulker.call(call, Context::Crm);
         }
     }
 
+    /// Takes in the availability of one object type.
     pub(super) fn available_reply(&mut self, object: ObjectType, reply: SaiReply) {
         let usage = match object {
-            ObjectType::InsegEntry => &mut self.crm.mpls_inseg,
-            _ => &mut self.crm.mpls_nexthop,
+            ObjectType::InsegEntry => &mut self.mpls_inseg,
+            _ => &mut self.mpls_nexthop,
         };
         if let Some(Attr::ObjectCount(count)) = reply.values.first() {
             usage.available = Some(u32::try_from(*count).unwrap_or(u32::MAX));
         }
     }
 
-    pub(super) fn crm_reply(&mut self, reply: SaiReply) {
+    /// Takes in attributes of the switch.
+    pub(super) fn reply(&mut self, reply: SaiReply) {
         for value in reply.values {
             let (usage, available) = match value {
-                Attr::SwitchAvailableIpv4Route(n) => (&mut self.crm.route[0], n),
-                Attr::SwitchAvailableIpv6Route(n) => (&mut self.crm.route[1], n),
-                Attr::SwitchAvailableIpv4Nexthop(n) => (&mut self.crm.nexthop[0], n),
-                Attr::SwitchAvailableIpv6Nexthop(n) => (&mut self.crm.nexthop[1], n),
-                Attr::SwitchAvailableIpv4Neighbor(n) => (&mut self.crm.neighbor[0], n),
-                Attr::SwitchAvailableIpv6Neighbor(n) => (&mut self.crm.neighbor[1], n),
-                Attr::SwitchAvailableGroup(n) => (&mut self.crm.nexthop_group, n),
-                Attr::SwitchAvailableGroupMember(n) => (&mut self.crm.nexthop_group_member, n),
+                Attr::SwitchAvailableIpv4Route(n) => (&mut self.route[0], n),
+                Attr::SwitchAvailableIpv6Route(n) => (&mut self.route[1], n),
+                Attr::SwitchAvailableIpv4Nexthop(n) => (&mut self.nexthop[0], n),
+                Attr::SwitchAvailableIpv6Nexthop(n) => (&mut self.nexthop[1], n),
+                Attr::SwitchAvailableIpv4Neighbor(n) => (&mut self.neighbor[0], n),
+                Attr::SwitchAvailableIpv6Neighbor(n) => (&mut self.neighbor[1], n),
+                Attr::SwitchAvailableGroup(n) => (&mut self.nexthop_group, n),
+                Attr::SwitchAvailableGroupMember(n) => (&mut self.nexthop_group_member, n),
                 _ => continue,
             };
             usage.available = Some(available);

@@ -3,7 +3,6 @@
 //!
 //! Public, so that `route-check` compares the databases by the rules by which orchagent programs them.
 
-use super::boot::default_routes;
 use crate::row::{Field, Hop, Name, Via};
 use ribtide_prefix::AnyPrefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,11 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The content of a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParsedRow {
-    /// They make no sense, or ask for what is not programmed here: why.
+    /// The fields contradict each other, or need what orchagent does not program: the reason.
     Refused(String),
-    /// They lead to the router itself or to its management port: nothing for the chip.
+    /// The next hop is the router itself or its management port: the chip gets no entry.
     Local,
-    /// Drop.
+    /// The entry drops.
     Blackhole,
     /// An interface alone.
     Direct(Name),
@@ -71,7 +70,7 @@ pub fn parse_route(via: &Via) -> ParsedRow {
 /// The next hops of a row of NEXTHOP_GROUP_TABLE.
 ///
 /// # Errors
-/// Why it is not programmed.
+/// A sentence: why orchagent does not program the row.
 pub fn parse_group(via: &Via) -> Result<Vec<Hop>, String> {
     if !via.get(Field::NexthopGroup).is_empty() {
         return Err("it is made of other groups, and those are not programmed".into());
@@ -87,10 +86,10 @@ pub fn parse_group(via: &Via) -> Result<Vec<Hop>, String> {
     }
 }
 
-/// How many labels a label's row takes off: one when it does not say.
+/// How many labels a label's row pops (`mpls_pop`): one without the field.
 ///
 /// # Errors
-/// It says something else than a number.
+/// A sentence when the field is not a number from 0 to 255.
 pub fn parse_pop(via: &Via) -> Result<u8, String> {
     match via.get(Field::MplsPop) {
         "" => Ok(1),
@@ -98,13 +97,13 @@ pub fn parse_pop(via: &Via) -> Result<u8, String> {
     }
 }
 
-/// Labels are put on packets to a neighbour.
+/// Why a next hop with labels and without a gateway is refused. MPLS next hops belong to neighbours.
 fn without_gateway(hops: &[Hop]) -> Option<String> {
     let hop = hops.iter().find(|hop| hop.labels.is_some() && gateway(hop).is_unspecified())?;
     Some(format!("labels are put on packets to a gateway, and it names none on {}", hop.ifname))
 }
 
-/// What a row asks for beside IP forwarding and labels, as a sentence: other orchagents may program it.
+/// What a row needs beside IP forwarding and labels, as a sentence; `None`: nothing. SONiC's orchagent may program it.
 pub fn unsupported(via: &Via) -> Option<String> {
     let others = [
         (!via.get(Field::VniLabel).is_empty(), "a VXLAN tunnel"),
@@ -113,7 +112,7 @@ pub fn unsupported(via: &Via) -> Option<String> {
     ];
     others
         .into_iter()
-        .find(|(asked, _)| *asked)
+        .find(|(needed, _)| *needed)
         .map(|(_, what)| format!("it asks for {what}, which is not programmed"))
 }
 
@@ -126,22 +125,17 @@ pub fn gateway(hop: &Hop) -> IpAddr {
     }
 }
 
-/// Interfaces that the chip does not forward to.
+/// Whether the chip does not forward to the interface (`RouteOrch::doTask`, `orchagent/routeorch.cpp`).
 fn is_local(ifname: &str) -> bool {
     matches!(ifname, "eth0" | "docker0" | "usb0" | "lo") || ifname.starts_with("Loopback")
 }
 
-/// Whether addresses of the prefix are good beyond a link.
+/// Whether the addresses of the prefix are valid beyond one link, loopback or multicast scope.
 pub fn is_global(prefix: AnyPrefix) -> bool {
     match prefix.addr() {
         IpAddr::V4(ip) => !(ip.is_link_local() || ip.is_loopback() || ip.is_multicast()),
         IpAddr::V6(ip) => !(ip.is_unicast_link_local() || ip == Ipv6Addr::LOCALHOST || ip.is_multicast()),
     }
-}
-
-/// Whether it is a default route.
-pub(super) fn is_default(prefix: AnyPrefix) -> bool {
-    default_routes().contains(&prefix)
 }
 
 #[cfg(test)]
@@ -197,6 +191,5 @@ mod tests {
         for text in ["0.0.0.0/0", "::/0", "10.0.0.0/8", "fc00::/7"] {
             assert!(is_global(text.parse().unwrap()), "{text}");
         }
-        assert!(is_default("::/0".parse().unwrap()) && !is_default("::/1".parse().unwrap()));
     }
 }

@@ -3,22 +3,23 @@
 use crate::row::{Change, Row};
 use std::collections::BTreeMap;
 
-/// What is wanted of one key.
+/// The pending change of one key.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Pending<R> {
-    /// Delete what is there first.
+    /// Delete the present row first.
     pub(super) del: bool,
-    /// Then set this.
+    /// Then set this row.
     pub(super) set: Option<R>,
 }
 
 impl<R: Row> Pending<R> {
+    /// One change; `None` deletes the row.
     pub(super) fn new(row: Option<R>) -> Self {
         Pending { del: row.is_none(), set: row }
     }
 
-    /// Takes in a later change. A DEL makes all before it void. A SET coalesces with a SET that waits, and stands
-    /// after a DEL that waits.
+    /// Adds a later change. A DEL replaces all earlier changes. A SET coalesces with a pending SET, and follows a pending
+    /// DEL.
     pub(super) fn add(&mut self, row: Option<R>) {
         match (row, &mut self.set) {
             (None, _) => *self = Pending { del: true, set: None },
@@ -28,8 +29,7 @@ impl<R: Row> Pending<R> {
     }
 }
 
-/// The keys of one table that changed and were not looked at yet. In key order, so that equal input has equal
-/// results.
+/// The pending changes of one table, in key order, so that equal input has equal results.
 pub(super) struct ToSync<R: Row>(BTreeMap<R::Key, Pending<R>>);
 
 impl<R: Row> Default for ToSync<R> {
@@ -39,6 +39,7 @@ impl<R: Row> Default for ToSync<R> {
 }
 
 impl<R: Row> ToSync<R> {
+    /// Adds a change.
     pub(super) fn add(&mut self, change: Change<R>) {
         match self.0.get_mut(&change.key) {
             Some(pending) => pending.add(change.row),
@@ -46,14 +47,17 @@ impl<R: Row> ToSync<R> {
         }
     }
 
+    /// Takes all changes.
     pub(super) fn take(&mut self) -> BTreeMap<R::Key, Pending<R>> {
         std::mem::take(&mut self.0)
     }
 
+    /// Every key with its pending change.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&R::Key, &Pending<R>)> {
         self.0.iter()
     }
 
+    /// How many keys have a pending change.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -68,9 +72,9 @@ mod tests {
         RouteRow::from_fields(&mut text.split(' ').filter_map(|pair| pair.split_once('='))).unwrap()
     }
 
-    /// The table of SONiC's `addToSync`, case by case: incoming SET or DEL on each thing that can be pending.
+    /// SONiC's `Consumer::addToSync` (`orchagent/orch.cpp`), case by case: SET or DEL on each pending change.
     #[test]
-    fn what_waits_and_what_comes() {
+    fn pending_add_coalesces_as_add_to_sync() {
         let old = || row("nexthop=1.1.1.1 ifname=a");
         let new = || row("nexthop=2.2.2.2 protocol=bgp");
         let both = || row("nexthop=2.2.2.2 ifname=a protocol=bgp");

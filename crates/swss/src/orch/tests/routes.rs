@@ -77,7 +77,7 @@ fn one_route_on_the_wires() {
     let message = text::write_request(&world.sent[0]);
     assert_eq!(message.op, "Sbulkcreate");
     assert_eq!(message.key, "SAI_OBJECT_TYPE_ROUTE_ENTRY:1");
-    let vr = world.orch.vrfs.default_oid();
+    let vr = world.default_router();
     let hop = world.orch.explain(None, "10.1.0.0/16".parse().unwrap()).unwrap().in_chip.unwrap().oid;
     assert_eq!(
         message.value,

@@ -257,18 +257,21 @@ impl World {
         self.settle();
     }
 
+    /// The virtual router of the default VRF.
+    pub(super) fn default_router(&self) -> Oid {
+        self.orch.objects.router(crate::orch::routes::DEFAULT_VRF).unwrap()
+    }
+
     /// Where the chip sends packets of a route: `-` nowhere, `drop`, `cpu`, an interface, or next hops.
     pub(super) fn way(&self, key: &str) -> String {
         let Ok(RouteKey::Route { vrf, prefix, .. }) = RouteRow::parse_key(key) else { panic!("{key}") };
         let switch = self.syncd.rid(crate::sai::SWITCH).unwrap();
         let vr = match vrf {
-            None => self.syncd.rid(self.orch.vrfs.default_oid()),
-            Some(_) => self
-                .orch
-                .vrfs
-                .find(&vrf)
-                .and_then(|id| self.orch.vrfs.get(id).oid)
-                .and_then(|v| self.syncd.rid(v)),
+            None => self.syncd.rid(self.default_router()),
+            Some(_) => {
+                let objects = &self.orch.objects;
+                objects.find_vrf(&vrf).and_then(|id| objects.router(id)).and_then(|v| self.syncd.rid(v))
+            }
         };
         let Some(vr) = vr else { return "-".into() };
         World::shown(self.syncd.chip().forwarding(&RouteEntry { switch, vr, dest: prefix }))
@@ -369,10 +372,11 @@ impl World {
         assert_eq!(chip.count(ObjectType::NextHopGroup), 0);
         assert_eq!(chip.count(ObjectType::NextHopGroupMember), 0);
         assert!(chip.neighbors.is_empty() && chip.labels.is_empty());
-        assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that no route names");
+        let (neighbors, groups, indexes) = self.orch.objects.counts();
+        assert_eq!(neighbors, 0, "neighbours are remembered that no route names");
         assert_eq!((self.orch.backlog(), self.orch.retry_cache_len()), (0, 0));
-        assert_eq!(self.orch.groups.places(), (0, 0, 0));
-        assert_eq!(self.orch.indexes.len(), 0, "indexes are remembered that no route names");
+        assert_eq!(groups, (0, 0, 0));
+        assert_eq!(indexes, 0, "indexes are remembered that no route names");
         let routes = chip.routes.keys().map(|entry| entry.dest.to_string());
         let other: Vec<String> =
             routes.filter(|dest| self.way(dest) != "cpu" && self.way(dest) != "drop").collect();

@@ -1,24 +1,24 @@
-//! The retry cache: changed routes by the constraint that holds them back, as in `orchagent/retrycache.h` of sonic-swss.
+//! The retry cache: changed routes by their constraint, as in `orchagent/retrycache.h` of sonic-swss.
 //!
-//! A constraint is either unresolved for an unknown time, and orchagent goes on reading rows meanwhile; or a request for
-//! it is in flight, and its routes count as waiting for the chip, like those in a bulk. Each route has one constraint, so
-//! the cache holds at most one entry a task.
+//! An unresolved constraint may last for ever, and orchagent reads further rows meanwhile. A constraint with a request in
+//! flight ends with the reply, so its routes count as waiting for the chip, like those in a bulk. Each route has one
+//! constraint, so the cache holds at most one entry for each task.
 
-use super::route_table::{RouteId, Table};
+use super::{RouteId, Table};
 use ribtide_prefix::{Map, Set};
 
 /// What a route in the retry cache waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Constraint {
+pub(in crate::orch) enum Constraint {
     /// A VRF.
     Vrf(u32),
     /// A router interface.
     Interface(u32),
-    /// A neighbour to be resolved, with its link up.
-    Hop(u32),
-    /// A group to be in the chip.
+    /// A next hop that is resolved and whose link is up.
+    NextHop(u32),
+    /// A group in the chip.
     Group(u32),
-    /// An index to have a row.
+    /// An index with a row.
     Index(u32),
     /// Room in a table of the chip.
     TableFull(Table),
@@ -94,5 +94,40 @@ impl RetryCache {
         self.by_constraint
             .iter()
             .flat_map(|(constraint, waiters)| waiters.ids.iter().map(|id| (*constraint, *id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orch::routes::table::RouteTable;
+    use ribtide_prefix::AnyPrefix;
+    use std::net::Ipv4Addr;
+
+    fn ids(count: u32) -> Vec<RouteId> {
+        let mut table = RouteTable::default();
+        (0..count).map(|n| table.id_of(0, &AnyPrefix::host(Ipv4Addr::from_bits(n).into()))).collect()
+    }
+
+    #[test]
+    fn retry_cache_len_leaves_out_constraints_with_a_request_in_flight() {
+        let (mut cache, ids) = (RetryCache::default(), ids(3));
+        cache.add(ids[0], Constraint::NextHop(1), false);
+        cache.add(ids[1], Constraint::Group(1), true);
+        assert_eq!(cache.len(), 1);
+        // The request in flight is for all routes of the constraint.
+        cache.add(ids[2], Constraint::NextHop(1), true);
+        assert_eq!((cache.len(), cache.iter().count()), (0, 3));
+        cache.remove(ids[1], Constraint::Group(1));
+        assert_eq!(cache.take(Constraint::NextHop(1)).len(), 2);
+        assert_eq!((cache.len(), cache.iter().count()), (0, 0));
+    }
+
+    #[test]
+    fn retry_cache_some_leaves_routes_in_the_cache() {
+        let (mut cache, ids) = (RetryCache::default(), ids(3));
+        ids.iter().for_each(|id| cache.add(*id, Constraint::TableFull(Table::Ipv4), false));
+        assert_eq!(cache.some(Constraint::TableFull(Table::Ipv4), 2).len(), 2);
+        assert_eq!(cache.len(), 3);
     }
 }

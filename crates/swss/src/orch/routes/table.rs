@@ -4,43 +4,44 @@
 //! uses the route's number. Each of these steps is one access to memory near that of the other routes of the bulk, and
 //! hashes nothing.
 
-use super::routes::{Lead, Task};
-use super::vrfs;
+use super::LABELS_VRF;
+use super::task::Task;
+use crate::orch::next_hop_ref::NextHopRef;
 use crate::row::Name;
 use crate::segmented_vec::{HashIndex, SegmentedVec};
 use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, prefetch, shrink_if_sparse};
 use std::hash::{BuildHasher, Hasher};
 use std::net::Ipv4Addr;
 
-/// The number of a route, as long as there is something to know of it.
+/// The number of a route. It is used again after [`RouteTable::remove_if_unused`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct RouteId(u32);
+pub(in crate::orch) struct RouteId(u32);
 
-/// Which route: the VRF's number, and the destination. The route of a label is one of [`vrfs::LABELS`] to the address
-/// whose number is the label.
+/// What identifies a route: the VRF's number, and the destination. The route of a label is one of [`LABELS_VRF`] to the
+/// address whose number is the label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct RouteName {
-    pub(super) vrf: u32,
-    pub(super) prefix: AnyPrefix,
+pub(in crate::orch) struct RouteName {
+    pub(in crate::orch) vrf: u32,
+    pub(in crate::orch) prefix: AnyPrefix,
 }
 
-/// A table of the chip that entries are in.
+/// A table of the chip that has entries of routes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Table {
     /// IPv4 routes.
     Ipv4,
     /// IPv6 routes.
     Ipv6,
-    /// Labels.
+    /// Routes of MPLS labels.
     Labels,
 }
 
 impl Table {
-    /// All of them.
-    pub(super) const ALL: [Table; 3] = [Table::Ipv4, Table::Ipv6, Table::Labels];
+    /// All tables.
+    pub(in crate::orch) const ALL: [Table; 3] = [Table::Ipv4, Table::Ipv6, Table::Labels];
 
-    /// The table of routes to this.
-    pub(super) fn of(prefix: AnyPrefix) -> Table {
+    /// The table of routes to a prefix.
+    pub(in crate::orch) fn of(prefix: AnyPrefix) -> Table {
         match prefix.afi() {
             Afi::Ipv4 => Table::Ipv4,
             Afi::Ipv6 => Table::Ipv6,
@@ -59,29 +60,30 @@ impl std::fmt::Display for Table {
 }
 
 impl RouteName {
-    /// The route of a label.
-    pub(super) fn of_label(label: u32) -> RouteName {
-        RouteName { vrf: vrfs::LABELS, prefix: AnyPrefix::host(Ipv4Addr::from_bits(label).into()) }
+    /// The name of a label's route.
+    pub(in crate::orch) fn of_label(label: u32) -> RouteName {
+        RouteName { vrf: LABELS_VRF, prefix: AnyPrefix::host(Ipv4Addr::from_bits(label).into()) }
     }
 
-    /// The label, of a label's route.
-    pub(super) fn label(&self) -> Option<u32> {
+    /// The label of a label's route.
+    pub(in crate::orch) fn label(&self) -> Option<u32> {
         match self.prefix {
-            AnyPrefix::V4(prefix) if self.vrf == vrfs::LABELS => Some(prefix.bits()),
+            AnyPrefix::V4(prefix) if self.vrf == LABELS_VRF => Some(prefix.bits()),
             _ => None,
         }
     }
 
     fn is_label(&self) -> bool {
-        self.vrf == vrfs::LABELS
+        self.vrf == LABELS_VRF
     }
 
+    /// The table of the chip that the route's entry is in.
     pub(super) fn table(&self) -> Table {
         if self.is_label() { Table::Labels } else { Table::of(self.prefix) }
     }
 }
 
-/// What is kept of a route's hash.
+/// The 32 bits of a route's hash that the index keeps.
 fn hash(hasher: &HashBuilder, vrf: u32, prefix: &AnyPrefix) -> u32 {
     let (mut state, vrf) = (hasher.build_hasher(), u64::from(vrf) << 40);
     match prefix {
@@ -101,28 +103,28 @@ const NONE: u32 = u32::MAX;
 
 struct Record {
     name: RouteName,
-    in_chip: Option<Lead>,
+    in_chip: Option<NextHopRef>,
     task: u32,
-    /// It stays, though there may be neither task nor entry.
+    /// Why the record stays without a task and without an entry.
     kept: Kept,
-    /// The current resync has not contained the route so far; it is removed when the resync ends.
+    /// The current resync has not contained the route so far; the end of the resync removes the route.
     stale: bool,
 }
 
 const _: () = assert!(size_of::<Record>() == 48);
 
-/// Why else a record stays.
+/// Why a record stays without a task and without an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Kept {
     /// The destination is the router's own.
     own: bool,
-    /// It was reported as failed.
+    /// The route was reported as failed.
     failed: bool,
-    /// Its row is carried out without an entry.
-    without: bool,
+    /// The row needs no entry.
+    without_entry: bool,
 }
 
-/// All routes that are in the chip, on their way there or of the router's own.
+/// All routes that are in the chip or requested, that failed, or that are the router's own.
 #[derive(Default)]
 pub(super) struct RouteTable {
     records: SegmentedVec<Record>,
@@ -132,13 +134,13 @@ pub(super) struct RouteTable {
     tasks: Vec<Option<Box<Task>>>,
     unused_tasks: Vec<u32>,
     in_chip: usize,
-    /// Why routes that were given up were, and what was said last.
-    given_up: Map<RouteId, Name>,
+    /// Why routes were refused, and the latest reason.
+    refused: Map<RouteId, Name>,
     last_why: Name,
 }
 
 impl RouteTable {
-    /// The number of a route of which something is known.
+    /// The number of a known route.
     pub(super) fn find(&self, name: RouteName) -> Option<RouteId> {
         let hash = hash(&self.hasher, name.vrf, &name.prefix);
         self.by_name.find(hash, |at| self.records[at].name == name).map(RouteId)
@@ -151,8 +153,8 @@ impl RouteTable {
         prefetch(found.and_then(|at| self.records.get(at)).map(|record| record.task));
     }
 
-    /// The number of a route, which is made when there is none. Give it something to be kept for, or
-    /// [`RouteTable::let_go`]. The prefix is read where it stands, for the reason that [`Task`] says.
+    /// The number of a route; a new route gets one. The caller then gives it a task, an entry or a reason to stay, or
+    /// calls [`RouteTable::remove_if_unused`]. The prefix is read in place, for the reason that [`Task`] gives.
     pub(super) fn id_of(&mut self, vrf: u32, prefix: &AnyPrefix) -> RouteId {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
         let hash = hash(hasher, vrf, prefix);
@@ -176,8 +178,8 @@ impl RouteTable {
         RouteId(at)
     }
 
-    /// Forgets a route of which there is nothing to know any more.
-    pub(super) fn let_go(&mut self, id: RouteId) {
+    /// Removes a route without a task, without an entry and without a reason to stay.
+    pub(super) fn remove_if_unused(&mut self, id: RouteId) {
         let Record { name, in_chip, task, kept, .. } = self.record(id);
         if in_chip.is_some() || *task != NONE || *kept != Kept::default() {
             return;
@@ -190,41 +192,41 @@ impl RouteTable {
         }
     }
 
-    /// Which route a number is of.
+    /// The name of a route.
     pub(super) fn name(&self, id: RouteId) -> RouteName {
         self.record(id).name
     }
 
-    /// Where the chip leads it.
-    pub(super) fn lead(&self, id: RouteId) -> Option<Lead> {
+    /// What the chip's entry resolves to; `None` without an entry.
+    pub(super) fn reference(&self, id: RouteId) -> Option<NextHopRef> {
         self.record(id).in_chip
     }
 
-    /// Notes where the chip leads it from now on, or that it has no entry any more, and returns what was before.
-    pub(super) fn set_lead(&mut self, id: RouteId, lead: Option<Lead>) -> Option<Lead> {
-        let old = std::mem::replace(&mut self.record_mut(id).in_chip, lead);
-        self.in_chip += usize::from(lead.is_some());
+    /// Sets what the chip's entry resolves to (`None`: no entry), and returns what it resolved to before.
+    pub(super) fn set_reference(&mut self, id: RouteId, reference: Option<NextHopRef>) -> Option<NextHopRef> {
+        let old = std::mem::replace(&mut self.record_mut(id).in_chip, reference);
+        self.in_chip += usize::from(reference.is_some());
         self.in_chip -= usize::from(old.is_some());
         old
     }
 
-    /// How many the chip has.
+    /// How many routes have an entry.
     pub(super) fn in_chip(&self) -> usize {
         self.in_chip
     }
 
-    /// The change of it that is not done.
+    /// The route's task.
     pub(super) fn task(&self, id: RouteId) -> Option<&Task> {
         self.tasks.get(self.record(id).task as usize)?.as_deref()
     }
 
-    /// The change of it that is not done.
+    /// The route's task.
     pub(super) fn task_mut(&mut self, id: RouteId) -> Option<&mut Task> {
         let at = self.record(id).task as usize;
         self.tasks.get_mut(at)?.as_deref_mut()
     }
 
-    /// Every change that is not done.
+    /// Every task.
     pub(super) fn all_tasks(&mut self) -> impl Iterator<Item = &mut Task> {
         self.tasks.iter_mut().flatten().map(|task| &mut **task)
     }
@@ -237,7 +239,7 @@ impl RouteTable {
         });
     }
 
-    /// Takes the task in hand: [`RouteTable::put_task`] gives it back, [`RouteTable::let_go`] ends it.
+    /// Moves the task out of the table. [`RouteTable::put_task`] puts it back.
     pub(super) fn take_task(&mut self, id: RouteId) -> Option<Box<Task>> {
         let at = std::mem::replace(&mut self.record_mut(id).task, NONE);
         let task = self.tasks.get_mut(at as usize)?.take();
@@ -245,7 +247,7 @@ impl RouteTable {
         task
     }
 
-    /// Gives a route that has none a task.
+    /// Puts a task into the table. The route must have none.
     pub(super) fn put_task(&mut self, id: RouteId, task: Box<Task>) {
         let at = match self.unused_tasks.pop() {
             Some(at) => {
@@ -260,12 +262,12 @@ impl RouteTable {
         self.record_mut(id).task = at;
     }
 
-    /// How many tasks there are.
+    /// Count of tasks.
     pub(super) fn tasks(&self) -> usize {
         self.tasks.len() - self.unused_tasks.len()
     }
 
-    /// Frees the memory of tasks when there is none, and shrinks the tables of routes of which less than an eighth is in use.
+    /// Frees the memory of tasks when there is none, and shrinks tables of routes that are used by less than an eighth.
     pub(super) fn shrink_if_sparse(&mut self) {
         const KEPT_RECORDS: usize = 4096;
         if self.tasks() == 0 {
@@ -297,7 +299,7 @@ impl RouteTable {
         unused.shrink_to_fit();
     }
 
-    /// Notes whether the destination is the router's own.
+    /// Sets whether the destination is the router's own.
     pub(super) fn set_own(&mut self, id: RouteId, own: bool) {
         self.record_mut(id).kept.own = own;
     }
@@ -307,60 +309,62 @@ impl RouteTable {
         self.record(id).kept.own
     }
 
-    /// Notes whether it was last reported as failed, and returns whether it was before.
+    /// Sets whether the route was reported as failed last, and returns the previous value.
     pub(super) fn set_failed(&mut self, id: RouteId, failed: bool) -> bool {
         std::mem::replace(&mut self.record_mut(id).kept.failed, failed)
     }
 
-    /// Notes why it was given up, if it was, and returns whether it was reported as failed before.
-    pub(super) fn give_up(&mut self, id: RouteId, why: Option<&str>) -> bool {
+    /// Sets why the route was refused (`None`: it was not), and returns whether it was reported as failed before.
+    pub(super) fn set_refused(&mut self, id: RouteId, why: Option<&str>) -> bool {
         match why {
             Some(why) => {
-                // When many are given up it is for one reason.
+                // Many refused routes share one reason, and so one name.
                 if *self.last_why != *why {
                     self.last_why = why.into();
                 }
-                self.given_up.insert(id, self.last_why.clone());
+                self.refused.insert(id, self.last_why.clone());
             }
-            None if self.given_up.is_empty() => {}
+            None if self.refused.is_empty() => {}
             None => {
-                self.given_up.remove(&id);
-                shrink_if_sparse(&mut self.given_up);
+                self.refused.remove(&id);
+                shrink_if_sparse(&mut self.refused);
             }
         }
         self.set_failed(id, why.is_some())
     }
 
-    /// Why it was given up last, if it was.
-    pub(super) fn why_given_up(&self, id: RouteId) -> Option<&Name> {
-        self.given_up.get(&id).filter(|_| self.has_failed(id))
+    /// Why the route was refused last, if it was.
+    pub(super) fn why_refused(&self, id: RouteId) -> Option<&Name> {
+        self.refused.get(&id).filter(|_| self.has_failed(id))
     }
 
-    /// Whether it was last reported as failed.
+    /// Whether the route was reported as failed last.
     pub(super) fn has_failed(&self, id: RouteId) -> bool {
         self.record(id).kept.failed
     }
 
-    /// Notes whether its row is carried out without an entry: the route is the switch's own, or a subnet of an interface has it.
-    pub(super) fn set_without(&mut self, id: RouteId, without: bool) {
-        self.record_mut(id).kept.without = without;
+    /// Sets whether the row needs no entry: its next hop is the router itself, or an interface's subnet covers the
+    /// destination.
+    pub(super) fn set_without_entry(&mut self, id: RouteId, without: bool) {
+        self.record_mut(id).kept.without_entry = without;
     }
 
-    /// Whether nothing is left to be done for its row, and that did not fail.
+    /// Whether the row is carried out: nothing is left to do, and nothing failed.
     pub(super) fn is_carried_out(&self, id: RouteId) -> bool {
         let Record { in_chip, task, kept, .. } = self.record(id);
-        *task == NONE && (in_chip.is_some() || kept.without) && !kept.failed
+        *task == NONE && (in_chip.is_some() || kept.without_entry) && !kept.failed
     }
 
-    /// Every route that is known.
+    /// Every known route.
     pub(super) fn iter(&self) -> impl Iterator<Item = RouteId> {
         self.by_name.iter().map(RouteId)
     }
 
-    /// Marks every route, or every label's route, as stale, but those of the router's own addresses.
+    /// Flags every route, or every label's route, as stale, except those of the router's own addresses.
     pub(super) fn begin_resync(&mut self, labels: bool) {
-        let has_row =
-            |record: &&mut Record| record.in_chip.is_some() || record.task != NONE || record.kept.without;
+        let has_row = |record: &&mut Record| {
+            record.in_chip.is_some() || record.task != NONE || record.kept.without_entry
+        };
         let known = self.records.iter_mut().filter(has_row);
         for record in known.filter(|record| !record.kept.own && record.name.is_label() == labels) {
             record.stale = true;
@@ -416,7 +420,7 @@ mod tests {
     fn forget(table: &mut RouteTable, n: u32) {
         let id = table.find(RouteName { vrf: 0, prefix: prefix(n) }).unwrap();
         table.set_own(id, false);
-        table.let_go(id);
+        table.remove_if_unused(id);
     }
 
     fn room(table: &RouteTable) -> usize {

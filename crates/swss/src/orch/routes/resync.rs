@@ -5,11 +5,10 @@
 //! as stale, a row that comes clears the flag and is programmed at once, and the end sweeps the stale routes in bounded
 //! turns.
 
-use super::Orch;
 use super::completion_tracker::BatchToken;
-use super::route_decision::ResolvedRow;
-use super::route_table::RouteId;
-use super::routes::{Lead, Routes, Target};
+use super::{RouteId, Routes};
+use crate::orch::objects::Objects;
+use crate::orch::outbox::Outbox;
 use crate::row::RouteRow;
 
 /// The phase of a resync.
@@ -52,36 +51,36 @@ impl Routes {
             self.add(id, None, None, Some(BatchToken::NONE));
         }
     }
-}
 
-impl Orch {
-    /// Whether a route is as the row asks, or on its way there.
-    pub(super) fn is_as_asked(&mut self, id: RouteId, row: &RouteRow) -> bool {
-        if let Some(task) = self.routes.table.task(id) {
-            return task.wants(row);
-        }
-        let Some(Lead { target, index }) = self.routes.table.lead(id) else { return false };
-        match (self.resolve_row(&row.via), index) {
-            (ResolvedRow::Blackhole, None) => target == Target::Drop,
-            (ResolvedRow::Direct(interface), None) => target == Target::Interface(interface),
-            (ResolvedRow::Hop(hop), None) => target == Target::Hop(hop),
-            (ResolvedRow::Group(group), None) => target == Target::Group(group),
-            (ResolvedRow::Index(named), Some(index)) => named == index,
-            _ => false,
+    /// Whether a route is as the row asks, or will be after its task.
+    pub(super) fn is_as_row(
+        &mut self,
+        id: RouteId,
+        row: &RouteRow,
+        objects: &mut Objects,
+        outbox: &mut Outbox,
+    ) -> bool {
+        match (self.table.task(id), self.table.reference(id)) {
+            (Some(task), _) => task.wants(row),
+            (None, Some(reference)) => objects.is_as_row(reference, row, outbox),
+            (None, None) => false,
         }
     }
 
-    /// Begins a resync, or ends it: then every route goes that was not said in it. What was said is done at once, unlike in
-    /// SONiC, where all of it waits for the end.
+    /// Begins a resync, or ends it: then every route that it did not contain is removed.
     pub(super) fn resync(&mut self, begin: bool, labels: bool) {
-        let Routes { table, resyncs, resynced, .. } = &mut self.routes;
-        let resync = &mut resyncs[usize::from(labels)];
+        let resync = &mut self.resyncs[usize::from(labels)];
         if begin {
-            table.begin_resync(labels);
+            self.table.begin_resync(labels);
             *resync = Resync::On;
         } else if *resync == Resync::On {
-            *resynced |= !labels;
+            self.resynced |= !labels;
             *resync = Resync::Ending(0);
         }
+    }
+
+    /// Whether a resync of routes has ended since the start.
+    pub(in crate::orch) fn resynced(&self) -> bool {
+        self.resynced
     }
 }

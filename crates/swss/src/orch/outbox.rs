@@ -1,0 +1,142 @@
+//! What every part of orchagent may use beside its own state: the bulker, object ids, CRM counters, and notifications.
+//!
+//! A part changes its own state and that of the parts below it. It never calls a part above it: it enqueues a
+//! [`Notification`], which `Orch` delivers after the call returns. SONiC's orchagent calls observers instead
+//! (`Subject` and `Observer`, `orchagent/observer.h`).
+
+use super::bulker::{Bulker, Requester};
+use super::crm::Crm;
+use super::object_ids::ObjectIds;
+use super::routes::Constraint;
+use super::{OrchEvent, OrchOut};
+use crate::row::Name;
+use crate::sai::{Attr, ObjectType, Oid, VidSource};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// A hint to look at something again. Delivery compares desired and programmed state, so a notification that comes
+/// late, twice, or after its number was used again does no harm.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Notification {
+    /// The constraint may be resolved: its routes become ready.
+    Wake(Constraint),
+    /// The chip has a port of this name.
+    PortReady(Name, Oid),
+    /// PORT_TABLE has the state of a port's link.
+    PortLink(Name, bool),
+    /// Routes may be programmed in the VRF.
+    VrfUsable(u32),
+    /// Neighbours and routes may use the router interface.
+    InterfaceUsable(u32),
+    /// The last user of a router interface released it.
+    InterfaceReleased(u32),
+    /// The router interface begins to move to another VRF, or ends a move.
+    InterfaceMoves(u32),
+    /// The link of an interface changed.
+    LinkChanged(u32),
+    /// An address was added to the router, or removed: the VRF, the address, and whether it was added.
+    OwnAddress(u32, IpAddr, bool),
+    /// Whether routes may use the next hop changed.
+    NextHopChanged(u32),
+    /// The last route or group member released the next hop.
+    NextHopReleased(u32),
+    /// No row, group or waiting route names the next hop.
+    NextHopUnpinned(u32),
+    /// No route uses the group, and none waits for it.
+    GroupReleased(u32),
+    /// What an index of NEXTHOP_GROUP_TABLE stands for changed.
+    IndexChanged(u32),
+    /// The last route that names an index released it.
+    IndexReleased(u32),
+    /// No waiting route names the index.
+    IndexUnpinned(u32),
+    /// A number of a next hop, a group or an index is free and may be used again.
+    NumberFreed,
+    /// A table of the chip may have room for this object.
+    Retry(Requester),
+}
+
+/// The shared services of all parts.
+pub(super) struct Outbox {
+    pub(super) bulker: Bulker,
+    pub(super) ids: ObjectIds,
+    pub(super) crm: Crm,
+    notifications: VecDeque<Notification>,
+    /// Objects whose table of the chip was full, the longest waiting first.
+    table_full: VecDeque<Requester>,
+}
+
+impl Outbox {
+    pub(super) fn new(vids: Box<dyn VidSource>) -> Outbox {
+        Outbox {
+            bulker: Bulker::default(),
+            ids: ObjectIds::new(vids),
+            crm: Crm::default(),
+            notifications: VecDeque::new(),
+            table_full: VecDeque::new(),
+        }
+    }
+
+    /// Enqueues a notification.
+    pub(super) fn notify(&mut self, notification: Notification) {
+        self.notifications.push_back(notification);
+    }
+
+    /// Takes the oldest notification.
+    pub(super) fn next_notification(&mut self) -> Option<Notification> {
+        self.notifications.pop_front()
+    }
+
+    /// Enqueues an object whose table of the chip is full. It is retried when an object leaves the chip.
+    pub(super) fn retry_when_freed(&mut self, requester: Requester) {
+        self.table_full.push_back(requester);
+    }
+
+    /// An object left the chip: the object that has waited longest for room is retried.
+    pub(super) fn room_freed(&mut self) {
+        if let Some(requester) = self.table_full.pop_front() {
+            self.notify(Notification::Retry(requester));
+        }
+    }
+
+    /// Retries every object whose table of the chip was full.
+    pub(super) fn retry_all(&mut self) {
+        self.notifications.extend(self.table_full.drain(..).map(Notification::Retry));
+    }
+
+    /// The id of an object that will be created: the previous one at a warm start, else a new one. Null when the source
+    /// of ids failed; then no request is sent any more.
+    pub(super) fn object_id(&mut self, object: ObjectType, attrs: &[Attr], out: &mut OrchOut) -> Oid {
+        let previous = self.ids.previous(object, attrs);
+        self.or_new_id(object, previous, out)
+    }
+
+    /// The same for the virtual router of a VRF.
+    pub(super) fn virtual_router_id(&mut self, vrf: &Option<Name>, out: &mut OrchOut) -> Oid {
+        let previous = self.ids.previous_router(vrf);
+        self.or_new_id(ObjectType::VirtualRouter, previous, out)
+    }
+
+    /// The same for a group that will have these next hops with their weights; `index` is its index in
+    /// NEXTHOP_GROUP_TABLE.
+    pub(super) fn group_id(
+        &mut self,
+        hops: impl Iterator<Item = (Oid, u32)>,
+        index: Option<&Name>,
+        out: &mut OrchOut,
+    ) -> Oid {
+        let previous = self.ids.previous_group(hops, index);
+        self.or_new_id(ObjectType::NextHopGroup, previous, out)
+    }
+
+    fn or_new_id(&mut self, object: ObjectType, previous: Option<Oid>, out: &mut OrchOut) -> Oid {
+        if let Some(oid) = previous {
+            return oid;
+        }
+        self.ids.new_id(object).unwrap_or_else(|why| {
+            self.bulker.stop();
+            out.events.push(OrchEvent::Fatal(format!("no object numbers: {why}")));
+            Oid::NULL
+        })
+    }
+}
