@@ -1,11 +1,13 @@
-//! fpmsyncd: from what a routing daemon says over FPM to the rows of APPL_DB.
+//! fpmsyncd (`fpmsyncd/routesync.cpp` of sonic-swss): from FPM messages of a routing daemon to the
+//! rows of APPL_DB.
 //!
-//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route coalesce, and what comes out is
-//! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that no route
-//! names any more. A route whose next-hop object is unknown keeps the row that it has until the object comes. After
-//! a reconnect, routes that no client announces again are deleted once the replay is over.
+//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route coalesce,
+//! and what comes out is the difference between what APPL_DB has and what it should have: groups,
+//! then routes, then groups that no route names any more. A route whose next-hop object is unknown
+//! keeps the row that it has until the object comes. After a reconnect, routes that no client
+//! announces again are deleted once the replay is over.
 //!
-//! What SONiC's own does differently and loses routes by is not imitated; each place says so.
+//! Where SONiC's fpmsyncd loses routes, this one differs; a comment at each place gives the reason.
 
 mod answers;
 mod event;
@@ -41,8 +43,8 @@ use stage::Owed;
 use table::RouteTable;
 use vrf_numbers::VrfNumbers;
 
-/// Who listens to a client looks at least so often whether it says something. What passes beyond that between two looks, the
-/// client was not listened to: the process was stopped, or busy.
+/// The longest time between two reads from a client, in milliseconds. Time beyond it counts as not
+/// listened: the process was stopped, or busy.
 pub const LISTENING_MS: u64 = 500;
 
 /// A route: number of its VRF, and destination.
@@ -51,12 +53,14 @@ type RouteRef = (u32, AnyPrefix);
 /// fpmsyncd's settings.
 #[derive(Clone, Debug)]
 pub struct FpmConfig {
-    /// A route counts as offloaded when the chip confirmed it, rather than at once (`suppress-fib-pending`).
+    /// A route counts as offloaded when the chip confirmed it, rather than at once
+    /// (`suppress-fib-pending`).
     pub suppress: bool,
-    /// The replay after a connection is over when for so long it was listened to and announced nothing that was missing. 0 for
-    /// never.
+    /// The replay of a session is over after so many milliseconds in which fpmsyncd listened and no
+    /// missing route was announced. 0 for never.
     pub quiet_ms: u64,
-    /// It is over, too, when for so long it announced nothing that was there before it, whatever else it says.
+    /// The replay is also over after so many milliseconds without an announcement of a route from
+    /// before the session.
     pub replay_limit_ms: u64,
     /// Names of route protocols.
     pub protocols: Protocols,
@@ -73,7 +77,7 @@ impl Default for FpmConfig {
     }
 }
 
-/// What to tell the routing daemon about a route: it is in the chip, or refused.
+/// A notification to the routing daemon about a route: it is in the chip, or refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offload {
     /// The destination.
@@ -96,7 +100,7 @@ impl Offload {
     }
 }
 
-/// What to tell the routing daemon about a label's route: it is taken.
+/// A notification to the routing daemon about a label's route: fpmsyncd took it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LabelOffload {
     /// The label.
@@ -114,15 +118,16 @@ impl LabelOffload {
     }
 }
 
-/// What comes out: append-only, emptied by who carries it out. Write `groups`, then `routes`, `asked` and
-/// `labels`, then `old_groups`.
+/// The outputs of [`Fpmsyncd`]: append-only; the caller carries them out and empties them. Write
+/// `groups`, then `routes`, `asked` and `labels`, then `old_groups`.
 #[derive(Default, Debug)]
 pub struct FpmOut {
     /// Groups that routes may name from now on. Filled by [`Fpmsyncd::take`].
     pub groups: Vec<Change<NextHopGroupRow>>,
     /// Routes. Filled by [`Fpmsyncd::take`].
     pub routes: Vec<Change<RouteRow>>,
-    /// Routes whose rows APPL_DB has as they are, which are said once more for orchagent's answers. Filled by [`Fpmsyncd::take`].
+    /// Routes whose rows APPL_DB has already. They are sent to orchagent once more for its answer.
+    /// Filled by [`Fpmsyncd::take`].
     pub asked: Vec<Change<RouteRow>>,
     /// Routes of labels. Filled by [`Fpmsyncd::take`].
     pub labels: Vec<Change<LabelRouteRow>>,
@@ -132,7 +137,8 @@ pub struct FpmOut {
     pub offloads: Vec<Offload>,
     /// To the routing daemon, about labels.
     pub label_offloads: Vec<LabelOffload>,
-    /// To the routing daemon, where it is ribtide's: it hears of routes when the chip has them, or at once.
+    /// To the routing daemon, if it is ribtide's: whether it is notified of routes when the chip
+    /// has them, or at once.
     pub in_chip: Option<bool>,
     /// To the log.
     pub events: Vec<FpmEvent>,
@@ -163,7 +169,8 @@ struct Vrf {
 /// An interface.
 struct Link {
     name: Name,
-    /// It exists. One that does not is remembered, so that routes of its table can still be withdrawn.
+    /// It exists. One that does not is remembered, so that routes of its table can still be
+    /// withdrawn.
     present: bool,
 }
 
@@ -218,14 +225,15 @@ impl Fpmsyncd {
         }
     }
 
-    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is
+    /// idle.
     pub fn shrink_to_fit(&mut self) {
         self.vrfs.iter_mut().for_each(|vrf| vrf.routes.shrink_to_fit());
         self.changed.shrink_to_fit();
     }
 
-    /// Takes in that the interface of this index exists under this name. Rows that name it follow, and the routes of its table
-    /// that came before the name.
+    /// Takes in that the interface of this index exists under this name. Rows that name it follow,
+    /// and the routes of its table that came before the name.
     pub fn link(&mut self, ifindex: u32, name: &str, out: &mut FpmOut) {
         let same = self.links.get(&ifindex).is_some_and(|link| link.present && &*link.name == name);
         if !same && !name.is_empty() {
@@ -235,7 +243,8 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in that the interface of this index is gone. Rows that name it stay until they are announced again.
+    /// Takes in that the interface of this index is gone. Rows that name it stay until they are
+    /// announced again.
     pub fn link_gone(&mut self, ifindex: u32) {
         if let Some(link) = self.links.get_mut(&ifindex) {
             link.present = false;
@@ -264,14 +273,15 @@ impl Fpmsyncd {
             Content::DelLabelRoute(route) => self.del_label(route, out),
             Content::NewNextHop(object) => self.new_object(object, out),
             Content::DelNextHop(id) => self.del_object(*id),
-            Content::Multipart { ack } => self.client_says(*ack, out),
+            Content::Multipart { ack } => self.set_client(*ack, out),
             Content::Done(_) => self.end_of_replay(out),
             _ => self.counters.ignored += 1,
         }
     }
 
-    /// Takes in the time, in milliseconds from any start, before what was said by then. Whether the caller `listened` since the
-    /// last time: looked whether the client says something, at least every [`LISTENING_MS`].
+    /// Takes in the time, in milliseconds from any start; call it before the messages that came by
+    /// then. `listened`: since the latest call the caller read from the client, at least every
+    /// [`LISTENING_MS`].
     pub fn tick(&mut self, now_ms: u64, listened: bool) {
         let passed = now_ms.saturating_sub(self.now_ms);
         let heard = if listened { passed.min(LISTENING_MS) } else { 0 };
@@ -280,8 +290,8 @@ impl Fpmsyncd {
         self.owed.tick(now_ms);
     }
 
-    /// Ends a replay that has been silent for long enough. What was said by the time that was taken in last must have been taken
-    /// in, but for what `waits` to be.
+    /// Ends a replay that has been silent for long enough. The caller must have passed all messages
+    /// that came by the time of the latest [`Fpmsyncd::tick`]. `waits`: some are not passed yet.
     pub fn look(&mut self, waits: bool, out: &mut FpmOut) {
         if self.replay_over(waits) {
             self.end_of_replay(out);
@@ -298,7 +308,8 @@ impl Fpmsyncd {
         self.counters
     }
 
-    /// How many routes there are, of labels too, and those included that wait for a next-hop object.
+    /// How many routes there are, of labels too, and those included that wait for a next-hop
+    /// object.
     pub fn len(&self) -> usize {
         self.vrfs.iter().map(|vrf| vrf.routes.len()).sum::<usize>() + self.labels.len()
     }
@@ -308,14 +319,15 @@ impl Fpmsyncd {
         self.len() == 0
     }
 
-    /// Bytes that the tables of routes take: at most 38 per IPv4 route and 50 per IPv6 route, when they just grew; and a
-    /// piece of each family beyond that.
+    /// Bytes that the tables of routes take: at most 38 per IPv4 route and 50 per IPv6 route, when
+    /// they just grew; and a piece of each family beyond that.
     pub fn table_size(&self) -> usize {
         self.vrfs.iter().map(|vrf| vrf.routes.allocation_size()).sum()
     }
 
-    /// How many routes were handed over, as they are now, without an answer of orchagent to each of their rows. Only with FIB
-    /// suppression. One of which a row was refused is among them until it goes, or answers are counted again.
+    /// How many routes were handed over, as they are now, without an answer of orchagent to each of
+    /// their rows. Only with FIB suppression. One of which a row was refused is among them until it
+    /// goes, or answers are counted again.
     pub fn awaiting(&self) -> usize {
         self.awaiting
     }

@@ -1,8 +1,10 @@
-//! syncd: carries out orchagent's requests on the chip, and says what ASIC_DB shall hold.
+//! syncd (`syncd/Syncd.cpp` of sonic-sairedis): carries out orchagent's requests on the chip, and
+//! emits the rows of ASIC_DB.
 //!
-//! Orchagent names objects by its own numbers (VIDs), the chip by others (RIDs). syncd keeps the map in memory,
-//! translates every request, and hands out the reply before the rows: who waits for the reply is not kept waiting
-//! by the database. What the chip holds is kept here too, which is what a start of orchagent is compared with.
+//! Orchagent names objects by its own numbers (VIDs), the chip by others (RIDs). syncd keeps the
+//! map in memory, translates every request, and emits the reply before the rows, so that orchagent
+//! does not wait for the database. It also keeps what the chip holds, for the comparison with the
+//! view of a starting orchagent.
 
 mod packed;
 mod store;
@@ -19,12 +21,13 @@ pub use packed::PackedChanges;
 use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use store::Store;
 
-/// A change of ASIC_DB. All in VIDs, except where said.
+/// A change of ASIC_DB, in VIDs if nothing else is documented.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AsicChange {
     /// Remove all of `ASIC_STATE`, `HIDDEN` and both maps; the counter of VIDs stays.
     Wipe,
-    /// Set these fields of an object's row in `ASIC_STATE`, and keep the others. Without attributes: the filler.
+    /// Set these fields of an object's row in `ASIC_STATE`, and keep the others. Without
+    /// attributes: the filler.
     Set(ObjectType, ObjectId, Attrs),
     /// Remove an object's row.
     Remove(ObjectType, ObjectId),
@@ -34,7 +37,8 @@ pub enum AsicChange {
     Unmap(Oid, Oid),
     /// Set a field of `HIDDEN`: objects that the chip has of its own.
     Hidden(Attr),
-    /// Note that orchagent describes what shall be, which is kept nowhere yet; or that it no longer does.
+    /// Note that orchagent describes what shall be, which is kept nowhere yet; or that it no longer
+    /// does.
     View(bool),
 }
 
@@ -49,7 +53,8 @@ pub struct Number {
     pub own: Option<ObjectType>,
 }
 
-/// What comes out: append-only, emptied by who carries it out. Replies go first.
+/// The outputs of [`Syncd`]: append-only; the caller carries them out and empties them. Replies go
+/// first.
 #[derive(Default, Debug)]
 pub struct SyncdOut {
     /// To orchagent.
@@ -94,7 +99,8 @@ pub struct Syncd<S: Sai> {
     own: Map<Oid, ObjectType>,
     /// What orchagent describes, while it starts on a chip that holds something.
     view: Option<Store>,
-    /// Whether anybody writes [`SyncdOut::rows`], and orchagent may start again on a chip that holds something.
+    /// Whether a thread writes [`SyncdOut::rows`], and orchagent may start again on a chip that
+    /// holds objects.
     keeps_rows: bool,
     /// Which requests are held against SAI's schema.
     validation: Validation,
@@ -116,7 +122,8 @@ impl<S: Sai> Syncd<S> {
         }
     }
 
-    /// syncd on a chip that went on while no syncd was there: what [`Syncd::numbers`] and [`Syncd::for_each`] said of it.
+    /// syncd on a chip that kept forwarding while no syncd ran. `numbers` and `objects` are what
+    /// [`Syncd::numbers`] and [`Syncd::for_each`] of the previous syncd returned.
     pub fn resume(
         chip: S,
         vids: Box<dyn VidSource>,
@@ -140,15 +147,15 @@ impl<S: Sai> Syncd<S> {
         self.rid_of.iter().map(|(vid, rid)| Number { vid: *vid, rid: *rid, own: self.own.get(vid).copied() })
     }
 
-    /// No client writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
-    /// chip alone knows its routes. [`SyncdOut::rows`] names none, and neither do [`Syncd::attrs`] and
-    /// [`Syncd::for_each`]; a second start of orchagent is refused. Requests are not validated, since ours are right by their
-    /// types.
+    /// No client writes ASIC_DB, and orchagent lives and dies with this machine, so that there is
+    /// nothing to compare with: the chip alone knows its routes. [`SyncdOut::rows`] names none, and
+    /// neither do [`Syncd::attrs`] and [`Syncd::for_each`]; a second start of orchagent is refused.
+    /// Requests are not validated, since ours are right by their types.
     pub fn without_rows(self) -> Self {
         Syncd { keeps_rows: false, validation: Validation::Off, ..self }
     }
 
-    /// Which requests are held against SAI's schema: all of them, if nothing is said.
+    /// Sets which requests are validated against SAI's schema. The default is all of them.
     pub fn validate(self, validation: Validation) -> Self {
         Syncd { validation, ..self }
     }
@@ -178,7 +185,8 @@ impl<S: Sai> Syncd<S> {
         self.store.get(object, id).map(|attrs| attrs.as_slice())
     }
 
-    /// Hands over every object that the chip holds, in VIDs and in no order: what `ASIC_STATE` shall hold.
+    /// Hands over every object that the chip holds, in VIDs and in no order: what `ASIC_STATE`
+    /// shall hold.
     pub fn for_each(&self, each: &mut dyn FnMut(ObjectType, ObjectId, &[Attr])) {
         self.store.for_each(&mut |object, id, attrs| each(object, id, attrs));
     }
@@ -188,7 +196,8 @@ impl<S: Sai> Syncd<S> {
         self.store.len()
     }
 
-    /// Bytes that the table of routes takes: at most 30 per IPv4 route and 58 per IPv6 route, when it just grew.
+    /// Bytes that the table of routes takes: at most 30 per IPv4 route and 58 per IPv6 route, when
+    /// it just grew.
     pub fn table_size(&self) -> usize {
         self.store.table_size()
     }
@@ -205,7 +214,8 @@ impl<S: Sai> Syncd<S> {
         self.len() == 0
     }
 
-    /// Whether orchagent starts: what it asks for is gathered, and carried out when it is complete.
+    /// Whether orchagent is starting: its requests fill a view, which is applied when it is
+    /// complete.
     pub fn in_view(&self) -> bool {
         self.view.is_some()
     }
@@ -246,12 +256,13 @@ impl<S: Sai> Syncd<S> {
         out.replies.push(reply);
     }
 
-    /// Carries out a request that this or an earlier syncd may have carried out, or a part of it, without its answer having come
-    /// through. What is as the request wants it counts as done.
+    /// Carries out a request whose reply was lost, so that this or an earlier syncd may have
+    /// carried out all or a part of it. Items that are already as requested count as done.
     pub fn handle_again(&mut self, request: SaiRequest, out: &mut SyncdOut) {
         let store = self.view.as_ref().unwrap_or(&self.store);
         let done = |verb: Verb, object: ObjectType, item: &Item| match verb {
-            // No other request makes it; what it is now, a later request made of it, which comes again too.
+            // No other request makes it; what it is now, a later request made of it, which comes
+            // again too.
             Verb::Create => store.get(object, &item.id).is_some(),
             Verb::Remove => store.get(object, &item.id).is_none(),
             Verb::Set => false,
@@ -278,7 +289,7 @@ impl<S: Sai> Syncd<S> {
         }
     }
 
-    /// Orchagent starts, and describes all that shall be. A chip that holds nothing takes it as it comes.
+    /// Begins the view of a starting orchagent. A chip that holds nothing needs no view.
     fn begin(&mut self, out: &mut SyncdOut) -> Status {
         if self.rid(SWITCH).is_none() {
             self.rid_of.clear();
@@ -333,8 +344,9 @@ impl<S: Sai> Syncd<S> {
         items.into_iter().map(one).collect()
     }
 
-    /// Makes again what ASIC_DB says the chip holds, after syncd alone was started again. `hidden` are the fields
-    /// of `HIDDEN`. VIDs stay what they were, so orchagent goes on as if nothing had happened.
+    /// Creates the objects of ASIC_DB in the chip, after syncd alone was started again. `hidden`
+    /// are the fields of `HIDDEN`. VIDs stay what they were, so orchagent goes on as if nothing had
+    /// happened.
     pub fn recreate(
         &mut self,
         rows: impl IntoIterator<Item = (ObjectType, ObjectId, Attrs)>,
@@ -451,7 +463,8 @@ impl<S: Sai> Syncd<S> {
         rules: bool,
         out: &mut SyncdOut,
     ) -> Vec<Status> {
-        // What cannot be translated is answered here; with the mode that stops, so is what comes after it.
+        // What cannot be translated is answered here; with the mode that stops, so is what comes
+        // after it.
         let mut statuses = Vec::with_capacity(items.len());
         let mut for_chip = Vec::with_capacity(items.len());
         let mut stopped = false;
@@ -500,7 +513,7 @@ impl<S: Sai> Syncd<S> {
             }
             let status = match status {
                 Some(status) => status,
-                // A chip that answers less than it was asked did not do the rest.
+                // Items without a status from the chip were not carried out.
                 None => match answered.next() {
                     Some((done, status)) => {
                         if status.is_success() {
@@ -516,7 +529,7 @@ impl<S: Sai> Syncd<S> {
         result
     }
 
-    /// Says what ASIC_DB shall hold after an operation that succeeded.
+    /// Emits the rows of an operation that succeeded.
     fn record(&mut self, verb: Verb, object: ObjectType, item: &Item, in_chip: ObjectId, out: &mut SyncdOut) {
         if !self.keeps_rows && object == ObjectType::RouteEntry {
             return;
@@ -581,7 +594,7 @@ impl<S: Sai> Syncd<S> {
         }
     }
 
-    /// Says everything that ASIC_DB shall hold, in place of whatever it holds: it was lost, or is of another time.
+    /// Emits all rows of ASIC_DB, which replace its content: it was lost, or is out of date.
     pub fn all_rows(&mut self, out: &mut SyncdOut) {
         self.pass_numbers(out);
         out.rows.push(AsicChange::Wipe);
@@ -600,10 +613,10 @@ impl<S: Sai> Syncd<S> {
         }
     }
 
-    /// Learns what a switch has of its own.
+    /// Discovers the objects that a switch has of its own.
     fn discover_all(&mut self, out: &mut SyncdOut) {
         for attr in self.own_attrs() {
-            // What a chip does not say now is found when orchagent asks for it.
+            // An attribute that the chip does not return now is discovered when orchagent reads it.
             if let Some(object) = attr.discovers() {
                 let _ = self.discover(object, attr, out);
             }
@@ -620,21 +633,22 @@ impl<S: Sai> Syncd<S> {
             }
             Err(_) => 0,
         };
-        let asked = [
+        let attrs = [
             Attr::SwitchDefaultVirtualRouter(Oid::NULL),
             Attr::SwitchCpuPort(Oid::NULL),
             Attr::SwitchPortList(vec![Oid::NULL; ports as usize].into()),
         ];
-        let said = asked.into_iter().filter_map(|asked| {
-            let mut attrs = [asked];
-            self.chip.get(ObjectType::Switch, &switch, &mut attrs).ok()?;
-            let [attr] = attrs;
-            Some(attr)
+        let values = attrs.into_iter().filter_map(|attr| {
+            let mut value = [attr];
+            self.chip.get(ObjectType::Switch, &switch, &mut value).ok()?;
+            let [value] = value;
+            Some(value)
         });
-        said.collect()
+        values.collect()
     }
 
-    /// Gives VIDs to objects that the chip has of its own and that were not seen before. `attr` is in RIDs.
+    /// Gives VIDs to objects that the chip has of its own and that were not seen before. `attr` is
+    /// in RIDs.
     fn discover(&mut self, object: ObjectType, mut attr: Attr, out: &mut SyncdOut) -> Result<(), Status> {
         let new: Vec<Oid> = attr
             .oids_mut()

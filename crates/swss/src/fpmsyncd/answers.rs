@@ -1,11 +1,15 @@
-//! What orchagent says became of routes; only with FIB suppression does anybody wait for it.
+//! Orchagent's reports about routes. Clients wait for them only with FIB suppression.
 //!
-//! There are three kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
-//! when answers may have been lost: as an orchagent begins to answer, when listening broke off, and by an orchagent that is new of the
-//! rows that it found. It tells nothing about rows that are under way, so it counts for a route of which nothing was written
-//! since the start; of one that was written and not answered orchagent is asked again. What is *refused* is named with its row's
-//! digest, and told where that is what the route asks for, as its announcer knows it. It is no answer, since one may still come (the chip
-//! has room again), so it counts for nothing: a refusal that is missed costs a name, and one that is wrong cannot confirm.
+//! There are three kinds. An *answer* comes for each row that orchagent took, in their order.
+//!
+//! Orchagent reports what *is in the chip* when answers may have been lost: when it begins to
+//! answer, after a break of the subscription, and, after its start, for the rows that it found. The
+//! report does not cover rows in flight, so it counts only for a route without a row written since
+//! the start. A route with an unanswered row is written again.
+//!
+//! A *refusal* carries the digest of its row, and the client is notified when that is the route's
+//! present row. It is no answer, since one may still come when the chip has room again. So it
+//! confirms nothing, and a lost refusal costs only the reason.
 
 use super::source::{SourceId, State};
 use super::stage::Answered;
@@ -29,7 +33,7 @@ impl Fpmsyncd {
             RouteStatus::Success => {
                 self.confirm_all(vrf.as_deref(), protocol, std::iter::once(*prefix), out);
             }
-            // It does not say which row it is about.
+            // The response does not name its row.
             RouteStatus::Failed(why) => {
                 let Some(at) = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix)) else { return };
                 self.refuse_if(at, why, out, |entry, _| entry.stage.awaits_one_answer());
@@ -51,7 +55,8 @@ impl Fpmsyncd {
         }
     }
 
-    /// Tells who announced a route that it is refused, if `of_row` says that this is about the row that it has.
+    /// Notifies the client that its route is refused, if `of_row` returns that the report is about
+    /// the route's row.
     fn refuse_if(
         &mut self,
         at: RouteRef,
@@ -72,7 +77,8 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in answers about routes of one VRF and one protocol: the chip has what was asked for.
+    /// Takes in answers about routes of one VRF and one protocol: the chip has them as their rows
+    /// ask.
     pub fn confirm_all(
         &mut self,
         vrf: Option<&str>,
@@ -114,8 +120,9 @@ impl Fpmsyncd {
         let (stage, answered) = self.owed.answered(at, entry.stage);
         entry.stage.set(stage, &mut self.awaiting);
         if stage.is_changed() {
-            // An answer to an older row says nothing about one that is not written yet, whose answer stands for both.
-            entry.stage.set(stage.asked(answered == Answered::Announced), &mut self.awaiting);
+            // The answer is for an older row. The answer to the row that is not written yet will
+            // count for both.
+            entry.stage.set(stage.announced(answered == Answered::Announced), &mut self.awaiting);
             return;
         }
         let protocol = protocol.unwrap_or(entry.protocol);
@@ -126,7 +133,8 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in that who answers has said what is in the chip: no answer comes any more to a row from before the start.
+    /// Takes in that orchagent reported all that is in the chip: no answer comes any more to a row
+    /// from before the start.
     pub fn all_said(&mut self) {
         for of in &mut self.vrfs {
             let awaiting = &mut self.awaiting;
@@ -134,7 +142,7 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in routes of a VRF that are in the chip; unless that is `exact`, that was said of them once.
+    /// Takes in routes of a VRF that are in the chip. `exact`: now; else at an earlier time.
     pub fn in_chip(&mut self, vrf: Option<&str>, prefixes: impl Iterator<Item = AnyPrefix>, exact: bool) {
         let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress) else { return };
         for prefix in prefixes {

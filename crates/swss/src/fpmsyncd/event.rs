@@ -6,7 +6,8 @@ use std::fmt;
 /// What happened. Displays as a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FpmEvent {
-    /// A route is not carried, or not yet: the first one, and why. Others for the same reason are only counted.
+    /// A route is not carried, or not yet: the first one, and why. Others for the same reason are
+    /// only counted.
     Route(AnyPrefix, Cause),
     /// A label's route is not carried; as before.
     Label(u32, Cause),
@@ -14,7 +15,8 @@ pub enum FpmEvent {
     Object(u32, Cause),
     /// A message could not be read; what follows it still was.
     Malformed(String),
-    /// Routes and groups that were known from before, and that no client announced again, were deleted.
+    /// Routes and groups that were known from before, and that no client announced again, were
+    /// deleted.
     Swept {
         /// How many routes.
         routes: usize,
@@ -38,7 +40,7 @@ pub enum Cause {
     LabelTable(u32),
     /// A label's route names this next-hop object.
     LabelById(u32),
-    /// The route says no next hop.
+    /// The route has no next hop.
     NoNextHops,
     /// The next-hop object of this id was not announced.
     Waits(u32),

@@ -11,7 +11,7 @@ pub struct RouteState {
     pub row: Option<RouteRow>,
     /// What it waits for; `None` when fpmsyncd has nothing more to do.
     pub waiting: Option<Waiting>,
-    /// With FIB suppression: orchagent has said that the chip has that row.
+    /// With FIB suppression: orchagent confirmed that the chip has that row.
     pub confirmed: bool,
 }
 
@@ -22,8 +22,9 @@ pub enum Waiting {
     Object(u32),
     /// To be handed over: its turn, or room for it.
     Turn,
-    /// With FIB suppression: an answer of orchagent to each row that was handed over; to so many none came, or, where `more` is true,
-    /// to more. One that was refused has none, nor has one that orchagent coalesced with a later one.
+    /// With FIB suppression: an answer of orchagent to each row that was handed over; to so many
+    /// none came, or, where `more` is true, to more. One that was refused has none, nor has one
+    /// that orchagent coalesced with a later one.
     Answer {
         /// How many.
         rows: u8,
@@ -52,8 +53,8 @@ impl std::fmt::Display for Waiting {
 }
 
 impl Fpmsyncd {
-    /// What is known of a route; `None` when no client announces it and nothing of it is left to be handed over. `vrf`: `None` is
-    /// the default one.
+    /// What is known of a route; `None` when no client announces it and nothing of it is left to be
+    /// handed over. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let at = (self.find_vrf(vrf)?, prefix);
         let entry = self.entry(at)?;

@@ -1,8 +1,10 @@
-//! MPLS labels: the routes of labels, which are rows of `LABEL_ROUTE_TABLE`, and labels that IP routes put on.
+//! MPLS labels: the routes of labels, which are rows of `LABEL_ROUTE_TABLE`, and labels that IP
+//! routes put on.
 //!
-//! Routes of labels are few, so each remembers its row. They are answered at once, whether or not routes are; SONiC's own
-//! answers nothing about them later. In a warm start it would write them into `ROUTE_TABLE`; here they are a table of their
-//! own all along. Labels that IP routes put on it drops; here they are in the route's row.
+//! Routes of labels are few, so each remembers its row. They are answered at once, whether or not
+//! routes are; SONiC's own answers nothing about them later. In a warm start it would write them
+//! into `ROUTE_TABLE`; here they are a table of their own all along. Labels that IP routes put on
+//! it drops; here they are in the route's row.
 
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::{Cause, FpmEvent, FpmOut, Fpmsyncd};
@@ -263,15 +265,15 @@ impl Fpmsyncd {
         }
     }
 
-    /// Forgets a label of which there is nothing to know: one through the management is remembered, for the interface may
-    /// be called otherwise.
+    /// Forgets a label of which there is nothing to know: one through the management is remembered,
+    /// for the interface may be called otherwise.
     fn forget_label(&mut self, label: u32) {
         if self.labels.routes.get(&label).is_some_and(Entry::is_nothing) {
             self.labels.routes.remove(&label);
         }
     }
 
-    /// Appends every label's row, to be said again to who may not have it.
+    /// Appends every label's row, for a reader that may not have it.
     pub fn label_rows(&self, out: &mut Vec<Change<LabelRouteRow>>) {
         let before = out.len();
         for (label, entry) in &self.labels.routes {
@@ -290,7 +292,8 @@ impl Fpmsyncd {
         self.labels.routes.get(label).is_some_and(|entry| entry.wanted.is_some())
     }
 
-    /// Takes in a row of `LABEL_ROUTE_TABLE` that APPL_DB has from before; see [`Fpmsyncd::known_route`].
+    /// Takes in a row of `LABEL_ROUTE_TABLE` that APPL_DB has from before; see
+    /// [`Fpmsyncd::known_route`].
     pub fn known_label(&mut self, key: LabelKey, row: LabelRouteRow) {
         let LabelKey::Label(label) = key else { return };
         self.session.stale(self.now_ms);

@@ -29,7 +29,8 @@ pub(super) struct RouteView {
     pub(super) pending: bool,
     /// The chip confirmed it, and it is sure which row. Only with FIB suppression.
     pub(super) confirmed: bool,
-    /// It was announced in the session that is on, or was on last; else it is left over from before.
+    /// It was announced in the session that is on, or was on last; else it is left over from
+    /// before.
     pub(super) announced: bool,
 }
 
@@ -38,8 +39,9 @@ pub(super) fn no_gateway(ipv4: bool) -> IpAddr {
     if ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// What the rows of one hand-over share, apart from what the machine keeps: who gets the rows counts references on
-/// another processor, and two that count the same ones wait for each other at every row.
+/// What the rows of one hand-over share, apart from what the machine keeps: who gets the rows
+/// counts references on another processor, and two that count the same ones wait for each other at
+/// every row.
 #[derive(Default)]
 pub(super) struct Copies {
     vias: Map<usize, Arc<Via>>,
@@ -121,7 +123,8 @@ impl Fpmsyncd {
         }
     }
 
-    /// Counts a route that is not carried and says why, once for each reason; no reason says nothing.
+    /// Counts a route that is not carried, and logs each reason once. A route without a reason is
+    /// only counted.
     fn refuse(&mut self, prefix: AnyPrefix, why: Option<Cause>, out: &mut FpmOut) {
         let Some(why) = why else { return self.counters.ignored += 1 };
         self.counters.refused += 1;
@@ -135,8 +138,9 @@ impl Fpmsyncd {
         Ok(self.vrf_name(table, present)?.map_or(0, |name| self.vrf_named(&name)))
     }
 
-    /// The name of a table's VRF; the default one has none. Unlike in SONiC a kernel's number for the main table is the
-    /// default VRF's too, and for a withdrawal the name counts that the interface had.
+    /// The name of a table's VRF; the default one has none. Unlike in SONiC a kernel's number for
+    /// the main table is the default VRF's too, and for a withdrawal the name counts that the
+    /// interface had.
     pub(super) fn vrf_name(&self, table: u32, present: bool) -> Result<Option<Name>, Option<Cause>> {
         if table == 0 {
             return Ok(None);
@@ -171,7 +175,8 @@ impl Fpmsyncd {
         name.map_or(Some(0), |name| self.vrf_ids.get(name).copied())
     }
 
-    /// Where a route leads, or why it is not carried. A source that was made has no user yet.
+    /// The source of a route's next hops, or why the route is not carried. A new source has no user
+    /// yet.
     fn source_of(&mut self, route: &Route<'_>) -> Result<SourceId, Cause> {
         if carried(route)? {
             return Ok(self.sources.fixed(&Arc::new(Via::blackhole())));
@@ -218,7 +223,7 @@ impl Fpmsyncd {
         self.vrfs.get(at.0 as usize)?.routes.get(at.1)
     }
 
-    /// The row that a route has as things stand: where it leads, and its protocol.
+    /// The row that a route has now: its next hops, and its protocol.
     fn row_ref(&self, at: RouteRef, entry: &Entry) -> Option<(&Arc<Via>, u8)> {
         let source = entry.source?;
         match self.sources.state(source) {
@@ -232,16 +237,17 @@ impl Fpmsyncd {
         self.row_ref(at, entry).map(|(via, protocol)| Written { via: via.clone(), protocol })
     }
 
-    /// Remembers what APPL_DB has of a route, because it changes now: it is announced or withdrawn (`asked`), or what it leads
-    /// to changes, or it is to be written again. Its row must still be the old one.
-    pub(super) fn touch(&mut self, at: RouteRef, asked: bool) {
+    /// Stores what APPL_DB has of a route before it changes: the route is announced or withdrawn
+    /// (`announced`), its next-hop object changes, or its row is written again. The row must still
+    /// be the old one.
+    pub(super) fn touch(&mut self, at: RouteRef, announced: bool) {
         let (stage, written) = match self.entry(at) {
             Some(entry) if entry.stage.is_changed() => (entry.stage, None),
             Some(entry) => (entry.stage, Some(self.row_of(at, entry))),
             None => (self.owed.came(at), Some(None)),
         };
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
-        entry.stage.set(stage.changed(asked), &mut self.awaiting);
+        entry.stage.set(stage.changed(announced), &mut self.awaiting);
         self.changed.extend(written.map(|written| Changed { at, written }));
     }
 
@@ -253,7 +259,8 @@ impl Fpmsyncd {
             self.session.progress(self.now_ms, renewed);
         }
         let waits = *self.sources.state(source) == State::Waiting;
-        // What a route has is only looked for where it matters: counting a reference costs more than all of the rest.
+        // What a route has is only looked for where it matters: counting a reference costs more
+        // than all of the rest.
         let had = old.filter(|old| old.source.is_some()).and_then(|old| self.row_of(at, &old));
         let (same, has_row) = match (self.sources.state(source), &had) {
             (State::Waiting, had) => (true, had.is_some()),
@@ -266,8 +273,9 @@ impl Fpmsyncd {
             }
             (State::Row(_), None) => (false, true),
         };
-        // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost. So is one that
-        // the same session announces again: it may ask because it does not know which row an answer was about.
+        // With FIB suppression a row that was not confirmed is written again: the answer to it may
+        // be lost. So is one that the same session announces again, because it may not know which
+        // row an answer was about.
         let confirmed = old.is_some_and(|entry| entry.stage.is_confirmed() && entry.epoch != epoch);
         if !same || (self.config.suppress && has_row && !confirmed) {
             self.touch(at, true);
@@ -282,7 +290,7 @@ impl Fpmsyncd {
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
         if suppress && waits && !has_row {
             // There is nothing to hand over until the object comes.
-            entry.stage.set(entry.stage.asked(true), &mut self.awaiting);
+            entry.stage.set(entry.stage.announced(true), &mut self.awaiting);
         }
         let old = entry.source.replace(source);
         entry.protocol = protocol;
@@ -395,11 +403,11 @@ impl Fpmsyncd {
                 }
             };
             let at = (vrf, prefix);
-            let answered = change.is_none() && row.is_some() && stage.was_confirmed() && stage.is_asked();
+            let answered = change.is_none() && row.is_some() && stage.was_confirmed() && stage.is_announced();
             let protocol = row.map(|(_, protocol)| protocol);
             let is_row = change.as_ref().is_some_and(|change| change.row.is_some());
             let stage = match suppress && is_row {
-                true => self.owed.wrote(at, stage.unconfirmed(), stage.is_asked()),
+                true => self.owed.wrote(at, stage.unconfirmed(), stage.is_announced()),
                 false => stage.unchanged(),
             };
             let routes = &mut self.vrfs[vrf as usize].routes;
@@ -429,7 +437,8 @@ impl Fpmsyncd {
         RouteRow { protocol: Some(self.config.protocols.name(row.protocol).clone()), via: row.via }
     }
 
-    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of routes, [`Fpmsyncd::resend_all`].
+    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of
+    /// routes, [`Fpmsyncd::resend_all`].
     pub fn write_again(&mut self, out: &mut FpmOut) {
         self.take(out);
         let before = out.labels.len();

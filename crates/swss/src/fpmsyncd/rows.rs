@@ -1,8 +1,9 @@
-//! Rows for a caller that itself remembers every route that it announced, as the RIB manager of the same process does:
-//! nothing of a route is kept here a second time.
+//! Rows for a caller that itself remembers every route that it announced, as the RIB manager of the
+//! same process does: nothing of a route is kept here a second time.
 //!
-//! What such a caller has to do for it: announce objects before routes that name them, as it would have to with a switch,
-//! and announce again what names an object that is not a group when that changes.
+//! What such a caller has to do for it: announce objects before routes that name them, as it would
+//! have to with a switch, and announce again what names an object that is not a group when that
+//! changes.
 
 use super::event::Cause;
 use super::routes::{Copies, carried};
@@ -18,7 +19,7 @@ pub struct Rows<'a> {
     machine: &'a Fpmsyncd,
     copies: Copies,
     objects: Map<u32, State>,
-    /// The VRF asked for last, by table.
+    /// The VRF of the latest look-up, by table.
     vrf: Option<(u32, Option<Name>)>,
 }
 
@@ -30,7 +31,7 @@ impl Fpmsyncd {
 }
 
 impl Rows<'_> {
-    /// The row of a route, or its deletion where it leads through the switch's management.
+    /// The row of a route, or its deletion when its next hop is on a management interface.
     ///
     /// # Errors
     /// Why the chip cannot have it.

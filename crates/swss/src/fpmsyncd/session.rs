@@ -1,10 +1,13 @@
 //! Sessions: what was announced in which, and what goes when a replay is over.
 //!
-//! SONiC's FPM has no end-of-replay mark, and nothing is withdrawn that vanished while no client was connected. So each route
-//! bears the number of the session that announced it last, and those of older ones go when the replay is over: when its
-//! client says so, or the caller, if it knows ([`Fpmsyncd::end_of_replay`]), or it falls silent. Silent is who is listened to and
-//! says nothing; not one that is not read, because orchagent is behind or this process was stopped. And a client that said
-//! that it will mark the end is waited for: silence does not end its replay.
+//! SONiC's FPM has no end-of-replay message, and no client withdraws a route that vanished while no
+//! client was connected. So each route has the number of the session that announced it last, and
+//! routes of older sessions are deleted when the replay is over. The client reports the end, or the
+//! caller does ([`Fpmsyncd::end_of_replay`]), or silence ends it.
+//!
+//! A client is silent while fpmsyncd reads from it and it sends nothing. Time in which fpmsyncd did
+//! not read, because orchagent lagged or the process was stopped, does not count. Silence does not
+//! end the replay of a client that announced an end-of-replay message.
 
 use super::stage::Stage;
 use super::{FpmEvent, FpmOut, Fpmsyncd};
@@ -20,13 +23,16 @@ pub(super) struct Session {
     /// Something is left of before it.
     stale: bool,
     started_ms: u64,
-    /// When it last announced something that was missing, or as much later as it was not listened to since.
+    /// When it last announced something that was missing, or as much later as it was not listened
+    /// to since.
     progress_ms: u64,
     /// The same of something that was there before the session: of that there is only so much.
     renewed_ms: u64,
-    /// Its client is ribtide's, which says when it has announced everything, and whether it waits for the chip.
+    /// Its client is ribtide's, which sends an end-of-replay message. The value: whether it waits
+    /// for the chip.
     client_waits: Option<bool>,
-    /// Keys of an earlier run whose text differs from fpmsyncd's own (raw keys); the sweep deletes them.
+    /// Keys of an earlier run whose text differs from fpmsyncd's own (raw keys); the sweep deletes
+    /// them.
     odd: Vec<RouteKey>,
 }
 
@@ -53,8 +59,9 @@ impl Session {
 }
 
 impl Fpmsyncd {
-    /// Takes in a row of `ROUTE_TABLE` that APPL_DB has from before: it stays if it is announced, and goes when the
-    /// replay is over. A route that is known already is left as it is. `queued`: orchagent has not taken it yet.
+    /// Takes in a row of `ROUTE_TABLE` that APPL_DB has from before: it stays if it is announced,
+    /// and goes when the replay is over. A route that is known already is left as it is. `queued`:
+    /// orchagent has not taken it yet.
     pub fn known_route(&mut self, key: RouteKey, row: &RouteRow, queued: bool) {
         self.session.stale(self.now_ms);
         match key {
@@ -105,14 +112,15 @@ impl Fpmsyncd {
         self.session.up = false;
     }
 
-    /// Takes in that the client of the session is ribtide's, and whether it `waits` for the chip; it is told whether that is what it hears.
-    pub(super) fn client_says(&mut self, waits: bool, out: &mut FpmOut) {
+    /// Takes in that the client of the session is ribtide's, and whether it `waits` for the chip.
+    /// The reply carries whether fpmsyncd does.
+    pub(super) fn set_client(&mut self, waits: bool, out: &mut FpmOut) {
         self.session.client_waits = Some(waits);
         out.in_chip = Some(self.config.suppress);
     }
 
-    /// Whether the client of the session that is on counts on a route only when the chip has it; `None` when it is not ribtide's, which
-    /// says so, or when there is none.
+    /// Whether the client of the present session waits for the chip; `None` when it is not
+    /// ribtide's, or when there is no session.
     pub fn client_waits(&self) -> Option<bool> {
         self.session.client_waits.filter(|_| self.session.up)
     }
@@ -127,14 +135,15 @@ impl Fpmsyncd {
         self.config.quiet_ms = quiet_ms;
     }
 
-    /// For how many milliseconds the session that is on was listened to and announced nothing that was missing; `None` when
-    /// none is on, or its client will say itself when it has announced everything.
+    /// For how many milliseconds the session that is on was listened to and announced nothing that
+    /// was missing; `None` when none is on, or its client sends an end-of-replay message.
     pub fn silent_ms(&self) -> Option<u64> {
         let Session { up, client_waits, progress_ms, .. } = self.session;
         (up && client_waits.is_none()).then(|| self.now_ms.saturating_sub(progress_ms))
     }
 
-    /// For how many milliseconds it was listened to and announced nothing that was there before it; `None` when none is on.
+    /// For how many milliseconds it was listened to and announced nothing that was there before it;
+    /// `None` when none is on.
     pub fn idle_ms(&self) -> Option<u64> {
         self.session.up.then(|| self.now_ms.saturating_sub(self.session.renewed_ms))
     }
@@ -144,7 +153,8 @@ impl Fpmsyncd {
         self.session.up.then(|| self.now_ms.saturating_sub(self.session.started_ms))
     }
 
-    /// Whether the replay has been silent for long enough, and nothing of it `waits` to be read, or has got nowhere for too long.
+    /// Whether the replay has been silent for long enough, and nothing of it `waits` to be read, or
+    /// has got nowhere for too long.
     pub(super) fn replay_over(&self, waits: bool) -> bool {
         let (quiet, limit) = (self.config.quiet_ms, self.config.replay_limit_ms);
         let (true, Some(silent), Some(idle)) =

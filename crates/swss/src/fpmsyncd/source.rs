@@ -1,7 +1,8 @@
-//! Where routes lead, each different place once: next hops as announced, next-hop objects, rows known from before.
+//! Sources of next hops, each different one once: next hops as announced, next-hop objects, rows
+//! from before the start.
 //!
-//! A route holds the number of its source and nothing else, so a million routes over few next-hop sets share few
-//! rows, and a next-hop object that changes is one change here.
+//! A route holds the number of its source and nothing else, so a million routes over few next-hop
+//! sets share few rows, and a next-hop object that changes is one change here.
 
 use super::RouteRef;
 use super::labels::LabelledHop;
@@ -158,7 +159,8 @@ impl Sources {
         id
     }
 
-    /// Counts a route on a source. `had` is what APPL_DB has of it, to remember while the source waits.
+    /// Counts a route on a source. `had` is what APPL_DB has of it, to remember while the source
+    /// waits.
     pub(super) fn join(&mut self, id: SourceId, at: RouteRef, had: Option<Written>) {
         let source = self.slot_mut(id);
         source.users += 1;
@@ -233,8 +235,8 @@ impl Sources {
         source.waiting = Map::default();
     }
 
-    /// Parts a deleted object from its source: routes keep the row that they have, and the next route that names the
-    /// id waits for it to be announced again.
+    /// Parts a deleted object from its source: routes keep the row that they have, and the next
+    /// route that names the id waits for it to be announced again.
     pub(super) fn detach(&mut self, object: u32) {
         if let Some(id) = self.find_object(object)
             && self.slot(id).state != State::Waiting

@@ -1,11 +1,15 @@
 //! How far a route's last change is, and which answers of orchagent may still come.
 //!
-//! Only with FIB suppression does it matter. orchagent answers each row at most once, in their order, and leaves answers out where it
-//! coalesced a row with the next one; and an answer does not name its row. So answers are counted against the rows that
-//! were handed over: the k-th is about the k-th row *or a later one*. Who announced hears of those that count as answers to rows
-//! that were announced, and so at most once for each; of a row that was written of our own accord (again after Redis was
-//! lost, or because what a next-hop object stands for changed) no client is notified. Such an answer may have stood for the
-//! announced row as well, when the two coalesced. Then no other would come, so the row is written once more ([`Owed`] says when).
+//! Only FIB suppression uses it. orchagent answers each row at most once, in their order, and sends
+//! no answer for a row that it coalesced with the next one. An answer does not name its row, so
+//! fpmsyncd counts answers against the rows that were handed over: the k-th is about the k-th row
+//! *or a later one*.
+//!
+//! The client is notified of answers that count for announced rows, at most once for each. It is
+//! not notified of a row that fpmsyncd wrote of its own accord: after Redis was lost, or because a
+//! next-hop object changed. Such an answer may also have been for an announced row, when the two
+//! coalesced. No other answer would come then, so the row is written once more ([`Owed`] decides
+//! when).
 
 use super::RouteRef;
 use ribtide_prefix::{Map, shrink_if_sparse};
@@ -15,12 +19,13 @@ use ribtide_prefix::{Map, shrink_if_sparse};
 pub(super) struct Stage(u8);
 
 impl Stage {
-    /// Rows that were handed over and not answered. The most that fit stand for any number from there on.
+    /// Rows that were handed over and not answered. The most that fit stand for any number from
+    /// there on.
     const UNANSWERED: u8 = 0b111;
     /// It changed, and the row is not handed over yet.
     const CHANGED: u8 = 1 << 3;
-    /// A client announced that change.
-    const ASKED: u8 = 1 << 4;
+    /// A client announced that change, and is to be notified of it.
+    const ANNOUNCED: u8 = 1 << 4;
     /// The chip has the row that was handed over last; or the one before the change.
     const CONFIRMED: u8 = 1 << 5;
     /// A row of our own accord is unanswered.
@@ -45,9 +50,9 @@ impl Stage {
         self.0 & Stage::UNANSWERED
     }
 
-    /// It changes, because it was announced or withdrawn (`asked`), or of our own accord.
-    pub(super) fn changed(self, asked: bool) -> Stage {
-        self.with(Stage::CONFIRMED, false).with(Stage::CHANGED, true).asked(asked)
+    /// It changes, because it was announced or withdrawn (`announced`), or of our own accord.
+    pub(super) fn changed(self, announced: bool) -> Stage {
+        self.with(Stage::CONFIRMED, false).with(Stage::CHANGED, true).announced(announced)
     }
 
     /// Its change is not handed over yet.
@@ -55,19 +60,19 @@ impl Stage {
         self.has(Stage::CHANGED)
     }
 
-    /// Who announced something waits to hear of that change.
-    pub(super) fn asked(self, asked: bool) -> Stage {
-        self.with(Stage::ASKED, asked || self.is_asked())
+    /// The client that announced the change waits for its outcome, too, if `announced`.
+    pub(super) fn announced(self, announced: bool) -> Stage {
+        self.with(Stage::ANNOUNCED, announced || self.is_announced())
     }
 
-    /// That was announced.
-    pub(super) fn is_asked(self) -> bool {
-        self.has(Stage::ASKED)
+    /// Whether a client waits for the outcome of the change.
+    pub(super) fn is_announced(self) -> bool {
+        self.has(Stage::ANNOUNCED)
     }
 
     /// There is nothing to hand over of its change.
     pub(super) fn unchanged(self) -> Stage {
-        self.with(Stage::CHANGED | Stage::ASKED, false)
+        self.with(Stage::CHANGED | Stage::ANNOUNCED, false)
     }
 
     /// The chip has it as it was handed over last.
@@ -85,12 +90,13 @@ impl Stage {
         self.with(Stage::CONFIRMED, false)
     }
 
-    /// A row was handed over since the start, and the chip has it, as far as anybody said, not yet.
+    /// A row was handed over since the start, and no answer confirmed it yet.
     pub(super) fn awaits_answer(self) -> bool {
         self.unanswered() > 0 && !self.has(Stage::CHANGED | Stage::CONFIRMED | Stage::KNOWN)
     }
 
-    /// It is `next` from now on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is true.
+    /// It is `next` from now on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is
+    /// true.
     pub(super) fn set(&mut self, next: Stage, awaiting: &mut usize) {
         *awaiting += usize::from(next.awaits_answer());
         *awaiting -= usize::from(self.awaits_answer());
@@ -102,7 +108,8 @@ impl Stage {
         self.awaits_answer() && self.unanswered() == 1
     }
 
-    /// The chip has the last row, as it is the one of before the start or no answer is under way; `None`: there may be another.
+    /// The chip has the last row, as it is the one of before the start or no answer is under way;
+    /// `None`: there may be another.
     pub(super) fn found_in_chip(self) -> Option<Stage> {
         let confirmed = self.with(Stage::UNANSWERED | Stage::OWN | Stage::KNOWN, false);
         (self.has(Stage::KNOWN) || !self.is_unanswered()).then(|| confirmed.with(Stage::CONFIRMED, true))
@@ -129,16 +136,18 @@ impl Stage {
 
     /// This, after the client that waits for the change was notified.
     pub(super) fn notified(self) -> Stage {
-        self.with(Stage::ASKED, false)
+        self.with(Stage::ANNOUNCED, false)
     }
 
-    /// This, with the change of another that is not handed over yet, and who waits to hear of it.
+    /// This stage with the change of another that is not handed over yet, and whether a client
+    /// waits for its outcome.
     pub(super) fn with_change_of(self, other: Stage) -> Stage {
-        let change = Stage::CHANGED | Stage::ASKED;
+        let change = Stage::CHANGED | Stage::ANNOUNCED;
         Stage(self.0 & !change | other.0 & change)
     }
 
-    /// What is unanswered, as far as this says: rows of our own accord count as the oldest.
+    /// The unanswered rows as far as the stage counts them: rows of our own accord count as the
+    /// oldest.
     fn writes(self) -> Writes {
         let own = self.has(Stage::OWN) && self.unanswered() > 0;
         (0..self.unanswered()).fold(Writes::NONE, |writes, n| writes.and(n > 0 || !own))
@@ -151,8 +160,9 @@ impl Stage {
     }
 }
 
-/// Rows that were handed over and not answered, the oldest in the lowest bit: 1 for one that was announced, 0 for one of our own
-/// accord; and above them a 1. It holds 63; of more the oldest is left out.
+/// Rows that were handed over and not answered, the oldest in the lowest bit: 1 for one that was
+/// announced, 0 for one of our own accord; and above them a 1. It holds 63; of more the oldest is
+/// left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Writes(u64);
 
@@ -163,10 +173,10 @@ impl Writes {
         63 - self.0.leading_zeros()
     }
 
-    fn and(self, asked: bool) -> Writes {
+    fn and(self, announced: bool) -> Writes {
         let kept = if self.0.leading_zeros() == 0 { Writes(self.0 >> 1) } else { self };
         let end = 1 << kept.len();
-        Writes(kept.0 & !end | u64::from(asked) << kept.len() | end << 1)
+        Writes(kept.0 & !end | u64::from(announced) << kept.len() | end << 1)
     }
 
     /// Without the oldest, and whether that was announced.
@@ -174,12 +184,12 @@ impl Writes {
         (Writes(self.0 >> 1), self.0 & 1 == 1)
     }
 
-    fn asked(self) -> u32 {
+    fn announced(self) -> u32 {
         self.0.count_ones() - 1
     }
 
     fn has_own(self) -> bool {
-        self.asked() < self.len()
+        self.announced() < self.len()
     }
 }
 
@@ -202,8 +212,9 @@ const FORGOTTEN: u32 = 600;
 /// The fewest routes that are worth looking through.
 const CROWD: usize = 1024;
 
-/// Routes with several unanswered rows, some of which are of our own accord: their order. A single one is in the [`Stage`]. What is
-/// known of a deleted route is here alone, since its answers may come to what takes its place.
+/// Routes with several unanswered rows, some of which are of our own accord: their order. A single
+/// one is in the [`Stage`]. What is known of a deleted route is here alone, since its answers may
+/// come to what takes its place.
 pub(super) struct Owed {
     routes: Map<RouteRef, (Writes, u32)>,
     /// At so many, they are looked through for those that are forgotten.
@@ -223,9 +234,9 @@ impl Owed {
         self.now = (now_ms / 1000) as u32;
     }
 
-    /// A row of a route is handed over: one that was announced (`asked`), or of our own accord.
-    pub(super) fn wrote(&mut self, at: RouteRef, stage: Stage, asked: bool) -> Stage {
-        let writes = self.take(at).unwrap_or_else(|| stage.writes()).and(asked);
+    /// A row of a route is handed over: one that was announced (`announced`), or of our own accord.
+    pub(super) fn wrote(&mut self, at: RouteRef, stage: Stage, announced: bool) -> Stage {
+        let writes = self.take(at).unwrap_or_else(|| stage.writes()).and(announced);
         self.put(at, writes, stage.unchanged().with(Stage::KNOWN, false))
     }
 
@@ -240,11 +251,11 @@ impl Owed {
             let stage = Stage(stage.0 & !Stage::UNANSWERED | left);
             return (if left == 0 { stage.with(Stage::CONFIRMED, true) } else { stage }, Answered::Announced);
         }
-        let (writes, asked) = self.take(at).unwrap_or_else(|| stage.writes()).answered();
+        let (writes, announced) = self.take(at).unwrap_or_else(|| stage.writes()).answered();
         let stage = self.put(at, writes, stage.with(Stage::KNOWN, false));
         let none = writes == Writes::NONE;
         let stage = if none { stage.with(Stage::CONFIRMED, true) } else { stage };
-        (stage, if asked { Answered::Announced } else { Answered::Own { again: writes.asked() > 0 } })
+        (stage, if announced { Answered::Announced } else { Answered::Own { again: writes.announced() > 0 } })
     }
 
     /// The route is deleted, and its deletion handed over.
@@ -276,8 +287,8 @@ impl Owed {
     }
 
     /// How many rows that were announced are unanswered.
-    pub(super) fn asked(&self, at: RouteRef, stage: Stage) -> u32 {
-        self.routes.get(&at).map_or_else(|| stage.writes(), |(writes, _)| *writes).asked()
+    pub(super) fn announced(&self, at: RouteRef, stage: Stage) -> u32 {
+        self.routes.get(&at).map_or_else(|| stage.writes(), |(writes, _)| *writes).announced()
     }
 
     fn take(&mut self, at: RouteRef) -> Option<Writes> {

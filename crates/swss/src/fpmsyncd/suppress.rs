@@ -1,10 +1,11 @@
 //! FIB suppression turned on and off while routes come, and answers counted again.
 //!
-//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route coalesced before orchagent
-//! took them, for then one answer comes for several; and where answers were not counted, because suppression was off. The count can start
-//! over while no thread reads answers and no row is left in this process. A reader that subscribes later gets no answer to a row that
-//! orchagent had taken by then; orchagent reports the result of those by itself ([`super::answers`]). At most one row of each route is
-//! left for orchagent to take.
+//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where
+//! rows of a route coalesced before orchagent took them, for then one answer comes for several; and
+//! where answers were not counted, because suppression was off. The count can start over while no
+//! thread reads answers and no row is left in this process. A reader that subscribes later gets no
+//! answer to a row that orchagent had taken by then; orchagent reports the result of those by
+//! itself ([`super::answers`]). At most one row of each route is left for orchagent to take.
 
 use super::stage::{Owed, Stage};
 use super::{FpmOut, Fpmsyncd, RouteRef};
@@ -18,11 +19,11 @@ impl Fpmsyncd {
 
     /// Turns FIB suppression on or off.
     ///
-    /// On: what is announced from now on waits for the chip. What was said to be offloaded before is not taken back. Answers must be
-    /// counted again ([`Fpmsyncd::recount`]) before the first one is taken in.
+    /// On: later announcements wait for the chip. Routes that were reported as offloaded stay so.
+    /// The caller counts answers again ([`Fpmsyncd::recount`]) before it passes the first one.
     ///
-    /// Off: who waits is told at once that the route is offloaded, one that the chip refused too, as of any route that is announced
-    /// from now on. No answer counts any more.
+    /// Off: every waiting client is notified at once that its route is offloaded, even if the chip
+    /// refused it; so are later announcements. No answer counts any more.
     pub fn suppress(&mut self, on: bool, out: &mut FpmOut) {
         if std::mem::replace(&mut self.config.suppress, on) == on {
             return;
@@ -54,9 +55,10 @@ impl Fpmsyncd {
         unanswered
     }
 
-    /// Counts again which answers may come, when everything that was taken has left this process and no thread reads answers: of routes of
-    /// which one was to come, and of those that are `queued` for orchagent to take. What was announced in this session and not
-    /// answered is handed over once more.
+    /// Counts again which answers may come, when everything that was taken has left this process
+    /// and no thread reads answers: of routes of which one was to come, and of those that are
+    /// `queued` for orchagent to take. What was announced in this session and not answered is
+    /// handed over once more.
     pub fn recount(&mut self, queued: impl IntoIterator<Item = RouteKey>) {
         let owed = std::mem::take(&mut self.owed);
         let epoch = self.session.epoch;
@@ -72,7 +74,7 @@ impl Fpmsyncd {
                     entry.source.is_some() && entry.epoch == epoch && owed.is_awaited(at, entry.stage);
                 let is_changed = entry.stage.is_changed();
                 let counted = Stage::FOUND.with_change_of(entry.stage.notified());
-                entry.stage.set(counted.asked(waits && is_changed), awaiting);
+                entry.stage.set(counted.announced(waits && is_changed), awaiting);
                 if waits && !is_changed {
                     waiting.push(at);
                 }
@@ -91,8 +93,8 @@ impl Fpmsyncd {
 }
 
 impl Owed {
-    /// Whether a client that announced a route waits to hear of it.
+    /// Whether a client that announced a route waits for its outcome.
     fn is_awaited(&self, at: RouteRef, stage: Stage) -> bool {
-        stage.is_asked() || self.asked(at, stage) > 0
+        stage.is_announced() || self.announced(at, stage) > 0
     }
 }

@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 /// One route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Where it leads; `None` when it is withdrawn and the withdrawal not taken yet.
+    /// The source of its next hops; `None` when it is withdrawn and the withdrawal not taken yet.
     pub(super) source: Option<SourceId>,
     /// In which session it was announced last.
     pub(super) epoch: u16,
@@ -28,9 +28,9 @@ const _: () = assert!(size_of::<Entry>() == 8);
 
 /// Routes of one family, one behind the other as they came.
 ///
-/// A route is looked for several times: when it is announced, when its row is handed over, when it is answered; and each time after the one
-/// that came before it. So the route that was found last and its neighbours are tried first, and what is near is
-/// neither hashed nor waited for.
+/// A route is looked for several times: when it is announced, when its row is handed over, when it
+/// is answered; and each time after the one that came before it. So the route that was found last
+/// and its neighbours are tried first, and what is near is neither hashed nor waited for.
 struct Routes<F: Family> {
     routes: SegmentedVec<(Prefix<F>, Entry)>,
     by_prefix: HashIndex,
@@ -142,8 +142,8 @@ impl RouteTable {
 
     /// Where a route probably is, as the index has it.
     ///
-    /// Of many routes in no order each look-up waits for memory, first for the index and then for the route. Asked for all and then
-    /// [prefetched](RouteTable::prefetch) all, the waits overlap.
+    /// Of many routes in no order each look-up waits for memory, first for the index and then for
+    /// the route. Asked for all and then [prefetched](RouteTable::prefetch) all, the waits overlap.
     pub(super) fn guess(&self, prefix: AnyPrefix) -> Option<u32> {
         match prefix {
             AnyPrefix::V4(p) => self.0.v4.guess(p),
@@ -168,8 +168,8 @@ impl RouteTable {
         last.set(at.unwrap_or(last.get()));
     }
 
-    /// Whether it is the `n`th behind the route that was found last. Then those between are probably what is looked for next, and need
-    /// not be looked at before.
+    /// Whether it is the `n`th behind the route that was found last. Then those between are
+    /// probably what is looked for next, and need not be looked at before.
     pub(super) fn is_nth(&self, prefix: AnyPrefix, n: usize) -> bool {
         match prefix {
             AnyPrefix::V4(p) => self.0.v4.is_nth(p, n),

@@ -516,7 +516,7 @@ fn rows_are_said_again_as_they_are_when_it_is_their_turn() {
         }
         rows.extend(bench.drain());
         rows.sort();
-        // What went in the meantime is left out, and what came told by itself; the second time it is one of them.
+        // Routes that went in the meantime are left out, and routes that came are reported alone; the second time with all.
         assert_eq!((rows.len(), pieces), if missed { (7, 4) } else { (6, 4) }, "{rows:?}");
         let changed = if missed { "ROUTE_TABLE:10.2" } else { "ROUTE_TABLE:resync:10.2" };
         assert!(
@@ -564,7 +564,7 @@ fn with_suppression_the_chip_must_confirm() {
     let answer = |table| Offload { prefix: to, table, protocol: 186, refused: None };
     assert_eq!(bench.out.offloads, [answer(40), answer(254)]);
     bench.out.offloads.clear();
-    // Asked about in the same session: the chip is asked. In another: the same again is answered at once.
+    // Announced again in the same session: orchagent must answer. In another session: answered at once.
     bench.route_in(254, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
     assert!(bench.out.offloads.is_empty());
     assert_eq!(bench.take().len(), 1);
@@ -631,7 +631,7 @@ fn what_is_said_twice_confirms_nothing_newer() {
     bench.route("10.2.0.0/16", "10.0.0.1", 7);
     assert_eq!((std::mem::take(&mut bench.out.offloads).len(), bench.take().len()), (1, 1));
     assert_eq!(answer(&mut bench, "10.1.0.0/16"), 0);
-    // The first answer may be to the row of before the start. If it stood for both there is no other, so one is asked for.
+    // The first answer may be to the row of before the start. If it was for both there is no other, so the row is written again.
     assert_eq!((answer(&mut bench, "10.2.0.0/16"), bench.take().len()), (0, 1));
     assert_eq!((answer(&mut bench, "10.2.0.0/16"), bench.take().len()), (1, 0));
     assert!(!confirmed(&bench, "10.2.0.0/16"), "an answer is still to come");
@@ -649,10 +649,10 @@ fn what_is_said_twice_confirms_nothing_newer() {
     assert_eq!(answer(&mut bench, "10.1.0.0/16"), 1);
     assert_eq!(answer(&mut bench, "10.1.0.0/16"), 0);
     assert!(confirmed(&bench, "10.1.0.0/16"));
-    // Confirmed ones are not asked about.
+    // Confirmed routes are not written again.
     in_chip(&mut bench, "10.2.0.0/16");
     assert!(bench.take().is_empty());
-    // What is to be asked about is answered before it is: nothing is written, and who waits hears of it.
+    // The answer comes before the row is written again: nothing is written, and the client is notified.
     bench.route("10.2.0.0/16", "10.0.0.2", 7);
     assert_eq!(bench.take().len(), 1);
     in_chip(&mut bench, "10.2.0.0/16");
@@ -687,8 +687,11 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     resend_all(&mut bench);
     bench.route(key, "10.0.0.2", 7);
     assert_eq!(bench.take().len(), 1);
-    let (told, again) = answers(&mut bench, key);
-    assert!(told == 0 && again.len() == 1 && again[0].contains("nexthop=10.0.0.2"), "{told} {again:?}");
+    let (notified, again) = answers(&mut bench, key);
+    assert!(
+        notified == 0 && again.len() == 1 && again[0].contains("nexthop=10.0.0.2"),
+        "{notified} {again:?}"
+    );
     assert_eq!(answers(&mut bench, key), (1, vec![]));
     assert_eq!(answers(&mut bench, key), (0, vec![]));
     assert!(bench.machine.lookup(None, prefix(key)).unwrap().confirmed);
@@ -698,8 +701,8 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     assert_eq!(bench.take().len(), 1);
     bench.route(key, "10.0.0.3", 7);
     assert_eq!(bench.take().len(), 1);
-    let (told, again) = answers(&mut bench, key);
-    assert_eq!((told, again.len()), (0, 1));
+    let (notified, again) = answers(&mut bench, key);
+    assert_eq!((notified, again.len()), (0, 1));
     assert_eq!(answers(&mut bench, key), (1, vec![]));
     assert_eq!(answers(&mut bench, key), (0, vec![]));
     // And with answers that come when the route is gone.
@@ -720,8 +723,8 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     assert_eq!(bench.take().len(), 1);
     bench.route(key, "10.0.0.9", 7);
     assert_eq!(bench.take().len(), 1);
-    let (told, again) = answers(&mut bench, key);
-    assert_eq!((told, again.len()), (0, 1));
+    let (notified, again) = answers(&mut bench, key);
+    assert_eq!((notified, again.len()), (0, 1));
     // Both coalesced: the row that was written for their sake is answered.
     assert_eq!(answers(&mut bench, key), (1, vec![]));
 }
@@ -869,8 +872,8 @@ fn ip_routes_put_labels_on() {
             "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet4 mpls_nh=push100/101,na weight=1,2"
         ]
     );
-    let told = Route { encap: 1, ..route(Hops::from(&hops[..])) };
-    let row = bench.machine.rows_now().announced(&told).unwrap();
+    let encapsulated = Route { encap: 1, ..route(Hops::from(&hops[..])) };
+    let row = bench.machine.rows_now().announced(&encapsulated).unwrap();
     assert!(format!("{row:?}").contains("mpls_nh=push100/101,na"), "{row:?}");
     bench.machine.link(8, "Ethernet8", &mut bench.out);
     assert!(bench.take()[0].contains("ifname=Ethernet0,Ethernet8"));
@@ -882,7 +885,7 @@ fn ip_routes_put_labels_on() {
     );
     assert_eq!(bench.machine.sources.len(), 1);
     // Other encapsulations are not carried.
-    let refused = bench.machine.rows_now().announced(&Route { encap: 101, ..told });
+    let refused = bench.machine.rows_now().announced(&Route { encap: 101, ..encapsulated });
     assert_eq!(refused, Err(Cause::Encapsulated(101)));
 }
 

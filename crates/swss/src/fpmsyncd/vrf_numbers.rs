@@ -1,9 +1,9 @@
-//! Numbers of VRFs that do not fit their names: FPM says a VRF by the index of its interface, and the kernel says on another
-//! socket which name that is.
+//! Numbers of VRFs that differ from their names: FPM carries the index of a VRF's interface, and
+//! the kernel sends the name of that index on another socket.
 //!
-//! The two sockets have no order, so a route may come before the name of its VRF: it is held until the name comes. And the
-//! last deletions of a VRF's former number may come after the routes of its present number: they delete what was announced
-//! under the former number only.
+//! The two sockets have no order, so a route may come before the name of its VRF: it is held until
+//! the name comes. And the last deletions of a VRF's former number may come after the routes of its
+//! present number: they delete what was announced under the former number only.
 
 use super::routes::carried;
 use super::{Cause, FpmOut, Fpmsyncd};
@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 /// Routes that were announced under a number that is not the present one of a VRF.
 #[derive(Default, Debug)]
 pub(super) struct VrfNumbers {
-    /// By table: routes of a table that is no VRF's yet, each as the frame that announced it. Never more than the client has routes.
+    /// By table: routes of a table that is no VRF's yet, each as the frame that announced it. Never
+    /// more than the client has routes.
     held: Map<u32, BTreeMap<AnyPrefix, Vec<u8>>>,
     /// By former table: its VRF, and the routes that were announced under this table and not since.
     former: Map<u32, (u32, Set<AnyPrefix>)>,
@@ -104,8 +105,8 @@ impl Fpmsyncd {
         }
     }
 
-    /// Whether a withdrawal under this number is about the route as it is: not where the VRF has another number now, under which
-    /// the route was announced since.
+    /// Whether a withdrawal under this number is about the route as it is: not where the VRF has
+    /// another number now, under which the route was announced since.
     pub(super) fn withdraws(&mut self, vrf: u32, table: u32, prefix: AnyPrefix) -> bool {
         let now = self.vrfs[vrf as usize].table;
         if vrf == 0 || now == table || !self.links.get(&now).is_some_and(|link| link.present) {

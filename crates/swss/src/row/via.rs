@@ -101,9 +101,9 @@ pub struct Hop {
     pub labels: Option<LabelStack>,
 }
 
-/// Where a row leads.
+/// The next-hop fields of a row.
 ///
-/// Two are equal when they lead to the same place: a field that is named but empty is as good as none.
+/// Two values are equal when their fields are: an empty field equals a missing one.
 #[derive(Clone, Debug, Default)]
 pub struct Via {
     /// Named fields in the order of [`Field`], each once. A value may be empty.

@@ -1,11 +1,12 @@
-//! Changes of ASIC_DB that may wait long, in few bytes: a route of the switch takes five, beside what it shares with the one
-//! before it.
+//! Changes of ASIC_DB that may wait long, in few bytes: a route of the switch takes five, beside
+//! what it shares with the one before it.
 
 use super::AsicChange;
 use crate::sai::binary::Before;
 use crate::sai::{Attr, Attrs, ObjectId, ObjectType, RouteEntry, SWITCH};
 
-/// Flags of a change: a route's row goes; it is no such route, but the next of those that are kept whole.
+/// Flags of a change: a route's row goes; it is no such route, but the next of those that are kept
+/// whole.
 const GONE: u8 = 1 << 6;
 const WHOLE: u8 = 1 << 7;
 /// What a route usually takes.
@@ -48,7 +49,7 @@ impl PackedChanges {
         }
     }
 
-    /// A change that is not of a route that leads to one object.
+    /// Appends a change that is not of a route with one next-hop object.
     pub(super) fn push(&mut self, change: AsicChange) {
         self.len += 1;
         self.bytes.push(WHOLE);

@@ -1,9 +1,11 @@
-//! orchagent starts while the chip forwards: what it describes is gathered, compared with what the chip holds, and
-//! only the difference is carried out.
+//! The view of an orchagent that starts while the chip forwards (`syncd/ComparisonLogic.cpp` of
+//! sonic-sairedis): its requests are gathered, compared with the objects of the chip, and only the
+//! difference is carried out.
 //!
-//! Objects have no names, so they are matched by what they are made of, from the ports up: router interfaces by
-//! port, next hops by address and interface, groups by their members. All comparing is done in the chip's numbers,
-//! and what the chip holds is followed operation by operation, so that ASIC_DB tells the truth when one fails too.
+//! Objects have no names, so they are matched by content, from the ports up: router interfaces by
+//! port, next hops by address and interface, groups by their members. The comparison uses the
+//! chip's numbers. It records each operation that succeeds, so ASIC_DB is correct even after a
+//! failure.
 
 use super::{AsicChange, ORDER, Store, Syncd, SyncdOut};
 use crate::sai::{
@@ -11,11 +13,11 @@ use crate::sai::{
 };
 use ribtide_prefix::{Map, Set};
 
-/// How often what failed is tried again, after others made room.
+/// How often failed operations are retried, after others made room.
 const ROUNDS: usize = 3;
 
-/// What an object of the view is made of, in the chip's numbers: its type, what it was created with and cannot
-/// change, and for a group its members.
+/// What an object of the view is made of, in the chip's numbers: its type, what it was created with
+/// and cannot change, and for a group its members.
 type Content = (ObjectType, Vec<Attr>, Vec<Vec<Attr>>);
 
 /// An operation, in the chip's numbers but for objects that are not made yet.
@@ -26,7 +28,7 @@ struct Step {
     attrs: Attrs,
 }
 
-/// The value of an attribute that was not given, where SAI says it.
+/// The default of an attribute, where SAI's headers define one (`@default`).
 fn default_of(attr: &Attr) -> Option<Attr> {
     Some(match attr {
         Attr::RoutePacketAction(_) => Attr::RoutePacketAction(PacketAction::Forward),
@@ -81,7 +83,7 @@ struct Comparison {
     previous: Map<Oid, Oid>,
 }
 
-/// The ports that a virtual router's interfaces are on: all that tells one router from another.
+/// The ports of each virtual router's interfaces, the only difference between virtual routers.
 fn ports_of(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<Oid>> {
     let mut ports: Map<Oid, Vec<Oid>> = Map::default();
     for (_, attrs) in store.sorted(ObjectType::RouterInterface) {
@@ -108,7 +110,8 @@ fn members_of(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<(O
             attrs.iter().find_map(|attr| if let Attr::MemberGroup(oid) = attr { Some(*oid) } else { None });
         let rest: Vec<Attr> =
             attrs.iter().filter(|attr| !matches!(attr, Attr::MemberGroup(_))).cloned().collect();
-        // A member whose next hop is new has none of the chip's numbers: no group of the chip has it.
+        // A member whose next hop is new has none of the chip's numbers: no group of the chip has
+        // it.
         let rest =
             translated(&rest, of).map_or(vec![Attr::MemberNextHop(Oid::NULL)], |attrs| attrs.into_vec());
         if let (Some(group), Some(member)) = (group, id.oid()) {
@@ -224,8 +227,8 @@ impl Comparison {
         }
     }
 
-    /// Matches a group whose members changed with the one that it shares most with: its routes stay as they are, and
-    /// a chip full of groups has room for it.
+    /// Matches a group whose members changed with the one that it shares most with: its routes stay
+    /// as they are, and a chip full of groups has room for it.
     fn match_changed_groups(&mut self, new: &Store) {
         let ours = members_of(&self.actual, &|rid| Some(rid));
         let theirs = members_of(new, &|vid| self.rid_of.get(&vid).copied());
@@ -356,7 +359,7 @@ impl<S: Sai> Syncd<S> {
             while let Some(step) = steps.next_if(|step| (step.verb, step.object) == (verb, object)) {
                 bulk.push(step);
             }
-            let (mut asked, mut items) = (Vec::new(), Vec::new());
+            let (mut requested, mut items) = (Vec::new(), Vec::new());
             for step in bulk {
                 let rid_of = |vid: Oid| view.rid_of.get(&vid).copied();
                 let id = match (verb, step.id) {
@@ -367,7 +370,7 @@ impl<S: Sai> Syncd<S> {
                 };
                 match id.zip(translated(&step.attrs, &rid_of)) {
                     Some((id, attrs)) => {
-                        asked.push(step);
+                        requested.push(step);
                         items.push(Item { id, attrs });
                     }
                     None => failed.push(step),
@@ -378,7 +381,7 @@ impl<S: Sai> Syncd<S> {
                 self.chip.bulk(verb, object, &mut items, ErrorMode::IgnoreError, &mut statuses);
             }
             statuses.resize(items.len(), Status::Failure);
-            for ((step, item), status) in asked.into_iter().zip(items).zip(statuses) {
+            for ((step, item), status) in requested.into_iter().zip(items).zip(statuses) {
                 if !status.is_success() {
                     out.events.push(format!("{verb:?} of a {}: {}", object.name(), status.name()));
                     failed.push(step);
@@ -399,7 +402,7 @@ impl<S: Sai> Syncd<S> {
         failed
     }
 
-    /// Takes the new view's numbers, and says how ASIC_DB differs.
+    /// Takes the new view's numbers, and emits the difference to ASIC_DB.
     fn adopt(&mut self, view: Comparison, out: &mut SyncdOut) {
         let old_rids = std::mem::take(&mut self.rid_of);
         let old_vids = std::mem::take(&mut self.vid_of);
