@@ -1,23 +1,28 @@
 //! orchagent's route path: from the rows of APPL_DB to requests to syncd.
 //!
-//! One state machine, the counterpart of `orchagent/routeorch.cpp`, `nhgorch.cpp`, `neighorch.cpp`, `intfsorch.cpp`,
-//! `vrforch.cpp` and `portsorch.cpp` of sonic-swss. Changes of rows and replies go in; SAI requests and rows to write come
-//! out. Every object of the chip (virtual router, router interface, neighbour, next hop, group, route) has a desired state,
-//! a programmed state, and at most one request in flight; a `step` compares the two states and enqueues the next request.
-//! An object is requested only after its dependencies are confirmed, so replies may come in any order and a failure
-//! concerns one object. A route that cannot proceed waits in the retry cache under its constraint; a resolved constraint
-//! makes its routes ready. No table is ever scanned for work.
+//! One state machine, the counterpart of `orchagent/routeorch.cpp`, `nhgorch.cpp`, `neighorch.cpp`,
+//! `intfsorch.cpp`, `vrforch.cpp` and `portsorch.cpp` of sonic-swss. Changes of rows and replies go
+//! in; SAI requests and rows to write come out. Every object of the chip (virtual router, router
+//! interface, neighbour, next hop, group, route) has a desired state, a programmed state, and at
+//! most one request in flight; a `step` compares the two states and enqueues the next request. An
+//! object is requested only after its dependencies are confirmed, so replies may come in any order
+//! and a failure concerns one object. A route that cannot proceed waits in the retry cache under
+//! its constraint; a resolved constraint makes its routes ready. No table is ever scanned for work.
 //!
 //! | part | owns | SONiC |
 //! | --- | --- | --- |
 //! | `Ports` | ports, and the gate of all other tables | PortsOrch |
-//! | `Objects`: `Vrfs`, `Interfaces`, `Neighbors`, `NextHopGroups`, `NhgTable` | the objects that routes use | VRFOrch, IntfsOrch, NeighOrch, NhgOrch |
-//! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks, batches | RouteOrch |
-//! | `Outbox`: `Bulker`, `ObjectIds`, `Crm` | requests in flight, object ids, counters | bulkers, CrmOrch |
+//! | `Vrfs` | virtual routers | VRFOrch |
+//! | `Interfaces` | router interfaces, addresses, links | IntfsOrch |
+//! | `Neighbors` | neighbours and next hops | NeighOrch |
+//! | `NextHopGroups`, `NhgTable` | groups and indexes | RouteOrch, NhgOrch |
+//! | `Objects` | the five parts above, as routes see them | |
+//! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks | RouteOrch |
+//! | `Outbox`: `Bulker`, `ObjectIds`, `Crm` | requests, object ids, counters | bulkers, CrmOrch |
 //! | `Boot` | the steps of the start | OrchDaemon |
 //!
-//! A part changes its own state and that of parts below it; parts above it get a notification. [`Orch`] passes rows and
-//! replies to the parts, and delivers the notifications.
+//! A part changes its own state and that of parts below it; parts above it get a notification.
+//! [`Orch`] passes rows and replies to the parts, and delivers the notifications.
 
 mod arena;
 mod boot;
@@ -55,8 +60,8 @@ use ribtide_prefix::{AnyPrefix, Map};
 use routes::{Deps, Routes};
 pub use routes::{Finished, Table};
 
-/// The limit of next-hop groups when the chip does not say how many it holds (`DEFAULT_NUMBER_OF_ECMP_GROUPS`,
-/// `orchagent/routeorch.cpp`).
+/// The limit of next-hop groups when the chip does not say how many it holds
+/// (`DEFAULT_NUMBER_OF_ECMP_GROUPS`, `orchagent/routeorch.cpp`).
 const GROUPS_DEFAULT: u32 = 128;
 
 /// orchagent's settings.
@@ -64,7 +69,8 @@ const GROUPS_DEFAULT: u32 = 128;
 pub struct OrchConfig {
     /// The most objects in one bulk (`-k`). At least 1.
     pub bulk_size: usize,
-    /// Whether the routes of a bulk are in the order of their VRFs and prefixes, instead of the order of arrival.
+    /// Whether the routes of a bulk are in the order of their VRFs and prefixes, instead of the
+    /// order of arrival.
     pub sort_routes: bool,
     /// How many requests may be in flight: 1 is SONiC's synchronous mode. At least 1.
     pub window: usize,
@@ -74,10 +80,11 @@ pub struct OrchConfig {
     pub mac: Mac,
     /// A limit of next-hop groups below the one that the chip reports.
     pub group_limit: Option<u32>,
-    /// Creates a group even for a NEXTHOP_GROUP_TABLE row with one member. A change of that member is then one change
-    /// of the group, and none of the routes. SONiC creates none.
+    /// Creates a group even for a NEXTHOP_GROUP_TABLE row with one member. A change of that member
+    /// is then one change of the group, and none of the routes. SONiC creates none.
     pub single_groups: bool,
-    /// Milliseconds after which a request that the chip had no room for is retried, even if nothing was freed.
+    /// Milliseconds after which a request that the chip had no room for is retried, even if nothing
+    /// was freed.
     pub retry_ms: u64,
     /// Milliseconds between two reads of the chip's available entries; 0 for never.
     pub crm_interval_ms: u64,
@@ -145,16 +152,18 @@ pub struct OrchOut {
     pub default_routes: Vec<Change<DefaultRouteRow>>,
     /// To STATE_DB: the limits of the chip.
     pub capability: Vec<Change<SwitchCapabilityRow>>,
-    /// Confirmed routes, to fpmsyncd as messages and to APPL_STATE_DB as rows; only with [`OrchConfig::responses`].
+    /// Confirmed routes, to fpmsyncd as messages and to APPL_STATE_DB as rows; only with
+    /// [`OrchConfig::responses`].
     pub responses: Vec<Change<RouteStateRow>>,
-    /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no responses, so a
-    /// counter of responses leaves them out.
+    /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no
+    /// responses, so a counter of responses leaves them out.
     pub found: Vec<Change<RouteStateRow>>,
-    /// Refused routes, once for each row; only with [`OrchConfig::responses`]. A response may still follow, as when the
-    /// chip gets room. A row that a later row replaced has no refusal.
+    /// Refused routes, once for each row; only with [`OrchConfig::responses`]. A response may still
+    /// follow, as when the chip gets room. A row that a later row replaced has no refusal.
     pub refusals: Vec<Refusal>,
-    /// Routes whose programming status changed outside of a batch: the reason of a failure as a sentence, or `None` when
-    /// the chip now has a route that was reported as failed. A failure is reported here or in [`Finished::failed`].
+    /// Routes whose programming status changed outside of a batch: the reason of a failure as a
+    /// sentence, or `None` when the chip now has a route that was reported as failed. A failure is
+    /// reported here or in [`Finished::failed`].
     pub status_changes: Vec<(RouteKey, Option<String>)>,
     /// To the log.
     pub events: Vec<OrchEvent>,
@@ -185,8 +194,8 @@ impl OrchOut {
 
 /// orchagent's route path.
 ///
-/// Pass changes to the method of their table, and replies to [`Orch::reply`]; then call [`Orch::run`], which returns when
-/// no work is left without further input.
+/// Pass changes to the method of their table, and replies to [`Orch::reply`]; then call
+/// [`Orch::run`], which returns when no work is left without further input.
 pub struct Orch {
     config: OrchConfig,
     boot: Boot,
@@ -211,7 +220,8 @@ impl Orch {
         }
     }
 
-    /// Makes it a warm start: the view that rows fill replaces the chip's state after [`Orch::restored`]. Call it first.
+    /// Makes it a warm start: the view that rows fill replaces the chip's state after
+    /// [`Orch::restored`]. Call it first.
     pub fn restore(&mut self, previous_ids: PreviousIds) {
         self.outbox.ids.restore(previous_ids);
         self.boot.start_warm();
@@ -242,8 +252,8 @@ impl Orch {
         self.objects.add_group(change);
     }
 
-    /// Announces that `rows` changes of ROUTE_TABLE, after those of earlier batches, belong to `batch`.
-    /// [`Orch::finished`] returns the batch when all of them are done.
+    /// Announces that `rows` changes of ROUTE_TABLE, after those of earlier batches, belong to
+    /// `batch`. [`Orch::finished`] returns the batch when all of them are done.
     pub fn batch(&mut self, batch: u64, rows: usize) {
         self.routes.announce(batch, rows);
     }
@@ -253,12 +263,13 @@ impl Orch {
         self.routes.rows_due()
     }
 
-    /// The oldest batch of which every change is done, refused, or replaced by a later batch; each once.
+    /// The oldest batch of which every change is done, refused, or replaced by a later batch; each
+    /// once.
     ///
-    /// A change in the retry cache keeps its batch open until the caller passes `quiet`, which says that no table has a
-    /// row to read, while nothing can proceed ([`Orch::idle`]). The change then counts as failed, and
-    /// [`OrchOut::status_changes`] reports a later success. A programmed route whose row of NEXTHOP_GROUP_TABLE begins to
-    /// wait is reported under batch 0.
+    /// A change in the retry cache keeps its batch open until the caller passes `quiet`, which says
+    /// that no table has a row to read, while nothing can proceed ([`Orch::idle`]). The change then
+    /// counts as failed, and [`OrchOut::status_changes`] reports a later success. A programmed
+    /// route whose row of NEXTHOP_GROUP_TABLE begins to wait is reported under batch 0.
     pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
         self.routes.finished(quiet && self.ready() && self.idle(), &self.objects)
     }
@@ -320,7 +331,8 @@ impl Orch {
         }
     }
 
-    /// Whether a reply has a status for each object. After one that has not, the state of the chip is not known.
+    /// Whether a reply has a status for each object. After one that has not, the state of the chip
+    /// is not known.
     fn has_statuses(&mut self, reply: &SaiReply, requested: usize, out: &mut OrchOut) -> bool {
         if reply.statuses.len() == requested {
             return true;
@@ -377,7 +389,8 @@ impl Orch {
         }
     }
 
-    /// Takes in the time, in milliseconds from any start: requests that the chip had no room for are retried.
+    /// Takes in the time, in milliseconds from any start: requests that the chip had no room for
+    /// are retried.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.routes.shrink_if_sparse();
         if now_ms.saturating_sub(self.last_retry_ms) >= self.config.retry_ms {
@@ -392,7 +405,8 @@ impl Orch {
         }
     }
 
-    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is
+    /// idle.
     pub fn shrink_to_fit(&mut self) {
         self.routes.shrink_to_fit();
     }
@@ -420,7 +434,8 @@ impl Orch {
         }
     }
 
-    /// Handles the changes of all tables but routes, in the order in which objects depend on each other.
+    /// Handles the changes of all tables but routes, in the order in which objects depend on each
+    /// other.
     fn sync_objects(&mut self, out: &mut OrchOut) {
         if self.outbox.ids.is_restoring() {
             let mut ports: Map<Name, Vec<Oid>> = Map::default();
@@ -437,7 +452,8 @@ impl Orch {
         }
     }
 
-    /// Sends requests while the window has room: calls that are queued, then the start's, then a bulk of routes.
+    /// Sends requests while the window has room: calls that are queued, then the start's, then a
+    /// bulk of routes.
     fn send(&mut self, out: &mut OrchOut) {
         let bulk_size = self.config.bulk_size.max(1);
         while self.outbox.bulker.may_send(self.config.window) {
@@ -502,12 +518,14 @@ impl Orch {
         self.routes.resynced()
     }
 
-    /// Takes in that a warm start has every row of every table. The view is applied as soon as nothing can proceed.
+    /// Takes in that a warm start has every row of every table. The view is applied as soon as
+    /// nothing can proceed.
     pub fn restored(&mut self) {
         self.boot.set_rows_complete();
     }
 
-    /// Whether no request is in flight and nothing can proceed: all remaining work waits for changes.
+    /// Whether no request is in flight and nothing can proceed: all remaining work waits for
+    /// changes.
     pub fn idle(&self) -> bool {
         self.outbox.bulker.idle() && self.boot.takes_rows() && (!self.ready() || self.routes.idle())
     }
@@ -522,8 +540,8 @@ impl Orch {
         self.objects.pending_len() + self.routes.moving_len()
     }
 
-    /// How many routes wait for a constraint that no request in flight will resolve: a neighbour, an interface, a group,
-    /// or a full table of the chip.
+    /// How many routes wait for a constraint that no request in flight will resolve: a neighbour,
+    /// an interface, a group, or a full table of the chip.
     pub fn retry_cache_len(&self) -> usize {
         self.routes.retry_cache_len()
     }

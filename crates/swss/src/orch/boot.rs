@@ -1,5 +1,5 @@
-//! The start of orchagent (`orchagent/main.cpp`, `OrchDaemon::init`): create the switch, read what it has, and create the
-//! routes that are always there.
+//! The start of orchagent (`orchagent/main.cpp`, `OrchDaemon::init`): create the switch, read what
+//! it has, and create the routes that are always there.
 
 use super::bulker::{Bulker, Context};
 use crate::row::Mac;
@@ -227,8 +227,8 @@ pub(super) fn default_routes() -> [AnyPrefix; 2] {
         .map(|addr| AnyPrefix::from_addr(addr, 0).unwrap_or(AnyPrefix::host(addr)))
 }
 
-/// The routes to the CPU that the start creates: all link-local addresses, and the router's own link-local address
-/// (RFC 4291, 2.5.6 and appendix A).
+/// The routes to the CPU that the start creates: all link-local addresses, and the router's own
+/// link-local address (RFC 4291, 2.5.6 and appendix A).
 pub(super) fn link_local(mac: Mac) -> [AnyPrefix; 2] {
     let [a, b, c, d, e, f] = mac.0.map(u16::from);
     let own = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);

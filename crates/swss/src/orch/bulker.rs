@@ -1,5 +1,5 @@
-//! The bulker: single operations gathered into bulks, requests in flight, and the requester of each reply
-//! (`orchagent/bulker.h` of sonic-swss).
+//! The bulker: single operations gathered into bulks, requests in flight, and the requester of each
+//! reply (`orchagent/bulker.h` of sonic-swss).
 
 use super::routes::RouteId;
 use crate::row::Name;
@@ -53,8 +53,8 @@ impl ObjectReply {
     }
 }
 
-/// Enqueued operations of one verb and object type. They are independent of each other: each was enqueued after all its
-/// dependencies were confirmed.
+/// Enqueued operations of one verb and object type. They are independent of each other: each was
+/// enqueued after all its dependencies were confirmed.
 struct Bucket {
     verb: Verb,
     object: ObjectType,
@@ -64,7 +64,8 @@ struct Bucket {
 /// Operations and calls that wait, and requests in flight.
 #[derive(Default)]
 pub(super) struct Bulker {
-    /// How many requests were sent. The number of a request is the count with it, so it begins with 1.
+    /// How many requests were sent. The number of a request is the count with it, so it begins with
+    /// 1.
     sent: u64,
     in_flight: Map<u64, Context>,
     /// Operations on all objects but routes: these go first.
@@ -90,7 +91,8 @@ impl Bulker {
         !self.stopped && self.in_flight.len() < window.max(1)
     }
 
-    /// The next request: first complete calls, then buckets, in bulks of at most `bulk_size` objects.
+    /// The next request: first complete calls, then buckets, in bulks of at most `bulk_size`
+    /// objects.
     pub(super) fn next(&mut self, bulk_size: usize) -> Option<SaiRequest> {
         let (call, context) = self.calls.pop_front().or_else(|| self.next_of_buckets(bulk_size))?;
         self.sent += 1;
@@ -124,7 +126,7 @@ impl Bulker {
     fn next_of_buckets(&mut self, bulk_size: usize) -> Option<(SaiCall, Context)> {
         let bucket = self.buckets.front_mut()?;
         let (verb, object) = (bucket.verb, bucket.object);
-        // SAI has no bulk calls for these (`saiport.h`, `saivirtualrouter.h`, `sairouterinterface.h`).
+        // These are few, and not every SAI has bulk calls for them.
         let single =
             matches!(object, ObjectType::Port | ObjectType::VirtualRouter | ObjectType::RouterInterface);
         let count = bucket.items.len().min(if single { 1 } else { bulk_size });
@@ -167,8 +169,8 @@ pub(super) enum Outcome {
 }
 
 /// The outcome of a status, by the classes of `handleSaiCreateStatus`, `handleSaiSetStatus` and
-/// `handleSaiRemoveStatus` (`orchagent/orch.cpp`). SONiC counts "exists" and "missing" as success; here they are outcomes
-/// of their own.
+/// `handleSaiRemoveStatus` (`orchagent/saihelper.cpp`). SONiC counts "exists" and "missing" as
+/// success; here they are outcomes of their own.
 pub(super) fn outcome(verb: Verb, status: Status) -> Outcome {
     use Status::*;
     match (verb, status) {

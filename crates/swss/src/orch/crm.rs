@@ -1,6 +1,8 @@
-//! CRM (critical resource monitoring): used and available entries of the chip's tables (`orchagent/crmorch.cpp`).
+//! CRM (critical resource monitoring): used and available entries of the chip's tables
+//! (`orchagent/crmorch.cpp`).
 //!
-//! orchagent counts used entries at each confirmation, and reads the available ones from the chip in an interval.
+//! orchagent counts used entries at each confirmation, and reads the available ones from the chip
+//! in an interval.
 
 use super::bulker::{Bulker, Context};
 use super::routes::Table;
@@ -91,7 +93,8 @@ impl Crm {
         }
     }
 
-    /// Requests the available entries when `interval_ms` has passed since the latest request; never when it is 0.
+    /// Requests the available entries when `interval_ms` has passed since the latest request; never
+    /// when it is 0.
     pub(super) fn poll(&mut self, now_ms: u64, interval_ms: u64, bulker: &mut Bulker) {
         let due = self.last_poll_ms.is_none_or(|last| now_ms.saturating_sub(last) >= interval_ms);
         if interval_ms == 0 || !due {

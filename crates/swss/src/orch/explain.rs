@@ -1,4 +1,5 @@
-//! What orchagent reports about a route: the chip's entry, and the reason of a change that is not done.
+//! What orchagent reports about a route: the chip's entry, and the reason of a change that is not
+//! done.
 
 use super::Orch;
 use super::routes::{RouteName, Table};
@@ -23,8 +24,8 @@ pub struct RouteState {
 pub struct ProgrammedEntry {
     /// The object that the entry names; null for an entry that drops.
     pub oid: Oid,
-    /// The next hops of that object: address, interface, weight (0: none given). Empty for an entry that drops, or that
-    /// leads to the CPU. An unspecified address is the interface alone.
+    /// The next hops of that object: address, interface, weight (0: none given). Empty for an entry
+    /// that drops, or that leads to the CPU. An unspecified address is the interface alone.
     pub hops: Vec<(IpAddr, Name, u32)>,
     /// The index of NEXTHOP_GROUP_TABLE that the route names.
     pub index: Option<Name>,
@@ -93,8 +94,8 @@ impl Orch {
         self.objects.usable_router(self.objects.find_vrf(&vrf.map(Name::from))?)
     }
 
-    /// What orchagent knows of a route; `None` when it is neither in the chip nor wanted, and was not refused. `vrf`:
-    /// `None` is the default one.
+    /// What orchagent knows of a route; `None` when it is neither in the chip nor wanted, and was
+    /// not refused. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let vrf = self.objects.find_vrf(&vrf.map(Name::from))?;
         self.routes.explain(RouteName { vrf, prefix }, self.ready(), &self.objects)
@@ -105,11 +106,12 @@ impl Orch {
         self.routes.explain(RouteName::of_label(label), self.ready(), &self.objects)
     }
 
-    /// Passes each route that the chip has as its row asks, and that no pending change will alter. Routes that need no
-    /// entry are among them; a route whose latest row failed is not, even with an older entry.
+    /// Passes each route that the chip has as its row asks, and that no pending change will alter.
+    /// Routes that need no entry are among them; a route whose latest row failed is not, even with
+    /// an older entry.
     ///
-    /// The receiver may not have written the pending rows, or may not know of their responses. So they count as found
-    /// ([`super::OrchOut::found`]).
+    /// The receiver may not have written the pending rows, or may not know of their responses. So
+    /// they count as found ([`super::OrchOut::found`]).
     pub fn in_chip(&mut self, each: impl FnMut(Option<&Name>, AnyPrefix)) {
         self.carried_out(each);
         self.routes.set_all_found();

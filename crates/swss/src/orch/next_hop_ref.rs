@@ -15,7 +15,8 @@ pub(super) enum Target {
     Group(u32),
 }
 
-/// What a route's next hops resolve to, and the index of NEXTHOP_GROUP_TABLE that the route names, if any.
+/// What a route's next hops resolve to, and the index of NEXTHOP_GROUP_TABLE that the route names,
+/// if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NextHopRef {
     pub(super) target: Target,

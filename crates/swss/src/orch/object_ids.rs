@@ -1,5 +1,5 @@
-//! Object ids: new virtual ids (VIDs) from the counter that orchagent shares with syncd, and those of the previous run
-//! at a warm start.
+//! Object ids: new virtual ids (VIDs) from the counter that orchagent shares with syncd, and those
+//! of the previous run at a warm start.
 
 use super::previous_ids::PreviousIds;
 use crate::row::Name;
@@ -52,12 +52,14 @@ impl ObjectIds {
         self.previous.take().is_some()
     }
 
-    /// Notes the ports of each VRF, by which [`ObjectIds::previous_router`] recognises its virtual router.
+    /// Notes the ports of each VRF, by which [`ObjectIds::previous_router`] recognises its virtual
+    /// router.
     pub(super) fn set_ports_of_vrfs(&mut self, ports: Map<Name, Vec<Oid>>) {
         self.ports_of_vrf = ports;
     }
 
-    /// Whether an index was a group in the previous run. Then it stays a group, even with one next hop.
+    /// Whether an index was a group in the previous run. Then it stays a group, even with one next
+    /// hop.
     pub(super) fn was_group(&self, index: &Name) -> bool {
         self.previous.as_ref().is_some_and(|ids| ids.has_index(index))
     }

@@ -1,8 +1,8 @@
 //! The objects that routes use: virtual routers, router interfaces, next hops and next-hop groups.
 //!
-//! Each part below owns its table's pending changes and its objects. [`Objects`] is the narrow interface of all of them:
-//! routes resolve, hold and release next-hop references through it, and `Orch` passes rows, replies and notifications
-//! to it.
+//! Each part below owns its table's pending changes and its objects. [`Objects`] is the narrow
+//! interface of all of them: routes resolve, hold and release next-hop references through it, and
+//! `Orch` passes rows, replies and notifications to it.
 
 mod interfaces;
 mod mpls_next_hops;
@@ -327,8 +327,8 @@ impl Objects {
         }
     }
 
-    /// The next hops of a target in the chip: address, interface, weight (0: none given). An interface alone has an
-    /// unspecified address.
+    /// The next hops of a target in the chip: address, interface, weight (0: none given). An
+    /// interface alone has an unspecified address.
     pub(super) fn hops(&self, target: Target) -> Vec<(IpAddr, Name, u32)> {
         let hop = |(hop, weight): (u32, u32)| {
             let (ip, name) = self.neighbors.name(hop, &self.interfaces);
@@ -433,7 +433,8 @@ impl Objects {
         }
     }
 
-    /// Counts of neighbours, of groups that are known, have a place and wait for one, and of indexes.
+    /// Counts of neighbours, of groups that are known, have a place and wait for one, and of
+    /// indexes.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, (usize, u32, usize), usize) {
         (self.neighbors.len(), self.groups.places(), self.nhg_table.len())

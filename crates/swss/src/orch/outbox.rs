@@ -1,8 +1,9 @@
-//! What every part of orchagent may use beside its own state: the bulker, object ids, CRM counters, and notifications.
+//! What every part of orchagent may use beside its own state: the bulker, object ids, CRM counters,
+//! and notifications.
 //!
-//! A part changes its own state and that of the parts below it. It never calls a part above it: it enqueues a
-//! [`Notification`], which `Orch` delivers after the call returns. SONiC's orchagent calls observers instead
-//! (`Subject` and `Observer`, `orchagent/observer.h`).
+//! A part changes its own state and that of the parts below it. It never calls a part above it: it
+//! enqueues a [`Notification`], which `Orch` delivers after the call returns. SONiC's orchagent
+//! calls observers instead (`Subject` and `Observer`, `orchagent/observer.h`).
 
 use super::bulker::{Bulker, Requester};
 use super::crm::Crm;
@@ -14,8 +15,9 @@ use crate::sai::{Attr, ObjectType, Oid, VidSource};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// A hint to look at something again. Delivery compares desired and programmed state, so a notification that comes
-/// late, twice, or after its number was used again does no harm.
+/// A message to a part above the sender. [`Notification::PortReady`], [`Notification::PortLink`]
+/// and [`Notification::OwnAddress`] carry a change, in order. All others ask to compare desired and
+/// programmed state again. They may come late, twice, or after their number was used again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Notification {
     /// The constraint may be resolved: its routes become ready.
@@ -34,7 +36,8 @@ pub(super) enum Notification {
     InterfaceMoves(u32),
     /// The link of an interface changed.
     LinkChanged(u32),
-    /// An address was added to the router, or removed: the VRF, the address, and whether it was added.
+    /// An address was added to the router, or removed: the VRF, the address, and whether it was
+    /// added.
     OwnAddress(u32, IpAddr, bool),
     /// Whether routes may use the next hop changed.
     NextHopChanged(u32),
@@ -87,7 +90,8 @@ impl Outbox {
         self.notifications.pop_front()
     }
 
-    /// Enqueues an object whose table of the chip is full. It is retried when an object leaves the chip.
+    /// Enqueues an object whose table of the chip is full. It is retried when an object leaves the
+    /// chip.
     pub(super) fn retry_when_freed(&mut self, requester: Requester) {
         self.table_full.push_back(requester);
     }
@@ -104,8 +108,8 @@ impl Outbox {
         self.notifications.extend(self.table_full.drain(..).map(Notification::Retry));
     }
 
-    /// The id of an object that will be created: the previous one at a warm start, else a new one. Null when the source
-    /// of ids failed; then no request is sent any more.
+    /// The id of an object that will be created: the previous one at a warm start, else a new one.
+    /// Null when the source of ids failed; then no request is sent any more.
     pub(super) fn object_id(&mut self, object: ObjectType, attrs: &[Attr], out: &mut OrchOut) -> Oid {
         let previous = self.ids.previous(object, attrs);
         self.or_new_id(object, previous, out)
@@ -117,8 +121,8 @@ impl Outbox {
         self.or_new_id(ObjectType::VirtualRouter, previous, out)
     }
 
-    /// The same for a group that will have these next hops with their weights; `index` is its index in
-    /// NEXTHOP_GROUP_TABLE.
+    /// The same for a group that will have these next hops with their weights; `index` is its index
+    /// in NEXTHOP_GROUP_TABLE.
     pub(super) fn group_id(
         &mut self,
         hops: impl Iterator<Item = (Oid, u32)>,

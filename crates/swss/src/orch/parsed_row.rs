@@ -1,7 +1,9 @@
-//! Parses the fields of a row of ROUTE_TABLE, LABEL_ROUTE_TABLE or NEXTHOP_GROUP_TABLE, without look-ups: the rules of
-//! RouteOrch::doTask and NhgOrch::doTask (`orchagent/routeorch.cpp`, `nhgorch.cpp`) for which fields go together.
+//! Parses the fields of a row of ROUTE_TABLE, LABEL_ROUTE_TABLE or NEXTHOP_GROUP_TABLE, without
+//! look-ups: the rules of RouteOrch::doTask and NhgOrch::doTask (`orchagent/routeorch.cpp`,
+//! `nhgorch.cpp`) for which fields go together.
 //!
-//! Public, so that `route-check` compares the databases by the rules by which orchagent programs them.
+//! Public, so that `route-check` compares the databases by the rules by which orchagent programs
+//! them.
 
 use crate::row::{Field, Hop, Name, Via};
 use ribtide_prefix::AnyPrefix;
@@ -97,13 +99,15 @@ pub fn parse_pop(via: &Via) -> Result<u8, String> {
     }
 }
 
-/// Why a next hop with labels and without a gateway is refused. MPLS next hops belong to neighbours.
+/// Why a next hop with labels and without a gateway is refused. MPLS next hops belong to
+/// neighbours.
 fn without_gateway(hops: &[Hop]) -> Option<String> {
     let hop = hops.iter().find(|hop| hop.labels.is_some() && gateway(hop).is_unspecified())?;
     Some(format!("labels are put on packets to a gateway, and it names none on {}", hop.ifname))
 }
 
-/// What a row needs beside IP forwarding and labels, as a sentence; `None`: nothing. SONiC's orchagent may program it.
+/// What a row needs beside IP forwarding and labels, as a sentence; `None`: nothing. SONiC's
+/// orchagent may program it.
 pub fn unsupported(via: &Via) -> Option<String> {
     let others = [
         (!via.get(Field::VniLabel).is_empty(), "a VXLAN tunnel"),
@@ -125,7 +129,8 @@ pub fn gateway(hop: &Hop) -> IpAddr {
     }
 }
 
-/// Whether the chip does not forward to the interface (`RouteOrch::doTask`, `orchagent/routeorch.cpp`).
+/// Whether the chip does not forward to the interface (`RouteOrch::doTask`,
+/// `orchagent/routeorch.cpp`).
 fn is_local(ifname: &str) -> bool {
     matches!(ifname, "eth0" | "docker0" | "usb0" | "lo") || ifname.starts_with("Loopback")
 }

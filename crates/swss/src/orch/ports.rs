@@ -1,5 +1,5 @@
-//! Ports (`orchagent/portsorch.cpp`): the chip's port of each row, and the gate that holds all other tables until the
-//! ports are ready.
+//! Ports (`orchagent/portsorch.cpp`): the chip's port of each row, and the gate that holds all
+//! other tables until the ports are ready.
 
 use super::OrchOut;
 use super::bulker::{ObjectReply, Outcome, Requester};
@@ -29,7 +29,8 @@ impl Ports {
         self.to_sync.add(change);
     }
 
-    /// Whether all announced ports are in the chip and the host is ready for them. An open gate stays open.
+    /// Whether all announced ports are in the chip and the host is ready for them. An open gate
+    /// stays open.
     pub(super) fn ready(&self) -> bool {
         self.init_done && self.config_done.is_some_and(|count| self.ready.len() >= count as usize)
     }

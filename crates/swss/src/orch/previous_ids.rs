@@ -1,9 +1,10 @@
-//! The previous object ids of a warm start: the virtual ids (VIDs) that the previous orchagent gave to objects that syncd
-//! still has.
+//! The previous object ids of a warm start: the virtual ids (VIDs) that the previous orchagent gave
+//! to objects that syncd still has.
 //!
-//! Objects have no names, so a warm-started orchagent recognises them by their content, from the ports up, and gives them
-//! their previous VIDs: ASIC_DB then needs no renaming. syncd compares contents when it applies the view, so a VID that
-//! goes to another object costs a renaming and nothing else.
+//! Objects have no names, so a warm-started orchagent recognises them by their content, from the
+//! ports up, and gives them their previous VIDs: ASIC_DB then needs no renaming. syncd compares
+//! contents when it applies the view, so a VID that goes to another object costs a renaming and
+//! nothing else.
 
 use crate::row::Name;
 use crate::sai::{Attr, Attrs, ObjectId, ObjectType, Oid};
@@ -67,13 +68,15 @@ impl PreviousIds {
         }
     }
 
-    /// Takes in the group of an index of NEXTHOP_GROUP_TABLE. Routes that name the index have it as next hop in ASIC_DB.
+    /// Takes in the group of an index of NEXTHOP_GROUP_TABLE. Routes that name the index have it as
+    /// next hop in ASIC_DB.
     pub fn index(&mut self, name: Name, group: Oid) {
         self.by_index.insert(name, group);
         self.indexed.insert(group);
     }
 
-    /// Sorts what was taken in, and groups it by content. Call it after the last [`PreviousIds::object`].
+    /// Sorts what was taken in, and groups it by content. Call it after the last
+    /// [`PreviousIds::object`].
     pub(super) fn complete(mut self) -> PreviousIds {
         self.routers.sort_unstable();
         for group in &self.groups {
@@ -118,8 +121,8 @@ impl PreviousIds {
         Some(self.routers.remove(at))
     }
 
-    /// Takes the group that an index was if it has these next hops, else another that has them, else the one that the
-    /// index was. `hops` is ordered.
+    /// Takes the group that an index was if it has these next hops, else another that has them,
+    /// else the one that the index was. `hops` is ordered.
     pub(super) fn group(&mut self, hops: &[(Oid, u32)], index: Option<&Name>) -> Option<Oid> {
         let was = index.and_then(|index| self.by_index.get(index)).copied();
         let same: Vec<Oid> = self.by_hops.get(hops).into_iter().flatten().copied().collect();

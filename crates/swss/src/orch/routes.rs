@@ -1,8 +1,9 @@
 //! Routes (`orchagent/routeorch.cpp`): from what a row wants to an entry of the chip.
 //!
-//! A route that changed has a *task* until the chip confirms it. A ready task becomes an entry in a bulk, or goes into
-//! the retry cache under its constraint. While a bulk with it is in flight, later changes coalesce into one pending
-//! change, so the chip never sees two changes of one route out of order.
+//! A route that changed has a *task* until the chip confirms it. A ready task becomes an entry in a
+//! bulk, or goes into the retry cache under its constraint. While a bulk with it is in flight,
+//! later changes coalesce into one pending change, so the chip never sees two changes of one route
+//! out of order.
 
 mod bulk;
 mod completion_tracker;
@@ -34,7 +35,8 @@ pub(super) use table::{RouteId, RouteName};
 
 /// The number of the default VRF.
 pub(super) const DEFAULT_VRF: u32 = 0;
-/// The number of the table of labels. It is one more VRF to orchagent, so routes of labels need no code of their own.
+/// The number of the table of labels. It is one more VRF to orchagent, so routes of labels need no
+/// code of their own.
 pub(super) const LABELS_VRF: u32 = 1;
 
 /// A destination that is the router's own: its entry leads to the CPU, whatever its row says.
@@ -64,7 +66,8 @@ pub(super) struct Routes {
     resyncs: [Resync; 2],
     /// How many labels the entry of a label pops, as requested last.
     pops: Map<RouteId, u8>,
-    /// A route outside of every batch went into the retry cache since [`Routes::finished`] last reported those.
+    /// A route outside of every batch went into the retry cache since [`Routes::finished`] last
+    /// reported those.
     unreported: bool,
     /// A resync has ended.
     resynced: bool,
@@ -150,8 +153,8 @@ impl Routes {
         self.completions.due()
     }
 
-    /// The oldest batch if it is finished. `quiet`: no input is left, so tasks in the retry cache are reported as failed
-    /// first; see `Orch::finished`.
+    /// The oldest batch if it is finished. `quiet`: no input is left, so tasks in the retry cache
+    /// are reported as failed first; see `Orch::finished`.
     pub(super) fn finished(&mut self, quiet: bool, objects: &Objects) -> Option<Finished> {
         if quiet && (self.unreported || self.completions.waits()) {
             let failed = self.fail_waiting(objects);
@@ -165,7 +168,8 @@ impl Routes {
         Some(finished)
     }
 
-    /// Fails the tasks in the retry cache to their batches. Returns those outside of every batch that were not reported.
+    /// Fails the tasks in the retry cache to their batches. Returns those outside of every batch
+    /// that were not reported.
     fn fail_waiting(&mut self, objects: &Objects) -> Vec<(RouteKey, String)> {
         self.unreported = false;
         let mut failures = Vec::new();
@@ -185,7 +189,8 @@ impl Routes {
         failures
     }
 
-    /// Whether the destination is the router's own. The row of the change then applies when the address is removed.
+    /// Whether the destination is the router's own. The row of the change then applies when the
+    /// address is removed.
     fn is_own(&mut self, id: RouteId, change: &Pending<RouteRow>) -> bool {
         if !self.table.is_own(id) {
             return false;
@@ -243,7 +248,8 @@ impl Routes {
         }
     }
 
-    /// Takes in a change of ROUTE_TABLE. Moves the row out of it, where it is in memory: see [`Task`].
+    /// Takes in a change of ROUTE_TABLE. Moves the row out of it, where it is in memory: see
+    /// [`Task`].
     pub(super) fn add_change(
         &mut self,
         change: &mut Change<RouteRow>,
@@ -333,7 +339,8 @@ impl Routes {
         }
     }
 
-    /// Takes in that an address was removed from the router. After the last one the row of its destination applies.
+    /// Takes in that an address was removed from the router. After the last one the row of its
+    /// destination applies.
     pub(super) fn remove_own(&mut self, vrf: u32, prefix: AnyPrefix) {
         let Some(id) = self.table.find(RouteName { vrf, prefix }) else { return };
         let Some(own) = self.own.get_mut(&id) else { return };
@@ -436,7 +443,8 @@ impl Routes {
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
             match task.found[0] {
                 false => deps.out.responses.push(RouteStateRow::confirmed(key, protocol)),
-                // The chip does not have the latest row yet, and no client waits for the outcome of earlier ones.
+                // The chip does not have the latest row yet, and no client waits for the outcome of
+                // earlier ones.
                 true if task.later.is_some() => {}
                 true => deps.out.found.push(RouteStateRow::confirmed(key, protocol)),
             }
@@ -458,7 +466,8 @@ impl Routes {
         }
     }
 
-    /// Reports that a route is done or failed: to its batch, or, outside of every batch, as a status change.
+    /// Reports that a route is done or failed: to its batch, or, outside of every batch, as a
+    /// status change.
     fn report(&mut self, id: RouteId, token: BatchToken, refused: Option<&str>, deps: &mut Deps<'_>) {
         if self.chip_table(id) == Table::Labels {
             // No batch has routes of labels.

@@ -1,4 +1,5 @@
-//! The pending changes of a table by key: `m_toSync` of `orchagent/orch.h`, at most a DEL and then a SET for each key.
+//! The pending changes of a table by key: `m_toSync` of `orchagent/orch.h`, at most a DEL and then
+//! a SET for each key.
 
 use crate::row::{Change, Row};
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ impl<R: Row> Pending<R> {
         Pending { del: row.is_none(), set: row }
     }
 
-    /// Adds a later change. A DEL replaces all earlier changes. A SET coalesces with a pending SET, and follows a pending
-    /// DEL.
+    /// Adds a later change. A DEL replaces all earlier changes. A SET coalesces with a pending SET,
+    /// and follows a pending DEL.
     pub(super) fn add(&mut self, row: Option<R>) {
         match (row, &mut self.set) {
             (None, _) => *self = Pending { del: true, set: None },
@@ -72,7 +73,8 @@ mod tests {
         RouteRow::from_fields(&mut text.split(' ').filter_map(|pair| pair.split_once('='))).unwrap()
     }
 
-    /// SONiC's `Consumer::addToSync` (`orchagent/orch.cpp`), case by case: SET or DEL on each pending change.
+    /// SONiC's `Consumer::addToSync` (`orchagent/orch.cpp`), case by case: SET or DEL on each
+    /// pending change.
     #[test]
     fn pending_add_coalesces_as_add_to_sync() {
         let old = || row("nexthop=1.1.1.1 ifname=a");

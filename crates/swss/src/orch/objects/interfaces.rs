@@ -27,7 +27,8 @@ struct Interface {
     vrf: u32,
     /// The router interface, and the VRF that it is in.
     rif: Option<(Oid, u32)>,
-    /// The latest values sent of the attributes that may change: the MAC address, and whether MPLS is on.
+    /// The latest values sent of the attributes that may change: the MAC address, and whether MPLS
+    /// is on.
     sent: [Attr; 2],
     /// A create or remove request is in flight.
     busy: bool,
@@ -123,8 +124,8 @@ impl Interfaces {
         interface.wanted && interface.port.is_some()
     }
 
-    /// Whether its router interface is in another VRF than its row says. Its neighbours are removed, and created again on
-    /// the next router interface.
+    /// Whether its router interface is in another VRF than its row says. Its neighbours are
+    /// removed, and created again on the next router interface.
     pub(super) fn moves(&self, id: u32) -> bool {
         let interface = self.arena.get(id);
         interface.wanted && interface.rif.is_some_and(|(_, vrf)| vrf != interface.vrf)

@@ -1,8 +1,9 @@
 //! MPLS next hops (`SAI_NEXT_HOP_TYPE_MPLS`, `sainexthop.h`), which push or swap a label stack.
 //!
-//! An MPLS next hop belongs to a neighbour and is identified by the neighbour and its labels. The neighbour's own IP next
-//! hop exists as long as the neighbour; an MPLS next hop is created for the first route or group that uses it and
-//! removed after the last. The neighbour stays as long as the MPLS next hop is in the chip.
+//! An MPLS next hop belongs to a neighbour and is identified by the neighbour and its labels. The
+//! neighbour's own IP next hop exists as long as the neighbour; an MPLS next hop is created for the
+//! first route or group that uses it and removed after the last. The neighbour stays as long as the
+//! MPLS next hop is in the chip.
 
 use super::interfaces::Interfaces;
 use super::neighbors::{Neighbor, Neighbors, NextHopKey};
@@ -13,7 +14,8 @@ use crate::row::{LabelOp, LabelStack};
 use crate::sai::{Attr, Item, NextHopType, ObjectType, OutsegType, Verb};
 
 impl Neighbors {
-    /// The number of the MPLS next hop with these labels to the neighbour `below`; a new one gets a number.
+    /// The number of the MPLS next hop with these labels to the neighbour `below`; a new one gets a
+    /// number.
     pub(super) fn labelled_id(&mut self, below: u32, labels: LabelStack) -> u32 {
         let key = NextHopKey { labels: Some(labels), ..self.arena.key(below).clone() };
         let id = self.arena.id_of(&key, || Neighbor::above(below));
@@ -59,8 +61,8 @@ impl Neighbors {
         outbox.bulker.enqueue(Verb::Create, ObjectType::NextHop, Requester::Neighbor(id), item);
     }
 
-    /// Requests the next change that brings an MPLS next hop closer to what its users need. Without users and outside of
-    /// the chip it is forgotten.
+    /// Requests the next change that brings an MPLS next hop closer to what its users need. Without
+    /// users and outside of the chip it is forgotten.
     pub(super) fn step_labelled(
         &mut self,
         id: u32,
@@ -138,7 +140,8 @@ impl Neighbors {
                 }
             }
         }
-        // A next hop that stays after all is usable again, and waiting groups and routes continue without a refused one.
+        // A next hop that stays after all is usable again, and waiting groups and routes continue
+        // without a refused one.
         self.step(id, interfaces, outbox, out);
         outbox.notify(Notification::NextHopChanged(id));
     }

@@ -1,7 +1,7 @@
 //! Neighbours and their next hops (`orchagent/neighorch.cpp`).
 //!
-//! A neighbour in the chip is two objects: the neighbour entry with the MAC address, and the IP next hop that routes and
-//! groups use. MPLS next hops are in [`super::mpls_next_hops`].
+//! A neighbour in the chip is two objects: the neighbour entry with the MAC address, and the IP
+//! next hop that routes and groups use. MPLS next hops are in [`super::mpls_next_hops`].
 
 use super::interfaces::Interfaces;
 use crate::orch::OrchOut;
@@ -175,7 +175,8 @@ impl Neighbors {
         }
     }
 
-    /// Asks neighsyncd once to resolve the neighbour. For an MPLS next hop of a resolved neighbour, requests the next hop.
+    /// Asks neighsyncd once to resolve the neighbour. For an MPLS next hop of a resolved neighbour,
+    /// requests the next hop.
     pub(super) fn resolve(
         &mut self,
         id: u32,
@@ -272,8 +273,8 @@ impl Neighbors {
         outbox.bulker.enqueue(verb, object, Requester::Neighbor(id), item);
     }
 
-    /// Forgets a neighbour that is neither in a table nor in the chip, and that nothing names. Its number may be used
-    /// again.
+    /// Forgets a neighbour that is neither in a table nor in the chip, and that nothing names. Its
+    /// number may be used again.
     pub(super) fn forget(
         &mut self,
         id: u32,
@@ -409,5 +410,33 @@ impl Neighbors {
     pub(super) fn name(&self, id: u32, interfaces: &Interfaces) -> (IpAddr, Name) {
         let (interface, ip) = self.address(id);
         (ip, interfaces.name(interface).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sai::VidCounter;
+
+    #[test]
+    fn neighbors_unresolved_next_hop_is_resolved_once_and_forgotten_unpinned() {
+        let mut outbox = Outbox::new(Box::new(VidCounter::default()));
+        let mut interfaces = Interfaces::new(Mac::default());
+        let (mut neighbors, mut out) = (Neighbors::default(), OrchOut::default());
+        let id = neighbors.id_of(interfaces.id_of(&"Ethernet0".into()), "10.0.0.2".parse().unwrap());
+        neighbors.pin(id);
+        for _ in 0..2 {
+            neighbors.resolve(id, &interfaces, &mut outbox, &mut out);
+        }
+        assert!(out.resolve.len() == 1 && out.resolve[0].row.is_some());
+        assert_eq!(neighbors.usable(id, &interfaces), None);
+
+        neighbors.forget(id, &mut interfaces, &mut outbox, &mut out);
+        assert!(neighbors.contains(id), "a pin keeps it");
+        neighbors.unpin(id, &mut outbox);
+        assert_eq!(outbox.next_notification(), Some(Notification::NextHopUnpinned(id)));
+        neighbors.forget(id, &mut interfaces, &mut outbox, &mut out);
+        assert_eq!(outbox.next_notification(), Some(Notification::NumberFreed));
+        assert!(!neighbors.contains(id) && out.resolve.len() == 2 && out.resolve[1].row.is_none());
     }
 }

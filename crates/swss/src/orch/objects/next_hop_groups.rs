@@ -1,9 +1,10 @@
 //! Next-hop groups in the chip (`orchagent/routeorch.cpp`, `nhgorch.cpp`).
 //!
-//! A group of RouteOrch is identified by its members and shared by all routes that resolve to the same. A group of
-//! NhgOrch is identified by its index in NEXTHOP_GROUP_TABLE and changed in place. RouteOrch's group is created only when
-//! all its members are resolved; until then its routes use one of them (RouteOrch::addTempRoute). Both kinds count against
-//! the chip's limit, and wait for a free place in order of arrival.
+//! A group of RouteOrch is identified by its members and shared by all routes that resolve to the
+//! same. A group of NhgOrch is identified by its index in NEXTHOP_GROUP_TABLE and changed in place.
+//! RouteOrch's group is created only when all its members are resolved; until then its routes use
+//! one of them (RouteOrch::addTempRoute). Both kinds count against the chip's limit, and wait for a
+//! free place in order of arrival.
 
 use super::interfaces::Interfaces;
 use super::neighbors::Neighbors;
@@ -186,7 +187,8 @@ impl NextHopGroups {
         self.arena.get(id).members.iter().map(|member| (member.hop, member.weight))
     }
 
-    /// The group's number; a new group gets one, and these members. [`NextHopGroups::step`] requests it.
+    /// The group's number; a new group gets one, and these members. [`NextHopGroups::step`]
+    /// requests it.
     pub(super) fn id_of(
         &mut self,
         key: GroupKey,
@@ -259,7 +261,8 @@ impl NextHopGroups {
         Unready::Waiting(usable.collect())
     }
 
-    /// A next hop for a route that waits for the group: `current` if it is usable, else one by chance.
+    /// A next hop for a route that waits for the group: `current` if it is usable, else one by
+    /// chance.
     pub(super) fn temporary(&mut self, id: u32, usable: &[u32], current: Option<u32>) -> Option<u32> {
         let stays = current.filter(|hop| usable.contains(hop));
         let chosen = stays.or_else(|| self.choose(usable));
@@ -295,7 +298,8 @@ impl NextHopGroups {
                 continue;
             }
             let group = self.arena.get_mut(id);
-            // Waiting routes may get a temporary next hop: the first that is usable, or another when theirs is gone.
+            // Waiting routes may get a temporary next hop: the first that is usable, or another
+            // when theirs is gone.
             if !group.ready && (!usable || std::mem::take(&mut group.without_temporary)) {
                 outbox.notify(Notification::Wake(Constraint::Group(id)));
             }
@@ -611,7 +615,8 @@ impl NextHopGroups {
     }
 }
 
-/// The members that a row's next hops are: each next hop once, in the order of interface, address and labels.
+/// The members that a row's next hops are: each next hop once, in the order of interface, address
+/// and labels.
 pub(super) fn members_of(
     hops: &[Hop],
     neighbors: &mut Neighbors,
@@ -629,4 +634,86 @@ pub(super) fn members_of(
     members.sort();
     members.dedup_by_key(|(.., (id, _))| *id);
     members.into_iter().map(|(.., member)| member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Mac;
+    use crate::sai::VidCounter;
+
+    struct Parts {
+        groups: NextHopGroups,
+        neighbors: Neighbors,
+        interfaces: Interfaces,
+        outbox: Outbox,
+        out: OrchOut,
+    }
+
+    impl Parts {
+        fn new() -> Parts {
+            Parts {
+                groups: NextHopGroups::new(0),
+                neighbors: Neighbors::default(),
+                interfaces: Interfaces::new(Mac::default()),
+                outbox: Outbox::new(Box::new(VidCounter::default())),
+                out: OrchOut::default(),
+            }
+        }
+
+        /// A group of unresolved next hops 10.0.0.*n*, and its members.
+        fn group(&mut self, hosts: &[u8]) -> (u32, Arc<[Member]>) {
+            let hop = |n: &u8| Hop {
+                gateway: Some(IpAddr::from([10, 0, 0, *n])),
+                ifname: "Ethernet0".into(),
+                weight: 0,
+                labels: None,
+            };
+            let hops: Vec<Hop> = hosts.iter().map(hop).collect();
+            let members = members_of(&hops, &mut self.neighbors, &mut self.interfaces);
+            let key = GroupKey::Members(members.clone());
+            (self.groups.id_of(key, &members, &mut self.neighbors, &mut self.outbox), members)
+        }
+
+        fn request(&mut self, id: u32) -> Unready {
+            let hops = &mut NextHops { neighbors: &mut self.neighbors, interfaces: &self.interfaces };
+            self.groups.request(id, hops, &mut self.outbox, &mut self.out)
+        }
+
+        fn step(&mut self, id: u32) {
+            let hops = &mut NextHops { neighbors: &mut self.neighbors, interfaces: &self.interfaces };
+            self.groups.step(id, hops, &mut self.outbox, &mut self.out);
+        }
+    }
+
+    #[test]
+    fn members_of_repeated_next_hop_is_one_member() {
+        let mut parts = Parts::new();
+        let (_, members) = parts.group(&[3, 2, 3]);
+        assert_eq!(members.len(), 2);
+    }
+
+    #[test]
+    fn group_with_unresolved_members_waits_and_resolves_them() {
+        let mut parts = Parts::new();
+        let (id, _) = parts.group(&[2, 3]);
+        assert!(matches!(parts.request(id), Unready::Waiting(usable) if usable.is_empty()));
+        assert_eq!(parts.out.resolve.len(), 2);
+        assert!(parts.outbox.bulker.idle() && !parts.groups.ready(id));
+        assert_eq!(parts.groups.temporary(id, &[], None), None);
+        assert_eq!(parts.groups.temporary(id, &[7], None), Some(7));
+        assert_eq!(parts.groups.temporary(id, &[5, 6, 7], Some(6)), Some(6));
+    }
+
+    #[test]
+    fn group_without_users_is_forgotten_and_unpins_its_members() {
+        let mut parts = Parts::new();
+        let (id, members) = parts.group(&[2, 3]);
+        parts.step(id);
+        assert_eq!(parts.groups.places(), (0, 0, 0));
+        for (hop, _) in members.iter() {
+            assert_eq!(parts.outbox.next_notification(), Some(Notification::NextHopUnpinned(*hop)));
+        }
+        assert_eq!(parts.outbox.next_notification(), Some(Notification::NumberFreed));
+    }
 }

@@ -1,7 +1,7 @@
 //! NEXTHOP_GROUP_TABLE (`orchagent/nhgorch.cpp`): groups that routes name by index.
 //!
-//! A row with one member is no group in the chip: the index then stands for that member's next hop. An index that got a
-//! group keeps it, so that later changes stay one change of the group.
+//! A row with one member is no group in the chip: the index then stands for that member's next hop.
+//! An index that got a group keeps it, so that later changes stay one change of the group.
 
 use super::interfaces::Interfaces;
 use super::neighbors::Neighbors;
@@ -35,7 +35,8 @@ struct Index {
     refs: u32,
     /// Routes that wait for its row.
     pins: u32,
-    /// Routes that name it and do not use its group. They are resolved again when its meaning changes.
+    /// Routes that name it and do not use its group. They are resolved again when its meaning
+    /// changes.
     followers: Set<RouteId>,
 }
 

@@ -1,8 +1,9 @@
 //! Resolves a route's row against the objects of the chip, and decides what to do with the route.
 //!
-//! [`parsed_row`] turns a row's fields into a [`ParsedRow`], without look-ups. [`Objects::resolve_row`] replaces names by
-//! numbers ([`ResolvedRow`], cached by the row's content). [`Objects::resolve_route`] compares that with the objects that
-//! exist now and returns a [`RouteDecision`], by the rules of RouteOrch::addRoute (`orchagent/routeorch.cpp`).
+//! [`parsed_row`] turns a row's fields into a [`ParsedRow`], without look-ups.
+//! [`Objects::resolve_row`] replaces names by numbers ([`ResolvedRow`], cached by the row's
+//! content). [`Objects::resolve_route`] compares that with the objects that exist now and returns a
+//! [`RouteDecision`], by the rules of RouteOrch::addRoute (`orchagent/routeorch.cpp`).
 
 use super::Objects;
 use super::next_hop_groups::{GroupKey, NextHops, Unready, members_of};
@@ -54,11 +55,13 @@ enum ResolvedRow {
     Index(u32),
 }
 
-/// Resolved rows by the fields that they were resolved from. Clear it before a number is used again.
+/// Resolved rows by the fields that they were resolved from. Clear it before a number is used
+/// again.
 #[derive(Default)]
 pub(super) struct ResolvedRowCache {
     by_content: Map<Arc<Via>, ResolvedRow>,
-    /// The latest look-ups by the fields' address: routes share their fields, and a content is long to hash.
+    /// The latest look-ups by the fields' address: routes share their fields, and a content is long
+    /// to hash.
     recent: Vec<Option<(Arc<Via>, ResolvedRow)>>,
 }
 
@@ -98,8 +101,8 @@ impl ResolvedRowCache {
 }
 
 impl Objects {
-    /// Decides what to do with a route, by its pending change and the objects that exist now. `current`: what the chip's
-    /// entry resolves to.
+    /// Decides what to do with a route, by its pending change and the objects that exist now.
+    /// `current`: what the chip's entry resolves to.
     pub(in crate::orch) fn resolve_route(
         &mut self,
         name: RouteName,

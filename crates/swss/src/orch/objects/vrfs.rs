@@ -1,4 +1,5 @@
-//! Virtual routers (`orchagent/vrforch.cpp`): one for each row of VRF_TABLE, and the default one of the chip.
+//! Virtual routers (`orchagent/vrforch.cpp`): one for each row of VRF_TABLE, and the default one of
+//! the chip.
 
 use crate::orch::OrchOut;
 use crate::orch::arena::Arena;

@@ -1,4 +1,5 @@
-//! Bulks of route entries: from ready tasks to SAI calls, and from replies to the state of the chip.
+//! Bulks of route entries: from ready tasks to SAI calls, and from replies to the state of the
+//! chip.
 
 use super::task::{RequestedEntry, State, Task};
 use super::{Deps, Routes};
@@ -125,7 +126,8 @@ impl Routes {
         }
     }
 
-    /// Decides what to do with a route: its own row's decision, or the CPU for the router's own address.
+    /// Decides what to do with a route: its own row's decision, or the CPU for the router's own
+    /// address.
     fn resolve(
         &mut self,
         id: RouteId,
@@ -196,7 +198,8 @@ impl Routes {
                 (&mut bulk.sets, std::iter::once(to).chain(pop).chain([drop]).collect())
             }
             (Verb::Set, _) => {
-                // An entry that forwards already keeps its packet action. The default route always gets it.
+                // An entry that forwards already keeps its packet action. The default route always
+                // gets it.
                 let forwards = current.is_some_and(|current| current.target != Target::Drop);
                 let forwards = forwards && !task.half && !permanent;
                 let forward = (!forwards).then_some(forward);
@@ -219,8 +222,8 @@ impl Routes {
         self.table.put_task(id, task);
     }
 
-    /// The count of labels that a label's entry shall pop, where the chip must be sent it; it counts as sent. `row`: none
-    /// for an entry that is removed.
+    /// The count of labels that a label's entry shall pop, where the chip must be sent it; it
+    /// counts as sent. `row`: none for an entry that is removed.
     fn pop_to_send(&mut self, id: RouteId, row: Option<&RouteRow>, verb: Verb, again: bool) -> Option<u8> {
         let Some(pop) = row.and_then(|row| parsed_row::parse_pop(&row.via).ok()) else {
             self.pops.remove(&id);

@@ -1,9 +1,11 @@
 //! The completion tracker: which batches of rows are finished.
 //!
-//! A batch is finished when each of its routes is in the chip as its row asks, was changed by a later batch, or failed.
+//! A batch is finished when each of its routes is in the chip as its row asks, was changed by a
+//! later batch, or failed.
 //!
-//! The writer announces how many rows each batch has. The tracker gives each row a token of its batch, the route's task
-//! carries it, and the batch counts its open tokens: a reply costs one subtraction and no look-up by prefix.
+//! The writer announces how many rows each batch has. The tracker gives each row a token of its
+//! batch, the route's task carries it, and the batch counts its open tokens: a reply costs one
+//! subtraction and no look-up by prefix.
 
 use crate::row::RouteKey;
 use std::collections::VecDeque;

@@ -34,7 +34,8 @@ impl Routes {
         (state.in_chip.is_some() || state.waiting.is_some() || state.given_up.is_some()).then_some(state)
     }
 
-    /// Passes each route whose row is carried out, without labels: its VRF (`None`: the default one) and prefix.
+    /// Passes each route whose row is carried out, without labels: its VRF (`None`: the default
+    /// one) and prefix.
     pub(in crate::orch) fn carried_out(
         &self,
         objects: &Objects,

@@ -1,9 +1,9 @@
-//! A resync (the keys `resync` of RouteOrch::doTask, `orchagent/routeorch.cpp`): fpmsyncd sends every row again, and the
-//! routes that it did not send are removed at the end.
+//! A resync (the keys `resync` of RouteOrch::doTask, `orchagent/routeorch.cpp`): fpmsyncd sends
+//! every row again, and the routes that it did not send are removed at the end.
 //!
-//! SONiC's orchagent holds all route work until the end, with every row twice in memory. Here the begin marks every route
-//! as stale, a row that comes clears the flag and is programmed at once, and the end sweeps the stale routes in bounded
-//! turns.
+//! SONiC's orchagent holds all route work until the end, with every row twice in memory. Here the
+//! begin marks every route as stale, a row that comes clears the flag and is programmed at once,
+//! and the end sweeps the stale routes in bounded turns.
 
 use super::completion_tracker::BatchToken;
 use super::{RouteId, Routes};
@@ -44,8 +44,8 @@ impl Routes {
         }
     }
 
-    /// Takes in that a row of the route came. If the route was stale, its pending change from before the resync no longer
-    /// counts.
+    /// Takes in that a row of the route came. If the route was stale, its pending change from
+    /// before the resync no longer counts.
     pub(super) fn refreshed(&mut self, id: RouteId) {
         if self.table.clear_stale(id) && self.table.task(id).is_some() {
             self.add(id, None, None, Some(BatchToken::NONE));

@@ -1,8 +1,10 @@
-//! The retry cache: changed routes by their constraint, as in `orchagent/retrycache.h` of sonic-swss.
+//! The retry cache: changed routes by their constraint, as in `orchagent/retrycache.h` of
+//! sonic-swss.
 //!
-//! An unresolved constraint may last for ever, and orchagent reads further rows meanwhile. A constraint with a request in
-//! flight ends with the reply, so its routes count as waiting for the chip, like those in a bulk. Each route has one
-//! constraint, so the cache holds at most one entry for each task.
+//! An unresolved constraint may last for ever, and orchagent reads further rows meanwhile. A
+//! constraint with a request in flight ends with the reply, so its routes count as waiting for the
+//! chip, like those in a bulk. Each route has one constraint, so the cache holds at most one entry
+//! for each task.
 
 use super::{RouteId, Table};
 use ribtide_prefix::{Map, Set};
@@ -47,7 +49,8 @@ impl RetryCache {
         self.all - self.for_chip
     }
 
-    /// Adds a route. `for_chip`: a request in flight will resolve the constraint; this holds for all its routes.
+    /// Adds a route. `for_chip`: a request in flight will resolve the constraint; this holds for
+    /// all its routes.
     pub(super) fn add(&mut self, id: RouteId, constraint: Constraint, for_chip: bool) {
         let waiters = self.by_constraint.entry(constraint).or_default();
         match (std::mem::replace(&mut waiters.for_chip, for_chip), for_chip) {

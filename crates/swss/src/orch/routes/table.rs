@@ -1,8 +1,8 @@
 //! Routes by number: the programmed entry of each, and the task that changes it.
 //!
-//! A row finds its route by prefix once; every later step (taking it from the queue, adding it to a bulk, confirming it)
-//! uses the route's number. Each of these steps is one access to memory near that of the other routes of the bulk, and
-//! hashes nothing.
+//! A row finds its route by prefix once; every later step (taking it from the queue, adding it to a
+//! bulk, confirming it) uses the route's number. Each of these steps is one access to memory near
+//! that of the other routes of the bulk, and hashes nothing.
 
 use super::LABELS_VRF;
 use super::task::Task;
@@ -17,8 +17,8 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::orch) struct RouteId(u32);
 
-/// What identifies a route: the VRF's number, and the destination. The route of a label is one of [`LABELS_VRF`] to the
-/// address whose number is the label.
+/// What identifies a route: the VRF's number, and the destination. The route of a label is one of
+/// [`LABELS_VRF`] to the address whose number is the label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(in crate::orch) struct RouteName {
     pub(in crate::orch) vrf: u32,
@@ -107,7 +107,8 @@ struct Record {
     task: u32,
     /// Why the record stays without a task and without an entry.
     kept: Kept,
-    /// The current resync has not contained the route so far; the end of the resync removes the route.
+    /// The current resync has not contained the route so far; the end of the resync removes the
+    /// route.
     stale: bool,
 }
 
@@ -153,8 +154,9 @@ impl RouteTable {
         prefetch(found.and_then(|at| self.records.get(at)).map(|record| record.task));
     }
 
-    /// The number of a route; a new route gets one. The caller then gives it a task, an entry or a reason to stay, or
-    /// calls [`RouteTable::remove_if_unused`]. The prefix is read in place, for the reason that [`Task`] gives.
+    /// The number of a route; a new route gets one. The caller then gives it a task, an entry or a
+    /// reason to stay, or calls [`RouteTable::remove_if_unused`]. The prefix is read in place, for
+    /// the reason that [`Task`] gives.
     pub(super) fn id_of(&mut self, vrf: u32, prefix: &AnyPrefix) -> RouteId {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
         let hash = hash(hasher, vrf, prefix);
@@ -202,7 +204,8 @@ impl RouteTable {
         self.record(id).in_chip
     }
 
-    /// Sets what the chip's entry resolves to (`None`: no entry), and returns what it resolved to before.
+    /// Sets what the chip's entry resolves to (`None`: no entry), and returns what it resolved to
+    /// before.
     pub(super) fn set_reference(&mut self, id: RouteId, reference: Option<NextHopRef>) -> Option<NextHopRef> {
         let old = std::mem::replace(&mut self.record_mut(id).in_chip, reference);
         self.in_chip += usize::from(reference.is_some());
@@ -267,7 +270,8 @@ impl RouteTable {
         self.tasks.len() - self.unused_tasks.len()
     }
 
-    /// Frees the memory of tasks when there is none, and shrinks tables of routes that are used by less than an eighth.
+    /// Frees the memory of tasks when there is none, and shrinks tables of routes that are used by
+    /// less than an eighth.
     pub(super) fn shrink_if_sparse(&mut self) {
         const KEPT_RECORDS: usize = 4096;
         if self.tasks() == 0 {
@@ -288,7 +292,8 @@ impl RouteTable {
         self.unused_tasks.shrink_to_fit();
     }
 
-    /// Drops unused records at the end; those between others stay, because a record's number is its place.
+    /// Drops unused records at the end; those between others stay, because a record's number is its
+    /// place.
     fn drop_last_unused_records(&mut self) {
         let RouteTable { records, unused, .. } = self;
         unused.sort_unstable();
@@ -314,7 +319,8 @@ impl RouteTable {
         std::mem::replace(&mut self.record_mut(id).kept.failed, failed)
     }
 
-    /// Sets why the route was refused (`None`: it was not), and returns whether it was reported as failed before.
+    /// Sets why the route was refused (`None`: it was not), and returns whether it was reported as
+    /// failed before.
     pub(super) fn set_refused(&mut self, id: RouteId, why: Option<&str>) -> bool {
         match why {
             Some(why) => {
@@ -343,8 +349,8 @@ impl RouteTable {
         self.record(id).kept.failed
     }
 
-    /// Sets whether the row needs no entry: its next hop is the router itself, or an interface's subnet covers the
-    /// destination.
+    /// Sets whether the row needs no entry: its next hop is the router itself, or an interface's
+    /// subnet covers the destination.
     pub(super) fn set_without_entry(&mut self, id: RouteId, without: bool) {
         self.record_mut(id).kept.without_entry = without;
     }
@@ -360,7 +366,8 @@ impl RouteTable {
         self.by_name.iter().map(RouteId)
     }
 
-    /// Flags every route, or every label's route, as stale, except those of the router's own addresses.
+    /// Flags every route, or every label's route, as stale, except those of the router's own
+    /// addresses.
     pub(super) fn begin_resync(&mut self, labels: bool) {
         let has_row = |record: &&mut Record| {
             record.in_chip.is_some() || record.task != NONE || record.kept.without_entry
@@ -381,8 +388,8 @@ impl RouteTable {
         std::mem::take(&mut self.record_mut(id).stale)
     }
 
-    /// The next stale route, or label's route, from number `at` on; `at` becomes the number behind it. `None` when no
-    /// stale route is left.
+    /// The next stale route, or label's route, from number `at` on; `at` becomes the number behind
+    /// it. `None` when no stale route is left.
     pub(super) fn next_stale(&self, at: &mut u32, labels: bool) -> Option<RouteId> {
         while let Some(record) = self.records.get(*at) {
             *at += 1;

@@ -28,8 +28,8 @@ pub(super) struct RequestedEntry {
     pub(super) finish: bool,
 }
 
-/// A route's change that is not done. It is passed on in its box: a copy of fields that were just written would wait for
-/// the processor's store buffer.
+/// A route's change that is not done. It is passed on in its box: a copy of fields that were just
+/// written would wait for the processor's store buffer.
 pub(super) struct Task {
     pub(super) change: Pending<RouteRow>,
     /// Changes that came while a request is in flight.
@@ -43,7 +43,8 @@ pub(super) struct Task {
     pub(super) token: BatchToken,
     /// orchagent made the change itself: it gets no response.
     pub(super) silent: bool,
-    /// The rows were found or resent, so no client waits for a response: those of the change, and those of `later`.
+    /// The rows were found or resent, so no client waits for a response: those of the change, and
+    /// those of `later`.
     pub(super) found: [bool; 2],
     /// The verb of the next request, where the chip's reply contradicted our state: create or set.
     pub(super) verb: Option<Verb>,
@@ -101,7 +102,8 @@ impl Task {
         self.found = [true; 2];
     }
 
-    /// Coalesces a later row with the change, or, while a request is in flight, with the changes after it.
+    /// Coalesces a later row with the change, or, while a request is in flight, with the changes
+    /// after it.
     pub(super) fn add(&mut self, row: Option<RouteRow>, found: bool) {
         match (self.state, &mut self.later) {
             (State::InFlight(_), Some(later)) => {

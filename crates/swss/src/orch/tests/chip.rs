@@ -34,8 +34,8 @@ pub(super) struct Chip {
     pub(super) fail: Vec<(ObjectType, Verb, Status)>,
     /// Requests that no right orchagent sends.
     pub(super) violations: Vec<String>,
-    /// How many entries were asked for.
-    pub(super) asked: usize,
+    /// How many entries were requested.
+    pub(super) requested: usize,
 }
 
 pub(super) const PORTS: u32 = 4;
@@ -72,7 +72,7 @@ impl Chip {
     }
 
     fn one(&mut self, verb: Verb, object: ObjectType, item: &mut Item) -> Status {
-        self.asked += 1;
+        self.requested += 1;
         if let Some(at) = self.fail.iter().position(|(o, v, _)| (*o, *v) == (object, verb)) {
             return self.fail.remove(at).2;
         }
@@ -157,10 +157,10 @@ impl Chip {
                 None => Status::ItemNotFound,
             },
             (Verb::Remove, ObjectId::Neighbor(entry)) => {
-                let led = self.objects.values().any(|(_, attrs)| {
+                let used = self.objects.values().any(|(_, attrs)| {
                     attrs.contains(&Attr::NextHopIp(entry.ip)) && attrs.contains(&Attr::NextHopRif(entry.rif))
                 });
-                if led {
+                if used {
                     self.violations
                         .push(format!("removal of neighbour {}, which a next hop needs", entry.ip));
                 }

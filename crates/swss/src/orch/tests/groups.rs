@@ -248,7 +248,7 @@ fn routes_that_wait_for_the_chip_to_make_their_group_count_and_those_without_a_n
     }
     world.run();
     assert_eq!((world.orch.backlog(), world.orch.retry_cache_len()), (10, 10));
-    // Their neighbours come to be known, which the chip is told first.
+    // Their neighbours become known, which is requested first.
     for ip in ["10.0.0.9", "10.0.1.9"] {
         world.neighbor(ip);
     }

@@ -86,7 +86,7 @@ fn a_labelled_hop_is_there_while_it_is_wanted_and_its_neighbour_is() {
     world.settle();
     assert_eq!(world.way("10.2.0.0/16"), "push100@10.0.2.2");
     assert_eq!(world.orch.crm().mpls_nexthop.used, 2);
-    // The neighbour goes: routes stay on it until they lead elsewhere, and then it goes with the last.
+    // The neighbour goes: routes stay on it until they use another, and the last one lets it go.
     world.set("NEIGH_TABLE:Ethernet2:10.0.2.2", "DEL");
     world.settle();
     assert_eq!(world.syncd.chip().neighbors.len(), 3);
@@ -121,7 +121,7 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
         (world.label_way(300), world.label_way(200)),
         ("10.0.0.2 pop1".into(), "swap201@10.0.0.2 pop1".into())
     );
-    // A next hop that the chip cannot do is told once, and looked at again when its neighbour changes.
+    // A refused next hop is logged once, and requested again when its neighbour changes.
     fail(&mut world, ObjectType::NextHop, Status::NotSupported);
     world.set("LABEL_ROUTE_TABLE:400", "nexthop=10.0.1.2 ifname=Ethernet1 mpls_nh=swap5");
     world.settle();

@@ -25,7 +25,7 @@ enum Act {
     Tick,
 }
 
-/// Where a route shall lead.
+/// The next hops of a route.
 #[derive(Clone, Debug)]
 enum Way {
     Drop,
@@ -39,7 +39,7 @@ enum Way {
 const ROUTES: u8 = 8;
 const LABELS: u8 = 6;
 const INDEXES: u8 = 3;
-/// Neighbours, and next hops: those beyond lead to the first neighbours with labels.
+/// Neighbours, and next hops: those beyond are MPLS next hops of the first neighbours.
 const NEIGHBORS: u8 = 5;
 const HOPS: u8 = 8;
 

@@ -108,16 +108,16 @@ fn a_route_waits_for_its_neighbour_and_asks_for_it_once() {
     }
     world.settle();
     assert!(world.sent.is_empty());
-    let asked: Vec<String> = world.out.resolve.drain(..).map(|change| format!("{change:?}")).collect();
-    assert_eq!(asked, ["NEIGH_RESOLVE_TABLE:Ethernet0:10.0.0.2 SET mac=00:00:00:00:00:00"]);
+    let requested: Vec<String> = world.out.resolve.drain(..).map(|change| format!("{change:?}")).collect();
+    assert_eq!(requested, ["NEIGH_RESOLVE_TABLE:Ethernet0:10.0.0.2 SET mac=00:00:00:00:00:00"]);
     // A neighbour that does not answer is no neighbour.
     world.set("NEIGH_TABLE:Ethernet0:10.0.0.2", "neigh=00:00:00:00:00:00 family=IPv4");
     world.settle();
     assert!(world.sent.is_empty() && world.out.resolve.is_empty());
     world.neighbor("10.0.0.2");
     world.settle();
-    let asked: Vec<String> = world.out.resolve.drain(..).map(|change| format!("{change:?}")).collect();
-    assert_eq!(asked, ["NEIGH_RESOLVE_TABLE:Ethernet0:10.0.0.2 DEL"]);
+    let requested: Vec<String> = world.out.resolve.drain(..).map(|change| format!("{change:?}")).collect();
+    assert_eq!(requested, ["NEIGH_RESOLVE_TABLE:Ethernet0:10.0.0.2 DEL"]);
     assert_eq!(
         world.calls(ObjectType::RouteEntry),
         ["Create 10.1.0.0/16 to, 10.2.0.0/16 to, 10.3.0.0/16 to"]
@@ -314,7 +314,7 @@ fn whoever_begins_to_listen_is_told_what_was_answered_without_an_entry_and_not_w
     all.sort();
     assert_eq!(in_chip(&mut world), all);
     assert_eq!(world.way("10.8.0.0/16"), "-", "it has no entry");
-    // It is there as the row before wanted it, and that is not what was asked for.
+    // The entry is that of the earlier row, not of the present one.
     world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Ethernet0 segment=a");
     world.settle();
     assert_eq!((world.way("10.1.0.0/16").as_str(), world.responses().len()), ("10.0.0.2", 0));
@@ -554,7 +554,7 @@ fn what_may_change_of_an_interface_changes() {
     world.set("INTF_TABLE:Ethernet0", "mpls=disable");
     world.settle();
     assert_eq!(sent(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=false"]);
-    // One that is made again is told at once.
+    // A route that is made again is reported at once.
     for row in ["DEL", "mpls=enable"] {
         world.set("INTF_TABLE:Ethernet0:10.0.0.1/24", "DEL");
         world.set("INTF_TABLE:Ethernet0", row);
@@ -617,7 +617,7 @@ fn what_was_found_is_no_answer_to_what_comes_after_it() {
         let row = RouteRow::from_fields(&mut VIA_0.split(' ').filter_map(|pair| pair.split_once('=')));
         world.orch.found_route(RouteRow::parse_key(key).unwrap(), row.unwrap());
     }
-    // One changes before it is asked for, one while it is under way.
+    // One route changes before its request, one during it.
     world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=bgp blackhole=true");
     world.run();
     world.set("ROUTE_TABLE:10.2.0.0/16", "protocol=bgp blackhole=true");

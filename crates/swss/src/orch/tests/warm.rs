@@ -95,7 +95,7 @@ fn without_an_asic_db_the_chip_is_left_alone_too() {
     world.settle();
     assert_eq!(world.restart_warm_from(PreviousIds::default(), &[]), 0);
     world.assert_db_agrees();
-    // Objects have new numbers now, and those lead to the same.
+    // Objects have new numbers now, with the same content.
     world.set("ROUTE_TABLE:192.0.3.0/24", "DEL");
     world.settle();
     assert_eq!(

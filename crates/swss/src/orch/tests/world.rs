@@ -160,13 +160,13 @@ impl World {
             let text = self.row_text(&key);
             self.take(&key, &text);
         }
-        let before = self.syncd.chip().asked;
+        let before = self.syncd.chip().requested;
         self.settle();
         assert!(self.orch.restoring() && self.syncd.in_view());
         self.orch.restored();
         self.settle();
         assert!(!self.orch.restoring() && !self.syncd.in_view());
-        self.syncd.chip().asked - before
+        self.syncd.chip().requested - before
     }
 
     pub(super) fn neighbor(&mut self, ip: &str) {
@@ -312,7 +312,7 @@ impl World {
         state.and_then(why).unwrap_or_default()
     }
 
-    /// The calls on one type of object since last asked, in short.
+    /// The calls on one type of object since the last call, in short.
     pub(super) fn calls(&mut self, of: ObjectType) -> Vec<String> {
         let show = |item: &Item| {
             let id = match &item.id {
@@ -343,12 +343,12 @@ impl World {
         calls.collect()
     }
 
-    /// What was refused or failed since last asked.
+    /// What was refused or failed since the last call.
     pub(super) fn events(&mut self) -> Vec<String> {
         self.out.events.drain(..).map(|event: OrchEvent| event.to_string()).collect()
     }
 
-    /// The messages of responses since last asked.
+    /// The messages of responses since the last call.
     pub(super) fn responses(&mut self) -> Vec<String> {
         self.out.responses.drain(..).map(|change| RouteResponse::of(&change).message()).collect()
     }
