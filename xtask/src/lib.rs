@@ -7,6 +7,7 @@ pub mod effects;
 pub mod format;
 pub mod graph;
 pub mod panics;
+pub mod profiles;
 pub mod queues;
 pub mod ratchet;
 pub mod sizes;
@@ -30,6 +31,7 @@ pub struct Check {
 pub const CHECKS: &[Check] = &[
     Check { name: "graph", holds: "arrows between crates point down only", run: graph::check },
     Check { name: "sizes", holds: "a file is one idea", run: sizes::check },
+    Check { name: "profiles", holds: "the shipped profile is the tested profile", run: profiles::check },
     Check { name: "docs", holds: "documents name paths that exist", run: docs::check },
     Check { name: "words", holds: "code and documents use the field's words", run: words::check },
     Check { name: "format", holds: "rustfmt has nothing to change", run: format::check },

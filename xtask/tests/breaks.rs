@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::{Tree, clippy, docs, effects, format, graph, panics, queues, ratchet, sizes, words};
+use xtask::{Tree, clippy, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes, words};
 
 /// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
 /// without the network.
@@ -310,6 +310,33 @@ fn sizes_file_of_too_many_lines_is_noticed() {
     let faults = sizes::check(&tree);
     assert_fault(&faults, &["crates/prefix/tests/longer.rs: 1101 lines"]);
     assert_eq!(faults.len(), 1, "{faults:?}");
+}
+
+#[test]
+fn profiles_override_of_code_generation_is_noticed_wherever_it_is_written() {
+    let tree = copy("profiles", &[".ci", ".cargo", "scripts"]);
+    write(&tree, "Makefile", "test:\n\t@scripts/test\n");
+    assert_eq!(profiles::check(&tree), [""; 0]);
+    append(&tree, ".ci/run", "# CARGO_PROFILE_RELEASE_LTO=off in a comment\n");
+    assert_eq!(profiles::check(&tree), [""; 0]);
+
+    let breaks: &[(&str, &str, &str)] = &[
+        (".ci/run", "export CARGO_PROFILE_RELEASE_LTO=off\n", "CARGO_PROFILE_RELEASE_LTO=off"),
+        ("scripts/test", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build\n", "CODEGEN_UNITS=16"),
+        ("scripts/setup", "export RUSTFLAGS=\"-C target-cpu=native\"\n", "RUSTFLAGS="),
+        ("scripts/run", "cargo build --config profile.release.lto=false\n", "--config"),
+        ("scripts/more", "CARGO_INCREMENTAL=1 cargo build --release\n", "CARGO_INCREMENTAL=1"),
+        ("Makefile", "\t@cargo build --profile quick\n", "--profile"),
+        (".cargo/config.toml", "[profile.release]\nlto = false\n", "profile"),
+    ];
+    write(&tree, "scripts/more", "");
+    for (file, text, _) in breaks {
+        append(&tree, file, text);
+    }
+    let faults = profiles::check(&tree);
+    for (file, _, fault) in breaks {
+        assert_fault(&faults, &[&format!("{file}:"), fault]);
+    }
 }
 
 #[test]
