@@ -11,7 +11,7 @@ mod access;
 pub mod answers;
 mod endpoints;
 mod listener;
-mod metrics;
+pub mod metrics;
 mod request;
 pub mod route_check;
 mod state;

@@ -1,5 +1,6 @@
 //! Metrics as they are gathered, and their text form.
 
+use super::registry::{Kind, Metric};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -40,54 +41,30 @@ impl From<f64> for Value {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// Only grows; its name gets `_total`.
-    Counter,
-    Gauge,
-}
-
 /// All values of one name.
 #[derive(Debug)]
 struct Family {
-    name: &'static str,
-    help: &'static str,
-    kind: Kind,
+    metric: Metric,
     values: Vec<(Labels, Value)>,
 }
 
-/// What one scrape found. Names get the prefix `ribtide_`, and counters the suffix `_total`; a name that ends in
-/// `_seconds` or `_bytes` has this unit.
+/// What one scrape found.
 #[derive(Debug, Default)]
 pub(super) struct Families(Vec<Family>);
 
 impl Families {
-    /// Adds to the counter `name`.
-    pub(super) fn counter(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: Labels,
-        value: impl Into<Value>,
-    ) {
-        self.add(name, help, Kind::Counter, labels, value.into());
-    }
-
-    /// Adds to the gauge `name`.
-    pub(super) fn gauge(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: Labels,
-        value: impl Into<Value>,
-    ) {
-        self.add(name, help, Kind::Gauge, labels, value.into());
-    }
-
-    fn add(&mut self, name: &'static str, help: &'static str, kind: Kind, labels: Labels, value: Value) {
-        match self.0.iter_mut().find(|family| family.name == name) {
+    /// Adds a value of a metric, under the labels of that.
+    pub(super) fn add(&mut self, metric: Metric, labels: Labels, value: impl Into<Value>) {
+        debug_assert!(
+            labels.iter().map(|(name, _)| name).eq(metric.labels),
+            "{}: {labels:?}, {:?}",
+            metric.full_name(),
+            metric.labels
+        );
+        let value = value.into();
+        match self.0.iter_mut().find(|family| family.metric == metric) {
             Some(family) => family.values.push((labels, value)),
-            None => self.0.push(Family { name, help, kind, values: vec![(labels, value)] }),
+            None => self.0.push(Family { metric, values: vec![(labels, value)] }),
         }
     }
 
@@ -103,23 +80,23 @@ impl Families {
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Family { name, help, kind, values } in &self.0 {
+        for Family { metric, values } in &self.0 {
             // The library puts the unit and its underscore behind the name.
-            let (stem, unit) = match name.rsplit_once('_') {
+            let (stem, unit) = match metric.name.rsplit_once('_') {
                 Some((stem, "seconds")) => (stem, Some(Unit::Seconds)),
                 Some((stem, "bytes")) => (stem, Some(Unit::Bytes)),
-                _ => (*name, None),
+                _ => (metric.name, None),
             };
-            let kind_of = match kind {
+            let kind_of = match metric.kind {
                 Kind::Counter => MetricType::Counter,
                 Kind::Gauge => MetricType::Gauge,
             };
-            let mut family = encoder.encode_descriptor(stem, help, unit.as_ref(), kind_of)?;
+            let mut family = encoder.encode_descriptor(stem, metric.help, unit.as_ref(), kind_of)?;
             for (labels, value) in values {
                 if labels.is_empty() {
-                    encode(&mut family, *kind, *value)?;
+                    encode(&mut family, metric.kind, *value)?;
                 } else {
-                    encode(&mut family.encode_family(labels)?, *kind, *value)?;
+                    encode(&mut family.encode_family(labels)?, metric.kind, *value)?;
                 }
             }
         }
@@ -143,11 +120,15 @@ mod tests {
     #[test]
     fn names_units_labels_and_values_are_open_metrics() {
         let mut families = Families::default();
-        families.gauge("queue_depth", "Batches in the queue.", vec![("queue", "a \"b\"\n".into())], 7usize);
-        let cpu = |name: &str| vec![("thread", name.to_owned()), ("mode", "user".into())];
-        families.counter("thread_cpu_seconds", "CPU time.", cpu("shard-0"), 1.5);
-        families.counter("thread_cpu_seconds", "CPU time.", cpu("rib"), 2.0);
-        families.gauge("memory_bytes", "Memory.", Labels::new(), 4096u64);
+        let metric = |name, kind, labels, help| Metric { name, kind, labels, help };
+        let depth = metric("queue_depth", Kind::Gauge, &["queue"], "Batches in the queue.");
+        families.add(depth, vec![("queue", "a \"b\"\n".into())], 7usize);
+        let cpu = metric("thread_cpu_seconds", Kind::Counter, &["thread", "mode"], "CPU time.");
+        let of = |name: &str| vec![("thread", name.to_owned()), ("mode", "user".into())];
+        families.add(cpu, of("shard-0"), 1.5);
+        families.add(cpu, of("rib"), 2.0);
+        let memory = metric("memory_bytes", Kind::Gauge, &[], "Memory.");
+        families.add(memory, Labels::new(), 4096u64);
         assert_eq!(
             families.text().unwrap(),
             "# HELP ribtide_queue_depth Batches in the queue.\n\

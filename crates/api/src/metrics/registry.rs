@@ -1,0 +1,171 @@
+//! Every metric: its name, type, labels and help text. The table of docs/operations.md is printed from this list.
+
+/// A metric's type, by OpenMetrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Only grows; its name gets `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// All values of one name. The scrape has the prefix `ribtide_` before the name, and the suffix `_total` after that of a
+/// counter; a name that ends in `_seconds` or `_bytes` has this unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metric {
+    /// Its name without the prefix and the suffix.
+    pub(super) name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// The names of its labels, in the order of their values.
+    pub labels: &'static [&'static str],
+    /// What it counts: a sentence.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// The name as a scrape has it.
+    pub fn full_name(&self) -> String {
+        let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("ribtide_{}{suffix}", self.name)
+    }
+}
+
+macro_rules! metrics {
+    ($($metric:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(pub(super) const $metric: Metric =
+            Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+        /// All metrics, in the order of a scrape.
+        pub const METRICS: &[Metric] = &[$($metric),*];
+    };
+}
+
+metrics! {
+    INFO = Gauge "info" ["version"] "The version of the program; always 1.";
+    UPTIME = Gauge "uptime_seconds" [] "Time since the start.";
+
+    QUEUE_BATCHES = Counter "queue_batches" ["queue"] "Batches that went into the queue; of rings only.";
+    QUEUE_DEPTH = Gauge "queue_depth" ["queue"] "Batches in the queue now, or what its name says.";
+    QUEUE_BOUND = Gauge "queue_bound" ["queue"] "Its bound, where it has one.";
+    QUEUE_PEAK = Gauge "queue_peak" ["queue"] "The most it ever held.";
+    QUEUE_FULL = Counter "queue_full" ["queue"] "How often a producer found it full and had to wait.";
+    STAGE_ROUTES = Counter "stage_routes" ["stage"] "Route changes that the stage handled.";
+    STAGE_BATCHES = Counter "stage_batches" ["stage"] "Batches that had them.";
+    STAGE_BUSY = Counter "stage_busy_seconds" ["stage"] "Wall time at work.";
+    THREAD_CPU = Counter "thread_cpu_seconds" ["thread"]
+        "CPU time of all threads of this name; a rate of 1 is a whole CPU.";
+    THREAD_RUNNABLE = Counter "thread_runnable_seconds" ["thread"]
+        "Time in which the thread was runnable but had no CPU.";
+    MEMORY_PEAK = Gauge "memory_peak_bytes" [] "Peak resident memory of the process.";
+
+    SHARD_PREFIXES = Gauge "bgp_shard_prefixes" ["shard", "family"] "Prefixes of the shard thread.";
+    SHARD_PATHS = Gauge "bgp_shard_paths" ["shard", "family"] "Paths of the shard thread.";
+    SHARD_ACTIVE = Gauge "bgp_shard_active" ["shard", "family"] "Prefixes with a best path in force.";
+    SHARD_HIDDEN = Gauge "bgp_shard_hidden" ["shard", "family"]
+        "Paths that cannot be used: their next hop cannot be reached.";
+    SHARD_FIB_WAITING = Gauge "bgp_shard_fib_waiting" ["shard"]
+        "Best paths that are not advertised until dataplanes confirm them.";
+    SHARD_FIB_BLOCKED = Gauge "bgp_shard_fib_blocked" ["shard"]
+        "Best paths that are not advertised because the FIB lacks them.";
+    SHARD_ATTRIBUTE_SETS = Gauge "bgp_shard_attribute_sets" ["shard"] "Attribute sets in use.";
+    SHARD_NEXT_HOPS = Gauge "bgp_shard_next_hops" ["shard"] "Next hops in use.";
+    SHARD_MEMORY = Gauge "bgp_shard_memory_bytes" ["shard"] "Tables, paths and attribute sets.";
+
+    NEIGHBOR_UP = Gauge "bgp_neighbor_up" ["neighbor", "group"] "Whether its session is established.";
+    NEIGHBOR_STATE = Gauge "bgp_neighbor_state_seconds" ["neighbor", "group"]
+        "How long it has been up, or in its state.";
+    NEIGHBOR_FLAPS = Counter "bgp_neighbor_flaps" ["neighbor", "group"] "Established sessions lost.";
+    NEIGHBOR_ACCEPTED = Gauge "bgp_neighbor_accepted" ["neighbor", "group", "family"]
+        "Its paths in the table.";
+    NEIGHBOR_ACTIVE = Gauge "bgp_neighbor_active" ["neighbor", "group", "family"]
+        "Of these, best paths in force.";
+    NEIGHBOR_ADVERTISED = Gauge "bgp_neighbor_advertised" ["neighbor", "group", "family"]
+        "Prefixes advertised to it.";
+    NEIGHBOR_MESSAGES = Counter "bgp_neighbor_messages" ["neighbor", "group", "direction", "type"]
+        "Messages of this session.";
+    NEIGHBOR_PREFIXES = Counter "bgp_neighbor_prefixes" ["neighbor", "group", "direction", "what"]
+        "Prefixes in UPDATEs of this session: announced, withdrawn, refused.";
+    NEIGHBOR_TREATED_AS_WITHDRAW = Counter "bgp_neighbor_treated_as_withdraw" ["neighbor", "group"]
+        "UPDATEs whose routes count as withdrawn: malformed (RFC 7606), or by treat-as-withdraw.";
+    NEIGHBOR_WRITE_QUEUE = Gauge "bgp_neighbor_write_queue_bytes" ["neighbor", "group"]
+        "Bytes that wait to be written.";
+    NEIGHBOR_WRITE_BLOCKS = Counter "bgp_neighbor_write_queue_blocks" ["neighbor", "group"]
+        "How often its TCP took less than the pending bytes.";
+    NEIGHBOR_WRITE_STOPS = Counter "bgp_neighbor_write_queue_stops" ["neighbor", "group"]
+        "How often its write queue was full, so that its update group went on without it.";
+    NEIGHBOR_WAITING = Gauge "bgp_neighbor_waiting" ["neighbor", "group"]
+        "Prefixes that wait to be packed for it.";
+    NEIGHBOR_SLOW = Gauge "bgp_neighbor_slow" ["neighbor", "group"] "Whether it is a slow writer.";
+
+    GROUP_MEMBERS = Gauge "bgp_update_group_members" ["update_group", "update_thread"] "Members.";
+    GROUP_FULL = Gauge "bgp_update_group_full_members" ["update_group", "update_thread"]
+        "Members whose write queue is full.";
+    GROUP_DETACHED = Gauge "bgp_update_group_detached_members" ["update_group", "update_thread"]
+        "Members that the group has gone on without, and that have not caught up.";
+    GROUP_POSITIONS = Gauge "bgp_update_group_positions" ["update_group", "update_thread"]
+        "Positions of its members; 1: all are in sync.";
+    GROUP_WAITING = Gauge "bgp_update_group_waiting" ["update_group", "update_thread"]
+        "Prefixes that wait to be packed.";
+    GROUP_UPDATES = Counter "bgp_update_group_updates" ["update_group", "update_thread"]
+        "UPDATEs packed, each once however many members got it.";
+    GROUP_PREFIXES = Counter "bgp_update_group_prefixes" ["update_group", "update_thread"]
+        "Prefixes in them, announced and withdrawn; prefixes for each UPDATE show how well it is packed.";
+
+    SUPPRESS_FIB_PENDING = Gauge "suppress_fib_pending" []
+        "Whether BGP advertises only what dataplanes confirmed.";
+    RIB_ROUTES = Gauge "rib_routes" ["vrf", "family", "protocol"] "Routes of the RIB manager.";
+    RIB_ACTIVE = Gauge "rib_active" ["vrf", "family", "protocol"]
+        "Of these, selected and sent to the dataplanes.";
+    RIB_DENIED = Gauge "rib_denied" ["vrf", "family", "protocol"]
+        "Of these, selected and kept from the dataplanes by fib.policy, or vrf.NAME.policy.";
+    RIB_GROUPS = Gauge "rib_next_hop_groups" [] "Next-hop groups.";
+    RIB_MEMORY = Gauge "rib_memory_bytes" [] "The routing tables, without groups.";
+    CACHE_INFO = Gauge "rib_next_hop_cache_info" ["mode"] "The mode of the resolution cache; always 1.";
+    CACHE_GENERATION = Gauge "rib_next_hop_cache_generation" []
+        "Events that invalidate it in mode epoch, and 1.";
+    CACHE_HITS = Counter "rib_next_hop_cache_hits" []
+        "Routes that took the cached result of their next-hop group.";
+    CACHE_MISSES = Counter "rib_next_hop_cache_misses" []
+        "Routes for which a set of next hops had to be resolved first.";
+    RESOLUTIONS = Counter "rib_next_hop_resolutions" [] "Sets of next hops resolved.";
+    LOOKUPS = Counter "rib_next_hop_lookups" [] "Next hops looked up.";
+    CACHE_INVALIDATIONS = Counter "rib_next_hop_cache_invalidations" []
+        "Next-hop groups whose cached result an event invalidated.";
+    RESOLUTION_TIME = Counter "rib_resolution_seconds" [] "Wall time of resolution.";
+    OUTSTANDING = Gauge "dataplane_outstanding_batches" ["dataplane"] "Batches sent and not yet confirmed.";
+    FAILED = Gauge "dataplane_failed" ["dataplane"] "Prefixes that it could not install.";
+    BEHIND = Gauge "dataplane_behind" ["dataplane"]
+        "Changed prefixes that wait for a dataplane that lags behind the others.";
+
+    FPM_CONNECTED = Gauge "fpm_connected" ["client"] "Whether there is a connection.";
+    FPM_DISAGREES = Gauge "fpm_disagrees" ["client"]
+        "Whether the server's replies do not fit fib.suppress-fib-pending; show fpm has the reason.";
+    FPM_CONNECTS = Counter "fpm_connects" ["client"] "Connections made.";
+    FPM_CONNECTS_FAILED = Counter "fpm_connects_failed" ["client"] "Attempts to connect that failed.";
+    FPM_CLOSES = Counter "fpm_closes" ["client"] "Connections that ended.";
+    FPM_ERRORS = Counter "fpm_errors" ["client"] "Connections ended because of bytes that are no FPM.";
+    FPM_BATCHES = Counter "fpm_batches" ["client"] "Batches of the RIB manager written.";
+    FPM_QUEUE_FULL = Counter "fpm_queue_full" ["client"] "Batches that found the queue full.";
+    FPM_SENT = Counter "fpm_sent_bytes" ["client"] "Bytes written.";
+    FPM_READ = Counter "fpm_read_bytes" ["client"] "Bytes read.";
+    FPM_REPLIES = Counter "fpm_replies" ["client", "result"] "Replies about routes, by their result.";
+    FPM_SENT_AGAIN = Counter "fpm_asked_again" ["client"]
+        "Routes sent once more, because it was unsure which change a reply was about.";
+    FPM_ROUTES = Counter "fpm_routes" ["client"] "Routes sent, replacements included.";
+    FPM_DELETES = Counter "fpm_deletes" ["client"] "Deletions sent.";
+    FPM_STALLED = Counter "fpm_stalled_seconds" ["client"] "Time in which the server did not read.";
+
+    BFD_UP = Gauge "bfd_session_up" ["peer", "interface"] "Whether the BFD session is up.";
+    BFD_USABLE = Gauge "bfd_session_usable" ["peer", "interface"]
+        "Whether next hops may use the neighbour.";
+    BFD_STATE = Gauge "bfd_session_state_seconds" ["peer", "interface"] "How long it has been in its state.";
+    BFD_DETECTION = Gauge "bfd_session_detection_seconds" ["peer", "interface"]
+        "The detection time: after so long without a packet it is down.";
+    BFD_FLAPS = Counter "bfd_session_flaps" ["peer", "interface"] "How often it went down from up.";
+    BFD_SENT = Counter "bfd_session_sent" ["peer", "interface"] "BFD packets sent.";
+    BFD_RECEIVED = Counter "bfd_session_received" ["peer", "interface"] "BFD packets received.";
+    BFD_DISCARDED = Counter "bfd_discarded" ["reason"] "BFD packets discarded.";
+
+    UNANSWERED = Gauge "unanswered_questions" []
+        "Stages that did not answer this scrape; their metrics are missing.";
+}
