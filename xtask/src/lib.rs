@@ -10,6 +10,7 @@ pub mod panics;
 pub mod profiles;
 pub mod queues;
 pub mod ratchet;
+pub mod references;
 pub mod sizes;
 mod tree;
 pub mod words;

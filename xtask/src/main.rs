@@ -1,9 +1,10 @@
 //! `cargo xtask [CHECK...]` runs all checks, or those named; `make lint` runs all. `cargo xtask lower` writes the
-//! numbers of `xtask/ratchet.txt` down to what the tree has. The exit status is 0 only if no check found a fault.
+//! numbers of `xtask/ratchet.txt` down to what the tree has. `cargo xtask docs` by name also compares the generated
+//! references of the documentation with the code, and `cargo xtask docs --write` writes them again. The exit status is 0 only if no check found a fault.
 
 use std::path::Path;
 use std::process::ExitCode;
-use xtask::{CHECKS, Tree, ratchet};
+use xtask::{CHECKS, Tree, ratchet, references};
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
@@ -15,16 +16,16 @@ fn main() -> ExitCode {
                 lines.iter().for_each(|line| println!("{line}"));
                 ExitCode::SUCCESS
             }
-            Err(fault) => {
-                eprintln!("{fault}");
-                ExitCode::FAILURE
-            }
+            Err(fault) => done(Err(fault)),
         };
+    }
+    if names == ["docs", "--write"] {
+        return done(references::run(&tree, true));
     }
     if let Some(unknown) = names.iter().find(|name| !CHECKS.iter().any(|check| check.name == **name)) {
         let known: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
         eprintln!(
-            "there is no check {unknown}; the checks are {}, and `lower` is a command",
+            "there is no check {unknown}; the checks are {}, and `lower` and `docs --write` are commands",
             known.join(", ")
         );
         return ExitCode::FAILURE;
@@ -43,5 +44,19 @@ fn main() -> ExitCode {
         }
     }
     println!("lint: {passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed > 0 {
+        return ExitCode::FAILURE;
+    }
+    if names == ["docs"] { done(references::run(&tree, false)) } else { ExitCode::SUCCESS }
+}
+
+/// The exit status of a command, which prints its fault.
+fn done(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("{fault}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
 use super::or_table::or_table;
+use ribtide_bgp::ingest::Martians;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -54,45 +55,62 @@ pub(super) struct Router {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Bgp {
-    /// Addresses and ports on which sessions are accepted; default ["[::]:179"], [] for none.
+    /// Addresses and ports on which sessions are accepted (`[::]` takes IPv4 as well); `[]`: none.
+    #[schemars(extend("default" = ["[::]:179"]))]
     pub(super) listen: Option<Vec<SocketAddr>>,
-    /// Shard threads: 1 to 64, "auto" for as many as cores, "off" for none of their own.
+    /// Shard threads, 1 to 64; `"auto"`: as many as cores; `"off"`: the session thread also reads sessions and keeps
+    /// the routes. No choice changes a result.
     #[serde(default)]
+    #[schemars(extend("default" = "auto"))]
     pub(super) shards: Count,
-    /// Egress worker threads: 1 to 64, "auto" for as many as cores, "off" for none of their own.
+    /// Egress worker threads, 1 to 64; `"auto"`: as many as cores; `"off"`: the session thread packs UPDATEs itself.
+    /// Both `"off"`: all of BGP on one thread, the baseline for comparisons.
     #[serde(default)]
+    #[schemars(extend("default" = "auto"))]
     pub(super) update_threads: Count,
-    /// CPUs that threads are pinned to, such as "0-3,8"; "auto" for all that the process may use.
+    /// `"auto"`, or a list such as `"0-3,8"`: readers, shards and egress workers are pinned to one CPU each of these
+    /// (`"auto"`: of all that the process may use), going round. The session thread stays among them, and `"auto"`
+    /// numbers of threads count them.
     pub(super) cpus: Option<String>,
-    /// The same with the CPUs of a NUMA node.
+    /// Threads are pinned as by `cpus`, to the CPUs of this NUMA node: the network card's is best. Not together with
+    /// `cpus`.
     pub(super) numa_node: Option<u16>,
-    /// Cluster id of the route reflector (RFC 4456); default: the router id.
+    /// Cluster id of the route reflector (RFC 4456).
+    #[schemars(extend("x-default" = "the router id"))]
     pub(super) cluster_id: Option<Ipv4Addr>,
     /// Compare MED also between routes of different neighbouring ASes.
     #[serde(default)]
     pub(super) always_compare_med: bool,
-    /// Group routes by neighbouring AS before MED is compared; default true.
+    /// Group routes by neighbouring AS before MED is compared, so that the order of arrival decides nothing.
+    #[schemars(extend("default" = true))]
     pub(super) deterministic_med: Option<bool>,
-    /// A route without MED ranks as if it had the largest.
+    /// A route without MED ranks as if it had the largest, not 0.
     #[serde(default)]
     pub(super) med_missing_as_worst: bool,
     /// Between external paths, prefer the oldest before the router id decides.
     #[serde(default)]
     pub(super) prefer_oldest: bool,
-    /// The most next hops that a prefix is forwarded by, 1 to 256; default 1.
+    /// The most next hops that a prefix is forwarded by, 1 to 256: the best path's, and those of equal paths.
+    #[schemars(extend("default" = 1), extend("x-see" = "#equal-paths-and-backup-paths"))]
     pub(super) multipath: Option<u16>,
     /// Equal paths may come from different neighbouring ASes.
     #[serde(default)]
     pub(super) multipath_relax: bool,
-    /// Equal paths share the traffic by their link bandwidths (RFC 10005).
+    /// Equal paths share the traffic by their link bandwidths (RFC 10005; OpenConfig's name).
     #[serde(default)]
+    #[schemars(extend("x-see" = "#equal-paths-and-backup-paths"))]
     pub(super) link_bandwidth_ext_community: bool,
     /// The best path by another next hop is installed beforehand and stands in.
     #[serde(default)]
+    #[schemars(extend("x-see" = "#equal-paths-and-backup-paths"))]
     pub(super) backup_path: bool,
-    /// The session of an external single-hop neighbour ends with the interface to it; default true.
+    /// The session of an external single-hop neighbour ends at once when the interface to it goes down; the settings
+    /// of groups and neighbours win.
+    #[schemars(extend("default" = true), extend("x-see" = "#fast-external-fallover"))]
     pub(super) fast_external_fallover: Option<bool>,
-    /// Prefixes that are refused from every neighbour, such as "127.0.0.0/8 8..32"; [] for none.
+    /// Prefixes that are refused from every neighbour, written as in a prefix set; `[]`: none. Private, shared and
+    /// documentation space is not in the default. The rest of an UPDATE is taken (RFC 4271 section 6.3).
+    #[schemars(extend("default" = Martians::DEFAULT), extend("x-see" = "#policy"))]
     pub(super) martians: Option<Vec<String>>,
     /// Groups of neighbours, by name.
     #[serde(default)]
@@ -113,53 +131,77 @@ pub(super) enum Count {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Group {
-    /// Whether its neighbours are in our AS.
+    /// `"internal"` or `"external"`: whether its neighbours are in our AS.
     #[serde(rename = "type")]
+    #[schemars(extend("x-default" = "required"))]
     pub(super) kind: Option<GroupKind>,
-    /// AS of the neighbours; required for external ones that are not dynamic.
+    /// AS of the neighbours; required for external ones, except dynamic ones, which may then have any.
+    #[schemars(extend("x-default" = "internal: ours"))]
     pub(super) peer_asn: Option<u32>,
     /// These internal peers are clients of our reflector.
     #[serde(default)]
     pub(super) route_reflector_client: bool,
     /// Wait for the peer to connect.
+    #[schemars(extend("default" = false))]
     pub(super) passive: Option<bool>,
-    /// Address families; default both.
+    /// Address families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`.
+    #[schemars(extend("default" = ["ipv4-unicast", "ipv6-unicast"]))]
     pub(super) families: Option<Vec<FamilyName>>,
-    /// Policies for routes that come, tried in order.
+    /// Policies for received routes, tried in order until one decides. Without a list, and at its end, external peers
+    /// are rejected (RFC 8212), internal ones accepted.
+    #[schemars(extend("x-see" = "#policy"))]
     pub(super) import: Option<Vec<String>>,
-    /// Policies for routes that are sent, tried in order.
+    /// Policies for advertised routes, tried in order until one decides. Without a list, and at its end, external
+    /// peers get nothing (RFC 8212), internal ones everything.
+    #[schemars(extend("x-see" = "#policy"))]
     pub(super) export: Option<Vec<String>>,
-    /// Seconds to offer: 0 for none, or 3 and more; default 90.
+    /// Seconds to offer: 0 for none, or 3 and more.
+    #[schemars(extend("default" = 90))]
     pub(super) hold_time: Option<u16>,
-    /// Seconds between attempts to connect; default 5.
+    /// Seconds between attempts to connect.
+    #[schemars(extend("default" = 5))]
     pub(super) connect_retry: Option<u16>,
     /// Our address of the sessions that we open.
+    #[schemars(extend("x-default" = "the system's choice"))]
     pub(super) local_address: Option<IpAddr>,
-    /// The peer's TCP port; default 179.
+    /// The peer's TCP port.
+    #[schemars(extend("default" = 179))]
     pub(super) port: Option<u16>,
-    /// Towards internal peers, our own address is the next hop of routes from external ones.
+    /// Towards internal peers, put our own address in NEXT_HOP of routes from external ones; reflected routes keep
+    /// theirs. External peers always get our own.
+    #[schemars(extend("default" = false))]
     pub(super) next_hop_self: Option<bool>,
-    /// TTL of an external session that is not on one link.
+    /// TTL of an external session that is not on one link; its next hops may then resolve recursively.
     pub(super) multihop: Option<u8>,
     /// TCP-MD5 key (RFC 2385).
     pub(super) password: Option<String>,
-    /// Watch the neighbours with BFD.
+    /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
+    #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
     pub(super) bfd: Option<Bfd>,
-    /// Their sessions end with the interface to them; default: what the [bgp] table says.
+    /// The session ends with the interface to the neighbour; external single-hop neighbours only.
+    #[schemars(extend("x-default" = "`bgp.fast-external-fallover`"), extend("x-see" = "#fast-external-fallover"))]
     pub(super) fast_external_fallover: Option<bool>,
-    /// Refuse paths that do not begin with the neighbour's AS; default true for external neighbours.
+    /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
+    /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
+    #[schemars(extend("x-default" = "`true` for external neighbours"))]
     pub(super) enforce_first_as: Option<bool>,
-    /// Attributes that are discarded, by name or code.
+    /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
+    /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
+    /// AS4_PATH.
+    #[schemars(extend("default" = []))]
     pub(super) discard_attributes: Option<Vec<AttributeName>>,
-    /// Attributes whose routes are treated as withdrawn, by name or code.
+    /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in
+    /// `discard-attributes`, and none that is there.
+    #[schemars(extend("default" = []))]
     pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
     /// Addresses of neighbours without settings of their own.
     #[serde(default)]
     pub(super) neighbors: Vec<IpAddr>,
-    /// Neighbours with settings of their own.
+    /// Neighbours with settings of their own: `[[bgp.group.NAME.neighbor]]` tables.
     #[serde(default)]
     pub(super) neighbor: Vec<Neighbor>,
-    /// Ranges from which any peer may come.
+    /// Ranges from which any peer may come; of several that hold its address the most specific counts. When there are
+    /// 32,767 neighbours in all, further ones are refused (Cease, Out of Resources).
     #[serde(default)]
     pub(super) dynamic_neighbors: Vec<String>,
 }
@@ -169,41 +211,63 @@ pub(super) struct Group {
 pub(super) struct Neighbor {
     /// Its address.
     pub(super) address: IpAddr,
-    /// For people.
+    /// Text for operators.
     pub(super) description: Option<String>,
-    /// Its AS, where it is not the group's.
+    /// Its AS.
+    #[schemars(extend("x-default" = "the group's"))]
     pub(super) peer_asn: Option<u32>,
     /// Wait for the peer to connect.
+    #[schemars(extend("default" = false))]
     pub(super) passive: Option<bool>,
-    /// Address families; default both.
+    /// Address families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`.
+    #[schemars(extend("default" = ["ipv4-unicast", "ipv6-unicast"]))]
     pub(super) families: Option<Vec<FamilyName>>,
-    /// Policies for routes that come, tried in order.
+    /// Policies for received routes, tried in order until one decides. Without a list, and at its end, external peers
+    /// are rejected (RFC 8212), internal ones accepted.
+    #[schemars(extend("x-see" = "#policy"))]
     pub(super) import: Option<Vec<String>>,
-    /// Policies for routes that are sent, tried in order.
+    /// Policies for advertised routes, tried in order until one decides. Without a list, and at its end, external
+    /// peers get nothing (RFC 8212), internal ones everything.
+    #[schemars(extend("x-see" = "#policy"))]
     pub(super) export: Option<Vec<String>>,
-    /// Seconds to offer: 0 for none, or 3 and more; default 90.
+    /// Seconds to offer: 0 for none, or 3 and more.
+    #[schemars(extend("default" = 90))]
     pub(super) hold_time: Option<u16>,
-    /// Seconds between attempts to connect; default 5.
+    /// Seconds between attempts to connect.
+    #[schemars(extend("default" = 5))]
     pub(super) connect_retry: Option<u16>,
     /// Our address of the sessions that we open.
+    #[schemars(extend("x-default" = "the system's choice"))]
     pub(super) local_address: Option<IpAddr>,
-    /// The peer's TCP port; default 179.
+    /// The peer's TCP port.
+    #[schemars(extend("default" = 179))]
     pub(super) port: Option<u16>,
-    /// Our own address is the next hop of routes from external peers.
+    /// Towards internal peers, put our own address in NEXT_HOP of routes from external ones; reflected routes keep
+    /// theirs. External peers always get our own.
+    #[schemars(extend("default" = false))]
     pub(super) next_hop_self: Option<bool>,
-    /// TTL of an external session that is not on one link.
+    /// TTL of an external session that is not on one link; its next hops may then resolve recursively.
     pub(super) multihop: Option<u8>,
     /// TCP-MD5 key (RFC 2385).
     pub(super) password: Option<String>,
-    /// Watch the neighbour with BFD.
+    /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
+    #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
     pub(super) bfd: Option<Bfd>,
-    /// Its session ends with the interface to it; default: what the group says.
+    /// The session ends with the interface to the neighbour; external single-hop neighbours only.
+    #[schemars(extend("x-default" = "the group's"), extend("x-see" = "#fast-external-fallover"))]
     pub(super) fast_external_fallover: Option<bool>,
-    /// Refuse paths that do not begin with the neighbour's AS; default true for external neighbours.
+    /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
+    /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
+    #[schemars(extend("x-default" = "`true` for external neighbours"))]
     pub(super) enforce_first_as: Option<bool>,
-    /// Attributes that are discarded, by name or code.
+    /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
+    /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
+    /// AS4_PATH.
+    #[schemars(extend("default" = []))]
     pub(super) discard_attributes: Option<Vec<AttributeName>>,
-    /// Attributes whose routes are treated as withdrawn, by name or code.
+    /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in
+    /// `discard-attributes`, and none that is there.
+    #[schemars(extend("default" = []))]
     pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
 }
 
@@ -221,13 +285,17 @@ pub(super) enum AttributeName {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct BfdDefaults {
-    /// Addresses of ours that packets are received on; default ["0.0.0.0", "::"].
+    /// Our addresses on which packets are received; nothing is bound for a family without sessions.
+    #[schemars(extend("default" = ["0.0.0.0", "::"]))]
     pub(super) listen: Option<Vec<IpAddr>>,
-    /// Milliseconds between packets that we would send, 10 to 60,000; default 300.
+    /// The default of `min-tx` of all sessions.
+    #[schemars(extend("default" = 300))]
     pub(super) min_tx: Option<u32>,
-    /// Milliseconds between packets that we can receive, 10 to 60,000; default 300.
+    /// The default of `min-rx` of all sessions.
+    #[schemars(extend("default" = 300))]
     pub(super) min_rx: Option<u32>,
-    /// How many of our packets may be missing, 1 to 255; default 3.
+    /// The default of `multiplier` of all sessions.
+    #[schemars(extend("default" = 3))]
     pub(super) multiplier: Option<u8>,
 }
 
@@ -250,17 +318,28 @@ or_table!(
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct BfdTable {
-    /// Milliseconds between packets that we would send, 10 to 60,000.
+    /// Our desired transmit interval in milliseconds, 10 to 60,000. Each direction runs at the larger of one side's
+    /// transmit and the other's receive interval.
+    #[schemars(extend("x-default" = "`bfd.min-tx`"))]
     pub(super) min_tx: Option<u32>,
-    /// Milliseconds between packets that we can receive, 10 to 60,000.
+    /// Our required receive interval in milliseconds, 10 to 60,000.
+    #[schemars(extend("x-default" = "`bfd.min-rx`"))]
     pub(super) min_rx: Option<u32>,
-    /// How many of our packets may be missing, 1 to 255.
+    /// How many of our packets may be missing before the neighbour declares the session down, 1 to 255; the neighbour
+    /// has its own.
+    #[schemars(extend("x-default" = "`bfd.multiplier`"))]
     pub(super) multiplier: Option<u8>,
-    /// The neighbour is not on a link of ours (RFC 5883).
+    /// The neighbour is not on a link of ours (RFC 5883, port 4784). Internal neighbours that are several hops away
+    /// need it.
+    #[schemars(extend("x-default" = "`false`; `true` for an external neighbour of BGP with `multihop` above 1, and with `min-ttl`"))]
     pub(super) multihop: Option<bool>,
-    /// With multihop: the least TTL with which packets may arrive.
+    /// With `multihop`: packets must arrive with a TTL of at least this, 255 less the hops in between. Some
+    /// neighbours (BIRD) send several-hop packets with 64. Over a link it is always 255.
+    #[schemars(extend("default" = 1))]
     pub(super) min_ttl: Option<u8>,
-    /// The session must have been up first.
+    /// The session must have been up first: before, the neighbour has no BGP session, and static routes avoid the
+    /// gateway.
+    #[schemars(extend("default" = false))]
     pub(super) strict: Option<bool>,
 }
 
@@ -282,38 +361,54 @@ pub(super) enum FamilyName {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Fib {
-    /// Install into the Linux kernel.
+    /// Install into the Linux kernel: `true`, or a table of settings.
     #[serde(default)]
+    #[schemars(extend("default" = false), extend("x-see" = "#fibkernel"))]
     pub(super) kernel: Kernel,
-    /// FPM servers, such as SONiC's fpmsyncd, by address and port.
+    /// FPM servers (SONiC's fpmsyncd) to send routes to, on this host or others, such as `["127.0.0.1:2620"]`.
+    /// Several are called `fpm-0`, `fpm-1` and so on. Interfaces go by number: the kernel's; where it has not all
+    /// that `[[interface]]` tables name, from 1 in their order.
     #[serde(default)]
+    #[schemars(extend("x-see" = "#several-dataplanes"))]
     pub(super) fpm: Vec<SocketAddr>,
-    /// Send next-hop groups as objects over FPM.
+    /// Send next-hop group objects over FPM instead of inline next hops.
     #[serde(default)]
     pub(super) fpm_next_hop_groups: bool,
-    /// SONiC's path in this process, down to a virtual switch.
+    /// `true`, or a table of settings: SONiC's path in this process, down to the virtual switch, whose ports are the
+    /// `[[interface]]` tables. Not together with `kernel`.
     #[serde(default)]
+    #[schemars(extend("default" = false), extend("x-see" = "#fibvirtual-asic"))]
     pub(super) virtual_asic: VirtualAsic,
-    /// Several virtual switches, by name.
+    /// Several virtual switches, by name, each with the settings of `virtual-asic`.
     #[serde(default)]
+    #[schemars(extend("x-see" = "#several-dataplanes"))]
     pub(super) asic: BTreeMap<String, VirtualAsicTable>,
-    /// Whether a next hop may resolve through the default route; default true.
+    /// Whether a next hop may resolve through the default route.
+    #[schemars(extend("default" = true))]
     pub(super) resolve_via_default: Option<bool>,
-    /// How routes come by what their next hops resolve to: "dependency" (default), "epoch" or "off".
+    /// How often next hops are resolved. `"dependency"`: an event resolves only the groups that depend on it;
+    /// `"epoch"`: groups keep their result until any event, and the first route then resolves it again; `"off"`: each
+    /// route resolves its own. The results are the same; `ribtide bench run nexthop-cache` measures the modes.
+    #[schemars(extend("default" = "dependency"), extend("x-see" = "adr/0009-next-hop-resolution-cache.md"))]
     pub(super) nexthop_cache: Option<String>,
-    /// Advertise a best path only when every dataplane has confirmed it.
+    /// BGP advertises a best path only when every dataplane that is configured has confirmed it.
     #[serde(default)]
+    #[schemars(extend("x-see" = "#fibsuppress-fib-pending"))]
     pub(super) suppress_fib_pending: bool,
-    /// The most next hops that a route has in the FIB, 1 to 1024; default 512.
+    /// The most next hops that a route has in the FIB, 1 to 1024. Those kept are spread over the interfaces: one of
+    /// each, then a second of each, and so on.
+    #[schemars(extend("default" = 512))]
     pub(super) max_ecmp: Option<u16>,
-    /// A way out through another route has that route's weight for it.
+    /// A next hop that resolves through another route has that route's weight, not its own.
     #[serde(default)]
     pub(super) underlay_weights: bool,
-    /// What becomes of what is installed when the router stops: "keep" (default) or "remove".
+    /// What a stop (SIGTERM, SIGINT) does with installed routes: `"keep"` or `"remove"` them.
     #[serde(default)]
+    #[schemars(extend("default" = "keep"), extend("x-see" = "#fibon-stop"))]
     pub(super) on_stop: OnStop,
-    /// What is installed, and with which source address.
+    /// Which routes are installed, and with which source address.
     #[serde(default)]
+    #[schemars(extend("x-see" = "#fibpolicy"))]
     pub(super) policy: FibPolicy,
 }
 
@@ -337,9 +432,9 @@ pub(super) struct FibPolicy {
     /// Policies for static routes.
     #[serde(rename = "static")]
     pub(super) statics: Option<Vec<String>>,
-    /// Policies for routes that others put into the kernel.
+    /// Policies for routes of other programs in the kernel.
     pub(super) kernel: Option<Vec<String>>,
-    /// Policies for BGP's routes.
+    /// Policies for BGP's routes; of the default VRF only.
     pub(super) bgp: Option<Vec<String>>,
 }
 
@@ -361,23 +456,41 @@ impl Default for Kernel {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KernelTable {
-    /// The routing table; default 254, main.
+    /// The routing table (254 is main).
+    #[schemars(extend("default" = 254))]
     pub(super) table: Option<u32>,
-    /// The number that marks our routes and next-hop objects; default 186, bgp.
+    /// The number that marks our routes and next-hop objects: routes of this number in this table are ours, and at
+    /// start they are adopted or removed. 186 is bgp; beside another BGP daemon take a number of your own.
+    #[schemars(extend("default" = 186))]
     pub(super) protocol: Option<u8>,
-    /// The metric of our routes; default 20.
+    /// The metric of our routes. The kernel keeps routes of one prefix apart by it and prefers the lowest.
+    #[schemars(extend("default" = 20))]
     pub(super) metric: Option<u32>,
-    /// Leave net.ipv4.nexthop_compat_mode alone.
+    /// `true` leaves `net.ipv4.nexthop_compat_mode` alone. Otherwise ribtide sets it to 0 in its network namespace at
+    /// start, for in mode 1, the kernel's default, each change of a next-hop group makes the kernel compose a message
+    /// for every route of the group (12 seconds for a million routes with 512 next hops, under the lock of all
+    /// routing). In mode 0 `ip route` shows these routes by the id of their next-hop object (`nhid`), and `ip
+    /// nexthop` what that is.
     #[serde(default)]
     pub(super) compat_mode: bool,
-    /// A VRF device, whose table is taken instead.
+    /// A VRF device, whose table is taken instead; only its interfaces' addresses are connected then. It must be
+    /// there at the start, and the kernel must have VRFs.
     pub(super) vrf: Option<String>,
-    /// The source address of packets of this machine over our routes, at most one of each family.
+    /// The address that packets of this machine itself have as their source over our routes ("set src"), at most one
+    /// of each family: `["10.0.0.1", "2001:db8::1"]`. Until an interface has it, the kernel refuses the routes, and
+    /// they are tried again when it does.
     #[serde(default)]
     pub(super) source: Vec<IpAddr>,
-    /// Learn the routes that others put into the table; default true.
+    /// Import the routes of other programs from the main table (with `vrf`: from its table): an administrator's,
+    /// DHCP's, another routing daemon's. They are candidates of protocol `kernel` and distance 0, as in FRR, so that
+    /// next hops resolve through them. Of several with one prefix the lowest metric counts, and the next one while
+    /// the first does not resolve; a prefix that they have is not installed a second time. `false` ignores them, as
+    /// BIRD does without `learn`.
+    #[schemars(extend("default" = true))]
     pub(super) import: Option<bool>,
-    /// Bytes of the kernel's news about routes that may wait to be read; default 8388608.
+    /// The bytes of the kernel's route messages that may wait to be read. When more come, ribtide compares the whole
+    /// table and corrects it.
+    #[schemars(extend("default" = 8388608))]
     pub(super) receive_buffer: Option<u32>,
 }
 
@@ -402,8 +515,9 @@ pub(super) struct VirtualAsicTable {
     /// Make the neighbours that next hops need.
     #[serde(default)]
     pub(super) lab: bool,
-    /// How the switch behaves, such as rate = 20000.
+    /// How the switch behaves, such as `{ rate = 20000 }`.
     #[serde(default)]
+    #[schemars(extend("x-see" = "#fibvirtual-asicchip"))]
     pub(super) chip: BTreeMap<String, ChipValue>,
 }
 
@@ -426,36 +540,47 @@ impl fmt::Display for ChipValue {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Sonic {
-    /// Between fpmsyncd's and orchagent's part: "memory".
+    /// The transport of rows between the parts of fpmsyncd and orchagent: `"memory"`, the only one.
+    #[schemars(extend("default" = "memory"))]
     pub(super) north: Option<String>,
-    /// Between orchagent's and syncd's part: "memory".
+    /// The transport between the parts of orchagent and syncd: `"memory"`, the only one.
+    #[schemars(extend("default" = "memory"))]
     pub(super) south: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Api {
-    /// The Unix socket that `ribtide show` uses; default /run/ribtide/ribtide.sock.
+    /// The Unix socket that `ribtide show` uses. A user who may write to it may read and change everything.
+    #[schemars(extend("default" = "/run/ribtide/ribtide.sock"))]
     pub(super) socket: Option<PathBuf>,
-    /// Permissions of the Unix socket in octal digits, such as "0660"; default "0600", with socket-group "0660".
+    /// Its permissions, in octal digits; the owner keeps read and write.
+    #[schemars(extend("x-default" = "`\"0600\"`; `\"0660\"` with `socket-group`"))]
     pub(super) socket_mode: Option<String>,
-    /// The group that the Unix socket belongs to.
+    /// The group that it belongs to, by name. `ribtide check` refuses a group that the system does not have. The
+    /// socket has group and mode before it takes its first connection.
+    #[schemars(extend("x-default" = "that of the process"))]
     pub(super) socket_group: Option<String>,
-    /// An address for the same API over TCP: reads and metrics, and with token-file changes too.
+    /// An address for the same API, `/metrics` included, over TCP. Without `token-file` it serves reads and metrics
+    /// and changes nothing. `ribtide check` warns where it is not a loopback address and there is no token.
     pub(super) http: Option<SocketAddr>,
-    /// A file with the token that a client on TCP must send to change something.
+    /// A file with a token of 16 to 1,024 characters (letters, digits, `-._~+/=`; RFC 6750), white space around it
+    /// aside. A client on TCP that sends it may change everything. A relative path starts at the folder of the
+    /// configuration. Others than the owner and the group must have no permission on the file, or `ribtide check`
+    /// refuses it. It is read at the start and on a reload.
+    #[schemars(extend("x-see" = "operations.md#access"))]
     pub(super) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Interface {
-    /// Such as Ethernet0.
+    /// Such as `Ethernet0`.
     pub(super) name: String,
-    /// The router's addresses on it with their subnets' lengths.
+    /// The router's addresses on it with their subnets' lengths: `["10.0.0.1/24"]`.
     #[serde(default)]
     pub(super) addresses: Vec<String>,
-    /// Known neighbours.
+    /// Known neighbours: `[{ address = "10.0.0.2", mac = "02:00:00:00:00:01" }]`.
     #[serde(default)]
     pub(super) neighbors: Vec<InterfaceNeighbor>,
 }
@@ -472,42 +597,57 @@ pub(super) struct InterfaceNeighbor {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Static {
-    /// Where it leads.
+    /// The destination.
     pub(super) prefix: String,
-    /// Gateways, of either family; more than one share the traffic.
+    /// Gateways, of either family; more than one share the traffic. They may lie behind other routes.
     #[serde(default)]
     pub(super) next_hop: Vec<IpAddr>,
-    /// The interface that the gateways, or the prefix, are on.
+    /// With gateways: the interface they are on, needed for link-local ones; alone: the prefix is on that link. The
+    /// route waits until there is such an interface.
     pub(super) interface: Option<String>,
     /// Discard.
     #[serde(default)]
     pub(super) blackhole: bool,
-    /// Administrative distance, 1 to 254; default 1.
+    /// Administrative distance, 1 to 254.
+    #[schemars(extend("default" = 1))]
     pub(super) distance: Option<u8>,
-    /// Gateways that stand in while none of next-hop resolves.
+    /// Gateways that are used while none of `next-hop` resolves. They are resolved beforehand, so the loss of the
+    /// last next hop is one change of a next-hop group, however many routes depend on it. They count before routes of
+    /// a higher distance.
     #[serde(default)]
     pub(super) backup: Vec<IpAddr>,
-    /// Watch the gateways with BFD.
+    /// Watch the gateways, those of `backup` too, with BFD: `true`, or a table of settings. The route avoids one that
+    /// fails.
+    #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
     pub(super) bfd: Option<Bfd>,
-    /// The route is used only while this holds.
+    /// The route is used only while this holds: `{ interface = "eth1" }`, that it is up; `{ prefix = "10.9.0.0/16"
+    /// }`, that a route for exactly this prefix resolves; `{ address = "192.0.2.1" }`, that a route covers it and
+    /// resolves. Another route than this one, in each case.
     pub(super) track: Option<Track>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Vrf {
-    /// The kernel's table for its routes.
+    /// The kernel's table for its routes; only with `fib.kernel`.
+    #[schemars(extend("x-default" = "the table of the kernel's VRF device"))]
     pub(super) table: Option<u32>,
-    /// The interfaces that are in it.
+    /// The interfaces that are in it, by name: of the `[[interface]]` tables or of the kernel. Others are in the
+    /// default VRF.
+    #[schemars(extend("x-default" = "the members of the kernel's VRF device"))]
     pub(super) interfaces: Option<Vec<String>>,
-    /// The source address of packets of this machine over its routes, at most one of each family.
+    /// The address that packets of this machine itself have as their source over its static routes, at most one of
+    /// each family. It goes to the kernel and to FPM servers; `set-source` of `policy` counts before it.
     #[serde(default)]
     pub(super) source: Vec<IpAddr>,
-    /// What becomes of its routes on their way to the FIB.
+    /// Lists of policies for its routes before they reach the FIB: `connected`, `static`, `kernel`. (BGP's routes are
+    /// the default VRF's.)
     #[serde(default)]
+    #[schemars(extend("x-see" = "#fibpolicy"))]
     pub(super) policy: FibPolicy,
-    /// Its static routes.
+    /// `[[vrf.NAME.static]]` tables.
     #[serde(default, rename = "static")]
+    #[schemars(extend("x-see" = "#static"))]
     pub(super) statics: Vec<Static>,
 }
 
@@ -545,39 +685,43 @@ pub(super) struct Policy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PrefixSet {
-    /// Such as "10.0.0.0/8", or "10.0.0.0/8 16..24" for what is inside it of these lengths.
+    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` what is inside it of
+    /// these lengths.
     pub(super) prefixes: Option<Vec<String>>,
-    /// A file of more of them, one a line; its path is taken from the configuration's folder.
+    /// A file of more prefixes, one a line, `#` begins a comment; its path is taken from the configuration's folder.
+    /// A million take well under a second to load.
     pub(super) file: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct NeighborSet {
-    /// Addresses or ranges of addresses.
+    /// Addresses or ranges of addresses of neighbours.
     pub(super) addresses: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CommunitySet {
-    /// Communities and patterns, such as "65001:100", "no-export", "rt:65001:*".
+    /// Communities: `"65001:100"`, `"no-export"`, large `"65001:1:2"`, extended `"rt:65001:100"`, `"soo:10.0.0.1:1"`
+    /// or `"0x"` and sixteen digits. `*` and ranges stand for numbers: `"65001:100-199"`, `"65001:*:*"`,
+    /// `"rt:65001:*"`.
     pub(super) members: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct AsPathSet {
-    /// The path ends with one of these ASes.
+    /// The path ends with one of these ASes (`65001`, `"64512-65534"`).
     #[serde(default)]
     pub(super) origin: Vec<Amount>,
-    /// It begins with one.
+    /// The path begins with one of these ASes.
     #[serde(default)]
     pub(super) neighbor: Vec<Amount>,
-    /// It contains one.
+    /// The path contains one of these ASes.
     #[serde(default)]
     pub(super) contains: Vec<Amount>,
-    /// It matches one of these expressions over AS numbers.
+    /// The path matches one of these expressions over AS numbers.
     #[serde(default)]
     pub(super) regex: Vec<String>,
 }
@@ -604,7 +748,7 @@ pub(super) struct Definition {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Statement {
-    /// What `ribtide explain` calls it.
+    /// A name, which `ribtide explain` shows.
     #[serde(default)]
     pub(super) name: String,
     /// All must hold.
@@ -618,27 +762,28 @@ pub(super) struct Statement {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Conditions {
-    /// The prefix is in this set.
+    /// The prefix is in this set: its name; or `{ set = "NAME", match-set-options = "invert" }` for not in it.
     pub(super) match_prefix_set: Option<MatchSet>,
-    /// The neighbour that the route was learnt from is in this set.
+    /// The neighbour that sent the route is in this set, in export too.
     pub(super) match_neighbor_set: Option<MatchSet>,
-    /// Its communities are in this set.
+    /// Some community of the route is in the set (`any`), none is (`invert`), or every member of the set is at the
+    /// route (`all`).
     pub(super) match_community_set: Option<MatchSet>,
-    /// Its AS path is in this set.
+    /// The AS path is in this set.
     pub(super) match_as_path_set: Option<MatchSet>,
-    /// Addresses or ranges that the next hop is in.
+    /// The next hop is in this list of addresses or ranges.
     pub(super) next_hop_in: Option<Vec<String>>,
-    /// Its family is one of these.
+    /// The family is one of `"ipv4-unicast"`, `"ipv6-unicast"`.
     pub(super) afi_safi_in: Option<Vec<FamilyName>>,
-    /// Its ORIGIN.
+    /// ORIGIN: `"igp"`, `"egp"` or `"incomplete"`.
     pub(super) origin_eq: Option<OriginName>,
-    /// What kind of neighbour it was learnt from.
+    /// The kind of neighbour that sent the route: `"internal"` or `"external"`.
     pub(super) route_type: Option<GroupKind>,
-    /// A number, a range "1-5", or "5-".
+    /// The length of the AS path: a number, a range `"1-5"`, or `"5-"` for 5 and more.
     pub(super) as_path_length: Option<Amount>,
-    /// A number or a range; 0 where there is none.
+    /// MED: a number or a range. Without MED a route counts as 0.
     pub(super) med: Option<Amount>,
-    /// A number or a range; 100 where there is none.
+    /// LOCAL_PREF: a number or a range. Without LOCAL_PREF a route counts as 100.
     pub(super) local_pref: Option<Amount>,
 }
 
@@ -685,22 +830,29 @@ pub(super) enum OriginName {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Actions {
-    /// ORIGIN.
+    /// ORIGIN: `"igp"`, `"egp"` or `"incomplete"`.
     pub(super) set_route_origin: Option<OriginName>,
-    /// LOCAL_PREF.
+    /// LOCAL_PREF: a number.
     pub(super) set_local_pref: Option<u32>,
-    /// A number, or "+10" or "-10".
+    /// MED: a number, or `"+10"`, `"-10"`. In export to an external peer it is sent; a MED that was received never
+    /// is.
     pub(super) set_med: Option<SetMed>,
-    /// An address, "self" (export) or "peer-address" (import).
+    /// The next hop: an address (routes of the other family stay as they are), `"self"` (export only) or
+    /// `"peer-address"` (import only).
     pub(super) set_next_hop: Option<String>,
-    /// ASes before the path.
+    /// ASes before the path: `{ asn = 65001, repeat-n = 3 }`; ours and 1 unless given. In export, our AS comes before
+    /// it once more.
     pub(super) set_as_path_prepend: Option<Prepend>,
-    /// Communities.
+    /// Communities: `add` (a list), `remove` (a list with patterns), `remove-set` (a set's name); or `replace` (a
+    /// list) alone, in place of all communities of every kind.
     #[serde(default)]
     pub(super) set_community: SetCommunity,
-    /// In fib.policy and a VRF's policy only: the source address, one of each family at most.
+    /// The source address of packets of this machine over the route, in `fib.policy` and a VRF's `policy` only: an
+    /// address, or a list of one of each family.
+    #[schemars(extend("x-see" = "#fibpolicy"))]
     pub(super) set_source: Option<SetSource>,
-    /// What follows; default "next-statement".
+    /// What follows: `"accept"`, `"reject"`, `"next-statement"` or `"next-policy"`.
+    #[schemars(extend("default" = "next-statement"))]
     pub(super) policy_result: Option<PolicyResult>,
 }
 

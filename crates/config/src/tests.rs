@@ -449,3 +449,44 @@ fn what_is_never_taken_is_listed_by_prefix_and_by_attribute() {
     let martians = error("[bgp]\nmartians = [\"127.0.0.0/8 4..32\"]\n");
     assert!(martians.contains("no lengths inside"), "{martians}");
 }
+
+#[test]
+fn schema_default_written_into_a_file_changes_nothing() {
+    let neighbor = "[[bgp.group.x.neighbor]]\naddress = \"192.0.2.1\"\n";
+    let group = "[bgp.group.x]\ntype = \"external\"\npeer-asn = 65002\n";
+    let route = "[fib]\n[[static]]\nprefix = \"192.0.2.0/24\"\nnext-hop = [\"10.0.0.1\"]\n";
+    let port = "[[interface]]\nname = \"Ethernet0\"\naddresses = [\"10.0.0.1/24\"]\n";
+    // A table's name in the schema, and a file that ends in it; what comes after it.
+    let tables = [
+        ("Bgp", "[bgp]\n", ""),
+        ("Group", group, neighbor),
+        ("Neighbor", &format!("{group}{neighbor}"), ""),
+        ("BfdDefaults", "[bfd]\n", ""),
+        ("Fib", "[fib]\n", ""),
+        ("KernelTable", "[fib.kernel]\n", ""),
+        ("VirtualAsicTable", &format!("{port}[fib.virtual-asic]\n"), ""),
+        ("Static", route, ""),
+        ("Sonic", "[sonic]\n", ""),
+        ("Api", "[api]\n", ""),
+    ];
+    let schema = schema();
+    let mut compared = 0;
+    for (table, before, after) in tables {
+        let properties = schema["$defs"][table]["properties"].as_object().expect(table);
+        let with = |key: &str| {
+            let config = parse(&format!("{BASE}{before}{key}\n{after}"));
+            config.unwrap_or_else(|problems| panic!("{table}, {key}: {problems:?}"))
+        };
+        let without = with("");
+        for (key, value) in properties {
+            let Some(default) = value.get("default").filter(|d| !d.is_null() && !d.is_object()) else {
+                continue;
+            };
+            if !before.contains(&format!("\n{key} = ")) {
+                assert!(with(&format!("{key} = {default}")) == without, "{table}, {key} = {default}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 40, "{compared}");
+}

@@ -8,5 +8,9 @@ pub mod reload;
 pub mod router;
 mod vrf_numbers;
 
+// For the references of the documentation.
+pub use ribtide_api::metrics;
+pub use ribtide_runtime::registry;
+
 #[cfg(test)]
 mod tests;

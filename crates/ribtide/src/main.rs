@@ -12,8 +12,11 @@ mod change;
 mod client;
 #[cfg(feature = "router")]
 mod demo;
+mod exit;
 #[cfg(feature = "router")]
 mod flush;
+#[cfg(feature = "router")]
+mod reference;
 mod route_check;
 #[cfg(feature = "router")]
 mod router;
@@ -23,6 +26,7 @@ mod text;
 #[cfg(feature = "router")]
 use clap::Args;
 use clap::{Parser, Subcommand};
+use exit::Exit;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,6 +53,13 @@ enum Command {
     /// The shape of the configuration as JSON Schema, for editors and programs
     #[cfg(feature = "router")]
     Schema,
+    /// References of the documentation as Markdown, from what this binary has
+    #[cfg(feature = "router")]
+    #[command(hide = true)]
+    Reference {
+        #[command(subcommand)]
+        what: reference::Reference,
+    },
     /// Look inside the running router
     Show {
         #[command(subcommand)]
@@ -140,10 +151,10 @@ fn main() -> ExitCode {
         command => command.and_then(run),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Exit::Done.into(),
         Err(sentence) => {
             text::complain(&sentence);
-            ExitCode::FAILURE
+            Exit::Failed.into()
         }
     }
 }
@@ -167,13 +178,15 @@ fn run(command: Command) -> Result<(), String> {
         Command::Check(file) => router::check(&file.config),
         #[cfg(feature = "router")]
         Command::Schema => router::schema(),
+        #[cfg(feature = "router")]
+        Command::Reference { what } => reference::run(&what),
         Command::Show { what, output } => show::show(&what, &output),
         Command::Explain { prefix, vrf, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
             show::explain(&prefix, vrf.as_deref(), databases, &output)
         }
         Command::RouteCheck(options) => match route_check::run(&options) {
-            status if status == ExitCode::SUCCESS => Ok(()),
+            status if status == Exit::Done.into() => Ok(()),
             _ => Err("the routes differ".into()),
         },
         Command::Clear { what, output } => show::clear(&what, &output),

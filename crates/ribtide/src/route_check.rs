@@ -3,6 +3,7 @@
 //! Exit status: 0 they have, 1 they have not, 2 it could not be found out.
 
 use crate::client::Client;
+use crate::exit::Exit;
 use crate::show::Output;
 use crate::text::{self, Table, number};
 use clap::Args;
@@ -71,11 +72,11 @@ impl Asked {
 /// Compares, prints, and says by the exit status whether all is well.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match compare(options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(true) => Exit::Done.into(),
+        Ok(false) => Exit::Failed.into(),
         Err(sentence) => {
             text::complain(&sentence);
-            ExitCode::from(2)
+            Exit::Unusable.into()
         }
     }
 }

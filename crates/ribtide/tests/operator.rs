@@ -1,6 +1,7 @@
 //! What an operator sees of a running router: the real binary under real sessions, looked at through `ribtide show`, the
 //! API over TCP, `/metrics` and standard error.
 
+use ribtide_daemon::registry;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -414,6 +415,11 @@ fn threads(router: &Router) {
         assert!(thread["cpu_percent"].as_f64().is_some() && thread["role"] != "", "{thread}");
     }
     let rings = threads["rings"].as_array().unwrap();
+    for ring in rings {
+        let name = ring["name"].as_str().unwrap();
+        let bound = registry::router_queue(name).and_then(|queue| queue.bound);
+        assert_eq!(bound, ring["capacity"].as_u64(), "{name} in crates/runtime/src/registry.rs");
+    }
     assert!(
         rings.iter().any(|r| r["name"] == "readers to shard 1" && r["sent"].as_u64() > Some(0)),
         "{rings:?}"

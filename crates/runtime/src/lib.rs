@@ -15,5 +15,6 @@ pub mod liveness;
 pub mod log;
 pub mod meter;
 pub mod performance;
+pub mod registry;
 pub mod ring;
 pub mod thread;

@@ -5,38 +5,12 @@ use ribtide_model::{Gauge, Pipeline, Ring, Stage, Thread, Threads};
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::gauge::Depth;
 use ribtide_runtime::ring::Reading;
-use ribtide_runtime::thread;
+use ribtide_runtime::{registry, thread};
 use std::io;
 use std::time::{Duration, Instant};
 
 /// Over how long "now" is measured.
 const WINDOW: Duration = Duration::from_millis(500);
-
-/// What the threads of a name do; a number at its end does not count.
-const ROLES: [(&str, &str); 22] = [
-    ("sessions", "BGP sessions: state machines, timers, writing"),
-    ("writer", "BGP: writes to sockets, beside the session thread"),
-    ("reader", "BGP: reads and parses sessions"),
-    ("shard", "BGP: a RIB shard, its Adj-RIB-In and best paths"),
-    ("egress", "BGP: an update thread, packs for update groups"),
-    ("bgp-initial", "BGP: waits for the first tables"),
-    ("log", "writes what the sessions log"),
-    ("bfd", "BFD sessions: packets, timers, who is told"),
-    ("bfd-log", "writes what BFD logs"),
-    ("rib", "RIB manager: selection, next-hop groups"),
-    ("kernel-fib", "writes routes to the kernel"),
-    ("kernel-wanted", "keeps the table of what is wanted of the kernel"),
-    ("kernel-links", "watches interfaces"),
-    ("kernel-routes", "watches what others do to the kernel's routes"),
-    ("fpm", "sends routes to an FPM server"),
-    ("fpm-reader", "reads an FPM server's replies"),
-    ("sonic-fpmsyncd", "virtual ASIC: fpmsyncd"),
-    ("sonic-orchagent", "virtual ASIC: orchagent"),
-    ("sonic-syncd", "virtual ASIC: syncd and the switch"),
-    ("api", "management API: listens"),
-    ("api-question", "management API: asks stages"),
-    ("demo", "demonstration"),
-];
 
 /// `/v1/pipeline`.
 pub fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
@@ -111,7 +85,7 @@ pub(crate) fn used() -> Result<Vec<Thread>, Refusal> {
 
 fn described(t: &thread::Thread, process: &Cpus) -> Thread {
     let known = |name: &str| {
-        let role = |name: &str| ROLES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+        let role = |name: &str| registry::router_thread(name).map(|kind| kind.does);
         // Virtual ASICs with names of their own: so much of the stage's as there is room for.
         let stage = |name: &str| {
             let (_, stage) = name.split_once('-').filter(|(_, stage)| stage.len() > 1)?;

@@ -13,11 +13,11 @@ use super::answers;
 use super::request::{NeighborQuery, Refusal};
 use super::state::RouterState;
 use family::{Families, Labels};
+use registry::*;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
-use registry::*;
 
 /// What the text is.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

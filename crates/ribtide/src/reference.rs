@@ -1,0 +1,241 @@
+//! `ribtide reference`: the references of the documentation as Markdown tables, from what this binary has.
+
+use crate::exit::Exit;
+use ribtide_config as config;
+use ribtide_daemon::metrics::{Kind, METRICS};
+use ribtide_daemon::registry::{Process, QUEUES, THREADS};
+use serde_json::{Map, Value};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Reference {
+    /// The keys of a table of the configuration
+    Settings {
+        /// The table, such as `fib.kernel`, or `bgp.group.NAME` for one with a name of its own
+        table: String,
+    },
+    /// The metrics of `/metrics`
+    Metrics,
+    /// The exit statuses of the program
+    Exits,
+    /// The threads
+    Threads {
+        /// Whose
+        process: Whose,
+    },
+    /// The queues
+    Queues {
+        /// Whose
+        process: Whose,
+    },
+}
+
+/// Processes, as an argument names them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Whose {
+    /// `ribtide run`
+    Router,
+    /// SONiC's daemons as processes of their own
+    Sonic,
+}
+
+impl From<Whose> for Process {
+    fn from(whose: Whose) -> Process {
+        match whose {
+            Whose::Router => Process::Router,
+            Whose::Sonic => Process::Sonic,
+        }
+    }
+}
+
+/// Prints a reference.
+pub(super) fn run(what: &Reference) -> Result<(), String> {
+    let text = match what {
+        Reference::Settings { table } => settings(&config::schema(), table)?,
+        Reference::Metrics => metrics(),
+        Reference::Exits => exits(),
+        Reference::Threads { process } => threads((*process).into()),
+        Reference::Queues { process } => queues((*process).into()),
+    };
+    crate::text::say(&text)
+}
+
+/// A Markdown table.
+fn markdown(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[&str]| {
+        let cells: Vec<_> = cells
+            .iter()
+            .map(
+                |cell| {
+                    if cell.is_empty() { " ".to_owned() } else { format!(" {} ", cell.replace('|', "\\|")) }
+                },
+            )
+            .collect();
+        format!("|{}|\n", cells.join("|"))
+    };
+    let mut text = line(columns) + &line(&vec!["---"; columns.len()]);
+    for row in rows {
+        text += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    text
+}
+
+fn metrics() -> String {
+    let rows = METRICS.iter().map(|metric| {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let name = format!("`{}`", metric.full_name());
+        vec![name, kind.into(), labels.join(", "), metric.help.trim_end_matches('.').into()]
+    });
+    markdown(&["metric", "type", "labels", "meaning"], rows)
+}
+
+fn exits() -> String {
+    let rows = Exit::ALL.map(|exit| vec![(exit as u8).to_string(), exit.when().into()]);
+    markdown(&["status", "when"], rows)
+}
+
+fn threads(process: Process) -> String {
+    let owns = process == Process::Router;
+    let rows = THREADS.iter().filter(|thread| thread.process == process).map(|thread| {
+        let mut cells = vec![format!("`{}`", thread.name), thread.when.into(), thread.does.into()];
+        cells.extend(owns.then(|| thread.owns.to_owned()));
+        cells
+    });
+    match process {
+        Process::Router => markdown(&["thread", "number", "does", "owns"], rows),
+        Process::Sonic => markdown(&["thread of a daemon", "when", "owns"], rows),
+    }
+}
+
+fn queues(process: Process) -> String {
+    let rows = QUEUES.iter().filter(|queue| queue.process == process).map(|queue| {
+        let bound = queue.bound.map(|bound| bound.to_string()).unwrap_or_default();
+        let separator = if bound.is_empty() || queue.of.is_empty() { "" } else { ", " };
+        let name = if queue.name.contains('`') { queue.name.into() } else { format!("`{}`", queue.name) };
+        vec![name, format!("{bound}{separator}{}", queue.of), queue.full.into()]
+    });
+    markdown(&["queue", "bound, in batches", "a full queue stops"], rows)
+}
+
+/// The keys of a table of the configuration, by its JSON Schema.
+fn settings(schema: &Value, table: &str) -> Result<String, String> {
+    let mut at = schema;
+    for part in table.split('.').filter(|part| *part != "NAME") {
+        let found = properties(at).and_then(|keys| object(schema, keys.get(part)?));
+        at = found.ok_or_else(|| format!("the configuration has no table {table}: {part} is none"))?;
+    }
+    let keys = properties(at).ok_or_else(|| format!("the table {table} has no keys"))?;
+    // A neighbour's own settings are those of its group, and some more.
+    let own = keys.get("neighbor").and_then(|key| object(schema, key));
+    let own_keys = own.and_then(properties);
+    let row = |name: &String, key: &Value| {
+        let required = requires(at, name) || own.is_some_and(|own| requires(own, name));
+        let default = if required { "required".into() } else { default(key) };
+        let marks =
+            own_keys.map_or_else(Vec::new, |own| [keys, own].map(|k| mark(k.contains_key(name))).into());
+        [vec![format!("`{name}`"), default], marks, vec![description(key)]].concat()
+    };
+    let more = own_keys.into_iter().flatten().filter(|(name, _)| !keys.contains_key(*name));
+    let rows = keys.iter().chain(more).map(|(name, key)| row(name, key));
+    let marks: &[&str] = if own.is_some() { &["group", "neighbour"] } else { &[] };
+    Ok(markdown(&[&["key", "default"], marks, &["meaning"]].concat(), rows))
+}
+
+fn mark(has: bool) -> String {
+    if has { "✓".into() } else { String::new() }
+}
+
+/// The object that a key's schema describes: itself, what it refers to, one of its alternatives, the items of its list, or
+/// the tables that it has by name.
+fn object<'a>(schema: &'a Value, key: &'a Value) -> Option<&'a Value> {
+    if key.get("properties").is_some() {
+        return Some(key);
+    }
+    if let Some(name) = key.get("$ref").and_then(Value::as_str) {
+        return object(schema, schema.pointer(name.strip_prefix('#')?)?);
+    }
+    let alternatives = ["anyOf", "oneOf"].iter().filter_map(|of| key.get(of)?.as_array()).flatten();
+    let inside = ["items", "additionalProperties"].iter().filter_map(|inside| key.get(inside));
+    alternatives.chain(inside).find_map(|inner| object(schema, inner))
+}
+
+fn properties(object: &Value) -> Option<&Map<String, Value>> {
+    object.get("properties")?.as_object()
+}
+
+/// Whether a table must have a key.
+fn requires(object: &Value, name: &str) -> bool {
+    let list = object.get("required").and_then(Value::as_array);
+    list.is_some_and(|list| list.iter().any(|required| required == name))
+}
+
+/// What a key has that is not in the file.
+fn default(key: &Value) -> String {
+    if let Some(text) = key.get("x-default").and_then(Value::as_str) {
+        return text.into();
+    }
+    match key.get("default") {
+        None | Some(Value::Null | Value::Object(_)) => "none".into(),
+        Some(value) => format!("`{}`", toml(value)),
+    }
+}
+
+/// A value as a configuration has it.
+fn toml(value: &Value) -> String {
+    match value {
+        Value::Array(list) => format!("[{}]", list.iter().map(toml).collect::<Vec<_>>().join(", ")),
+        value => value.to_string(),
+    }
+}
+
+/// The meaning of a key, with a link to what else there is to know.
+fn description(key: &Value) -> String {
+    let text = key.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+    let text = text.trim_end_matches('.');
+    match key.get("x-see").and_then(Value::as_str) {
+        Some(link) => format!("{text} ([more]({link}))"),
+        None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn settings_of_a_table_have_defaults_links_and_who_has_them() {
+        let key = |text: &str| json!({ "description": text });
+        let one = json!({
+            "type": "object",
+            "properties": {
+                "address": key("Its\naddress."),
+                "port": { "description": "A | B.", "default": 179 },
+            },
+        });
+        let group = json!({
+            "type": "object",
+            "required": ["type"],
+            "properties": {
+                "type": key("Which."),
+                "port": { "description": "A | B.", "default": 179 },
+                "names": { "description": "Names.", "default": ["a", "b"], "x-see": "#names" },
+                "neighbor": { "description": "Some.", "items": { "$ref": "#/$defs/One" } },
+            },
+        });
+        let schema = json!({
+            "properties": {
+                "bgp": { "anyOf": [{ "type": "null" }, { "properties": { "group": { "additionalProperties": { "$ref": "#/$defs/Group" } } } }] },
+            },
+            "$defs": { "One": one, "Group": group },
+        });
+        let expected = "| key | default | group | neighbour | meaning |\n| --- | --- | --- | --- | --- |\n\
+            | `names` | `[\"a\", \"b\"]` | ✓ | | Names ([more](#names)) |\n| `neighbor` | none | ✓ | | Some |\n\
+            | `port` | `179` | ✓ | ✓ | A \\| B |\n| `type` | required | ✓ | | Which |\n| `address` | none | | ✓ | Its address |\n";
+        assert_eq!(settings(&schema, "bgp.group.NAME").unwrap(), expected);
+        assert!(settings(&schema, "bgp.grp").unwrap_err().contains("grp is none"));
+    }
+}

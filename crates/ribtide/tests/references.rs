@@ -1,0 +1,57 @@
+//! The references in the documentation are what `ribtide reference` prints. `cargo xtask docs --write` writes them again.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Begins a reference; the arguments of `ribtide reference` follow, and `-->`.
+const BEGIN: &str = "<!-- generated: ";
+/// Ends it.
+const END: &str = "<!-- end -->";
+/// Set by `cargo xtask docs --write`.
+const WRITE: &str = "RIBTIDE_WRITE_REFERENCES";
+
+/// What `ribtide reference` prints.
+fn reference(arguments: &str) -> String {
+    let ribtide = env!("CARGO_BIN_EXE_ribtide");
+    let output =
+        Command::new(ribtide).arg("reference").args(arguments.split(' ')).output().expect("ribtide runs");
+    assert!(output.status.success(), "reference {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a reference is text")
+}
+
+/// The document with its references as the binary prints them, and the names of those that were otherwise.
+fn generated(text: &str) -> (String, Vec<&str>) {
+    let (mut out, mut rest, mut stale) = (String::new(), text, Vec::new());
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after.split_once(" -->\n").expect("the name of a reference ends with -->");
+        let (present, after) = after.split_once(END).unwrap_or_else(|| panic!("{name}: {END} is missing"));
+        let table = reference(name);
+        if present != table {
+            stale.push(name);
+        }
+        out += &format!("{before}{BEGIN}{name} -->\n{table}{END}");
+        rest = after;
+    }
+    (out + rest, stale)
+}
+
+#[test]
+fn references_of_the_documentation_equal_what_the_binary_prints() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut faults = Vec::new();
+    let mut found = 0;
+    for file in ["configuration.md", "operations.md", "sonic.md"] {
+        let path = docs.join(file);
+        let text = fs::read_to_string(&path).expect("a document");
+        found += text.matches(BEGIN).count();
+        let (new, stale) = generated(&text);
+        if std::env::var_os(WRITE).is_some() {
+            fs::write(&path, new).expect("a document can be written");
+        } else {
+            faults.extend(stale.into_iter().map(|name| format!("docs/{file}: {name}")));
+        }
+    }
+    assert!(found > 0, "no document has a reference");
+    assert!(faults.is_empty(), "stale; `cargo xtask docs --write` writes them again:\n{}", faults.join("\n"));
+}

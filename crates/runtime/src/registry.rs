@@ -1,0 +1,253 @@
+//! Every thread and every queue, for `ribtide show threads` and the references of the documentation, which are printed
+//! from here. Texts are Markdown; links are relative to `docs`.
+//!
+//! A test compares the queues of a running router with [`QUEUES`], names and bounds.
+
+/// Which processes have a thread or a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Process {
+    /// `ribtide run`.
+    Router,
+    /// `fpmsyncd`, `orchagent` and `syncd` as processes of their own.
+    Sonic,
+}
+
+/// Threads of one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadKind {
+    /// The name; `N` stands for a number.
+    pub name: &'static str,
+    /// Whose they are.
+    pub process: Process,
+    /// How many there are; of [`Process::Sonic`] when there is one.
+    pub when: &'static str,
+    /// What it does, in a few words.
+    pub does: &'static str,
+    /// The state that it owns, and what else there is to know; empty where `does` has it all.
+    pub owns: &'static str,
+}
+
+/// Queues of one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueKind {
+    /// The name; `N` stands for a number, `NAME` for any name.
+    pub name: &'static str,
+    /// Whose it is.
+    pub process: Process,
+    /// How many batches fit; `None` where `of` has it.
+    pub bound: Option<u64>,
+    /// What is counted, and what else there is to know about the bound; empty for batches.
+    pub of: &'static str,
+    /// What a full queue stops.
+    pub full: &'static str,
+}
+
+use Process::{Router, Sonic};
+
+const fn thread(
+    process: Process,
+    name: &'static str,
+    when: &'static str,
+    does: &'static str,
+    owns: &'static str,
+) -> ThreadKind {
+    ThreadKind { name, process, when, does, owns }
+}
+
+const fn queue(
+    process: Process,
+    name: &'static str,
+    bound: u64,
+    of: &'static str,
+    full: &'static str,
+) -> QueueKind {
+    QueueKind { name, process, bound: if bound == 0 { None } else { Some(bound) }, of, full }
+}
+
+/// All threads but the first of a process, in the order of a route's path.
+#[rustfmt::skip]
+pub const THREADS: &[ThreadKind] = &[
+    thread(Router, "sessions", "1", "BGP: session FSMs, timers, writing",
+        "FSMs, timers, listening, connecting, the write side of every socket; hosts stages that are `off`"),
+    thread(Router, "writer-N", "`bgp.update-threads`, less one", "BGP: writes to sockets beside the session thread",
+        "connections that the session thread lends it, for one write each ([ADR 4](adr/0004-bgp-socket-writes-session-thread.md))"),
+    thread(Router, "reader-N", "1 for 4 shards; 0 with `bgp.shards = \"off\"`", "BGP: reads and parses sessions",
+        "the read side of established sessions, their attribute sets"),
+    thread(Router, "shard-N", "`bgp.shards`, changeable at run time", "BGP: a RIB shard, its Adj-RIB-In and best paths",
+        "Adj-RIB-In and best paths of its prefixes"),
+    thread(Router, "egress-N", "`bgp.update-threads`", "BGP: an update thread, packs for update groups",
+        "the update groups of some peers"),
+    thread(Router, "bgp-initial", "1, until BGP's first table is complete", "BGP: waits for the first tables",
+        "nothing: it queries the stages"),
+    thread(Router, "rib", "1", "RIB manager: selection, next-hop groups", "selection, next-hop groups, resolution"),
+    thread(Router, "kernel-fib", "1", "writes routes to the kernel",
+        "the routes that it writes; higher priority than other threads"),
+    thread(Router, "kernel-wanted", "1", "keeps the desired state of the kernel's table",
+        "the desired state of the kernel's table; the writer does not wait for it"),
+    thread(Router, "kernel-routes", "1", "watches other programs' changes of the kernel's routes",
+        "changes of routes by other programs"),
+    thread(Router, "kernel-links", "1, with BGP, `fib.kernel`, or a `[fib]` without dataplanes", "watches interfaces",
+        "interfaces and addresses"),
+    thread(Router, "fpm", "1 for a server", "sends routes to an FPM server", "a connection to an FPM server"),
+    thread(Router, "fpm-reader", "1 for a server", "reads an FPM server's replies", "its replies"),
+    thread(Router, "sonic-fpmsyncd", "1", "virtual ASIC: fpmsyncd",
+        "no table of routes: the RIB manager has it"),
+    thread(Router, "sonic-orchagent", "1", "virtual ASIC: orchagent", "object ids, references, the only table of routes here"),
+    thread(Router, "sonic-syncd", "1", "virtual ASIC: syncd and the switch", "the switch, which has syncd's table of routes"),
+    thread(Router, "bfd", "1", "BFD sessions: packets, timers",
+        "BFD sessions, their sockets and timers; real-time priority where the system allows it"),
+    thread(Router, "log", "1", "writes the log lines of the sessions", "log lines of the session thread"),
+    thread(Router, "bfd-log", "1", "writes the log lines of BFD", "log lines of `bfd`"),
+    thread(Router, "api", "1", "management API: listens", "listeners of the API"),
+    thread(Router, "api-question", "16 at most", "management API: queries stages",
+        "nothing: each sends a client's queries to the stages"),
+    thread(Router, "demo", "1, of `ribtide demo`", "demonstration", "nothing"),
+    thread(Sonic, "fpm-read", "fpmsyncd", "the FPM connection: frames in", ""),
+    thread(Sonic, "fpm-write", "fpmsyncd", "the FPM connection: offload replies out", ""),
+    thread(Sonic, "links", "fpmsyncd", "interfaces of the kernel", ""),
+    thread(Sonic, "appl-db-listen`, `asic-db-listen` and others by their database", "each", "subscriptions to Redis channels", ""),
+    thread(Sonic, "queues", "each", "the fill level of its queues, written to STATE_DB (`ribtide show pipeline --sonic`)", ""),
+    thread(Sonic, "config-watch", "fpmsyncd, orchagent", "`suppress-fib-pending` in CONFIG_DB: it wakes the stage at a change", ""),
+    thread(Sonic, "explain", "each", "replies about a route (`ribtide explain PREFIX --sonic`): it queries the stage", ""),
+    thread(Sonic, "performance", "each, unless `--performance off`",
+        "records of PerformanceTimers, written to STATE_DB and the log", ""),
+    thread(Sonic, "zmq-push", "fpmsyncd, `-q`, one for routes and one for labels", "the ZeroMQ connection to orchagent", ""),
+    thread(Sonic, "zmq-acks", "fpmsyncd, `-q`, one for routes and one for labels", "orchagent's acknowledgements", ""),
+    thread(Sonic, "zmq-listen", "orchagent, `-q`", "the listener", ""),
+    thread(Sonic, "zmq-pull", "orchagent, `-q`",
+        "one reader for each connection, which starts when connections of earlier processes are read to their end", ""),
+    thread(Sonic, "write-behind", "fpmsyncd, unless `--appl-db off` or `in-line` over ZeroMQ",
+        "APPL_DB; beside ZeroMQ at low priority ([ADR 14](adr/0014-write-behind-of-redis-databases.md))", ""),
+    thread(Sonic, "recorder", "orchagent, `-A`", "`swss.rec` and `sairedis.rec`", ""),
+    thread(Sonic, "ring", "orchagent, `-R`", "prefetched rows; it stops while orchagent stalls", ""),
+    thread(Sonic, "redis-watch", "orchagent",
+        "a check each second for lost servers of STATE_DB and COUNTERS_DB, whose rows are then written again", ""),
+    thread(Sonic, "asic-generation", "orchagent, with ribtide's syncd", "a check each second whether syncd still has its state", ""),
+    thread(Sonic, "warm-restart", "fpmsyncd, `--appl-db off`; syncd, `--asic-db off`",
+        "a check each second whether STATE_DB enables warm restart, which it then reports as impossible", ""),
+    thread(Sonic, "response-push", "orchagent, `-F`", "the connection that carries route responses to fpmsyncd", ""),
+    thread(Sonic, "response-acks", "orchagent, `-F`", "fpmsyncd's acknowledgements", ""),
+    thread(Sonic, "response-listen", "fpmsyncd, `suppress-fib-pending`", "the listener for responses", ""),
+    thread(Sonic, "response-pull", "fpmsyncd, `suppress-fib-pending`", "one reader for each connection", ""),
+    thread(Sonic, "write-behind", "orchagent",
+        "APPL_STATE_DB, and messages on its channel; at low priority, unless fpmsyncd depends on the channel", ""),
+    thread(Sonic, "asic-requests", "orchagent", "requests encoded as text or binary", ""),
+    thread(Sonic, "asic-responses", "orchagent", "replies decoded", ""),
+    thread(Sonic, "asic-listen", "syncd", "the ZeroMQ listener", ""),
+    thread(Sonic, "asic-requests", "syncd", "requests decoded", ""),
+    thread(Sonic, "asic-replies", "syncd", "replies encoded", ""),
+    thread(Sonic, "asic-db", "syncd, `--asic-db behind` or `off`", "ASIC_DB, with `off` only marker keys in it; at low priority", ""),
+    thread(Sonic, "query-listen", "syncd, `--query-socket`", "the listener for queries about the switch", ""),
+    thread(Sonic, "query", "syncd, `--query-socket`", "queries about the switch", ""),
+];
+
+/// All queues, in the order of a route's path.
+#[rustfmt::skip]
+pub const QUEUES: &[QueueKind] = &[
+    queue(Router, "readers to shard N", 8, "", "the reader, and so TCP"),
+    queue(Router, "shards to worker N", 256, "", "the shard"),
+    queue(Router, "workers to sessions", 64, "", "the worker. After it each peer has a write queue; with 8 MiB in it (less with \
+        more than 64 groups) the peer's group goes on without the peer"),
+    queue(Router, "sessions to writers", 64, "sets of 8 connections each", "no thread: the session thread writes the rest itself"),
+    queue(Router, "writers to sessions", 64, "sets of 8 connections each", "no thread: the session thread writes the rest itself"),
+    queue(Router, "shards to RIB", 256, "", "the shard"),
+    queue(Router, "RIB to NAME", 64, "for each dataplane", "the RIB manager, which goes on taking feedback and failures. Where another \
+        dataplane has emptied half of its queue: no stage, and the full one becomes [lagging](adr/0012-lagging-dataplane.md)"),
+    queue(Router, "RIB to NAME, urgent", 8, "for each dataplane", "no stage: more operations coalesce, but no batch is sent before them"),
+    queue(Router, "ROUTE_TABLE", 64, "", "fpmsyncd"),
+    queue(Router, "NEXTHOP_GROUP_TABLE", 64, "", "fpmsyncd"),
+    queue(Router, "orchagent to syncd", 8, "at most 4 bulks are under way, and 8,192 rows wait in orchagent",
+        "no stage: replies never exceed requests"),
+    queue(Router, "syncd to orchagent", 8, "", "no stage: replies never exceed requests"),
+    queue(Router, "requests to shard N", 256, "feedback", "no stage: workers keep the rest; next-hop states and confirmations coalesce"),
+    queue(Router, "dataplanes to RIB", 256, "feedback", "the dataplane; the RIB manager empties it also while it waits"),
+    queue(Router, "interfaces to RIB", 256, "failures; used by `bfd` too", "the interface watcher; `bfd` keeps the rest, coalesced. \
+        The RIB manager empties it before all other queues, and while it waits"),
+    queue(Router, "interfaces to sessions", 1024, "failures", "the interface watcher, after the RIB manager has the same; \
+        the session thread waits on no queue"),
+    queue(Router, "BFD to sessions", 1024, "failures", "no thread: `bfd` keeps the rest, coalesced"),
+    queue(Router, "FIB batches to acknowledge", 256, "feedback", "fpmsyncd"),
+    queue(Router, "readers to sessions", 1024, "control", "the reader; the session thread waits for no stage"),
+    queue(Router, "shards to sessions", 1024, "control", "the shard; the session thread waits for no stage"),
+    queue(Router, "sessions to reader N", 1024, "control", "no thread: the session thread keeps the rest"),
+    queue(Router, "sessions to worker N", 1024, "control", "no thread: the session thread keeps the rest"),
+    queue(Router, "kernel FIB to kernel wanted", 64, "not in `show threads`", "no thread: the writer records the rest itself"),
+    queue(Router, "kernel watchers to kernel FIB", 256, "control", "the watcher, which then reads the kernel's state again"),
+    queue(Router, "sessions to log", 1024, "lines", "no thread: lines without room are dropped, and the next line counts them"),
+    queue(Router, "BFD to log", 1024, "lines", "no thread: lines without room are dropped, and the next line counts them"),
+    queue(Router, "queries to a stage", 64, "not in `show threads`; a waiting stage answers them too", "the client, for at most 10 s"),
+    queue(Sonic, "FPM frames to fpmsyncd", 16, "reads of 256 KiB", "the reader, and so the routing daemon"),
+    queue(Sonic, "fpmsyncd replies", 256, "buffers", "fpmsyncd; a client that reads nothing for 60 s loses its session"),
+    queue(Sonic, "interfaces to fpmsyncd", 1024, "", "the watcher"),
+    queue(Sonic, "responses to ZeroMQ", 64, "messages of at most 4,000 routes each, under way or not taken",
+        "no stage: the rest waits in orchagent, five bytes a route"),
+    queue(Sonic, "responses to fpmsyncd", 64, "messages", "the reader of the connection, and so its sender"),
+    queue(Sonic, "published responses to fpmsyncd", 10_000, "responses, without a direct connection", "the reader of APPL_STATE_DB's channel"),
+    queue(Sonic, "ROUTE_TABLE to ZeroMQ", 64, "messages of 1,000 routes each; LABEL_ROUTE_TABLE has its own",
+        "fpmsyncd, which coalesces changes and from 50,000 on reads no FPM"),
+    queue(Sonic, "ROUTE_TABLE", 64, "messages of 1,000 routes each, in orchagent; LABEL_ROUTE_TABLE has its own", "the reader of the connection, and so fpmsyncd"),
+    queue(Sonic, "keys in ROUTE_TABLE_KEY_SET", 10_000, "keys, while there is an orchagent",
+        "the thread that writes APPL_DB ([ADR 19](adr/0019-back-pressure-of-a-stalled-orchagent-over-redis.md))"),
+    queue(Sonic, "ROUTE_TABLE to APPL_DB (write-behind)", 0, "where it carries the routes 320 batches of 1,000 rows; a script call writes 1,000 rows or 64 KiB \
+        ([ADR 18](adr/0018-commands-in-a-killed-redis-clients-socket.md)). Beside ZeroMQ 2,048 batches, packed (`--behind-by`)",
+        "fpmsyncd, which hands over nothing while rows wait there, so changes coalesce"),
+    queue(Sonic, "ROUTE_TABLE to APPL_STATE_DB (write-behind)", 0, "2,048 batches of 1,000 rows, packed (`--behind-by`)", "orchagent"),
+    queue(Sonic, "queries of `explain --sonic` to a daemon, and its replies", 16, "queries", "no stage: more are dropped, and the client reports that after 15 s"),
+    queue(Sonic, "rows in m_toSync", 0, "50,000 rows of orchagent", "no stage: while a request is under way it takes no more"),
+    queue(Sonic, "ROUTE_TABLE taken consumer", 29, "prefetched, with `-R`", "the prefetching thread"),
+    queue(Sonic, "orchagent to syncd", 64, "messages; 8 requests under way", "orchagent"),
+    queue(Sonic, "syncd to orchagent", 64, "messages", "syncd"),
+    queue(Sonic, "replies to orchagent", 64, "messages", "syncd"),
+    queue(Sonic, "to FILE", 64, "pieces of 64 KiB each of a recording (`-A`)", "orchagent"),
+    queue(Sonic, "rows to ASIC_DB (write-behind)", 0, "2,048 batches, of a bulk each (`--behind-by`)", "syncd"),
+];
+
+/// What is known about a thread of the router, by its name without a number.
+pub fn router_thread(role: &str) -> Option<&'static ThreadKind> {
+    let base = |kind: &ThreadKind| kind.name.strip_suffix("-N").unwrap_or(kind.name);
+    THREADS.iter().find(|kind| kind.process == Router && base(kind) == role)
+}
+
+/// What is known about a queue of the router, by its name.
+pub fn router_queue(name: &str) -> Option<&'static QueueKind> {
+    // What belongs to one of several ASICs has its name in front.
+    let name = name.split_once(": ").map_or(name, |(_, name)| name);
+    QUEUES.iter().find(|kind| kind.process == Router && matches(kind.name, name))
+}
+
+/// Whether a name has the pattern of a kind.
+fn matches(pattern: &str, name: &str) -> bool {
+    if let Some((before, after)) = pattern.split_once("NAME") {
+        let inside = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        return inside.is_some_and(|inside| !inside.is_empty() && !inside.contains(", "));
+    }
+    match pattern.strip_suffix('N') {
+        Some(before) => {
+            let number = name.strip_prefix(before);
+            number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        }
+        None => pattern == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn router_queue_is_found_by_number_name_and_asic() {
+        let bound = |name| router_queue(name).and_then(|queue| queue.bound);
+        assert_eq!(bound("readers to shard 12"), Some(8));
+        assert_eq!(bound("RIB to fpm-1"), Some(64));
+        assert_eq!(bound("RIB to kernel, urgent"), Some(8));
+        assert_eq!(bound("asic1: ROUTE_TABLE"), Some(64));
+        assert_eq!((bound("readers to shard"), bound("ROUTE_TABLES")), (None, None));
+    }
+
+    #[test]
+    fn router_thread_is_found_without_its_number() {
+        let does = |role| router_thread(role).map(|thread| thread.does);
+        assert_eq!(does("shard"), Some("BGP: a RIB shard, its Adj-RIB-In and best paths"));
+        assert_eq!((does("links"), does("shard-N")), (None, None), "another process's; no role");
+    }
+}
