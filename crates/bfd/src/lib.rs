@@ -1,11 +1,11 @@
-//! Bidirectional forwarding detection (RFC 5880, 5881, 5883) as pure state machines: whether packets go to a neighbour
-//! and come back, found out within some tens of milliseconds.
+//! Bidirectional Forwarding Detection (RFC 5880, 5881, 5883) as pure state machines: detects within
+//! tens of milliseconds whether packets reach a neighbour and return.
 //!
-//! [`Session`] is one session in asynchronous mode. [`Sessions`] is all of a router's: it knows which packet is for which,
-//! and refuses those that are for none. Nothing here has a thread, a socket or a clock.
+//! [`Session`] is one session in asynchronous mode. [`Sessions`] holds all sessions of a router and
+//! assigns packets to them. Nothing here has a thread, a socket or a clock.
 //!
-//! Left out: the echo function, which others may use with us only as far as they must (we say that we receive none),
-//! demand mode of our own (a neighbour's is respected), and authentication (packets that have it are refused).
+//! Not implemented: the echo function (our Required Min Echo RX Interval is 0), our own demand mode
+//! (a neighbour's is respected), and authentication (packets with it are discarded).
 #![forbid(unsafe_code)]
 
 mod session;

@@ -1,70 +1,73 @@
 //! One session: the state machine of RFC 5880 section 6 in asynchronous mode.
 //!
-//! It is told what happened and when, answers with [`Effect`]s, and says through [`Session::deadline`] when it wants to
-//! hear of time again.
+//! A session takes events with their time and returns [`Effect`]s. [`Session::deadline`] is the
+//! time of its next [`Event::Tick`].
 //!
-//! Two intervals have two values for a while. What we say that we want is in every packet at once; what we do about it
-//! waits, where the other side must know of it first (section 6.8.3): to send less often, and to expect packets
-//! more often. A poll sequence finds out that it knows.
+//! Both intervals have an advertised and an applied value. A new value is advertised in every
+//! packet at once. It is applied later where the other side must know it first (section 6.8.3): a
+//! longer send interval, or a shorter receive interval. A poll sequence confirms that the other
+//! side knows it.
 
 use ribtide_wire::bfd::{Control, Diagnostic, State};
 
-/// Microseconds on a clock that never goes back.
+/// Microseconds on a monotonic clock.
 pub type Micros = u64;
 
-/// While a session is not up, it sends no more often than once in so many microseconds (RFC 5880 section 6.8.3).
+/// The least send interval of a session that is not up, in microseconds (RFC 5880 section 6.8.3).
 pub const SLOW: u32 = 1_000_000;
 
-/// What is configured of a session.
+/// The configuration of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Timers {
-    /// Packets are sent so often at most, in microseconds; more than 0.
+    /// Desired Min TX Interval, in microseconds; more than 0.
     pub min_tx: u32,
-    /// Packets are to be received so often at most, in microseconds; more than 0.
+    /// Required Min RX Interval, in microseconds; more than 0.
     pub min_rx: u32,
-    /// How many packets of ours may be missing before the other side takes the session for down; more than 0.
+    /// Detect Mult: packets that may be missing before the other side declares the session down;
+    /// more than 0.
     pub multiplier: u8,
 }
 
-/// What happened.
+/// An input of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<'a> {
-    /// A packet for this session, with nothing wrong in it.
+    /// A valid packet for this session.
     Packet(&'a Control),
-    /// Time has passed.
+    /// A timer is due.
     Tick,
-    /// Other timers are configured.
+    /// The configuration changed.
     Configure(Timers),
-    /// An operator wants the session down, until [`Event::Enable`].
+    /// An operator takes the session down, until [`Event::Enable`].
     Disable,
-    /// An operator no longer wants it down.
+    /// An operator enables the session again.
     Enable,
 }
 
-/// What to do about it, in this order.
+/// An output of a session, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Send this.
+    /// Send this packet.
     Send(Control),
     /// The session went from the first state to the second.
     Changed(State, State),
 }
 
-/// What a session says of the way to the neighbour, for those who use that way (RFC 5882).
+/// The state of the path to the neighbour, for clients of the session (RFC 5882).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Standing {
-    /// Nothing: it has not been up yet. The neighbour may have no BFD.
+    /// Unknown: the session has never been up. The neighbour may have no BFD.
     Unproven,
-    /// Packets go and come.
+    /// Packets pass in both directions.
     Up,
-    /// They did, and no longer do.
+    /// Packets passed before and no longer do.
     Failed,
-    /// Nothing: an operator of either side has the session down, which is no failure (RFC 5882 section 3.2).
+    /// Unknown: an operator of either side took the session down, which is no failure (RFC 5882
+    /// section 3.2).
     Excused,
 }
 
 impl Standing {
-    /// Whether the way may be used. `strict`: only when it is proven.
+    /// Whether the path may be used. `strict`: only when the session is up.
     pub fn usable(self, strict: bool) -> bool {
         match self {
             Standing::Unproven => !strict,
@@ -78,9 +81,9 @@ impl Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Poll {
     None,
-    /// Packets ask for an answer.
-    Asking,
-    /// So they do, but what the answer confirms is out of date: then ask once more.
+    /// Packets carry the P bit.
+    Active,
+    /// Packets carry the P bit, but the values changed since: another poll follows.
     Again,
 }
 
@@ -92,22 +95,22 @@ pub struct Session {
     diagnostic: Diagnostic,
     standing: Standing,
     discriminator: u32,
-    /// Intervals as we say them.
-    said: (u32, u32),
-    /// Intervals as we act on them: to send, to receive.
+    /// Advertised intervals: send, receive.
+    advertised: (u32, u32),
+    /// Applied intervals: send, receive.
     applied: (u32, u32),
     poll: Poll,
     remote: Remote,
-    /// When the last packet came; none since it was too long ago.
-    heard: Option<Micros>,
+    /// Time of the last packet; `None` after the detection time.
+    received_at: Option<Micros>,
     /// When the last periodic packet was sent.
     sent: Option<Micros>,
-    /// When the next is due, and the interval that this was made of.
+    /// When the next one is due, and the interval behind that time.
     due: Option<(Micros, u32)>,
     jitter: u64,
 }
 
-/// What the other side said last.
+/// The last values from the other side.
 #[derive(Clone, Copy, Debug)]
 struct Remote {
     discriminator: u32,
@@ -131,8 +134,8 @@ const UNKNOWN: Remote = Remote {
 };
 
 impl Session {
-    /// A session that is down and sends its first packet at `now`. `discriminator` is not 0 and no other session's; `seed`
-    /// makes its timers differ from those of others.
+    /// A session that is down and sends its first packet at `now`. `discriminator` is unique and
+    /// not 0; `seed` sets its jitter apart from other sessions.
     pub fn new(timers: Timers, discriminator: u32, seed: u64, now: Micros) -> Session {
         let slow = (timers.min_tx.max(SLOW), timers.min_rx);
         Session {
@@ -141,11 +144,11 @@ impl Session {
             diagnostic: Diagnostic::NONE,
             standing: Standing::Unproven,
             discriminator,
-            said: slow,
+            advertised: slow,
             applied: slow,
             poll: Poll::None,
             remote: UNKNOWN,
-            heard: None,
+            received_at: None,
             sent: None,
             due: Some((now, slow.0)),
             jitter: seed,
@@ -157,54 +160,54 @@ impl Session {
         self.state
     }
 
-    /// Why it went down last.
+    /// The reason of its last change to down.
     pub fn diagnostic(&self) -> Diagnostic {
         self.diagnostic
     }
 
-    /// The other side's state as far as we know it.
+    /// The last known state of the other side.
     pub fn remote_state(&self) -> State {
         self.remote.state
     }
 
-    /// Why the other side's went down last, as it says.
+    /// The other side's reason of its last change to down.
     pub fn remote_diagnostic(&self) -> Diagnostic {
         self.remote.diagnostic
     }
 
-    /// The other side's number for the session, or 0.
+    /// The other side's discriminator, or 0.
     pub fn remote_discriminator(&self) -> u32 {
         self.remote.discriminator
     }
 
-    /// The multiplier that the other side's packets name.
+    /// The other side's Detect Mult.
     pub fn remote_multiplier(&self) -> u8 {
         self.remote.multiplier
     }
 
-    /// What it says of the way to the neighbour.
+    /// The state of the path to the neighbour.
     pub fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// What is configured.
+    /// The configuration.
     pub fn timers(&self) -> Timers {
         self.timers
     }
 
-    /// How often packets are sent, before jitter; `None` while the other side wants none.
+    /// The send interval before jitter; `None` while the other side wants no packets.
     pub fn tx_interval(&self) -> Option<u32> {
         let both_up = self.state == State::Up && self.remote.state == State::Up;
         let quiet = self.remote.demand && both_up && self.poll == Poll::None;
         (self.remote.min_rx > 0 && !quiet).then(|| self.applied.0.max(self.remote.min_rx))
     }
 
-    /// How often packets are expected.
+    /// The receive interval.
     pub fn rx_interval(&self) -> u32 {
         self.applied.1.max(self.remote.min_tx)
     }
 
-    /// After so long without a packet the session is down (RFC 5880 section 6.8.4).
+    /// The time without a packet after which the session is down (RFC 5880 section 6.8.4).
     pub fn detection_time(&self) -> Micros {
         Micros::from(self.remote.multiplier) * Micros::from(self.rx_interval())
     }
@@ -215,10 +218,10 @@ impl Session {
     }
 
     fn expires(&self) -> Option<Micros> {
-        self.heard.map(|heard| heard.saturating_add(self.detection_time()))
+        self.received_at.map(|received_at| received_at.saturating_add(self.detection_time()))
     }
 
-    /// Takes in what happened and appends what to do.
+    /// Handles an event and appends its effects.
     pub fn handle(&mut self, event: Event<'_>, now: Micros, out: &mut Vec<Effect>) {
         let before = self.state;
         match event {
@@ -240,11 +243,11 @@ impl Session {
             }
         }
         if self.expires().is_some_and(|at| at <= now) {
-            self.unheard();
+            self.detection_expired();
         }
         if self.state != before {
             out.push(Effect::Changed(before, self.state));
-            // The other side need not wait for the next packet to learn of it.
+            // Notifies the other side before the next periodic packet.
             if self.tx_interval().is_some() {
                 self.due = Some((now, 0));
             }
@@ -263,7 +266,7 @@ impl Session {
             multiplier: packet.multiplier,
             demand: packet.demand,
         };
-        self.heard = Some(now);
+        self.received_at = Some(now);
         if packet.finished && self.poll != Poll::None {
             self.finished();
         }
@@ -296,9 +299,9 @@ impl Session {
         }
     }
 
-    /// Nothing came for the detection time.
-    fn unheard(&mut self) {
-        self.heard = None;
+    /// No packet came during the detection time.
+    fn detection_expired(&mut self) {
+        self.received_at = None;
         if self.state == State::Up {
             self.standing = Standing::Failed;
         }
@@ -314,37 +317,37 @@ impl Session {
         self.negotiate();
     }
 
-    /// Says other intervals where the state or the configuration asks for it, and acts on them as far as the other
-    /// side need not know first.
+    /// Advertises the intervals that state and configuration require, and applies those that the
+    /// other side need not know first.
     fn negotiate(&mut self) {
         let up = self.state == State::Up;
         let min_tx = if up { self.timers.min_tx } else { self.timers.min_tx.max(SLOW) };
         let wanted = (min_tx, self.timers.min_rx);
         if !up {
-            // Every packet says them until the session is up; there is nothing to be kept to.
+            // Every packet carries them until the session is up, so no poll is needed.
             self.poll = Poll::None;
-            (self.said, self.applied) = (wanted, wanted);
+            (self.advertised, self.applied) = (wanted, wanted);
             return;
         }
-        if wanted != self.said {
-            self.said = wanted;
-            self.poll = if self.poll == Poll::None { Poll::Asking } else { Poll::Again };
+        if wanted != self.advertised {
+            self.advertised = wanted;
+            self.poll = if self.poll == Poll::None { Poll::Active } else { Poll::Again };
         }
         self.applied = (self.applied.0.min(wanted.0), self.applied.1.max(wanted.1));
     }
 
-    /// The other side has answered our poll.
+    /// The other side has replied to our poll (F bit).
     fn finished(&mut self) {
         self.poll = match self.poll {
-            Poll::Again => Poll::Asking,
-            Poll::Asking | Poll::None => Poll::None,
+            Poll::Again => Poll::Active,
+            Poll::Active | Poll::None => Poll::None,
         };
         if self.poll == Poll::None {
-            self.applied = self.said;
+            self.applied = self.advertised;
         }
     }
 
-    /// Sends a packet if one is due, and decides when the next is.
+    /// Sends a packet if one is due, and sets the next time.
     fn send(&mut self, now: Micros, out: &mut Vec<Effect>) {
         let Some(interval) = self.tx_interval() else {
             self.due = None;
@@ -355,7 +358,8 @@ impl Session {
             self.sent = Some(now);
             self.due = Some((now + self.jittered(interval), interval));
         } else if self.due.is_none_or(|(_, made_of)| interval < made_of) {
-            // Sooner than was said before: the other side may already count on it.
+            // The new time may be earlier than planned, because the other side may already expect
+            // it.
             let next = self.sent.map_or(now, |sent| sent + self.jittered(interval)).max(now);
             self.due = Some((next, interval));
             if next == now {
@@ -376,8 +380,8 @@ impl Session {
             multiplier: self.timers.multiplier,
             my_discriminator: self.discriminator,
             your_discriminator: self.remote.discriminator,
-            desired_min_tx: self.said.0,
-            required_min_rx: self.said.1,
+            desired_min_tx: self.advertised.0,
+            required_min_rx: self.advertised.1,
             required_min_echo_rx: 0,
         }
     }

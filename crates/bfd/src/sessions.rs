@@ -1,5 +1,5 @@
-//! All sessions of a router: which packet is for which (RFC 5880 sections 6.3 and 6.8.6, RFC 5881, RFC 5883), and whose
-//! timer is next.
+//! All sessions of a router: assignment of packets (RFC 5880 sections 6.3 and 6.8.6, RFC 5881, RFC
+//! 5883), and timers.
 
 use crate::session::{Effect, Event, Micros, Session, Timers};
 use ribtide_prefix::Rng;
@@ -8,47 +8,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Our number for a session, in every packet of it. Never 0.
+/// Our discriminator of a session, in all of its packets. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Discriminator(pub u32);
 
-/// How far away the other side of a session is.
+/// The distance of the other side of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reach {
     /// On a link of ours (RFC 5881): its packets arrive with the TTL that they were sent with.
     Link,
     /// Anywhere (RFC 5883): its packets arrive with a TTL of at least this.
     Multihop {
-        /// 255 less the hops that there may be in between.
+        /// 255 minus the permitted hops.
         min_ttl: u8,
     },
 }
 
-/// Where a session's packets come from.
+/// The addresses and interface of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place {
     /// The other side's address.
     pub peer: IpAddr,
-    /// Ours, if only that is meant.
+    /// Our address, if the session is bound to one.
     pub local: Option<IpAddr>,
-    /// The interface, if only that is meant.
+    /// The interface, if the session is bound to one.
     pub interface: Option<u32>,
     /// Over one hop or several.
     pub reach: Reach,
 }
 
-/// How a packet came.
+/// The reception of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// From this address.
+    /// Source address.
     pub from: IpAddr,
-    /// To this address of ours.
+    /// Destination address.
     pub to: IpAddr,
-    /// On this interface.
+    /// Received on this interface.
     pub interface: u32,
     /// With this TTL or hop limit.
     pub ttl: u8,
-    /// To the port for several hops.
+    /// Received on the multihop port.
     pub multihop: bool,
 }
 
@@ -68,23 +68,23 @@ impl Place {
     }
 }
 
-/// Why a packet was discarded.
+/// The reason of a discarded packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Discard {
-    /// There is something wrong in itself.
+    /// It is malformed.
     Malformed(Malformed),
-    /// It has come further than it may have (RFC 5881 section 5, RFC 5082).
+    /// It crossed more hops than permitted (RFC 5881 section 5, RFC 5082).
     Ttl,
-    /// No session has its addresses, or the number that it names.
+    /// No session has its addresses or its discriminator.
     NoSession,
-    /// The session that it names is with another peer.
+    /// The session of its discriminator has another peer.
     OtherPlace,
-    /// It is authenticated, and no session is.
+    /// It is authenticated, which no session is.
     Authenticated,
 }
 
 impl Discard {
-    /// One word or two, for counters.
+    /// The name in counters.
     pub fn name(self) -> &'static str {
         match self {
             Discard::Malformed(Malformed::Version) => "version",
@@ -107,10 +107,10 @@ impl fmt::Display for Discard {
     }
 }
 
-/// A session and what is counted of it.
+/// A session with its counters.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where its packets come from.
+    /// The addresses and interface of its packets.
     pub place: Place,
     /// The session.
     pub session: Session,
@@ -118,11 +118,11 @@ pub struct Entry {
     pub sent: u64,
     /// Packets received and not discarded.
     pub received: u64,
-    /// How often it went down from up.
+    /// Changes from up to down.
     pub flaps: u64,
-    /// When it last changed its state.
+    /// Time of the last change of state.
     pub changed: Micros,
-    /// Its place in the list of timers.
+    /// Its key in the timers.
     deadline: Option<Micros>,
 }
 
@@ -138,16 +138,16 @@ pub struct Sessions {
     effects: Vec<Effect>,
 }
 
-/// What to do about which session.
+/// Effects of all sessions.
 type Effects = Vec<(Discriminator, Effect)>;
 
 impl Sessions {
-    /// No sessions. Numbers and jitter come of `seed`.
+    /// No sessions. `seed` determines discriminators and jitter.
     pub fn new(seed: u64) -> Sessions {
         Sessions { random: Rng::new(seed), ..Sessions::default() }
     }
 
-    /// The session of this number.
+    /// The session with this discriminator.
     pub fn get(&self, id: Discriminator) -> Option<&Entry> {
         self.entries.get(&id)
     }
@@ -167,7 +167,7 @@ impl Sessions {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Begins a session. The caller sees to it that no two have the same place.
+    /// Starts a session. The caller must not start two for one place.
     pub fn add(&mut self, place: Place, timers: Timers, now: Micros) -> Discriminator {
         let id = loop {
             let id = Discriminator((self.random.next_u64() >> 32) as u32);
@@ -183,7 +183,7 @@ impl Sessions {
         id
     }
 
-    /// Ends a session, and tells the other side that this is no failure.
+    /// Ends a session, and signals AdminDown, which is no failure to the other side.
     pub fn remove(&mut self, id: Discriminator, now: Micros, out: &mut Effects) {
         self.event(id, Event::Disable, now, out);
         if let Some(entry) = self.entries.remove(&id) {
@@ -192,14 +192,14 @@ impl Sessions {
         }
     }
 
-    /// Its interface has this number now.
+    /// Sets the number of its interface.
     pub fn set_interface(&mut self, id: Discriminator, interface: u32) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.place.interface = Some(interface);
         }
     }
 
-    /// Something other than a packet or time happened to a session.
+    /// Handles an event of a session other than a packet or a timer.
     pub fn event(&mut self, id: Discriminator, event: Event<'_>, now: Micros, out: &mut Effects) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.session.handle(event, now, &mut self.effects);
@@ -216,10 +216,10 @@ impl Sessions {
         self.settle(id);
     }
 
-    /// A UDP payload came.
+    /// Handles a UDP payload.
     ///
     /// # Errors
-    /// Why it was discarded, and counted so.
+    /// The reason of a discarded packet, which is also counted.
     pub fn packet(
         &mut self,
         bytes: &[u8],
@@ -243,7 +243,8 @@ impl Sessions {
     }
 
     fn whose(&self, bytes: &[u8], origin: &Origin) -> Result<(Discriminator, Control), Discard> {
-        // A packet that has crossed a router belongs to no session on a link; it need not be looked into (RFC 5082).
+        // A packet that crossed a router is for no single-hop session, and is not parsed (RFC
+        // 5082).
         if !origin.multihop && origin.ttl != TTL {
             return Err(Discard::Ttl);
         }
@@ -267,7 +268,7 @@ impl Sessions {
         Ok((id, control))
     }
 
-    /// The session that a packet belongs to by where it comes from: the one that asks for most, if there are several.
+    /// The session for a packet by its addresses: the most specific, if there are several.
     fn at(&self, origin: &Origin) -> Option<(Discriminator, &Entry)> {
         let (first, last) = (Discriminator(0), Discriminator(u32::MAX));
         let of_peer = self.by_peer.range((origin.from, first)..=(origin.from, last));
@@ -276,7 +277,7 @@ impl Sessions {
         entries.filter(|(_, e)| e.place.matches(origin)).max_by_key(|(_, e)| exact(&e.place))
     }
 
-    /// Lets every timer that is due do its work.
+    /// Handles all due timers.
     pub fn tick(&mut self, now: Micros, out: &mut Effects) {
         while let Some((at, id)) = self.timers.first().copied()
             && at <= now
@@ -285,7 +286,7 @@ impl Sessions {
         }
     }
 
-    /// Enters a session's next timer.
+    /// Schedules a session's next timer.
     fn settle(&mut self, id: Discriminator) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let (before, after) = (entry.deadline, entry.session.deadline());

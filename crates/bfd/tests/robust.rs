@@ -1,4 +1,4 @@
-//! What anybody may send, and what becomes of it; and that no session outlives its packets.
+//! Hostile packets, and sessions that end without packets.
 
 mod common;
 
@@ -64,7 +64,7 @@ fn packets_without_a_session_are_counted_by_reason() {
 }
 
 #[test]
-fn the_session_that_asks_for_most_gets_the_packet() {
+fn the_most_specific_session_gets_the_packet() {
     let mut sessions = Sessions::new(7);
     let any = sessions.add(place(0), timers(50, 50, 3), 0);
     let of_link = Place { interface: Some(2), ..place(0) };
@@ -80,10 +80,10 @@ fn the_session_that_asks_for_most_gets_the_packet() {
 }
 
 #[test]
-fn a_peer_that_demands_silence_gets_it_but_is_answered() {
+fn a_peer_in_demand_mode_gets_only_replies() {
     let (mut sessions, id) = up();
     let mut out = Vec::new();
-    // It answers our poll, which is about the faster timers, and wants no more.
+    // It replies to our poll, which announces the faster timers, and demands silence.
     let quiet = Control { demand: true, finished: true, ..control(9, id.0, State::Up) };
     sessions.packet(&quiet.to_bytes(), &origin(0), SECOND, &mut out).unwrap();
     out.clear();
@@ -97,26 +97,26 @@ fn a_peer_that_demands_silence_gets_it_but_is_answered() {
     let poll = Control { poll: true, finished: false, ..quiet };
     sessions.packet(&poll.to_bytes(), &origin(0), now, &mut out).unwrap();
     assert!(matches!(out[..], [(_, Effect::Send(Control { finished: true, poll: false, .. }))]), "{out:?}");
-    // Other timers are something to poll for, in demand mode too.
+    // New timers need a poll, also in demand mode.
     out.clear();
     sessions.event(id, Event::Configure(timers(100, 100, 3)), now, &mut out);
     sessions.tick(now + 60 * MS, &mut out);
     assert!(out.iter().any(|(_, e)| matches!(e, Effect::Send(c) if c.poll)));
-    // And who takes packets no longer gets none either.
-    let deaf = Control { required_min_rx: 0, ..control(9, id.0, State::Up) };
-    sessions.packet(&deaf.to_bytes(), &origin(0), now + 60 * MS, &mut out).unwrap();
+    // A peer that accepts no packets gets none.
+    let no_receive = Control { required_min_rx: 0, ..control(9, id.0, State::Up) };
+    sessions.packet(&no_receive.to_bytes(), &origin(0), now + 60 * MS, &mut out).unwrap();
     out.clear();
     sessions.tick(now + 100 * MS, &mut out);
     assert!(out.is_empty());
 }
 
 #[test]
-fn a_removed_session_says_goodbye() {
+fn a_removed_session_sends_admin_down() {
     let (mut sessions, id) = up();
     let mut out = Vec::new();
     sessions.remove(id, SECOND, &mut out);
-    let said = out.iter().filter_map(|(_, e)| if let Effect::Send(c) = e { Some(c.state) } else { None });
-    assert_eq!(said.collect::<Vec<_>>(), [State::AdminDown]);
+    let states = out.iter().filter_map(|(_, e)| if let Effect::Send(c) = e { Some(c.state) } else { None });
+    assert_eq!(states.collect::<Vec<_>>(), [State::AdminDown]);
     assert!(sessions.get(id).is_none() && sessions.deadline().is_none());
     let late = sessions.packet(&control(9, id.0, State::Up).to_bytes(), &origin(0), SECOND, &mut out);
     assert_eq!(late, Err(Discard::NoSession));
@@ -150,20 +150,20 @@ fn input() -> impl Strategy<Value = Input> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// No input panics, and after it no session is up without a packet since its detection time; none sends more than one
-    /// packet for each thing that happens beside its periodic ones.
+    /// No input panics. Afterwards no session is up without a packet in its detection time, and
+    /// none sends more than one packet per event beside its periodic ones.
     #[test]
     fn no_session_outlives_its_packets(inputs in prop::collection::vec(input(), 1..80)) {
         let mut sessions = Sessions::new(3);
         let id = sessions.add(place(0), timers(50, 50, 3), 0);
-        let (mut now, mut heard) = (0, 0);
+        let (mut now, mut received_at) = (0, 0);
         let mut out = Vec::new();
         for input in inputs {
             let before = out.len();
             match input {
                 Input::Bytes(bytes) => {
                     if sessions.packet(&bytes, &origin(0), now, &mut out).is_ok() {
-                        heard = now;
+                        received_at = now;
                     }
                 }
                 Input::Packet { my, known, state, flags, multiplier, tx, rx } => {
@@ -179,7 +179,7 @@ proptest! {
                         ..control(my, if known { id.0 } else { 0 }, state)
                     };
                     if sessions.packet(&packet.to_bytes(), &origin(0), now, &mut out).is_ok() {
-                        heard = now;
+                        received_at = now;
                     }
                 }
                 Input::Configure(min_tx, min_rx, multiplier) => {
@@ -194,10 +194,10 @@ proptest! {
                 }
             }
             let sent = out[before..].iter().filter(|(_, e)| matches!(e, Effect::Send(_))).count();
-            prop_assert!(sent <= 2, "an answer and a changed state: {sent}");
+            prop_assert!(sent <= 2, "a reply and a changed state: {sent}");
             let session = &sessions.get(id).unwrap().session;
-            let hears = session.state() >= State::Init;
-            prop_assert!(!hears || heard + session.detection_time() > now, "{session:?} at {now}");
+            let receives = session.state() >= State::Init;
+            prop_assert!(!receives || received_at + session.detection_time() > now, "{session:?} at {now}");
             prop_assert!(session.state() != State::Up || session.standing() == Standing::Up);
         }
     }

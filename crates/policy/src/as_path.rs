@@ -1,10 +1,10 @@
-//! Sets of AS paths: by who originated, who sent, who is anywhere in the path, or by regular expressions.
+//! Sets of AS paths: by origin AS, neighbour AS, any AS of the path, or regular expressions.
 
 use crate::numbers::NumberSet;
 use crate::regex::Regex;
 use ribtide_wire::bgp::attribute::{AsPath, Segment, SegmentKind};
 
-/// A set of AS paths. A path is in it when any of the four has it.
+/// A set of AS paths: a path is in it when any of the four fields matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AsPathSet {
     /// ASes that may be last: the originator's.
@@ -30,14 +30,15 @@ impl AsPathSet {
     }
 }
 
-/// One place of a path: an AS, or an AS_SET whose members are all there at once.
+/// One place of a path: an AS, or an AS_SET with all of its members.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hop<'a> {
     One(u32),
     Set(Segment<'a>),
 }
 
-/// The places of a path, nearest first, as the decision process counts them: confederation segments are none.
+/// The places of a path, nearest first, as the decision process counts them: without confederation
+/// segments.
 fn hops(path: AsPath<'_>) -> Vec<Hop<'_>> {
     let mut hops = Vec::new();
     for segment in path.segments() {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_naming_a_path() {
+    fn each_kind_of_path_condition() {
         let numbers = |text: &str| [text.parse().unwrap()].into_iter().collect::<NumberSet>();
         let has = |set: &AsPathSet, sequence: &[u32], members: &[u32]| {
             set.has(AsPath::new(&path(sequence, members)))

@@ -94,8 +94,9 @@ impl Kind {
     }
 }
 
-/// Which communities are meant: one, or those whose numbers are in some ranges. The text is that of a community with
-/// `*` or a range such as `100-199` in place of numbers; of an extended community only the last may be `*`.
+/// A pattern of communities: one, or those whose numbers are in ranges. The text is that of a
+/// community with `*` or a range such as `100-199` for a number. In an extended community, only the
+/// last number may be `*`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CommunityPattern {
     /// This one.
@@ -109,7 +110,7 @@ pub enum CommunityPattern {
 }
 
 impl CommunityPattern {
-    /// Whether `community` is meant.
+    /// Whether the pattern matches `community`.
     pub fn matches(&self, community: AnyCommunity) -> bool {
         match (*self, community) {
             (CommunityPattern::One(one), community) => one == community,
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_what_they_say() {
+    fn patterns_match_their_communities() {
         for (pattern, inside, outside) in [
             ("65001:100", "65001:100", "65001:101"),
             ("65001:100-199", "65001:150", "65001:200"),

@@ -1,15 +1,15 @@
-//! Routing policy: which routes a peer's routes become, and which of ours it gets.
+//! Routing policy: acceptance and changes of routes at import and export.
 //!
-//! The words are OpenConfig's. *Defined sets* ([`PrefixSet`], [`CommunitySet`], [`AsPathSet`]) have names; a
-//! [`Definition`] is a list of [`Statement`]s, each with conditions, actions and what follows; a peer's list of
-//! definitions compiles to a [`Policy`]. Reading a file and finding names in it is the configuration's work: here are
-//! the forms of the texts and what they mean.
+//! The terms are OpenConfig's. *Defined sets* ([`PrefixSet`], [`CommunitySet`], [`AsPathSet`]) have
+//! names. A [`Definition`] is a list of [`Statement`]s, each with conditions, actions and a result.
+//! A peer's list of definitions compiles to a [`Policy`]. The configuration reads files and
+//! resolves names; this crate parses the texts of values.
 //!
-//! A policy is asked millions of times for few attribute sets. So its evaluation is split: a [`Memo`] keeps, for one
-//! attribute set, what was decided by the attributes, and a prefix costs look-ups in prefix sets where it matters at all.
+//! A policy is evaluated millions of times for few attribute sets. So a [`Memo`] stores the part
+//! that the attributes decide, and a prefix costs only look-ups in prefix sets.
 //!
-//! Two policies are built in, `accept` and `reject`. An external peer without policy accepts and sends nothing
-//! (RFC 8212); an internal one accepts and sends all.
+//! Two policies are built in, `accept` and `reject`. An external peer without policy accepts and
+//! sends nothing (RFC 8212); an internal one accepts and sends everything.
 #![forbid(unsafe_code)]
 
 mod as_path;

@@ -1,17 +1,18 @@
-//! What a policy says of all routes with one attribute set, remembered.
+//! Memo: the results of a policy for all routes with one attribute set.
 //!
-//! As far as the attributes decide, the answer is the same for every prefix. Where statements look at prefixes, what is
-//! left is a tree of questions "is the prefix in this set?" whose leaves are outcomes. It grows as prefixes come: one
-//! that takes a way which none took before runs the policy once, all others only look up sets.
+//! Where only attributes decide, the result is the same for every prefix. Where statements test
+//! prefixes, the rest is a tree of tests "is the prefix in this set?" with outcomes as leaves. The
+//! tree grows on demand: a prefix with new results runs the policy once, and all others only look
+//! up sets.
 
 use crate::policy::Policy;
 use crate::route::{Changes, Route};
 use ribtide_prefix::{Family, Prefix};
 
-/// What a policy says of the routes of one attribute set and source. `T` is what the holder makes of a route that is
-/// accepted: usually a handle of the changed attributes.
+/// The results of a policy for one attribute set and source. `T` is the caller's value for an
+/// accepted route, usually a handle of the changed attributes.
 ///
-/// The policy and the route must be the same at every call.
+/// Every call must pass the same policy and route.
 #[derive(Debug)]
 pub struct Memo<T>(State<T>);
 
@@ -24,41 +25,43 @@ enum State<T> {
 
 #[derive(Debug)]
 struct Tree<T> {
-    questions: Vec<Question>,
+    tests: Vec<PrefixTest>,
     outcomes: Vec<Option<T>>,
 }
 
-/// Whether the prefix is in a set of the policy, and where each answer leads.
+/// Whether the prefix is in a set of the policy, and the next node for each result.
 #[derive(Debug)]
-struct Question {
+struct PrefixTest {
     set: u32,
-    /// If not, if so.
+    /// Next for false, next for true.
     next: [Next; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    Unknown,
-    Question(u32),
+    Unvisited,
+    PrefixTest(u32),
     Outcome(u32),
 }
 
 impl<T> Tree<T> {
-    /// Questions beyond which a tree is started over. Only statements that look at prefixes and do not decide let it grow
-    /// beyond their number.
-    const MAX_QUESTIONS: usize = 4096;
+    /// Tests at which a tree starts again. It grows beyond the number of statements only through
+    /// statements that test prefixes and do not decide.
+    const MAX_TESTS: usize = 4096;
 }
 
 impl<T> Memo<T> {
-    /// Asks the policy as far as the attributes decide. `make` is given the changes if the route is accepted.
+    /// Evaluates the policy as far as the attributes decide. `make` gets the changes of an accepted
+    /// route.
     pub fn new(policy: &Policy, route: &Route<'_>, make: impl FnOnce(Changes) -> T) -> Memo<T> {
         Memo(match policy.run(route, |_| None, |_| {}) {
             Some(outcome) => State::Settled(outcome.map(make)),
-            None => State::Open(Box::new(Tree { questions: Vec::new(), outcomes: Vec::new() })),
+            None => State::Open(Box::new(Tree { tests: Vec::new(), outcomes: Vec::new() })),
         })
     }
 
-    /// The answer, when it is the same for every prefix: what was made of the route, or `None` inside when it is rejected.
+    /// The result, when it is the same for every prefix: the made value, or an inner `None` for a
+    /// rejected route.
     #[inline]
     pub fn settled(&self) -> Option<Option<&T>> {
         match &self.0 {
@@ -67,8 +70,8 @@ impl<T> Memo<T> {
         }
     }
 
-    /// The answer for a prefix: what was made of the route, or `None` when it is rejected. `make` is called if none took
-    /// the same way before.
+    /// The result for a prefix: the made value, or `None` for a rejected route. `make` is called
+    /// when no earlier prefix had the same results.
     #[inline]
     pub fn decide<F: Family>(
         &mut self,
@@ -91,20 +94,20 @@ impl<T> Memo<T> {
 }
 
 impl<T> Tree<T> {
-    /// The outcome that the prefix's answers lead to, if some prefix gave them before.
+    /// The outcome for the prefix's results, if an earlier prefix had them.
     #[inline]
     fn find<F: Family>(&self, policy: &Policy, prefix: Prefix<F>) -> Option<u32> {
-        let mut question = self.questions.first()?;
+        let mut test = self.tests.first()?;
         loop {
-            match question.next[usize::from(policy.holds(question.set, prefix))] {
-                Next::Unknown => return None,
-                Next::Question(at) => question = &self.questions[at as usize],
+            match test.next[usize::from(policy.holds(test.set, prefix))] {
+                Next::Unvisited => return None,
+                Next::PrefixTest(at) => test = &self.tests[at as usize],
                 Next::Outcome(outcome) => return Some(outcome),
             }
         }
     }
 
-    /// Runs the policy for the prefix, and remembers its answers and their outcome.
+    /// Runs the policy for the prefix and stores its results and their outcome.
     #[cold]
     fn learn<F: Family>(
         &mut self,
@@ -113,47 +116,47 @@ impl<T> Tree<T> {
         prefix: Prefix<F>,
         make: impl FnOnce(Changes) -> T,
     ) -> u32 {
-        if self.questions.len() >= Self::MAX_QUESTIONS {
-            *self = Tree { questions: Vec::new(), outcomes: Vec::new() };
+        if self.tests.len() >= Self::MAX_TESTS {
+            *self = Tree { tests: Vec::new(), outcomes: Vec::new() };
         }
-        // Each set is asked about once, however many statements name it.
-        let mut answers: Vec<(u32, bool)> = Vec::new();
+        // Each set is tested once, also when several statements name it.
+        let mut results: Vec<(u32, bool)> = Vec::new();
         let holds = |set| {
-            let known = answers.iter().find(|(asked, _)| *asked == set).map(|(_, answer)| *answer);
+            let known = results.iter().find(|(tested, _)| *tested == set).map(|(_, result)| *result);
             Some(known.unwrap_or_else(|| {
-                let answer = policy.holds(set, prefix);
-                answers.push((set, answer));
-                answer
+                let result = policy.holds(set, prefix);
+                results.push((set, result));
+                result
             }))
         };
         let outcome = policy.run(route, holds, |_| {}).flatten();
         self.outcomes.push(outcome.map(make));
         let outcome = (self.outcomes.len() - 1) as u32;
         let mut from: Option<(usize, bool)> = None;
-        for (set, answer) in answers {
+        for (set, result) in results {
             let known = match from {
-                None if self.questions.is_empty() => None,
+                None if self.tests.is_empty() => None,
                 None => Some(0),
-                Some((at, answer)) => match self.questions[at].next[usize::from(answer)] {
-                    Next::Question(next) => Some(next as usize),
+                Some((at, result)) => match self.tests[at].next[usize::from(result)] {
+                    Next::PrefixTest(next) => Some(next as usize),
                     _ => None,
                 },
             };
             let at = known.unwrap_or_else(|| {
-                self.questions.push(Question { set, next: [Next::Unknown; 2] });
-                let at = self.questions.len() - 1;
-                self.link(from, Next::Question(at as u32));
+                self.tests.push(PrefixTest { set, next: [Next::Unvisited; 2] });
+                let at = self.tests.len() - 1;
+                self.link(from, Next::PrefixTest(at as u32));
                 at
             });
-            from = Some((at, answer));
+            from = Some((at, result));
         }
         self.link(from, Next::Outcome(outcome));
         outcome
     }
 
     fn link(&mut self, from: Option<(usize, bool)>, to: Next) {
-        if let Some((at, answer)) = from {
-            self.questions[at].next[usize::from(answer)] = to;
+        if let Some((at, result)) = from {
+            self.tests[at].next[usize::from(result)] = to;
         }
     }
 }

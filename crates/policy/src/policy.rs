@@ -1,4 +1,4 @@
-//! A peer's list of policies, compiled: what it says of a route, and why.
+//! A peer's list of policies, compiled: the result for a route, and its reasons.
 
 use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
@@ -8,30 +8,30 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What a policy says of a route.
+/// The result of a policy for a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PolicyResult {
-    /// Use it, or send it.
+    /// The route is used, or sent.
     Accept,
-    /// Do not.
+    /// The route is neither used nor sent.
     Reject,
 }
 
-/// A compiled list of policies. They are tried in order, the first that decides wins, and later ones see what earlier
-/// ones changed. Two are equal when they say the same of every route by the same words.
+/// A compiled list of policies. They are tried in order and the first decision wins; later ones see
+/// the changes of earlier ones. Equal policies have equal texts, and so equal results.
 #[derive(Debug)]
 pub struct Policy {
     name: String,
     definitions: Vec<Arc<Definition>>,
     /// The statements of all definitions, in order.
     steps: Vec<Step>,
-    /// The sets that a prefix is looked up in, each once.
+    /// The prefix sets of its conditions, each once.
     sets: Vec<Arc<Named<PrefixSet>>>,
     end: PolicyResult,
     hash: u64,
 }
 
-/// A statement in its place.
+/// A statement with its position.
 #[derive(Debug)]
 pub(crate) struct Step {
     definition: u32,
@@ -43,8 +43,8 @@ pub(crate) struct Step {
 }
 
 impl Policy {
-    /// A list of policies of a peer. A route that none of them decides on is rejected if the peer is external and
-    /// accepted if it is internal; with an empty list that is all of them (RFC 8212).
+    /// Compiles a peer's list of policies. A route without a decision is rejected at an external
+    /// peer and accepted at an internal one; with an empty list, that is every route (RFC 8212).
     pub fn new(definitions: Vec<Arc<Definition>>, external: bool) -> Policy {
         let mut policy = Policy {
             name: match definitions.as_slice() {
@@ -92,7 +92,7 @@ impl Policy {
         &self.name
     }
 
-    /// What it says of every route, unless it must look at them or changes them.
+    /// The result for every route, if the policy neither tests nor changes routes.
     pub fn constant(&self) -> Option<PolicyResult> {
         let Some(step) = self.steps.first() else { return Some(self.end) };
         let statement = self.statement(step);
@@ -104,18 +104,19 @@ impl Policy {
         }
     }
 
-    /// Whether it ever sets the next hop to this.
+    /// Whether any statement sets the next hop to this.
     pub fn sets_next_hop(&self, to: SetNextHop) -> bool {
         self.steps.iter().any(|step| self.statement(step).actions.next_hop == Some(to))
     }
 
-    /// Whether it ever sets a source address, which means something on the way to the FIB alone.
+    /// Whether any statement sets a source address, which only FIB policy may do.
     pub fn sets_source(&self) -> bool {
         self.steps.iter().any(|step| self.statement(step).actions.source != Sources::default())
     }
 
-    /// The first condition or action, in words, that is not for routes on their way to the FIB: these have a prefix and a
-    /// family, `of_bgp` also the kind of neighbour that they were learnt from, and can be given a source address.
+    /// The first condition or action that FIB policy does not support, as text. Routes to the FIB
+    /// have a prefix and a family, `of_bgp` also the kind of neighbour, and may get a source
+    /// address.
     pub fn beyond_fib(&self, of_bgp: bool) -> Option<String> {
         self.steps.iter().map(|step| self.statement(step)).find_map(|statement| {
             let known = |condition: &&Condition| match condition {
@@ -130,22 +131,22 @@ impl Policy {
         })
     }
 
-    /// What it says of a route: its changes, or `None` when it is rejected. Evaluates every statement;
-    /// [`Memo`](crate::Memo) is the way to ask often.
+    /// The result for a route: its changes, or `None` when it is rejected. Evaluates every
+    /// statement; use a [`Memo`](crate::Memo) for repeated evaluation.
     pub fn evaluate<F: Family>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
         self.run(route, |set| Some(self.holds(set, prefix)), |_| {}).flatten()
     }
 
-    /// What it says of a route, and a sentence for each statement that was tried: whether it held, because of what, and
-    /// what it did.
+    /// The result for a route, with a sentence for each tried statement: whether it held, the
+    /// reason, and its action.
     pub fn explain(&self, route: &Route<'_>, prefix: AnyPrefix) -> (Option<Changes>, Vec<String>) {
-        let mut says = Vec::new();
+        let mut sentences = Vec::new();
         let holds = |set| match prefix {
             AnyPrefix::V4(prefix) => Some(self.holds(set, prefix)),
             AnyPrefix::V6(prefix) => Some(self.holds(set, prefix)),
         };
-        let changes = self.run(route, holds, |event| says.push(event.to_string())).flatten();
-        (changes, says)
+        let changes = self.run(route, holds, |event| sentences.push(event.to_string())).flatten();
+        (changes, sentences)
     }
 
     #[inline]
@@ -157,13 +158,13 @@ impl Policy {
         &self.definitions[step.definition as usize].statements[step.statement as usize]
     }
 
-    /// Tries the statements. `holds` says whether the prefix is in the set of a number; where it does not know, the run
-    /// ends with `None`. Otherwise: what [`Policy::evaluate`] gives.
+    /// Tries the statements. `holds` tests whether the prefix is in the set of a number; without
+    /// its result, the run ends with `None`. Otherwise returns the result of [`Policy::evaluate`].
     pub(crate) fn run<'p>(
         &'p self,
         route: &Route<'_>,
         mut holds: impl FnMut(u32) -> Option<bool>,
-        mut tell: impl FnMut(Event<'p>),
+        mut report: impl FnMut(Event<'p>),
     ) -> Option<Option<Changes>> {
         let mut draft = Draft::new(route);
         let mut at = 0;
@@ -172,18 +173,18 @@ impl Policy {
             let statement = self.statement(step);
             let policy = &self.definitions[step.definition as usize].name;
             if let Some(not) = statement.conditions.iter().find(|condition| !condition.holds(&draft)) {
-                tell(Event::Passed { policy, step, statement, not });
+                report(Event::Passed { policy, step, statement, not });
                 continue;
             }
             for (set, condition) in step.sets.iter().zip(&statement.prefix_conditions) {
-                // Known without looking at the prefix, so that a set of one family costs nothing to the other.
+                // Decided without the prefix, so a set of one family costs the other nothing.
                 let held = !condition.set.set().is_empty_for(route.afi) && holds(*set)?;
                 if held == condition.invert {
-                    tell(Event::Passed { policy, step, statement, not: condition });
+                    report(Event::Passed { policy, step, statement, not: condition });
                     continue 'steps;
                 }
             }
-            tell(Event::Held { policy, step, statement });
+            report(Event::Held { policy, step, statement });
             draft.apply(&statement.actions);
             match statement.then {
                 Then::Accept => return Some(Some(draft.changes)),
@@ -192,12 +193,12 @@ impl Policy {
                 Then::NextPolicy => at = step.next_policy as usize,
             }
         }
-        tell(Event::End(self.end));
+        report(Event::End(self.end));
         Some((self.end == PolicyResult::Accept).then_some(draft.changes))
     }
 }
 
-/// The number of a set among those seen, which it joins.
+/// The number of a set in `sets`, which is added if it is new.
 fn number(sets: &mut Vec<Arc<Named<PrefixSet>>>, set: &Arc<Named<PrefixSet>>) -> u32 {
     let known = sets.iter().position(|known| Arc::ptr_eq(known, set));
     known.unwrap_or_else(|| {
@@ -206,7 +207,7 @@ fn number(sets: &mut Vec<Arc<Named<PrefixSet>>>, set: &Arc<Named<PrefixSet>>) ->
     }) as u32
 }
 
-/// What happened at a statement. Displays as a sentence.
+/// An event of a statement. Displays as a sentence.
 pub(crate) enum Event<'p> {
     /// A condition did not hold.
     Passed { policy: &'p str, step: &'p Step, statement: &'p Statement, not: &'p dyn fmt::Display },
@@ -337,33 +338,34 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_says_why() {
+    fn every_statement_has_a_reason() {
         let policy = customer(&["10.0.0.0/8 8..24"]);
         let plain = [0x40, 1, 1, 0];
-        let (changes, says) = policy.explain(&route(&plain), "10.1.0.0/16".parse().unwrap());
+        let (changes, sentences) = policy.explain(&route(&plain), "10.1.0.0/16".parse().unwrap());
         let mut out = Vec::new();
         changes.unwrap().write(&plain, &mut out);
         assert_eq!(out, [0x40, 1, 1, 0, 0x40, 5, 4, 0, 0, 0, 200]);
         assert_eq!(
-            says,
+            sentences,
             [
                 "customer, statement \"tagged\": match-community-set \"blackhole\" does not hold",
                 "customer, statement 2: match-prefix-set \"own\" holds; set-local-pref 200; accepted"
             ]
         );
-        let (changes, says) = policy.explain(&route(&plain), "10.1.0.0/25".parse().unwrap());
+        let (changes, sentences) = policy.explain(&route(&plain), "10.1.0.0/25".parse().unwrap());
         assert_eq!(
-            (changes, says[2].as_str()),
+            (changes, sentences[2].as_str()),
             (None, "no policy decided: rejected, since the peer is external (RFC 8212)")
         );
         let tagged = [0xc0, 8, 4, 0, 1, 0x02, 0x9a];
-        let (changes, says) = policy.explain(&route(&tagged), "10.1.0.0/16".parse().unwrap());
-        let tagged_says = "customer, statement \"tagged\": match-community-set \"blackhole\" holds; rejected";
-        assert_eq!((changes, says), (None, vec![tagged_says.to_string()]));
+        let (changes, sentences) = policy.explain(&route(&tagged), "10.1.0.0/16".parse().unwrap());
+        let tagged_sentence =
+            "customer, statement \"tagged\": match-community-set \"blackhole\" holds; rejected";
+        assert_eq!((changes, sentences), (None, vec![tagged_sentence.to_string()]));
     }
 
     #[test]
-    fn what_is_for_routes_on_their_way_to_the_fib() {
+    fn conditions_and_actions_of_fib_policy() {
         let source = Sources { v4: Some(Ipv4Addr::new(10, 0, 0, 1)), v6: None };
         let of = |conditions: Vec<Condition>, actions| {
             let statement = Statement { conditions, actions, ..Statement::default() };
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_asked_about_only_where_it_matters() {
+    fn a_prefix_is_looked_up_only_where_it_matters() {
         let policy = customer(&["10.0.0.0/8 8..24"]);
         let (plain, tagged) = ([0x40, 1, 1, 0], [0xc0, 8, 4, 0, 1, 0x02, 0x9a]);
         assert_eq!(
@@ -419,14 +421,14 @@ mod tests {
             });
             assert_eq!(found.copied(), expected, "{prefix}");
         }
-        assert_eq!(made, 1, "prefixes that go the same way share what was made");
+        assert_eq!(made, 1, "prefixes with equal results share the outcome");
         let six: Prefix<V6> = "2001:db8::/32".parse().unwrap();
         assert_eq!(policy.evaluate(&Route { afi: Afi::Ipv6, ..route(&plain) }, six), None);
     }
 
     #[test]
-    fn a_tree_that_grew_too_large_is_begun_anew() {
-        // Thirteen sets, one for each bit of the address: every address goes a way of its own.
+    fn a_tree_over_its_limit_starts_again() {
+        // Thirteen sets, one for each bit of the address: every address has different results.
         let statements = (0..13u32).map(|bit| {
             let ranges = (0..1u32 << 13).filter(|n| n >> bit & 1 == 1);
             let ranges = ranges.map(|n| PrefixRange::exact(Prefix::<V4>::new(n << 19, 13).any()));

@@ -1,9 +1,10 @@
 //! Prefix sets: a million ranges of prefixes, and whether a prefix is in one of them.
 //!
-//! Entries that are one prefix each are hashed. Those with a range of lengths are folded: each into what it and all
-//! others that cover it allow together, a set of lengths. Then only the longest such entry that covers a prefix has to
-//! be found, and its lengths tell. Sorted by address and then length, that entry is the last one not greater than the
-//! prefix, or a parent of it; parents are linked, and a small index by the first bits leaves few entries to search.
+//! Entries of one prefix are hashed. Entries with a range of lengths are folded: each gets the set
+//! of lengths that it and all covering entries allow. Then only the longest covering entry must be
+//! found, and its lengths decide. In the order of address and length, it is the last entry not
+//! greater than the prefix, or a parent of that. Parents are linked, and a small index by the first
+//! bits leaves few entries to search.
 
 use ribtide_prefix::{
     Afi, AnyPrefix, Bits, Families, Family, Map, PerFamily, Prefix, Set, V4, V6, for_each_family,
@@ -23,8 +24,8 @@ pub struct PrefixRange {
 }
 
 impl PrefixRange {
-    /// What `prefix` covers of the lengths from `shortest` to `longest`; `None` unless the prefix's own length,
-    /// `shortest`, `longest` and the family's width ascend.
+    /// The prefixes inside `prefix` with lengths from `shortest` to `longest`. `None` unless the
+    /// prefix's own length, `shortest`, `longest` and the family's width ascend.
     pub fn new(prefix: AnyPrefix, shortest: u8, longest: u8) -> Option<PrefixRange> {
         let ascend = [prefix.len(), shortest, longest, width(prefix)].is_sorted();
         ascend.then_some(PrefixRange { prefix, shortest, longest })
@@ -102,13 +103,13 @@ impl PerFamily for Shape {
 /// The entries of one family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct OfFamily<F: Family> {
-    /// Prefixes that are in the set by themselves alone.
+    /// Prefixes without a range of lengths.
     single: Set<Prefix<F>>,
     ranges: Ranges<F>,
 }
 
 impl PrefixSet {
-    /// The set of what any of `ranges` holds. Their order and repetitions mean nothing.
+    /// The union of `ranges`, in any order and with any repetitions.
     pub fn new(ranges: impl IntoIterator<Item = PrefixRange>) -> PrefixSet {
         let mut unsorted: Families<Unsorted> = Families::default();
         for PrefixRange { prefix, shortest, longest } in ranges {
@@ -129,7 +130,7 @@ impl PrefixSet {
         (!single.is_empty() && single.contains(&prefix)) || ranges.hold(prefix)
     }
 
-    /// How many entries it keeps: those which say nothing beyond what others say are left out.
+    /// The number of stored entries, without those that others include.
     pub fn len(&self) -> usize {
         let mut len = 0;
         for_each_family!(F => {
@@ -175,7 +176,7 @@ impl Hash for PrefixSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for_each_family!(F => {
             let OfFamily { single, ranges } = self.families.get::<F>();
-            // The same in whatever order they come.
+            // The hash is independent of the order.
             let one = |prefix: &Prefix<F>| {
                 let mut hasher = DefaultHasher::new();
                 prefix.hash(&mut hasher);
@@ -222,10 +223,10 @@ impl<F: Family> OfFamily<F> {
 struct Ranges<F: Family> {
     prefixes: Vec<Prefix<F>>,
     links: Vec<Link>,
-    /// What the links name.
+    /// The length sets that the links name.
     lengths: Vec<Lengths>,
-    /// Where the entries begin whose first bits are the place's number; one more place ends it. As many bits as make
-    /// 2^bits + 1 places.
+    /// For each value of the first bits, the first entry with it; one more element ends it. 2^bits
+    /// + 1 elements.
     index: Vec<u32>,
 }
 
@@ -233,7 +234,7 @@ struct Ranges<F: Family> {
 struct Link {
     /// The longest other entry that covers this one, or [`NONE`].
     parent: u32,
-    /// Place in [`Ranges::lengths`] of the lengths that this entry and those which cover it allow inside it.
+    /// Index in [`Ranges::lengths`] of the lengths that this entry and its covering entries allow.
     lengths: u32,
 }
 
@@ -278,7 +279,7 @@ impl<F: Family> Ranges<F> {
         }
         entries.sort_unstable();
         let mut places: Map<Lengths, u32> = Map::default();
-        // The entries that cover the one at hand, each with what is allowed inside it.
+        // The entries that cover the current one, each with its allowed lengths.
         let mut around: Vec<(u32, Prefix<F>, Lengths)> = Vec::new();
         for same in entries.chunk_by(|a, b| a.0 == b.0) {
             let prefix = same[0].0;
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_round_trip_and_wrong_ones_say_what_to_write() {
+    fn texts_round_trip_and_errors_give_the_correct_form() {
         for text in ["10.0.0.0/8", "10.0.0.0/8 16..24", "::/0 0..128", "10.0.0.0/8 9..9"] {
             assert_eq!(text.parse::<PrefixRange>().unwrap().to_string(), text);
         }
@@ -449,13 +450,16 @@ mod tests {
         })
     }
 
-    fn as_naive<F: Family>(ranges: &[(Prefix<F>, u8, u8)], asked: &[Prefix<F>]) -> Result<(), TestCaseError> {
+    fn as_naive<F: Family>(
+        ranges: &[(Prefix<F>, u8, u8)],
+        probes: &[Prefix<F>],
+    ) -> Result<(), TestCaseError> {
         let set = PrefixSet::new(ranges.iter().map(|(p, a, b)| PrefixRange::new(p.any(), *a, *b).unwrap()));
-        // What is in the set is asked as well, cut shorter: chance finds few of its prefixes.
+        // Shortened members of the set are tested too, because random prefixes seldom hit it.
         let near = ranges.iter().flat_map(|(p, a, b)| {
             [p.truncate(p.len() / 2), *p, Prefix::new(p.bits(), *a), Prefix::new(p.bits(), *b)]
         });
-        for prefix in asked.iter().copied().chain(near) {
+        for prefix in probes.iter().copied().chain(near) {
             let naive = ranges.iter().any(|(p, a, b)| p.covers(prefix) && (*a..=*b).contains(&prefix.len()));
             prop_assert_eq!(set.contains(prefix), naive, "{} in {:?}", prefix, ranges);
         }
@@ -466,12 +470,12 @@ mod tests {
         #[test]
         fn a_set_is_its_list(
             four in prop::collection::vec(range::<V4>(), 0..40),
-            asked_four in prop::collection::vec(prefix::<V4>(), 0..40),
+            probes_four in prop::collection::vec(prefix::<V4>(), 0..40),
             six in prop::collection::vec(range::<V6>(), 0..40),
-            asked_six in prop::collection::vec(prefix::<V6>(), 0..40),
+            probes_six in prop::collection::vec(prefix::<V6>(), 0..40),
         ) {
-            as_naive(&four, &asked_four)?;
-            as_naive(&six, &asked_six)?;
+            as_naive(&four, &probes_four)?;
+            as_naive(&six, &probes_six)?;
         }
 
         // Enough of them that the index has many places.

@@ -1,8 +1,8 @@
 //! Regular expressions over AS numbers.
 //!
-//! An AS number is one symbol here, not a row of digits: `174` never matches AS 1174. An expression is compiled to
-//! instructions, and all ways through them are followed at once, so that no expression can take more time than its
-//! length times the path's.
+//! An AS number is one symbol and not a row of digits: `174` never matches AS 1174. An expression
+//! compiles to instructions, and all paths through them advance together (Thompson's simulation).
+//! So no expression takes more time than its length times the length of the path.
 
 use crate::as_path::Hop;
 use crate::numbers::{NumberSet, Numbers};
@@ -22,7 +22,7 @@ use std::str::FromStr;
 /// | `*`, `+`, `?`, `{2}`, `{2,}`, `{2,5}` | how often what stands before it may come |
 /// | `^`, `$` | begin, where the neighbour is; end, where the originator is |
 ///
-/// An AS_SET is one place that matches as any of its members.
+/// An AS_SET is one place that matches as any of its members does.
 #[derive(Clone, Debug)]
 pub struct Regex {
     text: String,
@@ -31,32 +31,32 @@ pub struct Regex {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Goes on behind an AS of the set, or not of it.
+    /// Continues after an AS that is in the set, or not in it.
     One { of: NumberSet, unlike: bool },
-    /// Goes on in both places.
+    /// Continues at both places.
     Fork(usize, usize),
-    /// Goes on there.
+    /// Continues there.
     Jump(usize),
-    /// Goes on at the begin of the path only.
+    /// Continues at the beginning of the path only.
     Begin,
-    /// Goes on at its end only.
+    /// Continues at its end only.
     End,
-    /// Has matched.
+    /// Matches.
     Done,
 }
 
 impl Regex {
-    /// Steps beyond which an expression is refused.
+    /// Steps of an expression, at most.
     const MAX_STEPS: usize = 10_000;
-    /// Groups inside each other beyond which it is.
+    /// Nested groups, at most.
     const MAX_DEPTH: usize = 50;
 
     /// Whether it matches a path of these places.
     pub(crate) fn matches(&self, hops: &[Hop<'_>]) -> bool {
-        let mut now = Ways::new(self.program.len());
-        let mut next = Ways::new(self.program.len());
+        let mut now = ThreadList::new(self.program.len());
+        let mut next = ThreadList::new(self.program.len());
         for at in 0..=hops.len() {
-            // Another match may begin at every place.
+            // A match may begin at every place.
             if now.follow(&self.program, 0, at == 0, at == hops.len()) {
                 return true;
             }
@@ -85,17 +85,17 @@ impl Hop<'_> {
     }
 }
 
-/// The steps that wait for the next AS, each once.
-struct Ways {
+/// The steps that the next AS may match, each once.
+struct ThreadList {
     list: Vec<usize>,
     seen: Vec<bool>,
     /// Scratch.
     open: Vec<usize>,
 }
 
-impl Ways {
-    fn new(steps: usize) -> Ways {
-        Ways { list: Vec::new(), seen: vec![false; steps], open: Vec::new() }
+impl ThreadList {
+    fn new(steps: usize) -> ThreadList {
+        ThreadList { list: Vec::new(), seen: vec![false; steps], open: Vec::new() }
     }
 
     fn clear(&mut self) {
@@ -103,7 +103,8 @@ impl Ways {
         self.seen.fill(false);
     }
 
-    /// Adds what can be reached from `step` without an AS; whether that is the end of the expression.
+    /// Adds the steps that `step` reaches without an AS; returns whether they include the end of
+    /// the expression.
     fn follow(&mut self, program: &[Step], step: usize, begin: bool, end: bool) -> bool {
         self.open.push(step);
         while let Some(step) = self.open.pop() {
@@ -156,13 +157,13 @@ impl FromStr for Regex {
             None => Ok(node),
             Some(_) => Err("there is no ( for this )".into()),
         });
-        let in_text = |says: String, at: usize| {
+        let in_text = |message: String, at: usize| {
             format!(
-                "\"{text}\" is no AS path expression: {says} (after {} characters)",
+                "\"{text}\" is no AS path expression: {message} (after {} characters)",
                 text[..at].chars().count()
             )
         };
-        let node = whole.map_err(|says| in_text(says, parser.at))?;
+        let node = whole.map_err(|message| in_text(message, parser.at))?;
         let mut program = Vec::new();
         let fits = node.compile(&mut program);
         program.push(Step::Done);
@@ -196,18 +197,18 @@ impl Node {
             Node::One { of, unlike } => out.push(Step::One { of: of.clone(), unlike: *unlike }),
             Node::Begin => out.push(Step::Begin),
             Node::End => out.push(Step::End),
-            // Also nothing takes a step, so that nothing repeated is bounded too.
+            // An empty sequence takes a step too, so repetition of it is bounded.
             Node::Sequence(parts) if parts.is_empty() => out.push(Step::Jump(out.len() + 1)),
             Node::Sequence(parts) => return parts.iter().all(|part| part.compile(out)),
-            Node::Choice(ways) => {
+            Node::Choice(alternatives) => {
                 let mut jumps = Vec::new();
-                for (i, way) in ways.iter().enumerate() {
-                    let last = i + 1 == ways.len();
+                for (i, alternative) in alternatives.iter().enumerate() {
+                    let last = i + 1 == alternatives.len();
                     let fork = out.len();
                     if !last {
                         out.push(Step::Fork(fork + 1, 0));
                     }
-                    if !way.compile(out) {
+                    if !alternative.compile(out) {
                         return false;
                     }
                     if !last {
@@ -224,7 +225,7 @@ impl Node {
                     return false;
                 }
                 match most {
-                    // Round and round: Fork(in, out), what, Jump(back).
+                    // A loop: Fork(body, exit), body, Jump(back).
                     None => {
                         let fork = out.len();
                         out.push(Step::Fork(fork + 1, 0));
@@ -279,11 +280,11 @@ impl Parser<'_> {
     }
 
     fn choice(&mut self) -> Result<Node, String> {
-        let mut ways = vec![self.sequence()?];
+        let mut alternatives = vec![self.sequence()?];
         while self.take('|') {
-            ways.push(self.sequence()?);
+            alternatives.push(self.sequence()?);
         }
-        Ok(if ways.len() == 1 { ways.remove(0) } else { Node::Choice(ways) })
+        Ok(if alternatives.len() == 1 { alternatives.remove(0) } else { Node::Choice(alternatives) })
     }
 
     fn sequence(&mut self) -> Result<Node, String> {
@@ -350,7 +351,7 @@ impl Parser<'_> {
             }
             of.push(self.numbers()?);
         }
-        // What is about digits elsewhere would be about ten small AS numbers here.
+        // A class of digits elsewhere would here be a class of ten small AS numbers.
         if of == [(Numbers { first: 0, last: 9 })] {
             return Err(
                 "[0-9] would be the ASes 0 to 9, since an AS is one symbol here; write . for any AS".into()
@@ -465,8 +466,8 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ones_say_why() {
-        for (text, says) in [
+    fn invalid_expressions_are_refused_with_a_reason() {
+        for (text, message) in [
             ("(174", "a ) is missing (after 4 characters)"),
             ("174)", "there is no ( for this ) (after 3 characters)"),
             ("*174", "there is nothing before * that it could repeat (after 0 characters)"),
@@ -486,13 +487,13 @@ mod tests {
             ("5-4", "5-4 is no AS"),
         ] {
             let error = text.parse::<Regex>().unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(message), "{error}");
         }
         assert!("(".repeat(100_000).parse::<Regex>().unwrap_err().contains("inside each other"));
     }
 
-    /// A random expression of three symbols, its text, and the naive way to match it: all ends of a match that begins
-    /// at some place.
+    /// A random expression of three symbols, its text, and naive matching: all ends of a match from
+    /// one place.
     #[derive(Clone, Debug)]
     enum Tree {
         As(u32),

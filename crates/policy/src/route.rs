@@ -1,4 +1,4 @@
-//! A route as a policy sees it, and what a policy changes of it.
+//! A route as a policy sees it, and the changes of a policy.
 
 use crate::community::Kind;
 use crate::statement::{Actions, Med, SetNextHop};
@@ -9,10 +9,10 @@ use ribtide_wire::bgp::attribute::{
 use ribtide_wire::bgp::{NextHop, build};
 use std::net::IpAddr;
 
-/// LOCAL_PREF of a route that has none, which is what other implementations take as well.
+/// LOCAL_PREF of a route without one, as in other implementations.
 pub const DEFAULT_LOCAL_PREF: u32 = 100;
 
-/// All of a route that a policy looks at, but its prefix.
+/// Everything of a route that a policy tests, but its prefix.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
     /// The attributes in canonical wire form: AS numbers of four bytes, each type once in ascending order, without
@@ -22,7 +22,7 @@ pub struct Route<'a> {
     pub next_hop: NextHop,
     /// The address family.
     pub afi: Afi,
-    /// Whom it was learnt from.
+    /// The neighbour that advertised it.
     pub source: Source,
 }
 
@@ -35,7 +35,7 @@ pub struct Source {
     pub internal: bool,
 }
 
-/// What a policy changes of a route that it accepts.
+/// The changes of an accepted route.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Changes {
     origin: Option<Origin>,
@@ -63,7 +63,7 @@ impl Changes {
         *self == Changes::default()
     }
 
-    /// MULTI_EXIT_DISC, where the policy set it: then it is meant for whoever gets the route, also in another AS.
+    /// MULTI_EXIT_DISC, where the policy set it: it is then sent to every peer, also in another AS.
     pub fn med(&self) -> Option<u32> {
         self.med
     }
@@ -78,8 +78,8 @@ impl Changes {
         self.source
     }
 
-    /// Appends `attributes`, which are in canonical form, with the changes; in canonical form too. The next hop is not
-    /// among them.
+    /// Appends `attributes`, in canonical form, with the changes; the result is canonical too. It
+    /// excludes the next hop.
     pub fn write(&self, attributes: &[u8], out: &mut Vec<u8>) {
         let origin = self.origin.map(|origin| [origin as u8]);
         let (med, local_pref) = (self.med.map(u32::to_be_bytes), self.local_pref.map(u32::to_be_bytes));
@@ -117,7 +117,7 @@ impl Changes {
     }
 }
 
-/// A route on its way through the statements, with what they have changed so far. Later ones see it changed.
+/// A route during evaluation, with the changes so far, which later statements see.
 pub(crate) struct Draft<'a> {
     route: &'a Route<'a>,
     origin: Origin,
@@ -184,7 +184,7 @@ impl<'a> Draft<'a> {
         self.changes.communities[kind as usize].as_deref().unwrap_or(self.communities[kind as usize])
     }
 
-    /// The address that packets would go to, as far as it is known here: our own is not.
+    /// The address that packets are sent to, if known: our own address is not.
     pub(crate) fn next_hop(&self) -> IpAddr {
         match self.changes.next_hop {
             Some(NewNextHop::Address(next_hop)) => next_hop.addr(),

@@ -1,4 +1,4 @@
-//! Policies as they are written: definitions of statements, each with conditions, actions and what follows.
+//! Policies in source form: definitions of statements, each with conditions, actions and a result.
 
 use crate::as_path::AsPathSet;
 use crate::community::{AnyCommunity, CommunitySet, Kind};
@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// A set with the name that statements use. Equal when name and content are; comparing is cheap.
+/// A set with its name. Equal when name and content are equal; comparison is cheap.
 #[derive(Debug)]
 pub struct Named<T> {
     name: String,
@@ -60,16 +60,16 @@ impl<T> Hash for Named<T> {
 /// How a route is compared with a set (OpenConfig's `match-set-options`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Match {
-    /// Something of the route is in the set.
+    /// A value of the route is in the set.
     #[default]
     Any,
-    /// All of the set is at the route: of community sets only.
+    /// The route has all members of the set: for community sets only.
     All,
-    /// Nothing of the route is in the set.
+    /// No value of the route is in the set.
     Invert,
 }
 
-/// What must be true of a route's attributes or origin.
+/// A condition on a route's attributes or neighbour.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Condition {
     /// Communities of the route, of every kind.
@@ -160,7 +160,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// That a route's prefix is in a set, or is not.
+/// A condition on a route's prefix: in a set, or not in it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PrefixCondition {
     /// The set.
@@ -175,7 +175,7 @@ impl fmt::Display for PrefixCondition {
     }
 }
 
-/// What is done to a route.
+/// The actions of a statement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Actions {
     /// Sets ORIGIN.
@@ -190,11 +190,11 @@ pub struct Actions {
     pub prepend: Option<Prepend>,
     /// Removes and adds communities.
     pub communities: ChangeCommunities,
-    /// Sets the source address of what this machine sends over the route: of routes on their way to the FIB only.
+    /// Sets the source address of this machine's own packets over the route: in FIB policy only.
     pub source: Sources,
 }
 
-/// A source address for the routes of each family; those of a family that has none stay as they are.
+/// A source address for the routes of each family; without one, routes keep theirs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Sources {
     /// For IPv4 routes.
@@ -213,25 +213,25 @@ impl Sources {
     }
 }
 
-/// What becomes of MULTI_EXIT_DISC. One that is absent counts as 0, and no sum leaves the range.
+/// The change of MULTI_EXIT_DISC. An absent one counts as 0, and sums saturate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Med {
-    /// This.
+    /// Sets this value.
     Set(u32),
-    /// So much more.
+    /// Adds this value.
     Add(u32),
-    /// So much less.
+    /// Subtracts this value.
     Subtract(u32),
 }
 
-/// What the next hop becomes.
+/// The new next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SetNextHop {
     /// Our own address on the session that the route is sent on: at export only.
     Own,
     /// The address of the neighbour that the route was learnt from: at import only.
     Peer,
-    /// This. Routes of the other family stay as they are.
+    /// This address. Routes of the other family keep their next hop.
     Address(IpAddr),
 }
 
@@ -244,12 +244,12 @@ pub struct Prepend {
     pub count: u8,
 }
 
-/// What becomes of communities: first some are removed, then some added, each once.
+/// The change of communities: removal first, then addition, each community once.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ChangeCommunities {
     /// Removes all, of every kind.
     pub remove_all: bool,
-    /// Removes what one of these has.
+    /// Removes the communities of these sets.
     pub remove: Vec<Arc<Named<CommunitySet>>>,
     /// Adds these.
     pub add: Vec<AnyCommunity>,
@@ -260,13 +260,13 @@ impl ChangeCommunities {
         !self.remove_all && self.remove.is_empty() && self.add.is_empty()
     }
 
-    /// The value of the attribute of this kind that had the value `have`.
+    /// The new value of the attribute of this kind, whose value was `have`.
     pub(crate) fn change(&self, kind: Kind, have: &[u8]) -> Vec<u8> {
         let mut new = Vec::with_capacity(have.len());
         let removed = |c| self.remove_all || self.remove.iter().any(|set| set.set.has(c));
         kind.read(have).filter(|c| !removed(*c)).for_each(|c| c.write(&mut new));
         for c in self.add.iter().filter(|c| c.kind() == kind) {
-            if !kind.read(&new).any(|had| had == *c) {
+            if !kind.read(&new).any(|old| old == *c) {
                 c.write(&mut new);
             }
         }
@@ -275,7 +275,7 @@ impl ChangeCommunities {
 }
 
 impl Actions {
-    /// Whether nothing is done.
+    /// Whether there is no action.
     pub fn is_empty(&self) -> bool {
         *self == Actions::default()
     }
@@ -312,12 +312,12 @@ impl fmt::Display for Actions {
     }
 }
 
-/// What follows a statement whose conditions hold (OpenConfig's `policy-result`).
+/// The result of a statement whose conditions hold (OpenConfig's `policy-result`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Then {
     /// The route is used, or sent, with all changes so far.
     Accept,
-    /// It is not.
+    /// The route is neither used nor sent.
     Reject,
     /// The next statement is tried; after the last of a policy, the next policy.
     #[default]
@@ -329,15 +329,15 @@ pub enum Then {
 /// A statement. Without conditions it holds for every route.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Statement {
-    /// Its name, for those who ask why.
+    /// Its name, for explanations.
     pub name: String,
-    /// All must hold,
+    /// Conditions; all must hold.
     pub conditions: Vec<Condition>,
-    /// and all of these, which are looked at last.
+    /// Prefix conditions; all must hold. They are tested last.
     pub prefix_conditions: Vec<PrefixCondition>,
-    /// What is then done to the route.
+    /// The actions on the route.
     pub actions: Actions,
-    /// And what follows.
+    /// The result.
     pub then: Then,
 }
 

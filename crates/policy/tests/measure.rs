@@ -1,5 +1,5 @@
-//! Figures for `docs/perf/`, printed and not judged: `cargo test --release -p ribtide-policy --test measure -- --ignored
-//! --nocapture`.
+//! Figures for `docs/perf/`, printed without a threshold: `cargo test --release -p ribtide-policy
+//! --test measure -- --ignored --nocapture`.
 
 use ribtide_policy::{
     Actions, Condition, Definition, Match, Memo, Named, Policy, PrefixCondition, PrefixRange, PrefixSet,
@@ -32,9 +32,9 @@ fn shuffled<T>(items: &mut [T]) {
     }
 }
 
-/// Nanoseconds that this thread has had a CPU: other programs on the machine do not count.
+/// Nanoseconds of CPU time of this thread, so that other programs do not count.
 fn cpu() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says so");
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has schedstat");
     text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number is first")
 }
 
@@ -55,7 +55,7 @@ fn of_family<F: Family>(text: &str) -> Vec<Prefix<F>> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-fn look_up<F: Family>(set: &PrefixSet, text: &str) {
+fn measure_lookups<F: Family>(set: &PrefixSet, text: &str) {
     let inside = of_family::<F>(text);
     let mut random = inside.clone();
     shuffled(&mut random);
@@ -64,15 +64,15 @@ fn look_up<F: Family>(set: &PrefixSet, text: &str) {
         .iter()
         .map(|p| Prefix::from_addr(p.last_addr(), (p.len() + 1).min(F::WIDTH)).unwrap())
         .collect();
-    for (what, asked) in
+    for (what, probes) in
         [("in it, in order", &inside), ("in it, at random", &random), ("beside it, at random", &outside)]
     {
-        let found = asked.iter().filter(|p| set.contains(**p)).count();
+        let found = probes.iter().filter(|p| set.contains(**p)).count();
         each(
-            &format!("{} {} {what} ({found} found)", asked.len(), F::AFI.unicast_name()),
-            asked.len(),
+            &format!("{} {} {what} ({found} found)", probes.len(), F::AFI.unicast_name()),
+            probes.len(),
             || {
-                asked.iter().for_each(|p| _ = black_box(set.contains(*p)));
+                probes.iter().for_each(|p| _ = black_box(set.contains(*p)));
             },
         );
     }
@@ -95,7 +95,7 @@ fn prefix_set_of_a_million() {
         let set = PrefixSet::new(ranges.iter().copied());
         println!("{what}: {} ms to build", (cpu() - start) / 1_000_000);
         println!("{} entries kept, {:.1} bytes each", set.len(), set.memory() as f64 / set.len() as f64);
-        for_each_family!(F => look_up::<F>(&set, &text));
+        for_each_family!(F => measure_lookups::<F>(&set, &text));
     }
 
     let set = PrefixSet::new(exact);

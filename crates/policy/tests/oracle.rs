@@ -1,4 +1,5 @@
-//! A compiled policy says what its statements say when they are read one by one, and a memo says what the policy says.
+//! A compiled policy has the same results as its statements read one by one, and a memo has those
+//! of its policy.
 
 use proptest::prelude::*;
 use ribtide_policy::{
@@ -14,7 +15,7 @@ use ribtide_wire::bgp::{NextHop, build};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A route in plain words.
+/// A route as plain values.
 #[derive(Clone, PartialEq, Debug)]
 struct Plain {
     origin: Origin,
@@ -48,13 +49,13 @@ impl Plain {
             bytes.flatten().collect()
         };
         build::list(&mut out, 0, code::COMMUNITIES, &of(false));
-        // Something that no policy touches, between what it does.
+        // An attribute that no policy changes, between changed ones.
         build::attribute(&mut out, flags::OPTIONAL | flags::TRANSITIVE | flags::PARTIAL, 20, &[1, 2, 3]);
         build::list(&mut out, flags::PARTIAL, code::LARGE_COMMUNITIES, &of(true));
         out
     }
 
-    /// The reverse, of what may change.
+    /// The reverse, for the attributes that may change.
     fn read(&self, bytes: &[u8], next_hop: Option<NewNextHop>) -> Plain {
         let mut plain = Plain { med: None, local_pref: None, communities: vec![], ..self.clone() };
         let mut last = 0;
@@ -72,8 +73,8 @@ impl Plain {
                     plain.communities.extend(Communities::new(value).iter().map(AnyCommunity::Standard));
                 }
                 code::LARGE_COMMUNITIES => {
-                    let had = self.communities.iter().any(|c| matches!(c, AnyCommunity::Large(_)));
-                    assert_eq!(flags & flags::PARTIAL != 0, had, "flags are kept");
+                    let had_large = self.communities.iter().any(|c| matches!(c, AnyCommunity::Large(_)));
+                    assert_eq!(flags & flags::PARTIAL != 0, had_large, "flags are kept");
                     plain.communities.extend(LargeCommunities::new(value).iter().map(AnyCommunity::Large));
                 }
                 20 => untouched = value == [1, 2, 3] && flags & flags::PARTIAL != 0,
@@ -377,8 +378,8 @@ proptest! {
         };
         let mut memo = Memo::new(&policy, &route, read);
         let settled = memo.settled().map(Option::<&Plain>::cloned);
-        let looks = definitions.iter().flat_map(|d| &d.statements).any(|s| !s.prefix_conditions.is_empty());
-        prop_assert!(looks || settled.is_some());
+        let has_prefix_conditions = definitions.iter().flat_map(|d| &d.statements).any(|s| !s.prefix_conditions.is_empty());
+        prop_assert!(has_prefix_conditions || settled.is_some());
         for prefix in prefixes {
             let expected = naive(&definitions, external, plain.clone(), prefix);
             let found = policy.evaluate(&route, prefix).map(read);
@@ -388,12 +389,12 @@ proptest! {
             if let Some(settled) = &settled {
                 prop_assert_eq!(settled, &expected);
             }
-            if let Some(verdict) = policy.constant() {
-                prop_assert_eq!(found.as_ref(), (verdict == ribtide_policy::PolicyResult::Accept).then_some(&plain));
+            if let Some(constant) = policy.constant() {
+                prop_assert_eq!(found.as_ref(), (constant == ribtide_policy::PolicyResult::Accept).then_some(&plain));
             }
-            let (explained, says) = policy.explain(&route, prefix.any());
+            let (explained, sentences) = policy.explain(&route, prefix.any());
             prop_assert_eq!(explained.map(read), expected);
-            prop_assert!(says.iter().all(|s| !s.is_empty()) && !says.is_empty());
+            prop_assert!(sentences.iter().all(|s| !s.is_empty()) && !sentences.is_empty());
         }
         prop_assert_eq!(&policy, &Policy::new(definitions, external));
     }

@@ -1,5 +1,5 @@
-//! Prefixes, address families as types, longest match, the prefix → shard function, and what every crate needs:
-//! hash maps, prefetching, seeded random numbers.
+//! Prefixes, address families as types, longest match, the prefix → shard function, and shared
+//! tools: hash maps, prefetching, seeded random numbers.
 //!
 //! Everything above this crate is generic over [`Family`]; nothing is written twice for IPv4 and IPv6.
 //! A type that exists once per family is a *shape* ([`PerFamily`]) held in [`Families`].
@@ -23,15 +23,15 @@ pub use rng::Rng;
 pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
 pub use table::PrefixTable;
 
-/// Hashing for maps keyed by what peers choose: fast, and seeded per process so that keys cannot be aimed.
+/// Hashing for keys that peers choose: fast, and seeded per process against chosen collisions.
 pub type HashBuilder = foldhash::fast::RandomState;
 /// The hash map used everywhere in ribtide.
 pub type Map<K, V> = hashbrown::HashMap<K, V, HashBuilder>;
 /// The hash set used everywhere in ribtide.
 pub type Set<K> = hashbrown::HashSet<K, HashBuilder>;
 
-/// Shrinks a map of which less than an eighth is in use to twice its length. Call it after each removal: the cost of moving
-/// an entry is amortized over several removals.
+/// Shrinks a map to twice its length when less than an eighth of it is in use. Call it after each
+/// removal: moving an entry is amortized over several removals.
 pub fn shrink_if_sparse<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
     const KEPT_CAPACITY: usize = 64;
     if map.capacity() > KEPT_CAPACITY && map.len() * 8 < map.capacity() {
@@ -39,7 +39,7 @@ pub fn shrink_if_sparse<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
     }
 }
 
-/// Shrinks a map to its entries and a sixteenth more, so that a few entries that come and go do not rehash the map each time.
+/// Shrinks a map to its entries and a sixteenth more, so that a few changes do not rehash it.
 /// O(capacity): call it only when the stage is idle. O(1) when there is nothing to free.
 pub fn shrink_to_fit<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
     map.shrink_to(with_spare(map.len()));
@@ -67,7 +67,7 @@ mod tests {
         assert!(filled > before * 3 / 2, "nothing else would do it");
         shrink_to_fit(&mut map);
         assert!(map.allocation_size() == before && (0..300_000).all(|n| map[&n] == n));
-        // 458,752 are the most of that size: a few more that come and go move nothing.
+        // 458,752 entries fill that size; a few more would rehash.
         map.extend((300_000..458_753).map(|n| (n, n)));
         map.remove(&0);
         shrink_to_fit(&mut map);

@@ -1,16 +1,16 @@
-//! Prefetching: the waits of many look-ups for memory overlap.
+//! Prefetching: many look-ups wait for memory at the same time.
 //!
-//! A look-up in a table that is larger than the cache waits for memory. A core has several such waits under way at once
-//! when none needs another's answer. So a stage takes [`PREFETCH_BATCH`] items, reads first what each of them needs, and
-//! handles them afterwards, out of the cache.
+//! A look-up in a table that is larger than the cache waits for memory. A core overlaps several
+//! such waits when the look-ups are independent. So a stage takes [`PREFETCH_BATCH`] items, first
+//! reads the memory that they need, and then handles them from the cache.
 
 use std::hint::black_box;
 
 /// Items that are prefetched together before the first of them is handled.
 pub const PREFETCH_BATCH: usize = 32;
 
-/// Performs the reads that `value` depends on now, although their result is not used: the compiler may not leave them out.
-/// A read works where an instruction for prefetching would not: it follows pointers, so that it needs no address in advance.
+/// Performs the reads that `value` depends on; the compiler may not remove them. Unlike a prefetch
+/// instruction, a read follows pointers, so the address need not be known in advance.
 #[inline(always)]
 pub fn prefetch<T>(value: T) {
     black_box(value);

@@ -1,4 +1,4 @@
-//! One prefix of one family, and the form of either family that the edges use.
+//! Prefixes of one family, and of either family for configuration and output.
 
 use crate::{Afi, Bits, Family, V4, V6};
 use std::fmt;
@@ -189,7 +189,7 @@ impl fmt::Debug for AnyPrefix {
     }
 }
 
-/// Why a text is not a prefix. Displays as a sentence that says what to write instead.
+/// The error of parsing a prefix. Its text gives the correct form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParsePrefixError {
     /// The part before the slash is not an address.
@@ -238,7 +238,7 @@ impl FromStr for AnyPrefix {
         let bad_len = || ParsePrefixError::Length(text.into(), width);
         let len = match len {
             None => width,
-            // `u8::from_str` takes a leading plus sign, which no router's prefix has.
+            // `u8::from_str` accepts a leading plus sign, which no router's prefix has.
             Some(l) if l.bytes().all(|b| b.is_ascii_digit()) => l.parse().map_err(|_| bad_len())?,
             Some(_) => return Err(bad_len()),
         };
@@ -279,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_says_what_to_write() {
-        for (text, says) in [
+    fn bad_text_gives_the_correct_form() {
+        for (text, message) in [
             ("10.0.0.1/8", "\"10.0.0.1/8\" has bits set beyond its length; write 10.0.0.0/8"),
             ("10.0.0.0/33", "\"10.0.0.0/33\" has no valid length; it must be a number from 0 to 32"),
             ("10.0.0.0/+8", "\"10.0.0.0/+8\" has no valid length; it must be a number from 0 to 32"),
             ("::/129", "\"::/129\" has no valid length; it must be a number from 0 to 128"),
         ] {
-            assert_eq!(text.parse::<AnyPrefix>().unwrap_err().to_string(), says);
+            assert_eq!(text.parse::<AnyPrefix>().unwrap_err().to_string(), message);
         }
         assert!("banana/8".parse::<AnyPrefix>().is_err());
         assert!("::/0".parse::<Prefix<V4>>().is_err());

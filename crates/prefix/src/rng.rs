@@ -1,10 +1,10 @@
-//! The one pseudo-random number generator: its numbers must be the same on every machine and in every release, so it is
-//! not one of a dependency. Not for secrets.
+//! The pseudo-random number generator of tests and tables. Its numbers are equal on every machine
+//! and in every release, so it is not a dependency's. Not for secrets.
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): equidistributed, and any value is a good seed.
 ///
-/// Seeds are names that people keep: of generated tables, of simulated histories, of test runs. So no function here may
-/// ever draw other numbers than it does, and there are two ways to reduce a number: [`Rng::below`] and [`Rng::index`].
+/// Seeds identify generated tables, simulated histories and test runs. So the numbers of every
+/// function are fixed for ever, and two reductions exist: [`Rng::below`] and [`Rng::index`].
 #[derive(Clone, Debug, Default)]
 pub struct Rng(u64);
 
@@ -50,7 +50,7 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// How many trials up to and including the first success, when `mean` are needed on average: at least 1.
+    /// The number of trials up to the first success, at least 1, with an average of `mean`.
     pub fn geometric(&mut self, mean: f64) -> usize {
         if mean <= 1.0 {
             return 1;

@@ -1,15 +1,15 @@
 //! Which shard owns a prefix.
 //!
-//! Prefix → logical shard is fixed; logical shard → thread is configuration and may change at run time. The map
-//! goes by address *block*, not by single prefix: neighbouring prefixes travel in the same UPDATE, so an UPDATE
-//! touches few shards and what is packed together stays together. On a real full-table session the share of
-//! shards touched per UPDATE and the imbalance at eight threads were, by single prefix 2.44 (0.6%), by /20 1.89
-//! (1.4%), by /18 1.77 (2.4%), by /16 1.69 (9%): hence /18 for IPv4. IPv6 goes by /32, the registries' unit of
-//! allocation.
+//! The map from prefix to logical shard is fixed; the map from logical shard to thread is
+//! configuration and may change at run time. A prefix is mapped by its address *block*:
+//! neighbouring prefixes share UPDATEs, so an UPDATE touches few shards. Measured on a full-table
+//! session, shards per UPDATE and imbalance at eight threads: single prefix 2.44 (0.6%), /20 1.89
+//! (1.4%), /18 1.77 (2.4%), /16 1.69 (9%). Hence /18 for IPv4. IPv6 uses /32, the registries' unit
+//! of allocation.
 
 use crate::{Bits, Family, Prefix};
 
-/// How many logical shards there are.
+/// The number of logical shards.
 pub const LOGICAL_SHARDS: u8 = 64;
 
 /// A logical shard: 0 to [`LOGICAL_SHARDS`] − 1.

@@ -1,9 +1,9 @@
-//! Prefix → value with exact access at the price of a hash look-up, and longest match at the price of one
-//! look-up for each length in use.
+//! Prefix → value: exact access costs one hash look-up, longest match one look-up per length in
+//! use.
 //!
-//! The routing tables are asked for exact prefixes millions of times a second and for longest matches only
-//! where a next hop is resolved or a person asks. So the exact key is what is fast and small here; the table
-//! that forwards packets is the chip's.
+//! Routing tables see millions of exact look-ups a second. Longest matches are rare: resolution of
+//! a next hop, or a query. So the exact key is fast and small; packets are forwarded by the chip's
+//! table.
 
 use crate::{Family, HashBuilder, Prefix, with_spare};
 use hashbrown::HashTable;
@@ -15,9 +15,9 @@ use std::net::IpAddr;
 pub struct PrefixTable<F: Family, T> {
     entries: HashTable<(Prefix<F>, T)>,
     hasher: HashBuilder,
-    /// How many prefixes there are of each length; only lengths in use are probed.
+    /// The number of prefixes of each length; only lengths in use are probed.
     lengths: [u32; 129],
-    /// How often entries may have moved to other places.
+    /// Counts events that may have moved entries.
     moves: u64,
 }
 
@@ -42,14 +42,14 @@ impl<F: Family, T> PrefixTable<F, T> {
     #[inline]
     pub fn get(&self, prefix: Prefix<F>) -> Option<&T> {
         let hash = self.hasher.hash_one(prefix);
-        self.entries.find(hash, |(known, _)| *known == prefix).map(|(_, value)| value)
+        self.entries.find(hash, |(key, _)| *key == prefix).map(|(_, value)| value)
     }
 
     /// The value at exactly `prefix`, to change.
     #[inline]
     pub fn get_mut(&mut self, prefix: Prefix<F>) -> Option<&mut T> {
         let hash = self.hasher.hash_one(prefix);
-        self.entries.find_mut(hash, |(known, _)| *known == prefix).map(|(_, value)| value)
+        self.entries.find_mut(hash, |(key, _)| *key == prefix).map(|(_, value)| value)
     }
 
     /// Puts `value` at `prefix` and returns what it replaced.
@@ -84,7 +84,7 @@ impl<F: Family, T> PrefixTable<F, T> {
     /// Removes and returns the value at `prefix`.
     pub fn remove(&mut self, prefix: Prefix<F>) -> Option<T> {
         let hash = self.hasher.hash_one(prefix);
-        let old = self.entries.find_entry(hash, |(known, _)| *known == prefix).ok()?;
+        let old = self.entries.find_entry(hash, |(key, _)| *key == prefix).ok()?;
         self.lengths[usize::from(prefix.len())] -= 1;
         let value = old.remove().0.1;
         self.shrink_if_sparse();
@@ -107,7 +107,7 @@ impl<F: Family, T> PrefixTable<F, T> {
     fn shrink_to(&mut self, room: usize) {
         let PrefixTable { entries, hasher, moves, .. } = self;
         let places = entries.num_buckets();
-        entries.shrink_to(room, |(known, _)| hasher.hash_one(known));
+        entries.shrink_to(room, |(key, _)| hasher.hash_one(key));
         *moves += u64::from(entries.num_buckets() != places);
     }
 
@@ -127,29 +127,29 @@ impl<F: Family, T> PrefixTable<F, T> {
         })
     }
 
-    /// Every entry, in no order.
+    /// Every entry, in any order.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix<F>, &T)> {
         self.entries.iter().map(|(prefix, value)| (*prefix, value))
     }
 
-    /// Every entry, in no order, values to change.
+    /// Every entry, in any order, with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Prefix<F>, &mut T)> {
         self.entries.iter_mut().map(|(prefix, value)| (*prefix, value))
     }
 
-    /// How many places for entries there are: those that [`PrefixTable::at`] takes.
+    /// The number of places: the valid arguments of [`PrefixTable::at`].
     pub fn places(&self) -> usize {
         self.entries.num_buckets()
     }
 
-    /// The entry in a place, if there is one, its value to change. Who goes through all places, in pieces and whatever
-    /// else happens meanwhile, meets every entry that was there all the time, as long as [`PrefixTable::moves`] stays.
+    /// The entry in a place, if there is one, with a mutable value. A walk over all places meets
+    /// every entry that stays in the table, while [`PrefixTable::moves`] is unchanged.
     #[inline]
     pub fn at(&mut self, place: usize) -> Option<(Prefix<F>, &mut T)> {
         self.entries.get_bucket_mut(place).map(|(prefix, value)| (*prefix, value))
     }
 
-    /// The entry in a place, if there is one, to look at; as [`PrefixTable::at`].
+    /// The entry in a place, if there is one; as [`PrefixTable::at`].
     #[inline]
     pub fn entry_at(&self, place: usize) -> Option<(Prefix<F>, &T)> {
         self.entries.get_bucket(place).map(|(prefix, value)| (*prefix, value))
@@ -160,7 +160,7 @@ impl<F: Family, T> PrefixTable<F, T> {
         self.moves
     }
 
-    /// Bytes of memory that the table itself holds, without what values point to.
+    /// Bytes of the table's own memory, without what values point to.
     pub fn allocation_size(&self) -> usize {
         self.entries.allocation_size() + size_of::<Self>()
     }
@@ -175,11 +175,11 @@ fn entry<'a, F: Family, T>(
     prefix: Prefix<F>,
 ) -> Entry<'a, (Prefix<F>, T)> {
     if entries.len() == entries.capacity() {
-        // Room for another is made first.
+        // The space for another entry is reserved first.
         *moves += 1;
     }
     let hash = hasher.hash_one(prefix);
-    entries.entry(hash, |(known, _)| *known == prefix, |(known, _)| hasher.hash_one(known))
+    entries.entry(hash, |(key, _)| *key == prefix, |(key, _)| hasher.hash_one(key))
 }
 
 #[cfg(test)]
@@ -193,14 +193,14 @@ mod tests {
         for text in ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.1.1/32"] {
             assert!(table.insert(text.parse().unwrap(), text).is_none());
         }
-        let ask =
+        let longest =
             |t: &PrefixTable<V4, &'static str>, a: &str| *t.longest_match(a.parse().unwrap()).unwrap().1;
-        assert_eq!(ask(&table, "10.1.1.1"), "10.1.1.1/32");
-        assert_eq!(ask(&table, "10.1.1.2"), "10.1.0.0/16");
-        assert_eq!(ask(&table, "192.0.2.1"), "0.0.0.0/0");
+        assert_eq!(longest(&table, "10.1.1.1"), "10.1.1.1/32");
+        assert_eq!(longest(&table, "10.1.1.2"), "10.1.0.0/16");
+        assert_eq!(longest(&table, "192.0.2.1"), "0.0.0.0/0");
         assert_eq!(table.matches("10.1.1.1".parse().unwrap()).count(), 4);
         table.remove("10.1.0.0/16".parse().unwrap());
-        assert_eq!(ask(&table, "10.1.1.2"), "10.0.0.0/8");
+        assert_eq!(longest(&table, "10.1.1.2"), "10.0.0.0/8");
         assert!(table.longest_match("::1".parse().unwrap()).is_none());
         assert_eq!(table.len(), 3);
     }

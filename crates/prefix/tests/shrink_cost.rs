@@ -1,4 +1,4 @@
-//! What it takes to make a table fit after a burst that it outlived, beside filling it.
+//! The cost of shrinking a table after a burst, compared with filling it.
 //!
 //! ```text
 //! cargo test --release -p ribtide-prefix --test shrink_cost -- --ignored --nocapture

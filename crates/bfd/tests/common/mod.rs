@@ -1,4 +1,4 @@
-//! Two routers and what lies between them, in simulated time.
+//! Two routers and the path between them, in simulated time.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 use ribtide_bfd::*;
@@ -17,7 +17,7 @@ pub fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, side as u8 + 1])
 }
 
-/// One router: its only session, and what it sent and went through.
+/// One router: its only session, the packets that it sent, and its changes of state.
 pub struct Side {
     pub sessions: Sessions,
     pub id: Discriminator,
@@ -25,46 +25,46 @@ pub struct Side {
     pub changes: Vec<(Micros, State)>,
 }
 
-/// What happens to packets that a side sends.
+/// The path of packets from one side.
 #[derive(Clone, Copy)]
-pub struct Way {
-    /// How long they take.
+pub struct Path {
+    /// Their delay.
     pub delay: Micros,
-    /// How much longer some of them take.
+    /// Additional random delay, at most.
     pub spread: Micros,
-    /// How many of a hundred are lost.
+    /// Loss in percent.
     pub loss: u64,
-    /// Whether all are.
+    /// Whether all packets are lost.
     pub cut: bool,
 }
 
-impl Default for Way {
+impl Default for Path {
     fn default() -> Self {
-        Way { delay: MS, spread: 0, loss: 0, cut: false }
+        Path { delay: MS, spread: 0, loss: 0, cut: false }
     }
 }
 
-pub struct World {
+pub struct Network {
     pub now: Micros,
     pub sides: [Side; 2],
-    pub ways: [Way; 2],
-    /// By time and a number; the receiver and the bytes.
+    pub paths: [Path; 2],
+    /// By time and a number: the receiver and the bytes.
     packets: BTreeMap<(Micros, u64), (usize, Vec<u8>)>,
     numbers: u64,
     random: u64,
 }
 
-impl World {
-    pub fn new(timers: [Timers; 2], seed: u64) -> World {
+impl Network {
+    pub fn new(timers: [Timers; 2], seed: u64) -> Network {
         let side = |n: usize| {
             let mut sessions = Sessions::new(seed * 2 + n as u64);
             let id = sessions.add(place(n), timers[n], 0);
             Side { sessions, id, sent: Vec::new(), changes: Vec::new() }
         };
-        World {
+        Network {
             now: 0,
             sides: [side(0), side(1)],
-            ways: [Way::default(); 2],
+            paths: [Path::default(); 2],
             packets: BTreeMap::new(),
             numbers: 0,
             random: seed,
@@ -79,7 +79,7 @@ impl World {
         [self.session(0).state(), self.session(1).state()]
     }
 
-    /// Loses all that a side knows, and starts it over.
+    /// Restarts a side without its state.
     pub fn restart(&mut self, side: usize, timers: Timers) {
         self.random = self.random.wrapping_add(77);
         let mut sessions = Sessions::new(self.random);
@@ -105,11 +105,11 @@ impl World {
                 Effect::Changed(_, to) => self.sides[side].changes.push((self.now, to)),
                 Effect::Send(control) => {
                     self.sides[side].sent.push((self.now, control));
-                    let way = self.ways[side];
-                    if way.cut || self.random(100) < way.loss {
+                    let path = self.paths[side];
+                    if path.cut || self.random(100) < path.loss {
                         continue;
                     }
-                    let at = self.now + way.delay + self.random(way.spread + 1);
+                    let at = self.now + path.delay + self.random(path.spread + 1);
                     self.numbers += 1;
                     self.packets.insert((at, self.numbers), (1 - side, control.to_bytes().to_vec()));
                 }
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Lets so much time pass.
+    /// Advances the time.
     pub fn run(&mut self, time: Micros) {
         let end = self.now + time;
         loop {
@@ -146,7 +146,7 @@ pub fn place(side: usize) -> Place {
     Place { peer: address(1 - side), local: None, interface: None, reach: Reach::Link }
 }
 
-/// How a packet for `side` comes.
+/// The reception of a packet for `side`.
 pub fn origin(side: usize) -> Origin {
     Origin { from: address(1 - side), to: address(side), interface: 2, ttl: 255, multihop: false }
 }
