@@ -16,7 +16,7 @@ use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Families, LogicalShard};
 use ribtide_rib::{
-    FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
+    FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
 use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
@@ -371,7 +371,7 @@ impl ShardStage {
         if let Some(rib) = &mut self.rib {
             to_rib(feed, &next_hops).into_iter().for_each(|message| rib.post(message));
             if let Some(seq) = self.shard.mark() {
-                rib.post(RibIn::Confirm(FeedMark { announcer: self.number, seq }));
+                rib.post(RibIn::Confirm(FeedFence { announcer: self.number, seq }));
             }
         }
         purged.into_iter().for_each(|session| self.purged.post(session));

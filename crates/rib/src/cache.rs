@@ -1,39 +1,41 @@
-//! The resolution cache: how a route comes by what its next hops resolve to. Three modes, one result.
+//! The resolution cache: three modes that resolve the next hops of a route, with one result.
 //!
-//! `off` is the baseline: each route that is touched resolves its received set again, hop by hop. `epoch` is the cache
-//! proposed for zebra: a received group keeps what it resolved to with the generation of that moment, and any event that
-//! next hops may depend on begins another generation and so outdates all of them; the first route of a group that is
-//! touched afterwards resolves it, the others take that. `dependency` asks no route anything: an event leads to just the
-//! groups that rest on it, and each is put together once.
+//! - `off` is the baseline: each touched route resolves its received set again, hop by hop.
+//! - `epoch` is the cache that was proposed for zebra. A received group keeps its result with a
+//!   generation. Any event that next hops may depend on begins a new generation. The first touched
+//!   route of a group resolves it again; the other routes take that result.
+//! - `dependency`: an event marks only the groups that depend on it, and each of them is resolved
+//!   once.
 //!
-//! In all of them next hops are tracked the same way ([`crate::resolve`]), as zebra tracks them for protocols that then
-//! send their routes again: a route is touched when its candidates changed, or (in the first two modes) when one of its
-//! next hops leads elsewhere. That, and not the stamp, is why no route can stay on an old way; see
+//! All modes track next hops in the same way ([`crate::resolve`]), as zebra does. A route is
+//! touched when its candidates change. In the first two modes, a changed next hop touches it too.
+//! Tracking, and not the generation, keeps routes off stale next hops; see
+//! `docs/adr/0009-next-hop-resolution-cache.md`.
 //! `docs/adr/0009-next-hop-resolution-cache.md`.
 
 use crate::group::Group;
 use crate::message::FibGroup;
-use crate::resolve::{Asked, Met, Resolver};
+use crate::resolve::{GroupStatus, LookupResult, Resolver};
 use crate::table::RouteTables;
-use crate::target::{Outcome, Target, Why};
+use crate::target::{Outcome, Target, UnresolvedReason};
 use ribtide_prefix::for_each_family;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the resolution cache works.
+/// The mode of the resolution cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheMode {
-    /// There is none: each route resolves its next hops itself.
+    /// No cache: each route resolves its next hops itself.
     Off,
-    /// Groups keep what they resolved to until any event outdates all of them.
+    /// Groups keep their result until any event outdates all of them.
     Epoch,
-    /// An event leads to the groups that depend on it, and no further.
+    /// An event outdates only the groups that depend on it.
     #[default]
     Dependency,
 }
 
 impl CacheMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [CacheMode; 3] = [CacheMode::Off, CacheMode::Epoch, CacheMode::Dependency];
 
     /// The name in configuration, commands and output.
@@ -62,18 +64,18 @@ impl FromStr for CacheMode {
     }
 }
 
-/// What the cache did since the start.
+/// Counters of the cache since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
-    /// How often an event began another generation, and 1.
+    /// Number of generations that began.
     pub generation: u64,
-    /// Routes that took what their group had resolved to.
+    /// Routes that took the cached result of their group.
     pub hits: u64,
-    /// Routes for which a received set had to be resolved first.
+    /// Routes whose received set had to be resolved first.
     pub misses: u64,
-    /// Times that a received set was resolved, all of its hops.
+    /// Resolutions of a received set with all of its hops.
     pub resolutions: u64,
-    /// Next hops that were looked up, for routes or groups or because BGP asks.
+    /// Next hops that were looked up, for routes, groups or registrations of BGP.
     pub lookups: u64,
     /// Groups whose cached result an event outdated.
     pub invalidations: u64,
@@ -81,7 +83,7 @@ pub struct CacheCounters {
     pub nanoseconds: u64,
 }
 
-/// The cache's state beside what each group holds.
+/// The cache's state, without the results, which each group holds.
 pub(crate) struct Cache {
     mode: CacheMode,
     pub(crate) counters: CacheCounters,
@@ -103,7 +105,7 @@ impl Cache {
         self.mode != CacheMode::Dependency
     }
 
-    /// An event marked a group that depends on it.
+    /// Counts a group that an event marked as outdated.
     pub(crate) fn count_marked(&mut self) {
         if self.mode == CacheMode::Dependency {
             self.counters.invalidations += 1;
@@ -118,11 +120,11 @@ impl Cache {
 impl Resolver {
     pub(crate) fn set_cache_mode(&mut self, mode: CacheMode) {
         self.cache.mode = mode;
-        // What another mode left is right, but it has no stamp.
+        // Results of another mode are right, but have no generation.
         self.invalidate();
     }
 
-    /// Something happened that next hops may depend on: another generation begins.
+    /// Begins a new generation, after an event that next hops may depend on.
     pub(crate) fn invalidate(&mut self) {
         self.cache.counters.generation += 1;
         if self.cache.mode == CacheMode::Epoch {
@@ -130,16 +132,16 @@ impl Resolver {
         }
     }
 
-    /// The resolution step of a batch: next hops that events marked, and all that rests on them. Marks the routes that
-    /// must be selected again because of it.
+    /// The resolution step of a batch: resolves the marked next hops and everything that depends on
+    /// them. Marks the routes that must be selected again.
     pub(crate) fn resolve_batch(&mut self, tables: &mut RouteTables) {
         let begin = self.cache.now();
         self.resolve(tables);
-        if self.any_wakes_routes() {
+        if self.any_reselects_routes() {
             if self.cache.is_per_route() {
-                for_each_family!(F => tables.get_mut::<F>().mark_users(|group| self.wakes_routes(group)));
+                for_each_family!(F => tables.get_mut::<F>().mark_users(|group| self.reselects_routes(group)));
             } else {
-                for_each_family!(F => tables.get_mut::<F>().wake(self.waking()));
+                for_each_family!(F => tables.get_mut::<F>().wake(self.reselected()));
             }
         }
         let mut left = self.config.turn;
@@ -157,11 +159,12 @@ impl Resolver {
         self.cache.counters.nanoseconds += self.cache.now() - begin;
     }
 
-    /// A route that has this group was touched.
+    /// Resolves the group of a touched route, unless its cached result is current.
     fn resolve_for_route(&mut self, tables: &RouteTables, id: u32) {
         let generation = self.cache.counters.generation;
         let group = &mut self.groups.store[id];
-        // A route that could lead to itself is resolved each time, as in the scheme that this mode follows.
+        // A route that could resolve through itself is resolved each time, as in the proposal for
+        // zebra.
         if self.cache.mode == CacheMode::Epoch && group.key.exclude.is_none() {
             if group.stamp == generation {
                 self.cache.counters.hits += 1;
@@ -170,34 +173,33 @@ impl Resolver {
             group.stamp = generation;
         }
         self.cache.counters.misses += 1;
-        let content = self.resolve_anew(tables, id);
+        let content = self.resolve_uncached(tables, id);
         self.put_content(id, content);
     }
 
-    /// What a received set resolves to, worked out from the table alone, hop by hop.
-    fn resolve_anew(&mut self, tables: &RouteTables, id: u32) -> Option<FibGroup> {
-        // The route's own copy: what zebra has in each route, and small beside the look-ups.
+    /// Resolves a received set from the table alone, hop by hop.
+    fn resolve_uncached(&mut self, tables: &RouteTables, id: u32) -> Option<FibGroup> {
+        // zebra keeps this copy in each route; it costs little beside the look-ups.
         let key = self.groups.store[id].key.clone();
         let mut outcomes = Vec::with_capacity(key.hops().len());
         for (at, target) in key.targets().enumerate() {
             let Group { targets, dropped, .. } = &self.groups.store[id];
             let node = targets[at];
             outcomes.push(match &self.nodes[node] {
-                _ if dropped.contains(&node) => Outcome::Unresolved(Why::Circle),
-                // What was found in a circle is no function of one look at the table.
+                _ if dropped.contains(&node) => Outcome::Unresolved(UnresolvedReason::Circle),
+                // An answer that was found in a circle depends on more than one look-up.
                 found if found.circular => found.answer.outcome.clone(),
-                _ => self.ask_anew(tables, target),
+                _ => self.lookup_uncached(tables, target),
             });
         }
         key.content(outcomes.iter(), self.config.max_ecmp)
     }
 
-    /// Asks the table without remembering anything. The groups of routes that lead to next hops are up to date: tracking
-    /// came first.
-    fn ask_anew(&mut self, tables: &RouteTables, target: Target) -> Outcome {
-        match self.ask(tables, target, |_, _| Met::Known) {
-            Asked::Answer(answer) => answer.outcome,
-            Asked::Blocked(_) => Outcome::Unresolved(Why::Circle),
+    /// Looks up a target and stores nothing. Tracking has already resolved the groups on its walk.
+    fn lookup_uncached(&mut self, tables: &RouteTables, target: Target) -> Outcome {
+        match self.lookup(tables, target, |_, _| GroupStatus::Settled) {
+            LookupResult::Answer(answer) => answer.outcome,
+            LookupResult::Blocked(_) => Outcome::Unresolved(UnresolvedReason::Circle),
         }
     }
 }

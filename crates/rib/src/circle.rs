@@ -1,32 +1,34 @@
-//! Targets whose answers lead back to themselves: `docs/adr/0020-next-hop-resolution.md`, section 4.
+//! Circles of targets: targets whose answers depend on themselves. See
+//! `docs/adr/0020-next-hop-resolution.md`, section 4.
 //!
-//! A target is *blocked* by the first group on its walk that is not resolved, and a group waits for its targets. One
-//! depth-first search answers what can be answered on the way, and finds the strongly connected components of the rest
-//! (Tarjan 1972). A component is complete when everything else that its targets reach is answered: then it is a circle,
-//! and is decided at once, whatever waits for it. So each edge is walked once, however the circles lie.
+//! A target is *blocked* by the first unresolved group on its walk; a group waits for its targets.
+//! One depth-first search answers what it can on its path. It finds the strongly connected
+//! components of the remaining targets (Tarjan 1972). A component is complete when all other
+//! targets that it reaches have answers. Then it is a circle and is decided at once. So the search
+//! walks each edge once.
 //!
-//! The search has a stack of its own: a hostile peer may send a chain as long as its table.
+//! The search has a stack of its own: a hostile peer may advertise a chain as long as its table.
 
 use crate::message::NextHops;
-use crate::resolve::{Asked, Resolver};
+use crate::resolve::{LookupResult, Resolver};
 use crate::table::RouteTables;
 use std::collections::BTreeSet;
 
 /// A target's place in a search.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Place {
-    /// When it was reached first, from 1; 0 while it is not on the stack.
+    /// The order in which it was first reached, from 1; 0 while it is not on the stack.
     index: u32,
-    /// The least index that it is known to reach.
+    /// The least index that it reaches.
     low: u32,
     /// The group that blocks it.
     blocked: u32,
 }
 
-/// A target that the search is at.
+/// A target on the path of the search.
 struct Frame {
     node: u32,
-    /// The group that it waits for, and how many of its targets were looked at.
+    /// The group that it waits for, and how many of that group's targets were visited.
     waits: Option<(u32, usize)>,
 }
 
@@ -40,12 +42,12 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Takes out the open targets from `id` on.
+    /// Removes and returns the open targets from `id` on.
     fn from(&mut self, id: u32) -> Vec<u32> {
         self.open.split_off(self.position(id))
     }
 
-    /// Takes out the open targets that were reached after `id`.
+    /// Removes and returns the open targets that were reached after `id`.
     fn above(&mut self, id: u32) -> Vec<u32> {
         self.open.split_off(self.position(id) + 1)
     }
@@ -56,7 +58,7 @@ impl Search {
 }
 
 impl Resolver {
-    /// Answers `root`, and every target that it rests on.
+    /// Answers `root` and every target that it depends on.
     pub(crate) fn search(&mut self, tables: &RouteTables, root: u32, search: &mut Search) {
         search.frames.push(Frame { node: root, waits: None });
         while let Some(Frame { node, waits }) = search.frames.last_mut() {
@@ -67,16 +69,17 @@ impl Resolver {
             }
             let Some((group, looked)) = now else {
                 match self.evaluate(tables, id) {
-                    Asked::Answer(answer) => {
+                    LookupResult::Answer(answer) => {
                         self.settle(id, answer);
-                        // What it reached and what is open came back to it. With its answer they are to be looked at again.
+                        // The open targets that it reached depend on it. Its answer makes the
+                        // search visit them again.
                         if self.nodes[id].search.index > 0 {
                             let open = search.from(id);
                             self.forget(&open);
                         }
                         search.frames.pop();
                     }
-                    Asked::Blocked(group) => {
+                    LookupResult::Blocked(group) => {
                         *waits = Some((group, 0));
                         let place = &mut self.nodes[id].search;
                         place.blocked = group;
@@ -90,12 +93,12 @@ impl Resolver {
                 }
                 continue;
             };
-            if !self.groups.store[group].stale || self.is_known(group) {
+            if !self.groups.store[group].stale || self.is_determined(group) {
                 if self.groups.store[group].stale {
                     self.flatten(group);
                 }
                 *waits = None;
-                // What is still open above was reached by way of this group, which need not wait for it.
+                // The open targets above were reached through this group, which is resolved now.
                 let above = search.above(id);
                 self.forget(&above);
                 continue;
@@ -121,7 +124,7 @@ impl Resolver {
                 continue;
             }
             if self.groups.store[group].targets.iter().any(|target| self.is_unreached(*target)) {
-                // Some of them were released meanwhile.
+                // Some of its targets were released meanwhile.
                 *waits = Some((group, 0));
                 let place = &mut self.nodes[id].search;
                 place.low = place.index;
@@ -142,38 +145,39 @@ impl Resolver {
         search.reached = 0;
     }
 
-    /// Whether a target has no answer and the search is not at it.
+    /// Whether a target has no answer and is not on the path of the search.
     fn is_unreached(&self, target: u32) -> bool {
         let node = &self.nodes[target];
         node.stale && node.search.index == 0
     }
 
-    /// Forgets that the search was at these targets.
+    /// Removes these targets from the search.
     fn forget(&mut self, targets: &[u32]) {
         for target in targets {
             self.nodes[*target].search = Place::default();
         }
     }
 
-    /// Whether what is known of a group's targets settles what it resolves to.
-    fn is_known(&self, group: u32) -> bool {
+    /// Whether the known answers determine what a group resolves to.
+    fn is_determined(&self, group: u32) -> bool {
         let group = &self.groups.store[group];
-        let known = |target: &u32| !self.nodes[*target].stale;
-        let resolved = |target: &u32| known(target) && self.nodes[*target].answer.outcome.is_resolved();
+        let settled = |target: &u32| !self.nodes[*target].stale;
+        let resolved = |target: &u32| settled(target) && self.nodes[*target].answer.outcome.is_resolved();
         let (members, rest) = group.targets.split_at(group.key.hops().len());
         let (backups, condition) = rest.split_at(group.key.backup.len());
-        if condition.iter().any(|target| known(target) && !resolved(target)) {
+        if condition.iter().any(|target| settled(target) && !resolved(target)) {
             return true;
         }
         let drops = group.key.next_hops == NextHops::Blackhole;
-        let members_do = drops || (members.iter().all(known) && members.iter().any(resolved));
+        let members_do = drops || (members.iter().all(settled) && members.iter().any(resolved));
         let all = members.iter().chain(backups);
-        let none_does = !drops && all.clone().all(|target| known(target) && !resolved(target));
-        none_does || (condition.iter().all(known) && (members_do || all.clone().all(known)))
+        let none_does = !drops && all.clone().all(|target| settled(target) && !resolved(target));
+        none_does || (condition.iter().all(settled) && (members_do || all.clone().all(settled)))
     }
 
-    /// Takes one step in a circle: decides the groups that are supported from outside, or else lets each target pass over
-    /// the group that blocks it. What is still open is searched again, for the step may have broken the circle.
+    /// Takes one step in a circle. It decides the groups that have support from outside; without
+    /// any, each target passes over the group that blocks it. The search then visits the open
+    /// targets again, because the step may have broken the circle.
     fn decide(&mut self, circle: &[u32]) {
         for id in circle {
             self.nodes[*id].circular = true;

@@ -1,60 +1,63 @@
-//! What those who announce routes are told of dataplanes, so that BGP advertises nothing that is not forwarded.
+//! Confirmations to announcers: BGP advertises a route only when every dataplane forwards it.
 //!
 //! ```text
-//! announcer ── Routes, Confirm(mark) ──► RIB ── FibBatch ──► every dataplane
-//!     ▲                                       │ ▲                     │
-//!     └── confirmed (mark), blocked ◄─────────┘ └──────── Ack ────────┘
+//! announcer ── Routes, Confirm(fence) ──► RIB ── FibBatch ──► every dataplane
+//!     ▲                                        │ ▲                     │
+//!     └── confirmed (fence), blocked ◄─────────┘ └──────── Ack ────────┘
 //! ```
 //!
-//! Who announces ends a batch with a [`FeedMark`], a number that rises. The answer is that number again, once
-//! *every configured dataplane* has finished whatever became of the routes before it; one answer may stand for many marks.
-//! So a confirmation costs per batch and not per route, and one of a change that has been superseded meanwhile is told
-//! apart by its number. A change that leaves the FIB's routes as they are (its group has other content only, or another
-//! protocol's route is selected) is finished with the batches before it: what counts is that the prefix is forwarded as
-//! the RIB wants it, and not by whose route.
+//! An announcer ends a batch with a [`FeedFence`], a rising number. The RIB manager returns the
+//! number when *every configured dataplane* has finished the changes before it; one reply may
+//! confirm many fences. So a confirmation costs per batch and not per route, and the number tells a
+//! superseded change from its successor.
 //!
-//! What a number cannot say is said by prefix, because it is rare: a prefix is **blocked** while the FIB does not have what
-//! the RIB wants for it: nothing that is announced for it resolves, or a dataplane failed it, at once or later. Blocks go
-//! before the numbers that they are exceptions of, and are told again with the answer to each batch that names such
-//! a prefix: so a number says "all of these, but the blocked ones" whatever its receiver remembers.
+//! A change may leave the FIB's routes as they are: it changes only a group's content, or another
+//! protocol's route is selected. Such a change is finished with the batches before it. Confirmation
+//! means that the prefix is forwarded as the RIB selects it, by whichever route.
 //!
-//! While a group is unresolved whose routes are still to be looked at one by one, no mark is answered: which prefixes are blocked
-//! is not known yet.
+//! Exceptions are rare and are reported by prefix. A prefix is **blocked** while the FIB lacks the
+//! selected route: no candidate resolves, or a dataplane failed it. Blocks precede the fences that
+//! they are exceptions of. A batch that names a blocked prefix gets the block again with its reply.
+//! So a fence confirms all prefixes before it but the blocked ones, whatever its receiver
+//! remembers.
 //!
-//! Whoever announces keeps the number of marks without an answer bounded; a BGP shard does.
+//! No fence is returned while routes of an unresolved group wait for reselection, because their
+//! blocks are not known yet.
 //!
-//! A dataplane that is down, or has not yet been sent everything again, confirms nothing. It takes nothing back either:
-//! what was confirmed stays so until it is blocked.
+//! The announcer bounds its unconfirmed fences, as a BGP shard does.
+//!
+//! A dataplane that is down, or whose replay has not ended, confirms nothing. Earlier confirmations
+//! hold until a block follows.
 
 use crate::dataplane::{Dataplane, Dataplanes, InstallStatus};
-use crate::message::{DataplaneId, FeedMark, FibBatch, RibOut};
+use crate::message::{DataplaneId, FeedFence, FibBatch, RibOut};
 use crate::resolve::Resolver;
 use crate::rib::{changed, route};
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Set, for_each_family};
 use std::collections::VecDeque;
 
-/// What is still to be confirmed, and what is not in place.
+/// Unconfirmed fences and blocked prefixes.
 pub(crate) struct Confirm {
-    /// Whether anybody wants to know.
+    /// Whether any announcer suppresses unconfirmed routes.
     on: bool,
-    /// Those that have to confirm.
+    /// The dataplanes that must confirm.
     planes: Vec<DataplaneId>,
-    /// The batch that dataplanes must have finished before a mark is answered; both rise.
-    marks: VecDeque<(u64, FeedMark)>,
-    /// Marks of the events at hand.
-    fresh: Vec<FeedMark>,
-    /// Prefixes told as blocked.
+    /// The batch that dataplanes must finish before a fence is returned; both numbers rise.
+    fences: VecDeque<(u64, FeedFence)>,
+    /// Fences of the events of this turn.
+    fresh: Vec<FeedFence>,
+    /// Prefixes that were reported as blocked.
     blocked: Set<AnyPrefix>,
-    /// Blocked ones that events at hand name.
+    /// Blocked prefixes that events of this turn name.
     named: Vec<AnyPrefix>,
-    /// Those that may be blocked or no longer, to be looked at when the events at hand are worked through, and whether a
-    /// dataplane has just failed them.
+    /// Prefixes that may have become blocked or unblocked, checked after the events of this turn;
+    /// and whether a dataplane has just failed them.
     suspects: Vec<(AnyPrefix, bool)>,
-    /// Blocked ones that a batch changes, to be looked at when it is finished.
+    /// Blocked prefixes that a batch changes, checked when that batch is finished.
     changing: VecDeque<(u64, AnyPrefix)>,
-    /// The batch by which unresolved groups came back last, at the latest: a route that a dataplane has is not
-    /// forwarded before it is done, though no batch names it.
+    /// The latest batch that may have restored unresolved groups. The routes of such a group are
+    /// forwarded only after this batch, though no batch names them.
     refilled: u64,
 }
 
@@ -63,7 +66,7 @@ impl Confirm {
         Confirm {
             on: false,
             planes,
-            marks: VecDeque::new(),
+            fences: VecDeque::new(),
             fresh: Vec::new(),
             blocked: Set::default(),
             named: Vec::new(),
@@ -77,7 +80,8 @@ impl Confirm {
         self.on
     }
 
-    /// Begins or ends. At the beginning all that is not in place is found and told; that looks at every route once.
+    /// Switches confirmation on or off. Switching on reports every prefix that is not in place; it
+    /// visits every route once.
     pub(crate) fn switch(&mut self, on: bool, tables: &RouteTables, dataplanes: &Dataplanes) {
         if self.on == on {
             return;
@@ -94,10 +98,10 @@ impl Confirm {
         }
     }
 
-    /// Adds a mark, which is confirmed when every change before it is finished.
-    pub(crate) fn mark(&mut self, mark: FeedMark) {
+    /// Adds a fence, which is confirmed when every change before it is finished.
+    pub(crate) fn fence(&mut self, fence: FeedFence) {
         if self.on {
-            self.fresh.push(mark);
+            self.fresh.push(fence);
         }
     }
 
@@ -109,14 +113,14 @@ impl Confirm {
         }
     }
 
-    /// A dataplane said something of `prefix`, or no candidate of it was selected.
+    /// Notes that a dataplane reported on `prefix`, or that no candidate of it is selected.
     pub(crate) fn suspect(&mut self, prefix: AnyPrefix, failed: bool) {
         if self.on {
             self.suspects.push((prefix, failed));
         }
     }
 
-    /// A batch goes out.
+    /// Notes a batch that is sent to dataplanes.
     pub(crate) fn sent(&mut self, batch: &FibBatch) {
         if !self.blocked.is_empty() {
             let Confirm { changing, blocked, .. } = self;
@@ -127,8 +131,9 @@ impl Confirm {
         }
     }
 
-    /// The events at hand are worked through, and `seq` is the latest batch: says what there is to say.
-    pub(crate) fn tell(
+    /// Ends the events of this turn, where `seq` is the latest batch: reports changed blocks and
+    /// returned fences.
+    pub(crate) fn report(
         &mut self,
         tables: &RouteTables,
         resolver: &mut Resolver,
@@ -136,7 +141,7 @@ impl Confirm {
         seq: u64,
         out: &mut RibOut,
     ) {
-        let unsettled = resolver.had_unresolved();
+        let unsettled = resolver.unresolved_before();
         if unsettled {
             self.refilled = seq;
         }
@@ -145,22 +150,23 @@ impl Confirm {
         }
         let finished = |id| dataplanes.get(id).map_or(0, |d| d.finished());
         let finished = self.planes.iter().map(finished).min().unwrap_or(u64::MAX);
-        self.marks.extend(self.fresh.drain(..).map(|mark| (seq, mark)));
+        self.fences.extend(self.fresh.drain(..).map(|fence| (seq, fence)));
         if unsettled {
-            // Routes that dataplanes had may have gone with their group, to come back with this batch at the earliest.
-            self.marks.iter_mut().for_each(|(batch, _)| *batch = seq);
+            // A lost group may have taken routes of dataplanes with it. This batch is the earliest
+            // that restores them.
+            self.fences.iter_mut().for_each(|(batch, _)| *batch = seq);
             self.changing.iter_mut().for_each(|(batch, _)| *batch = seq);
         }
         let done = self.changing.partition_point(|(batch, _)| *batch <= finished);
         self.suspects.extend(self.changing.drain(..done).map(|(_, prefix)| (prefix, false)));
         for (prefix, failed) in std::mem::take(&mut self.suspects) {
             if !failed && resolver.has_unresolved() && is_unresolved(tables, resolver, prefix) {
-                // It is about to be deselected, or to come back.
+                // Reselection will withdraw it or restore it.
                 self.suspects.push((prefix, failed));
                 continue;
             }
             let blocked = is_blocked(tables, dataplanes, prefix);
-            // The failure of a change that is superseded says that the former one may be lost too.
+            // A superseded change that failed may have lost the former route too.
             if (blocked || (failed && route(tables, prefix).is_some())) && self.blocked.insert(prefix) {
                 out.blocked.push((prefix, true));
             }
@@ -169,14 +175,14 @@ impl Confirm {
                     self.blocked.remove(&prefix);
                     out.blocked.push((prefix, false));
                 } else {
-                    // What is under way says which.
+                    // The outstanding batch decides it.
                     self.changing.push_back((seq, prefix));
                 }
             }
         }
         for prefix in self.named.drain(..) {
             if route(tables, prefix).is_none() {
-                // No source announces it any more. The next one that does starts over, and must not take an earlier word for its own.
+                // No source announces the prefix. The next announcer must not inherit this block.
                 self.blocked.remove(&prefix);
                 out.blocked.push((prefix, false));
             } else if self.blocked.contains(&prefix) {
@@ -184,34 +190,34 @@ impl Confirm {
             }
         }
         if resolver.has_unresolved() {
-            // Which of the prefixes before a mark are unresolved is not known until all of them have been looked at.
+            // Reselection has not yet found all unresolved prefixes before a fence.
             return;
         }
-        let answered = self.marks.partition_point(|(batch, _)| *batch <= finished);
-        for (_, mark) in self.marks.drain(..answered) {
-            match out.confirmed.iter_mut().find(|told| told.announcer == mark.announcer) {
-                Some(told) => *told = mark,
-                None => out.confirmed.push(mark),
+        let answered = self.fences.partition_point(|(batch, _)| *batch <= finished);
+        for (_, fence) in self.fences.drain(..answered) {
+            match out.confirmed.iter_mut().find(|last| last.announcer == fence.announcer) {
+                Some(last) => *last = fence,
+                None => out.confirmed.push(fence),
             }
         }
     }
 
-    /// Everything that is told as blocked now.
+    /// Every blocked prefix.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = AnyPrefix> {
         self.blocked.iter().copied()
     }
 
-    /// How many prefixes are blocked.
+    /// The number of blocked prefixes.
     pub(crate) fn blocked_count(&self) -> usize {
         self.blocked.len()
     }
 
-    /// How many marks wait.
-    pub(crate) fn marks(&self) -> usize {
-        self.marks.len()
+    /// The number of unconfirmed fences.
+    pub(crate) fn fences(&self) -> usize {
+        self.fences.len()
     }
 
-    /// Whether every dataplane has the last change of a prefix.
+    /// Whether every dataplane has finished the last change of a prefix.
     fn is_installed(&self, tables: &RouteTables, dataplanes: &Dataplanes, prefix: AnyPrefix) -> bool {
         let changed = changed(tables, prefix);
         let has = |d: &Dataplane| d.status(prefix, changed) == InstallStatus::Installed;
@@ -219,12 +225,12 @@ impl Confirm {
     }
 }
 
-/// Whether the FIB has `prefix` by an unresolved group.
+/// Whether the FIB's route for `prefix` uses an unresolved group.
 fn is_unresolved(tables: &RouteTables, resolver: &Resolver, prefix: AnyPrefix) -> bool {
     route(tables, prefix).is_some_and(|route| route.fib != 0 && !resolver.is_resolved(route.fib))
 }
 
-/// Whether the FIB is known not to have what the RIB wants for `prefix`.
+/// Whether the FIB is known to lack the selected route for `prefix`.
 fn is_blocked(tables: &RouteTables, dataplanes: &Dataplanes, prefix: AnyPrefix) -> bool {
     let Some(route) = route(tables, prefix) else { return false };
     route.is_idle() || dataplanes.values().any(|d| d.failed.contains_key(&prefix))

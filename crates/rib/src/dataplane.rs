@@ -1,4 +1,4 @@
-//! What each dataplane was sent, what it finished, what it failed, and its replay.
+//! The state of each dataplane: batches sent, finished and failed, and its replay.
 
 use crate::lagging::{Before, DirtySet, StalePage};
 use crate::message::{DataplaneId, FibBatch, GroupId, VrfPrefix};
@@ -11,26 +11,26 @@ impl PerFamily for Prefixes {
     type Of<F: Family> = Vec<Prefix<F>>;
 }
 
-/// The most routes in a page of a replay.
+/// Routes in a page of a replay, at most.
 pub const PAGE: usize = 8192;
 
-/// How many pages of a replay may be unacknowledged: enough to keep a dataplane busy, few enough that live
-/// changes do not queue behind a million routes. And how many batches of any kind, where a lagging dataplane gets
-/// another page: until it is nearly done with what it has, what changes coalesces.
+/// Unacknowledged pages of a replay, at most. More would queue live changes behind a million
+/// routes; fewer would let the dataplane idle. A lagging dataplane gets its next page below this
+/// number of batches of any kind, so that its changes coalesce before.
 const PAGES_IN_FLIGHT: usize = 4;
 
-/// How many batches a lagging dataplane may have to do where a VRF of which it has none gets a page: so that none
-/// waits for another's to end.
+/// Below this number of batches, a lagging dataplane gets a page of a VRF of which it has none. So
+/// no VRF waits until another one is complete.
 const PAGES_OF_ALL: usize = 32;
 
-/// Whether a dataplane has what the RIB wants it to have for one prefix.
+/// Whether a dataplane has the RIB's route for one prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InstallStatus {
     /// It acknowledged the latest change.
     Installed,
     /// It has not yet acknowledged the latest change.
     Pending,
-    /// It could not; the reason is a sentence.
+    /// It failed the latest change; the reason is a sentence.
     Failed(String),
 }
 
@@ -39,62 +39,62 @@ pub enum InstallStatus {
 pub(crate) struct Failure {
     /// A sentence.
     pub(crate) reason: String,
-    /// When it failed first since its last change.
+    /// Time of the first failure since the prefix last changed.
     pub(crate) since: u64,
 }
 
-/// What a batch is to its receiver.
+/// The purpose of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Changes.
+    /// Changes of the RIB.
     Live,
     /// Routes of the replay.
     Page,
     /// The start or end of a replay.
-    Mark,
-    /// Another try of what failed.
+    ReplayBound,
+    /// Another attempt at failed routes.
     Retry,
     /// Prefixes of the dirty set.
     Stale,
 }
 
-/// A batch that was sent and is not acknowledged.
+/// An unacknowledged batch.
 struct Sent {
     seq: u64,
-    /// No change of a batch before this one is in it.
+    /// The batch holds no change older than this one.
     since: u64,
     kind: Kind,
-    /// Its prefixes whose last change is older than its number.
+    /// Its prefixes whose last change is older than the batch.
     stale: Set<AnyPrefix>,
 }
 
 /// One dataplane.
 #[derive(Default)]
 pub(crate) struct Dataplane {
-    /// Batches sent and not acknowledged.
+    /// Batches that are not acknowledged.
     outstanding: VecDeque<Sent>,
     pub(crate) acked: u64,
     pub(crate) failed: Map<AnyPrefix, Failure>,
     pub(crate) replay: Replay,
-    /// While it lags: what is still to be sent to it.
+    /// While it lags: the changes that it has not been sent.
     pub(crate) dirty: Option<DirtySet>,
-    /// How many batches of other VRFs it was sent and has not acknowledged, while it lags.
+    /// While it lags: unacknowledged batches of other VRFs.
     pub(crate) elsewhere: usize,
-    /// Of those that failed: what is still to be tried again in this round.
+    /// Failed prefixes that this round has not tried again.
     retrying: Vec<AnyPrefix>,
 }
 
-/// How far a replay is.
+/// The progress of a replay.
 #[derive(Default)]
 pub(crate) enum Replay {
-    /// Nothing was sent.
+    /// No page was sent.
     #[default]
     New,
-    /// These prefixes are still to be sent.
+    /// These prefixes are not sent yet.
     Sending(Families<Prefixes>),
-    /// Every route is sent; the end is held back until the sources have announced everything.
+    /// Every route is sent. The end waits until the sources have announced everything.
     Waiting,
-    /// The end is sent too.
+    /// The end is sent.
     Done,
 }
 
@@ -109,14 +109,15 @@ impl Dataplane {
         self.sent_since(batch, kind, StalePage { since: batch.seq, prefixes: Set::default() });
     }
 
-    /// The same, of a batch some of which is older than its number.
+    /// Notes a stale page, whose prefixes changed before its number.
     pub(crate) fn sent_since(&mut self, batch: &FibBatch, kind: Kind, stale: StalePage) {
         let StalePage { since, prefixes } = stale;
         self.outstanding.push_back(Sent { seq: batch.seq, since, kind, stale: prefixes });
         self.supersede(batch, kind);
     }
 
-    /// Notes a batch that it does not get, because it lags. `before` and `is_new` as in [`DirtySet::note`].
+    /// Notes a batch that a lagging dataplane does not get. For `before` and `is_new` see
+    /// [`DirtySet::note`].
     pub(crate) fn mark_dirty(
         &mut self,
         batch: &FibBatch,
@@ -129,9 +130,9 @@ impl Dataplane {
         }
     }
 
-    /// Routes change.
+    /// Forgets failures of routes that change.
     fn supersede(&mut self, batch: &FibBatch, kind: Kind) {
-        // What is tried again has failed until it is said not to.
+        // A retried route counts as failed until the dataplane reports success.
         if !self.failed.is_empty() && kind != Kind::Retry {
             let v4 = batch.routes.v4.iter().map(|r| r.prefix.any());
             for prefix in v4.chain(batch.routes.v6.iter().map(|r| r.prefix.any())) {
@@ -140,7 +141,7 @@ impl Dataplane {
         }
     }
 
-    /// Some of what failed, at most `limit`, to be tried again: all in turn, if this is called often enough.
+    /// At most `limit` failed prefixes to try again. Repeated calls go through all of them.
     pub(crate) fn retry(&mut self, limit: usize) -> Vec<AnyPrefix> {
         if self.retrying.is_empty() {
             self.retrying.extend(self.failed.keys());
@@ -149,8 +150,9 @@ impl Dataplane {
         some.into_iter().filter(|prefix| self.failed.contains_key(prefix)).collect()
     }
 
-    /// Notes what it finished, at the time `now`. `changed` gives the batch that last changed a prefix: a failure of an earlier one
-    /// is of no interest any more. Of such a prefix nothing is noted as failed either, so that success has nothing to take back.
+    /// Notes an acknowledgement at the time `now`. `changed` gives the batch that last changed a
+    /// prefix. A failure of an earlier batch is ignored and not stored, so success needs no
+    /// correction.
     pub(crate) fn acknowledged(
         &mut self,
         seq: u64,
@@ -176,22 +178,22 @@ impl Dataplane {
 
     /// Whether a batch, given the low half of its number, waits for acknowledgement.
     fn is_outstanding(&self, seq: u32) -> bool {
-        // Numbers wrap: what counts is how far it is behind the newest, among the few that are outstanding.
+        // Numbers wrap, so they are compared by distance from the newest outstanding batch.
         let (Some(first), Some(last)) = (self.outstanding.front(), self.outstanding.back()) else {
             return false;
         };
         u64::from((last.seq as u32).wrapping_sub(seq)) <= last.seq - first.seq
     }
 
-    /// Whether the last change of a prefix, of the batch of low half `changed`, waits for acknowledgement or is still to be
-    /// sent.
+    /// Whether the last change of a prefix, in the batch with low half `changed`, is unsent or
+    /// unacknowledged.
     fn is_pending(&self, prefix: AnyPrefix, changed: u32) -> bool {
         self.dirty.as_ref().is_some_and(|dirty| dirty.contains(prefix))
             || self.outstanding.iter().any(|sent| sent.stale.contains(&prefix))
             || self.is_outstanding(changed)
     }
 
-    /// The state of a prefix that the batch of low half `changed` changed last.
+    /// The state of a prefix whose last change is in the batch with low half `changed`.
     pub(crate) fn status(&self, prefix: AnyPrefix, changed: u32) -> InstallStatus {
         if let Some(failure) = self.failed.get(&prefix) {
             return InstallStatus::Failed(failure.reason.clone());
@@ -203,8 +205,8 @@ impl Dataplane {
         }
     }
 
-    /// The last batch up to which it finished everything that it was to be sent: 0 while a replay is under way, without
-    /// end when nothing is outstanding.
+    /// The last batch up to which everything is finished: 0 during a replay, `u64::MAX` when
+    /// nothing is outstanding.
     pub(crate) fn finished(&self) -> u64 {
         if !self.has_all() {
             return 0;
@@ -225,7 +227,7 @@ impl Dataplane {
         self.outstanding.len()
     }
 
-    /// Whether another page of its replay, or of the dirty set, may be sent.
+    /// Whether the next page of its replay, or of the dirty set, may be sent.
     pub(crate) fn wants_page(&self) -> bool {
         let own = self.outstanding.len();
         match self.dirty {
@@ -234,12 +236,12 @@ impl Dataplane {
         }
     }
 
-    /// Whether it was sent every route: of its replay, and of the dirty set.
+    /// Whether it was sent every route of its replay and of the dirty set.
     pub(crate) fn was_sent_all(&self) -> bool {
         matches!(self.replay, Replay::Waiting | Replay::Done) && self.dirty.is_none()
     }
 
-    /// Whether it still has this group, which is gone.
+    /// Whether it still has this deleted group.
     pub(crate) fn holds(&self, group: GroupId) -> bool {
         self.dirty.as_ref().is_some_and(|dirty| dirty.holds(group))
     }
@@ -249,5 +251,5 @@ impl Dataplane {
     }
 }
 
-/// Every dataplane that is up, in the order of their numbers.
+/// Every dataplane that is up, by number.
 pub(crate) type Dataplanes = std::collections::BTreeMap<DataplaneId, Dataplane>;

@@ -5,8 +5,8 @@
 //! depends on the prefix, the result is the same for all routes of a protocol and family, and is evaluated once for each
 //! set of next hops; else once for each route.
 //!
-//! A denied route is selected as any other, and next hops resolve through it: only dataplanes do not get it. So no other
-//! protocol's route comes in its place.
+//! Selection and resolution ignore denial: a denied route is selected, and next hops resolve
+//! through it. Only dataplanes do not get it, and no other protocol's route replaces it.
 
 use crate::message::Protocol;
 use ribtide_prefix::{Afi, AnyPrefix};

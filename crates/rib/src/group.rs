@@ -1,8 +1,9 @@
-//! Next-hop groups: what protocols gave, held once however many routes have it, and what it resolves to.
+//! Next-hop groups: each received set is stored once for all of its routes, with what it resolves
+//! to.
 //!
-//! A FIB group belongs to exactly one received group and shares its number. Two received groups that happen to
-//! resolve alike do not share a FIB group: the day they part, every route of one would have to be rewritten,
-//! and a change of next hop must never cost the routes.
+//! A FIB group belongs to exactly one received group and has its number. Two received groups with
+//! equal results do not share a FIB group. When their results later differ, sharing would rewrite
+//! every route of one of them; a next-hop change must never cost the routes.
 
 use crate::fib_policy::FibPolicyResult;
 use crate::message::{FibGroup, FibHop, GroupId, GroupOp, IfIndex, NextHops, ReceivedHop, RouteSet, Track};
@@ -11,23 +12,24 @@ use crate::target::{Assumed, OWN_WEIGHT, Outcome, Target};
 use ribtide_prefix::{AnyPrefix, HashBuilder, Map};
 use std::hash::BuildHasher;
 
-/// What identifies a received group: two routes with equal keys resolve alike.
+/// The identity of a received group: routes with equal keys resolve alike.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct GroupKey {
     /// Sorted, without repetitions, weights at least 1.
     pub(crate) next_hops: NextHops,
-    /// In the same form: what stands in while those are unresolved.
+    /// The backup hops in the same form, used while `next_hops` are unresolved.
     pub(crate) backup: Vec<ReceivedHop>,
-    /// `recursion` for those; false when there are none.
+    /// `recursion` of the backup hops; false when there are none.
     pub(crate) backup_recursion: bool,
-    /// What must hold.
+    /// The condition of the routes' use.
     pub(crate) track: Option<Track>,
     pub(crate) recursion: bool,
-    /// The prefix of the route, when it has a gateway inside and must not answer for itself.
+    /// The prefix of the route, when a gateway lies inside it: the route must not resolve itself.
     pub(crate) exclude: Option<AnyPrefix>,
-    /// What its targets take for given. Such a group has no routes; targets that look into it keep it.
+    /// What its targets assume. Such a group has no routes; the targets that looked into it retain
+    /// it.
     pub(crate) assumed: Option<Assumed>,
-    /// What route-maps make of its routes.
+    /// The result of FIB policy for its routes.
     pub(crate) policy_result: FibPolicyResult,
 }
 
@@ -37,14 +39,14 @@ fn sorted(mut hops: Vec<ReceivedHop>) -> Vec<ReceivedHop> {
         hop.weight = hop.weight.max(1);
     }
     let what = |h: &ReceivedHop| (h.gateway, h.interface, h.onlink);
-    // The weight of a repetition is lost, the first one's stays; stable, so "first" is as received.
+    // A repeated hop loses its weight. The sort is stable, so the first received hop counts.
     hops.sort_by_key(what);
     hops.dedup_by_key(|h| what(h));
     hops
 }
 
 impl GroupKey {
-    /// The key of what a protocol gave.
+    /// The key of a received set.
     pub(crate) fn new(set: &RouteSet) -> GroupKey {
         GroupKey {
             backup: sorted(set.backup.clone()),
@@ -54,7 +56,7 @@ impl GroupKey {
         }
     }
 
-    /// The key of next hops alone.
+    /// The key of a set without backup, condition or policy.
     pub(crate) fn plain(next_hops: NextHops, recursion: bool) -> GroupKey {
         let next_hops = match next_hops {
             NextHops::Via(hops) => NextHops::Via(sorted(hops)),
@@ -72,8 +74,8 @@ impl GroupKey {
         }
     }
 
-    /// Whether the two differ in what route-maps make of their routes alone, if they do.
-    pub(crate) fn is_but_for_treatment(&self, other: &GroupKey) -> bool {
+    /// Whether the two differ in nothing but the FIB policy result.
+    pub(crate) fn differs_only_in_policy_result(&self, other: &GroupKey) -> bool {
         let GroupKey {
             next_hops,
             backup,
@@ -96,7 +98,7 @@ impl GroupKey {
             )
     }
 
-    /// What it asks the table: for each next hop, for each that stands in, and for what it tracks.
+    /// The targets of its next hops, its backup hops and its condition.
     pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
         let first = self.hops().iter().map(|hop| Target::new(hop, self.recursion, self.exclude));
         let backup = self.backup.iter().map(|hop| Target::new(hop, self.backup_recursion, self.exclude));
@@ -111,7 +113,8 @@ impl GroupKey {
         }
     }
 
-    /// What it resolves to when its targets have these `outcomes`, in order; `None` when no target is resolved.
+    /// What it resolves to when its targets have these `outcomes`, in order; `None` when no target
+    /// is resolved.
     pub(crate) fn content<'a>(
         &'a self,
         mut outcomes: impl Iterator<Item = &'a Outcome>,
@@ -127,37 +130,38 @@ impl GroupKey {
     }
 }
 
-/// A received group and the FIB group made of it.
+/// A received group and its FIB group.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) key: GroupKey,
-    /// What it asks, in the order of [`GroupKey::targets`].
+    /// Its targets, in the order of [`GroupKey::targets`].
     pub(crate) targets: Vec<u32>,
-    /// Candidates in the tables that have it; where something is assumed, targets that look into it.
+    /// Candidates in the tables that use it; of an assumed group, the targets that looked into it.
     pub(crate) routes: u32,
-    /// Routes in the FIB that have it.
+    /// Routes in the FIB that use it.
     pub(crate) installed: u32,
-    /// What it resolves to, if it does.
+    /// What it resolves to; `None` while it is unresolved.
     pub(crate) content: Option<FibGroup>,
-    /// The highest level of its targets that count; 0 when none is resolved.
+    /// The highest level of its counted targets; 0 when none is resolved.
     pub(crate) level: u8,
-    /// Targets whose answers come from this group itself, and so do not count in it; see [`crate::circle`].
+    /// Targets that do not count, because their answers come from this group itself; see
+    /// [`crate::circle`].
     pub(crate) dropped: Vec<u32>,
-    /// What `dropped` becomes when it is settled.
+    /// The value of `dropped` after the group is settled.
     pub(crate) dropping: Vec<u32>,
-    /// The generation in which a route last had it resolved; see [`crate::cache`].
+    /// The generation of its last resolution for a route; see [`crate::cache`].
     pub(crate) stamp: u64,
     /// Whether dataplanes have it.
     pub(crate) in_fib: bool,
-    /// The number of the batch that last gave it to them.
+    /// The batch in which they last received it.
     pub(crate) made: u64,
-    /// Dataplanes were sent that it is unresolved, and nothing else since in a batch.
+    /// Dataplanes were sent that it is unresolved, and no batch has restored it.
     pub(crate) sent_unresolved: bool,
-    /// Made in this batch: its routes are all marked for selection already.
+    /// Created in this batch: its routes are already marked for selection.
     pub(crate) fresh: bool,
-    /// Something it depends on may have changed in this batch.
+    /// An answer that it depends on may have changed in this batch.
     pub(crate) stale: bool,
-    /// Something it depends on did change in this batch.
+    /// An answer that it depends on changed in this batch.
     pub(crate) moved: bool,
     /// Its content changed in this batch.
     pub(crate) changed: bool,
@@ -168,34 +172,34 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Whether candidates in the tables have it.
+    /// Whether candidates in the tables use it.
     pub(crate) fn has_routes(&self) -> bool {
         self.routes > 0 && self.key.assumed.is_none()
     }
 
-    /// What dataplanes are to have of it.
+    /// Its content for dataplanes.
     pub(crate) fn in_dataplanes(&self) -> FibGroup {
         self.content.clone().unwrap_or(FibGroup::Unresolved)
     }
 
-    /// As an operation that gives them that.
+    /// The operation that sends dataplanes this content.
     pub(crate) fn op(&self, id: GroupId) -> GroupOp {
         GroupOp { id, content: self.in_dataplanes(), source: self.key.policy_result.source }
     }
 }
 
-/// Groups by number and by content.
+/// Groups by number and by key.
 #[derive(Default)]
 pub(crate) struct Groups {
     pub(crate) store: Store<Group>,
     by_key: hashbrown::HashTable<u32>,
-    /// Numbers of removed ones that are not to be used again yet.
+    /// Numbers of removed groups that must not be reused yet.
     removed: Vec<u32>,
     hasher: HashBuilder,
 }
 
 impl Groups {
-    /// None yet, of numbers above `base`.
+    /// An empty store whose numbers begin above `base`.
     pub(crate) fn above(base: u32) -> Groups {
         Groups { store: Store::above(base), ..Groups::default() }
     }
@@ -232,7 +236,7 @@ impl Groups {
         id
     }
 
-    /// Removes a group. Its number is used again when [`Groups::reuse`] says so.
+    /// Removes a group. Its number is free after [`Groups::reuse`].
     pub(crate) fn remove(&mut self, id: u32) -> Group {
         let hash = self.hasher.hash_one(&self.store[id].key);
         if let Ok(entry) = self.by_key.find_entry(hash, |other| *other == id) {
@@ -242,7 +246,7 @@ impl Groups {
         self.store.take(id)
     }
 
-    /// The numbers of removed groups may be used again, but for those that some dataplane still holds.
+    /// Frees the numbers of removed groups that no dataplane holds.
     pub(crate) fn reuse(&mut self, is_held: impl Fn(GroupId) -> bool) {
         let Groups { removed, store, .. } = self;
         removed.retain(|id| {
@@ -254,31 +258,31 @@ impl Groups {
         });
     }
 
-    /// How many numbers of removed groups wait for that.
+    /// The number of removed groups whose numbers are not free.
     pub(crate) fn removed(&self) -> usize {
         self.removed.len()
     }
 }
 
-/// Keeps `most` ways, spread over the interfaces: the first way of each interface, then the second of each, and so on.
-/// The ways stay in their order.
-fn spread(ways: &mut Vec<FibHop>, most: usize) {
+/// Keeps `most` hops, spread over the interfaces: the first hop of each interface, then the second of each, and so on.
+/// The hops stay in their order.
+fn spread(hops: &mut Vec<FibHop>, most: usize) {
     let mut of_interface: Map<IfIndex, usize> = Map::default();
-    let mut turns: Vec<(usize, usize)> = Vec::with_capacity(ways.len());
-    for (at, way) in ways.iter().enumerate() {
-        let turn = of_interface.entry(way.interface).or_insert(0);
+    let mut turns: Vec<(usize, usize)> = Vec::with_capacity(hops.len());
+    for (at, hop) in hops.iter().enumerate() {
+        let turn = of_interface.entry(hop.interface).or_insert(0);
         turns.push((*turn, at));
         *turn += 1;
     }
     turns.sort_unstable();
     let mut kept: Vec<usize> = turns[..most].iter().map(|(_, at)| *at).collect();
     kept.sort_unstable();
-    *ways = kept.into_iter().map(|at| ways[at]).collect();
+    *hops = kept.into_iter().map(|at| hops[at]).collect();
 }
 
-/// The FIB group of hops whose targets resolved to `outcomes`: every way out once, with the weight of the hop
-/// that led there unless the outcome has one; `None` when there is none. A way out that two hops lead to has the first
-/// one's weight. Blackholes count only when there is nothing else.
+/// Flattens hops whose targets resolved to `outcomes` into a FIB group: each outgoing hop once, or
+/// `None` without any. The outcome's weight counts, else the weight of the received hop; of equal
+/// outgoing hops the first counts. A blackhole counts only when there is no outgoing hop.
 fn flatten<'a>(
     outcomes: impl Iterator<Item = (&'a ReceivedHop, &'a Outcome)>,
     max_ecmp: u16,
@@ -295,9 +299,9 @@ fn flatten<'a>(
             Outcome::Unresolved(_) => {}
         }
     }
-    let way = |h: &FibHop| (h.gateway, h.interface);
-    all.sort_by_key(way);
-    all.dedup_by_key(|h| way(h));
+    let key = |h: &FibHop| (h.gateway, h.interface);
+    all.sort_by_key(key);
+    all.dedup_by_key(|h| key(h));
     if all.len() > usize::from(max_ecmp) {
         spread(&mut all, usize::from(max_ecmp));
     }

@@ -1,16 +1,16 @@
-//! Connected routes: what the addresses of interfaces that are up make reachable.
+//! Connected routes: the subnets and addresses of interfaces that are up.
 
 use crate::message::{IfIndex, InterfaceEvent};
 use ribtide_prefix::{AnyPrefix, Map};
 
-/// Connected prefixes, each with the interfaces that it is on.
+/// Connected prefixes, each with its interfaces.
 #[derive(Debug, Default)]
 pub(crate) struct Connected {
     interfaces: Map<AnyPrefix, Vec<IfIndex>>,
 }
 
 impl Connected {
-    /// Takes over a changed interface and returns the prefixes that this changes, each once.
+    /// Applies the new state of an interface and returns the changed prefixes, each once.
     pub(crate) fn change(
         &mut self,
         index: IfIndex,
@@ -35,15 +35,15 @@ impl Connected {
         changed
     }
 
-    /// The interfaces that `prefix` is on.
+    /// The interfaces of `prefix`.
     pub(crate) fn on(&self, prefix: AnyPrefix) -> &[IfIndex] {
         self.interfaces.get(&prefix).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The connected prefixes of an interface, each once: for each address its subnet and itself. An interface that
-/// is down has none. Neither do loopback addresses, which no packet may be sent to, nor link-local ones, which are
-/// on every link and therefore no entry of a table.
+/// The connected prefixes of an interface, each once: the subnet and the host route of each
+/// address. An interface that is down has none. Loopback addresses are excluded, because no packet
+/// may be sent to them. Link-local ones are excluded, because every link has them.
 fn prefixes(state: Option<&InterfaceEvent>) -> Vec<AnyPrefix> {
     let mut all: Vec<AnyPrefix> = Vec::new();
     for (address, len) in state.into_iter().filter(|s| s.up).flat_map(|s| &s.addresses) {

@@ -1,13 +1,14 @@
-//! The dirty set of a lagging dataplane: the prefixes and groups that changed and were not sent to it, and not the changes.
-//! So it takes memory for each prefix that changed and not for each change, and each is sent once.
+//! The dirty set of a lagging dataplane: the prefixes and groups that changed and were not sent to
+//! it. It stores prefixes and not changes, so memory grows per changed prefix and each prefix is
+//! sent once.
 //!
-//! Prefixes are kept in two generations: the older one is sent to its end while new ones gather in the newer one. So no
-//! prefix waits for ever, however much goes on changing; and what every change up to a number waits for is known by
-//! generation.
+//! Prefixes have two generations: the older one is sent completely while the newer one collects
+//! changes. So no prefix waits for ever, and the generation bounds the changes that an
+//! acknowledgement waits for.
 //!
-//! Groups go ahead of all routes, with each page. A group that is gone is deleted when the generation in which it went was
-//! sent: by then no route of the dataplane has it. Until then its number is not given to another group
-//! ([`crate::group::Groups::reuse`]), since the dataplane's routes still mean the former one.
+//! Each page carries the changed groups first. A deleted group is deleted in the dataplane after
+//! its generation was sent, because no route uses it then. Its number is not reused before
+//! ([`crate::group::Groups::reuse`]): routes of the dataplane still use the old group.
 
 use crate::dataplane::PAGE;
 use crate::message::{FibBatch, FibRoute, GroupId, Protocol};
@@ -15,51 +16,51 @@ use crate::resolve::Resolver;
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 
-/// Dirty prefixes, each with the protocol of the route that the dataplane has for it, if it has one.
+/// Dirty prefixes, each with the protocol of the dataplane's route for it, if it has one.
 struct DirtyPrefixes;
 impl PerFamily for DirtyPrefixes {
     type Of<F: Family> = Map<Prefix<F>, Option<Protocol>>;
 }
 
-/// How each route of a batch, in its order, was in the FIB before: how it was learnt, or not there.
+/// For each route of a batch, in order: the protocol of the FIB's previous route, if there was one.
 pub(crate) struct Before;
 impl PerFamily for Before {
     type Of<F: Family> = Vec<Option<Protocol>>;
 }
 
-/// The prefixes and groups that are still to be sent to a dataplane.
+/// The prefixes and groups that a dataplane has not been sent.
 #[derive(Default)]
 pub(crate) struct DirtySet {
     older: Generation,
     newer: Generation,
     groups: Map<GroupId, DirtyGroup>,
-    /// The batch that first created or changed a group since groups were sent.
+    /// The batch that first created or changed a group since groups were last sent.
     regrouped: Option<u64>,
 }
 
 #[derive(Default)]
 struct Generation {
-    /// Counts them.
+    /// Its number.
     number: u64,
-    /// The batch that first changed one of them.
+    /// The batch that first changed a prefix of it.
     since: u64,
     routes: Families<DirtyPrefixes>,
 }
 
-/// What is dirty of a group.
+/// The pending change of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DirtyGroup {
     /// The dataplane does not have it.
     New,
-    /// Its content.
+    /// Its content changed.
     Changed,
-    /// It is gone, since this generation.
+    /// It was deleted in this generation.
     Gone(u64),
 }
 
 /// A stale page: its prefixes changed before the batch of its number.
 pub(crate) struct StalePage {
-    /// No change before this batch is in it.
+    /// The page holds no change before this batch.
     pub(crate) since: u64,
     /// Its prefixes.
     pub(crate) prefixes: Set<AnyPrefix>,
@@ -72,8 +73,8 @@ impl Generation {
 }
 
 impl DirtySet {
-    /// Notes a batch that the dataplane does not get. `before`: of its routes; `is_new`: of its groups, whether they were
-    /// not there before.
+    /// Notes a batch that the dataplane does not get. `before` belongs to its routes; `is_new` to
+    /// its groups: whether each was created.
     pub(crate) fn note(
         &mut self,
         batch: &FibBatch,
@@ -101,16 +102,16 @@ impl DirtySet {
         for_each_family!(F => {
             let (older, newer) = (self.older.routes.get_mut::<F>(), self.newer.routes.get_mut::<F>());
             for (route, before) in batch.routes.get::<F>().iter().zip(before.get::<F>()) {
-                let known = if older.contains_key(&route.prefix) { &mut *older } else { &mut *newer };
-                let has = *known.entry(route.prefix).or_insert(*before);
-                if route.group.is_none() && has.is_none() {
-                    known.remove(&route.prefix);
+                let pages = if older.contains_key(&route.prefix) { &mut *older } else { &mut *newer };
+                let installed = *pages.entry(route.prefix).or_insert(*before);
+                if route.group.is_none() && installed.is_none() {
+                    pages.remove(&route.prefix);
                 }
             }
         });
     }
 
-    /// Adds the groups that are new or changed.
+    /// Adds the created and changed groups to a page.
     pub(crate) fn take_groups(&mut self, resolver: &Resolver, page: &mut FibBatch) {
         if self.regrouped.take().is_none() {
             return;
@@ -124,7 +125,7 @@ impl DirtySet {
         });
     }
 
-    /// Makes a page of it.
+    /// Removes the next page from the set and returns it.
     pub(crate) fn take(
         &mut self,
         resolver: &Resolver,
@@ -136,9 +137,9 @@ impl DirtySet {
         loop {
             for_each_family!(F => {
                 let room = PAGE - page.route_count();
-                for (prefix, had) in self.older.routes.get_mut::<F>().extract_if(|_, _| true).take(room) {
+                for (prefix, previous) in self.older.routes.get_mut::<F>().extract_if(|_, _| true).take(room) {
                     let gone = |protocol| FibRoute { prefix, group: None, protocol };
-                    let route = tables.get::<F>().installed(prefix).or(had.map(gone));
+                    let route = tables.get::<F>().installed(prefix).or(previous.map(gone));
                     page.routes.get_mut::<F>().extend(route);
                     stale.prefixes.insert(prefix.any());
                 }
@@ -162,13 +163,13 @@ impl DirtySet {
         }
     }
 
-    /// Whether nothing is left to be sent.
+    /// Whether nothing is left to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.older.is_empty() && self.newer.is_empty() && self.groups.is_empty()
     }
 
-    /// No change of a batch before this one is in the set, deletions of groups aside; without end
-    /// when there is none.
+    /// The set holds no change before this batch, deletions of groups aside; `u64::MAX` when it
+    /// holds none.
     pub(crate) fn since(&self) -> u64 {
         let of = |generation: &Generation| if generation.is_empty() { u64::MAX } else { generation.since };
         of(&self.older).min(of(&self.newer)).min(self.regrouped.unwrap_or(u64::MAX))
@@ -188,7 +189,7 @@ impl DirtySet {
         })
     }
 
-    /// Whether the dataplane still has this group, which is gone.
+    /// Whether the dataplane still has this deleted group.
     pub(crate) fn holds(&self, group: GroupId) -> bool {
         matches!(self.groups.get(&group), Some(DirtyGroup::Gone(_)))
     }

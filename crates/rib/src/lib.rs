@@ -1,9 +1,8 @@
 //! The RIB manager as a pure state machine: selection across protocols, next-hop groups, recursive resolution,
 //! and the operations that every dataplane carries out.
 //!
-//! Nothing here has a thread, a socket or a clock. Start with [`message`]: it shows what goes in and comes out;
-//! then [`Rib`], which is one VRF's, and [`Vrfs`], which has
-//! them all.
+//! Nothing here has a thread, a socket or a clock. Start with [`message`], the input and output;
+//! then read [`Rib`], one VRF, and [`Vrfs`], all of them.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -35,7 +34,7 @@ pub use query::{
     HopInfo, RouteInfo, SelectionResult, Total,
 };
 pub use rib::Rib;
-pub use target::{MAX_LEVEL, Outcome, Why};
+pub use target::{MAX_LEVEL, Outcome, UnresolvedReason};
 pub use tracking::TrackedInfo;
 pub use urgent_queue::UrgentQueue;
 pub use vrfs::Vrfs;
@@ -47,23 +46,24 @@ pub struct RibConfig {
     pub vrf: Vrf,
     /// Whether gateways may resolve through a default route.
     pub resolve_via_default: bool,
-    /// The most hops a group has in the FIB; more are cut off.
+    /// Hops of a group in the FIB, at most; the rest is cut off.
     pub max_ecmp: u16,
-    /// Whether a way out through another route has that route's weight for it, and not the next hop's own.
+    /// Whether a hop that resolves through another route has that route's weight, instead of its
+    /// own.
     pub underlay_weights: bool,
-    /// Whether good news of a next hop that changes often reaches BGP with a delay, and bad news through a route of BGP's after
-    /// a hold, as ADR 20 says.
+    /// Whether notifications to BGP are damped: reachability of a flapping next hop is delayed, and
+    /// a loss through a BGP route is held (ADR 20).
     pub damping: bool,
-    /// How the resolution cache works; see [`Rib::set_cache_mode`].
+    /// The mode of the resolution cache; see [`Rib::set_cache_mode`].
     pub cache: CacheMode,
-    /// The most routes that are selected again in one turn because their group lost its last way or has its first again; see
-    /// [`Rib::has_more`].
+    /// Routes that one turn selects again, at most, after their group became resolved or
+    /// unresolved; see [`Rib::has_more`].
     pub turn: usize,
-    /// Sources whose [`RibIn::EndOfInitial`] must have come before a replay ends. A dataplane removes what it
-    /// holds from before only then, so routes survive a restart.
+    /// A replay ends after [`RibIn::EndOfInitial`] of these sources. Only then does a dataplane
+    /// remove routes of an earlier run, so routes survive a restart.
     pub initial_sources: Vec<Source>,
-    /// The dataplanes that must finish a change before it is confirmed, up or not. Without any, all is confirmed at
-    /// once.
+    /// The dataplanes that must finish a change before it is confirmed, up or not. Without any,
+    /// changes are confirmed at once.
     pub dataplanes: Vec<DataplaneId>,
 }
 

@@ -1,4 +1,4 @@
-//! What goes into the RIB manager and what comes out. Every message is a batch.
+//! Input and output of the RIB manager. Every message is a batch.
 //!
 //! ```text
 //! BGP, static ── RibIn::Routes ──┐                   ┌── Arc<FibBatch> ──► kernel
@@ -12,10 +12,10 @@ use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The kernel's number of an interface, or one that the configuration made up for the virtual ASIC. Never 0.
+/// The kernel's number of an interface, or a configured one of the virtual ASIC. Never 0.
 pub type IfIndex = u32;
 
-/// Number of a dataplane, given by whoever wires the stages.
+/// Number of a dataplane, assigned by the host of the stages.
 pub type DataplaneId = u8;
 
 /// Number of a VRF, given by whoever wires the stages; that of a VRF that is gone should rest before it is another's.
@@ -65,17 +65,17 @@ impl fmt::Display for VrfPrefix {
 /// No set: a withdrawal in [`RouteChanges`].
 pub const NONE: u32 = u32::MAX;
 
-/// Who announces routes. A source has at most one candidate for a prefix: its next one replaces the former. Of static
-/// routes there is one for each distance, and a withdrawal takes all.
+/// The announcer of routes. A source has at most one candidate for a prefix; a new one replaces it.
+/// Static routes have one candidate for each distance, and a withdrawal removes all of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
-    /// Addresses of interfaces; made by the RIB itself out of [`InterfaceEvent`].
+    /// Addresses of interfaces; the RIB makes these routes from [`InterfaceEvent`].
     Connected,
-    /// Routes that the kernel has from others.
+    /// Routes that other programs installed in the kernel.
     Kernel,
     /// Configuration.
     Static,
-    /// BGP, whether external or internal.
+    /// BGP, external and internal.
     Bgp,
 }
 
@@ -91,12 +91,12 @@ pub enum Protocol {
     BgpExternal,
     /// BGP from the own AS.
     BgpInternal,
-    /// In the kernel from someone else.
+    /// Installed in the kernel by another program.
     Kernel,
 }
 
 impl Protocol {
-    /// All of them, in their order.
+    /// All protocols, in their order.
     pub const ALL: [Protocol; 5] = [
         Protocol::Connected,
         Protocol::Static,
@@ -105,7 +105,7 @@ impl Protocol {
         Protocol::Kernel,
     ];
 
-    /// The administrative distance that routes of the protocol have when nothing else is configured.
+    /// The administrative distance of the protocol's routes without configuration.
     pub fn default_distance(self) -> u8 {
         match self {
             Protocol::Connected | Protocol::Kernel => 0,
@@ -115,7 +115,7 @@ impl Protocol {
         }
     }
 
-    /// Who announces such routes.
+    /// The announcer of the protocol's routes.
     pub fn source(self) -> Source {
         match self {
             Protocol::Connected => Source::Connected,
@@ -162,32 +162,33 @@ impl ReceivedHop {
         ReceivedHop { gateway: Some(address), interface: None, weight: 1, onlink: false }
     }
 
-    /// The link of `interface` itself.
+    /// Direct delivery on the link of `interface`.
     pub fn interface(interface: IfIndex) -> ReceivedHop {
         ReceivedHop { gateway: None, interface: Some(interface), weight: 1, onlink: false }
     }
 }
 
-/// Where a route leads, as the protocol gave it.
+/// The forwarding of a route, as the protocol gave it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum NextHops {
-    /// Any of these, by weight. In any order: the RIB sorts them and drops repetitions.
+    /// Any of these hops, by weight. In any order: the RIB sorts them and drops repetitions.
     Via(Vec<ReceivedHop>),
     /// Packets are discarded.
     Blackhole,
 }
 
-/// What many routes of a batch have in common: everything but the prefix.
+/// Everything that many routes of a batch share: all but the prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteSet {
-    /// Where to.
+    /// The next hops.
     pub next_hops: NextHops,
-    /// Where to while none of `next_hops` resolves: resolved beforehand, so that the loss of the last of them changes
-    /// a group and no route. Not a reason for another route of the prefix to take over. In any order.
+    /// Used while none of `next_hops` resolves. Resolved in advance, so the loss of the last next
+    /// hop changes a group and no route. Another route of the prefix does not take over. In any
+    /// order.
     pub backup: Vec<ReceivedHop>,
-    /// What `allow_recursion` is for those.
+    /// `allow_recursion` of the backup hops.
     pub backup_recursion: bool,
-    /// What must hold; otherwise the routes are unresolved, whatever their next hops do.
+    /// A condition: while it does not hold, the routes are unresolved.
     pub track: Option<Track>,
     /// Administrative distance: the lowest wins. 255 is never used.
     pub distance: u8,
@@ -200,23 +201,23 @@ pub struct RouteSet {
     pub protocol: Protocol,
 }
 
-/// What a route's use may hang on beside its next hops. Never on the route itself.
+/// A condition of a route's use, beside its next hops. The route itself never fulfils it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Track {
-    /// That this interface is up.
+    /// This interface is up.
     Interface(IfIndex),
-    /// That there is a route for exactly this prefix, and it is resolved, be it a blackhole.
+    /// A resolved route for exactly this prefix exists, a blackhole included.
     Prefix(AnyPrefix),
-    /// That some route leads to this address, by the rules of next hops that may recurse.
+    /// Some route resolves this address, by the rules of next hops that may recurse.
     Address(IpAddr),
 }
 
 /// Routes that one source announces and withdraws.
 #[derive(Clone, Debug)]
 pub struct RouteBatch {
-    /// Of which VRF.
+    /// Their VRF.
     pub vrf: VrfId,
-    /// Who.
+    /// Their announcer.
     pub source: Source,
     /// Distinct sets that the changes name by index.
     pub sets: Vec<RouteSet>,
@@ -246,14 +247,16 @@ pub struct InterfaceEvent {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// Whether packets reach a neighbour, as BFD found out. Until it is said otherwise they do.
+/// Whether packets reach a neighbour, as BFD detects. Neighbours count as reachable until an event
+/// declares them down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GatewayEvent {
     /// The neighbour.
     pub address: IpAddr,
-    /// The interface over which this is said; without one, over all, and over other routes too.
+    /// The interface of the session; without one, the event covers all interfaces, and next hops
+    /// that resolve through other routes.
     pub interface: Option<IfIndex>,
-    /// Whether next hops may lead to it.
+    /// Whether next hops may resolve to it.
     pub usable: bool,
 }
 
@@ -262,50 +265,50 @@ pub struct GatewayEvent {
 pub enum RibIn {
     /// Routes of a source.
     Routes(RouteBatch),
-    /// A source has announced everything it had at the start; see [`crate::RibConfig::initial_sources`].
+    /// A source has announced its initial routes; see [`crate::RibConfig::initial_sources`].
     EndOfInitial(Source),
     /// An interface appeared or changed.
     Interface(InterfaceEvent),
     /// An interface is gone.
     InterfaceRemoved(IfIndex),
-    /// A gateway can be used no more, or again.
+    /// BFD declares a gateway down or up.
     Gateway(GatewayEvent),
-    /// BGP registers next hops. Each registration is answered, and then every change is, until the next hop was
-    /// unregistered as often as it was registered.
+    /// BGP registers next hops. Each registration is answered once, and then every change is
+    /// notified. An unregistration cancels one registration.
     Track(Vec<TrackedNextHop>),
     /// BGP unregisters next hops.
     Untrack(Vec<TrackedNextHop>),
-    /// A dataplane is ready and holds an unknown state: it gets everything, in [`RibOut::replay`].
+    /// A dataplane is ready and holds unknown state: it gets a replay, in [`RibOut::replay`].
     DataplaneUp(DataplaneId),
-    /// A dataplane is gone: nothing is sent to it or expected from it until it is up again.
+    /// A dataplane is down: nothing is sent to it or expected from it until it is up again.
     DataplaneDown(DataplaneId),
-    /// A dataplane takes no more for now, and others are not to wait for it: what changes is noted for it by prefix, and it
-    /// gets that when it has acknowledged nearly all that it was sent.
+    /// A dataplane's queue is full, and other dataplanes do not wait for it. Changes go to its
+    /// dirty set, which is sent after it has acknowledged nearly all outstanding batches.
     Lagging(DataplaneId),
     /// A dataplane finished batches.
     Ack(FibAck),
-    /// A dataplane is to try some of what failed once more: whatever was wrong may be over.
+    /// A dataplane tries some failed routes again, because the cause may have ended.
     Retry(DataplaneId),
-    /// The announcer wants to be notified when the routes that it announced before this are where they
-    /// should be: [`RibOut::confirmed`]. Without [`RibIn::Suppress`], there is no answer.
-    Confirm(FeedMark),
-    /// Whether routes are confirmed from now on, and blocked ones told. Not at the start.
+    /// The announcer requests [`RibOut::confirmed`] when every route that it announced before is in
+    /// place. Ignored without [`RibIn::Suppress`].
+    Confirm(FeedFence),
+    /// Whether routes are confirmed and blocked ones reported from now on. Off at the start.
     Suppress(bool),
 }
 
-/// Ends what an announcer sent so far.
+/// Ends the routes that an announcer sent so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FeedMark {
-    /// The announcing source: a number that no other has or had.
+pub struct FeedFence {
+    /// The announcing source: a number that is never reused.
     pub announcer: u32,
-    /// Rises from mark to mark of the announcer.
+    /// Rises from fence to fence of the announcer.
     pub seq: u64,
 }
 
-/// What [`crate::Rib::handle`] gives back.
+/// The effects of [`crate::Rib::handle`].
 #[derive(Debug, Default)]
 pub struct RibOut {
-    /// What changed, for every dataplane that is up but those in `lagging`; sent before `replay`.
+    /// Changes for every dataplane that is up but those in `lagging`; sent before `replay`.
     pub fib: Option<FibBatch>,
     /// Dataplanes that do not get `fib`.
     pub lagging: Vec<DataplaneId>,
@@ -314,17 +317,18 @@ pub struct RibOut {
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// Changed states of registered next hops, each next hop at most once.
     pub next_hops: Vec<(TrackedNextHop, Reachability)>,
-    /// Next hops with an `exclude` that are not registered: the state of the same one without it depends on BGP's own route of
-    /// that prefix. Paths of the prefix are to register it with the prefix, so that BGP's choice does not depend on itself.
+    /// Next hops with an `exclude` that are not registered. Without it, their state depends on
+    /// BGP's own route of that prefix. Paths of the prefix must register with it, so that BGP's
+    /// choice does not depend on itself.
     pub per_prefix: Vec<TrackedNextHop>,
-    /// Next hops that changed often, and how many milliseconds good news of each is delayed from now on, where that is longer
-    /// than before; see
-    /// [`crate::RibConfig::damping`].
+    /// Flapping next hops, and the new delay of their reachability in milliseconds, where it is
+    /// longer than before; see [`crate::RibConfig::damping`].
     pub delayed: Vec<(TrackedNextHop, u64)>,
-    /// Prefixes that the FIB does not have as the RIB wants it (`true`), or has again, in order. Before `confirmed`.
+    /// Prefixes that became blocked (`true`) or unblocked, in order. Sent before `confirmed`.
     pub blocked: Vec<(AnyPrefix, bool)>,
-    /// Announcers whose routes up to this mark every configured dataplane has, but for the blocked ones; each once.
-    pub confirmed: Vec<FeedMark>,
+    /// Fences of announcers, each announcer once: every configured dataplane has all routes before
+    /// the fence but the blocked ones.
+    pub confirmed: Vec<FeedFence>,
 }
 
 /// A next hop as BGP registers it: the same address may be reachable for one kind of route and not for another.
@@ -335,8 +339,9 @@ pub struct TrackedNextHop {
     /// As [`RouteSet::allow_recursion`]: false for paths of single-hop external sessions, whose next hops must be on
     /// a connected subnet (RFC 4271 section 5.1.3).
     pub recursive: bool,
-    /// The prefix of the paths, where the address may recurse, and lies inside it or depends on it: a route does not resolve
-    /// through itself (RFC 4271 section 9.1.2.1). The answer takes BGP's route of the prefix to be by this next hop alone.
+    /// The prefix of the paths, where a recursive address lies inside it or depends on it: a route
+    /// does not resolve through itself (RFC 4271 section 9.1.2.1). The answer assumes that BGP's
+    /// route of the prefix has this next hop alone.
     pub exclude: Option<AnyPrefix>,
 }
 
@@ -348,7 +353,7 @@ pub enum Reachability {
         /// Metric of the resolving route; 0 when it is connected.
         cost: u32,
     },
-    /// Nothing leads there.
+    /// No usable route resolves it.
     Unreachable,
 }
 
@@ -357,7 +362,7 @@ pub enum Reachability {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub u32);
 
-/// One way out.
+/// One outgoing hop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FibHop {
     /// The neighbour to send to, of either family whatever the route's (RFC 8950); absent when the destination
@@ -374,36 +379,37 @@ pub struct FibHop {
 /// What a group does with packets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FibGroup {
-    /// Sends them out by one of these: at least one, sorted, no two with equal gateway and interface.
+    /// Sends them to one of these: at least one, sorted, no two with equal gateway and interface.
     Hops(Vec<FibHop>),
     /// Discards them.
     Blackhole,
-    /// Nothing: its last next hop became unresolved. A route with this group forwards nothing, and a less specific route
-    /// forwards in its place; the deletion of the route, or its move to another group, follows. A dataplane whose protocol
-    /// has no empty group leaves the group as it is, and waits for the routes.
+    /// Unresolved: forwards nothing, and a less specific route forwards instead. The deletion of
+    /// the routes, or their move to another group, follows. A dataplane whose protocol has no empty
+    /// group keeps the old content until then.
     Unresolved,
 }
 
-/// A group to create or to give new content. Routes that use it stay as they are.
+/// A group to create or change. Its routes stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupOp {
     /// Which.
     pub id: GroupId,
-    /// All of its content.
+    /// The complete content.
     pub content: FibGroup,
-    /// The address that packets of this machine itself have as their source over its routes, of their family. A group
-    /// has it for as long as it is there.
+    /// The source address of this machine's own packets over its routes, of their family. It never
+    /// changes.
     pub source: Option<IpAddr>,
 }
 
-/// New content of one group, to be carried out before any batch that waits.
+/// New content of one group, applied before any waiting batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UrgentOp {
-    /// The batch that it was made after: the latest one then.
+    /// The latest batch at its creation.
     pub after: u64,
-    /// The batch that made the group. A dataplane that was not up by then learnt of the group later, in its replay.
+    /// The batch that created the group. A dataplane that came up later received the group in its
+    /// replay.
     pub made: u64,
-    /// The group and its content. Routes that use it stay as they are.
+    /// The group and its content. Its routes stay as they are.
     pub op: GroupOp,
 }
 
@@ -412,11 +418,11 @@ pub struct UrgentOp {
 pub struct FibRoute<F: Family> {
     /// Which.
     pub prefix: Prefix<F>,
-    /// The group it uses from now on, or `None` to delete it.
+    /// The new group, or `None` to delete the route.
     pub group: Option<GroupId>,
-    /// How it was learnt; of a deletion, how the deleted route was learnt. The kernel makes
-    /// [`Protocol::Connected`] routes itself and has [`Protocol::Kernel`] ones already: its dataplane only
-    /// removes what it had installed there under another protocol.
+    /// The protocol of the route, or of the deleted one. The kernel makes [`Protocol::Connected`]
+    /// routes itself and already has [`Protocol::Kernel`] ones: its dataplane only removes its own
+    /// route of another protocol there.
     pub protocol: Protocol,
 }
 
@@ -427,33 +433,34 @@ impl PerFamily for FibRoutes {
     type Of<F: Family> = Vec<FibRoute<F>>;
 }
 
-/// Changes of the FIB, to be carried out in the order of the fields: whatever is named exists by then, and
-/// nothing that is used goes.
+/// Changes of the FIB, to be applied in the order of the fields: every named object then exists,
+/// and no used object is deleted.
 ///
-/// Never changes once made, so that all dataplanes share one copy.
+/// Immutable, so that all dataplanes share one copy.
 #[derive(Clone, Debug, Default)]
 pub struct FibBatch {
     /// Rises from batch to batch; the acknowledgement names it. A dataplane sees gaps: pages of another's replay.
     pub seq: u64,
-    /// The VRF that its routes are of. Groups need none: their numbers are of all VRFs.
+    /// The VRF of its routes. Group numbers are unique over all VRFs.
     pub vrf: Vrf,
-    /// The first page of a replay, which is of all VRFs. What a dataplane got before it, it may ignore; what it holds from before it
-    /// must keep until the end of the replay, then remove what no batch since this one named.
+    /// The first page of a replay, which covers all VRFs. The dataplane may ignore earlier batches.
+    /// It keeps its older routes until the end of the replay, then removes those that no batch
+    /// named since.
     pub start_of_replay: bool,
     /// Groups to create or change.
     pub groups: Vec<GroupOp>,
     /// Routes; a prefix occurs once.
     pub routes: Families<FibRoutes>,
-    /// Groups to delete, used by no route any more.
+    /// Groups to delete; no route uses them.
     pub after: Vec<GroupId>,
     /// The last page of a replay.
     pub end_of_replay: bool,
-    /// Its routes are as they were; the dataplane failed them and is to try once more, from the beginning.
+    /// Another attempt at routes that the dataplane failed; the routes themselves are unchanged.
     pub again: bool,
 }
 
 impl FibBatch {
-    /// Whether there is nothing to do and nothing to mark.
+    /// Whether it changes nothing and bounds no replay.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
             && self.route_count() == 0
@@ -462,23 +469,24 @@ impl FibBatch {
             && !self.end_of_replay
     }
 
-    /// How many routes it has, of all families.
+    /// The number of routes of all families.
     pub fn route_count(&self) -> usize {
         self.routes.v4.len() + self.routes.v6.len()
     }
 }
 
-/// A dataplane finished every batch up to `seq`. With a `seq` of 0 it finished none and only says what became of
-/// prefixes since.
+/// A dataplane finished every batch up to `seq`. A `seq` of 0 finishes none and only reports later
+/// outcomes of prefixes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FibAck {
     /// Which dataplane.
     pub dataplane: DataplaneId,
     /// The latest batch that is finished.
     pub seq: u64,
-    /// Prefixes of the finished batches that could not be installed, and why, as a sentence.
+    /// Prefixes of the finished batches that it could not install, each with the reason as a
+    /// sentence.
     pub failed: Vec<(VrfPrefix, String)>,
-    /// Prefixes that were reported in `failed` before and are now as the RIB manager asked, whatever helped: a
-    /// later try, a neighbour that appeared, another answer of the hardware. None of them is in `failed` too.
+    /// Prefixes that `failed` named before and that are now installed: after a retry, a new
+    /// neighbour, or a later success of the hardware. None of them is in `failed` too.
     pub installed: Vec<VrfPrefix>,
 }

@@ -1,4 +1,4 @@
-//! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
+//! Queries of the API. They change nothing and are not part of route processing.
 
 use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
@@ -34,20 +34,20 @@ pub struct RouteInfo {
     pub content: FibGroup,
 }
 
-/// Everything known about a prefix.
+/// The full state of a prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// Which.
     pub prefix: AnyPrefix,
-    /// The candidates, best first, and what became of each.
+    /// The candidates, best first.
     pub candidates: Vec<CandidateInfo>,
     /// The group of the selected candidate, or of the best one when none is selected.
     pub group: GroupInfo,
-    /// What each dataplane made of it; empty when no candidate is selected.
+    /// The state in each dataplane; empty when no candidate is selected.
     pub dataplanes: Vec<(DataplaneId, InstallStatus)>,
 }
 
-/// One way to reach a prefix.
+/// One candidate of a prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CandidateInfo {
     /// How it was learnt.
@@ -58,28 +58,28 @@ pub struct CandidateInfo {
     pub metric: u32,
     /// Its group.
     pub group: GroupId,
-    /// Whether it was selected.
-    pub verdict: SelectionResult,
+    /// The result of selection.
+    pub selection: SelectionResult,
 }
 
 /// The result of selection for a candidate. Displays as the end of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SelectionResult {
-    /// It is the one in the FIB.
+    /// It is in the FIB.
     Selected,
     /// It is selected, and a route-map keeps it out of the FIB.
     Denied,
     /// None of its next hops resolves.
     Unresolved,
-    /// What it tracks does not hold.
+    /// Its condition does not hold.
     Tracked,
-    /// Its distance is 255, which says not to use it.
+    /// Its distance is 255: never used.
     NeverUsed,
-    /// The selected one has a lower distance: this.
+    /// The selected one has this lower distance.
     Distance(u8),
-    /// The selected one has the same distance and a lower metric: this.
+    /// The selected one has the same distance and this lower metric.
     Metric(u32),
-    /// The selected one has the same distance and metric, and its protocol comes first: this.
+    /// The selected one has the same distance and metric, and this protocol precedes.
     Protocol(Protocol),
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for SelectionResult {
             }
             SelectionResult::Unresolved => f.write_str("not used: none of its next hops resolves"),
             SelectionResult::Tracked => f.write_str("not used: what it tracks does not hold"),
-            SelectionResult::NeverUsed => f.write_str("not used: distance 255 says never"),
+            SelectionResult::NeverUsed => f.write_str("not used: distance 255 means never"),
             SelectionResult::Distance(d) => {
                 write!(f, "not used: the selected route has the lower distance {d}")
             }
@@ -104,34 +104,35 @@ impl fmt::Display for SelectionResult {
     }
 }
 
-/// A next-hop group: what protocols gave and what it resolves to.
+/// A next-hop group: the received set and what it resolves to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupInfo {
     /// Its number, of both the received and the FIB group.
     pub id: GroupId,
     /// Whether its gateways may resolve through routes that are not connected.
     pub allow_recursion: bool,
-    /// The route whose group this is alone, because a gateway lies inside it and it must not lead to itself.
+    /// The only route that uses the group: a gateway lies inside it, and it must not resolve
+    /// itself.
     pub exclude: Option<AnyPrefix>,
     /// What each received hop resolves to; empty for a blackhole.
     pub hops: Vec<HopInfo>,
-    /// The hops that stand in while those are unresolved, and what each resolves to.
+    /// The backup hops, and what each resolves to.
     pub backup: Vec<HopInfo>,
-    /// Whether they do now.
+    /// Whether the backup hops are in use.
     pub on_backup: bool,
-    /// What route-maps make of its routes.
+    /// The result of FIB policy for its routes.
     pub policy_result: FibPolicyResult,
-    /// What the group's use hangs on, and whether that holds.
+    /// The condition of its use, and whether it holds.
     pub track: Option<(Track, bool)>,
-    /// What it does; `None` when no hop resolves. This is what the cache keeps.
+    /// The FIB content; `None` when no hop resolves. The cache stores this.
     pub content: Option<FibGroup>,
-    /// How many look-ups deep the longest chain under it is; 0 when nothing resolves.
+    /// The number of look-ups in its longest chain; 0 when nothing resolves.
     pub level: u8,
-    /// The generation in which a route last had it resolved, in the cache's mode `epoch`; 0: none.
+    /// The generation of its last resolution for a route, in mode `epoch`; 0 without one.
     pub stamp: u64,
-    /// The groups of routes that its hops resolve through, or were looked into for it.
+    /// The groups of routes that its hops resolve through or looked into.
     pub depends: Vec<GroupId>,
-    /// The groups that rest on it so.
+    /// The groups that depend on it in the same way.
     pub dependents: Vec<GroupId>,
     /// Whether dataplanes have it.
     pub in_fib: bool,
@@ -146,13 +147,13 @@ pub struct GroupInfo {
 pub struct HopInfo {
     /// As received.
     pub received: ReceivedHop,
-    /// Where it leads.
+    /// What it resolves to.
     pub outcome: Outcome,
-    /// The route that it resolved through, where there is one.
+    /// The route that it resolves through, if any.
     pub via: Option<AnyPrefix>,
     /// That route's metric.
     pub cost: u32,
-    /// How many look-ups deep the chain is.
+    /// The number of look-ups in its chain.
     pub level: u8,
 }
 
@@ -161,18 +162,18 @@ fn group_ids(ids: impl Iterator<Item = u32>) -> Vec<GroupId> {
     ids.map(GroupId).collect::<BTreeSet<GroupId>>().into_iter().collect()
 }
 
-/// What one source has announced for a prefix, as far as whoever compares the two needs it.
+/// One source's candidate for a prefix, for `route-check`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
     /// How it was learnt.
     pub protocol: Protocol,
     /// The group of its next hops.
     pub group: GroupId,
-    /// What selection made of it.
-    pub verdict: SelectionResult,
+    /// The result of selection.
+    pub selection: SelectionResult,
 }
 
-/// How many routes there are.
+/// Route counts of one family and protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Total {
     /// Of which family.
@@ -187,7 +188,7 @@ pub struct Total {
     pub denied: u64,
 }
 
-/// How a dataplane stands.
+/// The state of a dataplane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataplaneInfo {
     /// Which.
@@ -198,20 +199,20 @@ pub struct DataplaneInfo {
     pub acked: u64,
     /// How many prefixes it could not install.
     pub failed: usize,
-    /// Whether it was sent everything, end mark included.
+    /// Whether it was sent everything, with the end of the replay.
     pub replayed: bool,
     /// While it lags: how many prefixes are dirty.
     pub lag: Option<usize>,
 }
 
-/// Where a paged read of the FIB is: the prefixes that were there when it began.
+/// The position of a paged read of the FIB, over the prefixes of its start.
 pub struct Cursor {
     left: Families<Prefixes>,
 }
 
 impl Cursor {
-    /// Puts what is left in order, lowest address first. Takes time in proportion to the table, so it is the
-    /// reader who does it, on the reader's thread.
+    /// Sorts the remaining prefixes, lowest address first. O(n log n), so the reader calls it on
+    /// its own thread.
     pub fn sort(&mut self) {
         // Pages are taken from the end.
         for_each_family!(F => self.left.get_mut::<F>().sort_unstable_by(|a, b| b.cmp(a)));
@@ -226,23 +227,23 @@ impl Cursor {
 /// A route that a dataplane could not install.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedRoute {
-    /// Which.
+    /// Its prefix.
     pub prefix: AnyPrefix,
-    /// By whom.
+    /// The dataplane.
     pub dataplane: DataplaneId,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub reason: String,
-    /// Since when, as [`Rib::set_time`] had it then.
+    /// Time of the failure, as set with [`Rib::set_time`].
     pub since: u64,
 }
 
-/// Where a paged read of failures is: those that there were when it began.
+/// The position of a paged read of failures, over those of its start.
 pub struct FailedCursor {
     left: Vec<(AnyPrefix, DataplaneId)>,
 }
 
 impl FailedCursor {
-    /// Puts what is left in order, lowest address first; it is the reader who does it, on the reader's thread.
+    /// Sorts the remaining failures, lowest address first, on the reader's own thread.
     pub fn sort(&mut self) {
         // Pages are taken from the end.
         self.left.sort_unstable_by(|a, b| b.cmp(a));
@@ -277,7 +278,7 @@ impl Rib {
         Some(RouteInfo { prefix: prefix.any(), protocol, distance, metric, group: GroupId(group), content })
     }
 
-    /// Everything known about exactly `prefix`; `None` when no source has a route.
+    /// The full state of exactly `prefix`; `None` when no source has a route.
     pub fn explain(&self, prefix: AnyPrefix) -> Option<Explanation> {
         match prefix {
             AnyPrefix::V4(prefix) => self.explain_in(prefix),
@@ -295,7 +296,7 @@ impl Rib {
             distance: c.distance,
             metric: c.metric,
             group: GroupId(c.group),
-            verdict: self.verdict(c, selected),
+            selection: self.selection(c, selected),
         });
         Some(Explanation {
             prefix: prefix.any(),
@@ -305,7 +306,7 @@ impl Rib {
         })
     }
 
-    /// The candidate that is in the FIB, or would be if policy did not deny it.
+    /// The candidate that is in the FIB, or would be but for FIB policy.
     fn selected(&self, route: &Route) -> Option<Candidate> {
         route.candidate().filter(|c| {
             let forwarded = route.fib != 0 && self.resolver.is_resolved(route.fib);
@@ -325,13 +326,13 @@ impl Rib {
         let table = self.tables.get::<F>();
         let route = table.routes.get(prefix)?;
         let candidate = table.candidates(prefix, route).find(|c| c.protocol.source() == source)?;
-        let verdict = self.verdict(candidate, self.selected(route));
-        Some(Announced { protocol: candidate.protocol, group: GroupId(candidate.group), verdict })
+        let selection = self.selection(candidate, self.selected(route));
+        Some(Announced { protocol: candidate.protocol, group: GroupId(candidate.group), selection })
     }
 
-    /// The prefixes for which `source` has announced something, of at most `limit` places of the tables from `place` on, and
-    /// the place to go on from; `None` when that was the last. Looks at `limit` places and copies only prefixes. What comes
-    /// while a read goes on may be left out or be shown twice.
+    /// The prefixes that `source` announces, in at most `limit` places of the tables from `place`
+    /// on, and the next place; `None` at the end. It visits `limit` places and copies only
+    /// prefixes. Prefixes that appear during a read may be missing or repeated.
     pub fn announced_from(
         &self,
         source: Source,
@@ -355,14 +356,15 @@ impl Rib {
         (prefixes, (end < before).then_some(end))
     }
 
-    /// Whether group `id` is of these next hops, whatever policy made of its routes.
+    /// Whether group `id` has these next hops, with any FIB policy result.
     pub fn is_group_of(&self, id: GroupId, set: &RouteSet) -> bool {
         let Some(group) = self.resolver.groups.store.get(id.0) else { return false };
         let GroupKey { exclude, policy_result, .. } = group.key;
         group.key == GroupKey { exclude, policy_result, ..GroupKey::new(set) }
     }
 
-    /// The next hops of group `id` as received, without those that stand in, and what each resolves to; empty for a blackhole.
+    /// The next hops of group `id` as received, without the backup hops, and what each resolves to;
+    /// empty for a blackhole.
     pub fn received_hops(&self, id: GroupId) -> Vec<HopInfo> {
         self.resolver
             .groups
@@ -385,7 +387,7 @@ impl Rib {
         received.iter().zip(targets).map(hop).collect()
     }
 
-    fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> SelectionResult {
+    fn selection(&self, candidate: Candidate, selected: Option<Candidate>) -> SelectionResult {
         if candidate.distance == u8::MAX {
             return SelectionResult::NeverUsed;
         }
@@ -397,29 +399,29 @@ impl Rib {
             Some(s) if s.distance != candidate.distance => SelectionResult::Distance(s.distance),
             Some(s) if s.metric != candidate.metric => SelectionResult::Metric(s.metric),
             Some(s) => SelectionResult::Protocol(s.protocol),
-            // A candidate that resolves is selected when nothing better is.
+            // A resolved candidate is selected when no better one resolves.
             None => SelectionResult::Unresolved,
         }
     }
 
-    /// Whether what a group tracks holds, if it tracks anything.
+    /// Whether a group's condition holds, if it has one.
     fn tracked(&self, group: u32) -> Option<bool> {
         let group = &self.resolver.groups.store[group];
         let node = group.key.track.and(group.targets.last())?;
         Some(self.resolver.nodes[*node].answer.outcome.is_resolved())
     }
 
-    /// The next hops that BGP has registered, in no order.
+    /// The next hops that BGP has registered, in any order.
     pub fn tracked_next_hops(&self) -> impl Iterator<Item = TrackedInfo> {
         self.resolver.tracking.iter(|node| &self.resolver.nodes[node].answer)
     }
 
-    /// How many answers to BGP are delayed now, because the next hop changed often.
+    /// The number of notifications to BGP that are delayed because the next hop flaps.
     pub fn delayed_next_hops(&self) -> usize {
         self.resolver.tracking.delayed()
     }
 
-    /// What each dataplane that is up made of the route for exactly `prefix`; empty when the FIB has none.
+    /// The state of the route for exactly `prefix` in each dataplane; empty when the FIB has none.
     pub fn status(&self, prefix: AnyPrefix) -> Vec<(DataplaneId, InstallStatus)> {
         if self.lookup(prefix).is_none() {
             return Vec::new();
@@ -433,8 +435,8 @@ impl Rib {
         Cursor { left: installed_prefixes(&self.tables) }
     }
 
-    /// The next `limit` routes of a read, IPv4 before IPv6. Routes that went since it began are left out, and those
-    /// that came are not in it; an empty page does not mean the end, [`Cursor::is_done`] does.
+    /// The next `limit` routes of a read, IPv4 before IPv6. Routes that were added or removed since
+    /// its start are left out. An empty page is not the end; see [`Cursor::is_done`].
     pub fn page(&self, cursor: &mut Cursor, limit: usize) -> Vec<RouteInfo> {
         let mut page = Vec::new();
         for_each_family!(F => {
@@ -447,7 +449,7 @@ impl Rib {
         page
     }
 
-    /// How many routes there are, per family and protocol; combinations without any are left out.
+    /// Route counts per family and protocol; combinations without routes are left out.
     pub fn totals(&self) -> Vec<Total> {
         let mut totals = Vec::new();
         for_each_family!(F => {
@@ -474,7 +476,7 @@ impl Rib {
         self.resolver.groups.store.iter().map(|(id, group)| self.group_info(GroupId(id), group))
     }
 
-    /// Those with higher numbers than `id`.
+    /// The groups with higher numbers than `id`.
     pub fn groups_after(&self, id: GroupId) -> impl Iterator<Item = GroupInfo> {
         self.resolver.groups.store.after(id.0).map(|(id, group)| self.group_info(GroupId(id), group))
     }
@@ -513,12 +515,12 @@ impl Rib {
         }
     }
 
-    /// How the resolution cache works now.
+    /// The mode of the resolution cache.
     pub fn cache_mode(&self) -> CacheMode {
         self.resolver.cache.mode()
     }
 
-    /// What the resolution cache did since the start.
+    /// Counters of the resolution cache since the start.
     pub fn cache_counters(&self) -> CacheCounters {
         self.resolver.cache.counters
     }
@@ -528,12 +530,12 @@ impl Rib {
         self.resolver.interfaces.get(&index)
     }
 
-    /// How the dataplanes that are up stand.
+    /// The state of each dataplane that is up.
     pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
         self.dataplanes.keys().filter_map(|id| self.dataplane(*id))
     }
 
-    /// How a dataplane stands, if it is up.
+    /// The state of a dataplane, if it is up.
     pub fn dataplane(&self, id: DataplaneId) -> Option<DataplaneInfo> {
         let d = self.dataplanes.get(&id)?;
         Some(DataplaneInfo {
@@ -546,13 +548,13 @@ impl Rib {
         })
     }
 
-    /// What a dataplane could not install, and why.
+    /// Prefixes that a dataplane could not install, with the reasons.
     pub fn failed(&self, id: DataplaneId) -> impl Iterator<Item = (AnyPrefix, &str)> {
         let failed = self.dataplanes.get(&id).into_iter().flat_map(|d: &Dataplane| &d.failed);
         failed.map(|(prefix, failure)| (*prefix, failure.reason.as_str()))
     }
 
-    /// Begins a paged read of what dataplanes could not install. Copies the prefixes.
+    /// Begins a paged read of failures. Copies the prefixes.
     pub fn failed_cursor(&self) -> FailedCursor {
         let of = |(id, d): (&DataplaneId, &Dataplane)| {
             d.failed.keys().map(|prefix| (*prefix, *id)).collect::<Vec<_>>()
@@ -560,8 +562,8 @@ impl Rib {
         FailedCursor { left: self.dataplanes.iter().flat_map(of).collect() }
     }
 
-    /// The next `limit` of a read of failures. Those that are over by now are left out; an empty page does not mean the
-    /// end, [`FailedCursor::is_done`] does.
+    /// The next `limit` failures of a read. Those that ended are left out. An empty page is not the
+    /// end; see [`FailedCursor::is_done`].
     pub fn failed_page(&self, cursor: &mut FailedCursor, limit: usize) -> Vec<FailedRoute> {
         let next = cursor.left.split_off(cursor.left.len().saturating_sub(limit));
         let found = next.into_iter().rev().filter_map(|(prefix, dataplane)| {
@@ -571,24 +573,24 @@ impl Rib {
         found.collect()
     }
 
-    /// Whether routes are confirmed to those who announce them.
+    /// Whether announcers suppress routes until they are confirmed.
     pub fn suppresses(&self) -> bool {
         self.confirm.is_on()
     }
 
-    /// Prefixes that are announced and told as not in place.
+    /// Announced prefixes that are reported as blocked.
     pub fn blocked(&self) -> impl Iterator<Item = AnyPrefix> {
         self.confirm.blocked()
     }
 
-    /// How many those are.
+    /// The number of blocked prefixes.
     pub fn blocked_count(&self) -> usize {
         self.confirm.blocked_count()
     }
 
-    /// How many marks wait for an answer.
-    pub fn marks(&self) -> usize {
-        self.confirm.marks()
+    /// The number of unconfirmed fences.
+    pub fn fences(&self) -> usize {
+        self.confirm.fences()
     }
 
     /// Number of the latest batch; 0 before the first.
@@ -596,7 +598,7 @@ impl Rib {
         self.seq
     }
 
-    /// Bytes of memory that the routing tables take, without groups and targets.
+    /// Bytes of the routing tables, without groups and targets.
     pub fn table_size(&self) -> usize {
         self.tables.v4.allocation_size() + self.tables.v6.allocation_size()
     }

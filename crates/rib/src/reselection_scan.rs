@@ -1,11 +1,12 @@
-//! The reselection scan: it walks a table, a bounded number of places at a time, for the routes of groups that became
-//! resolved or unresolved, so that these routes are selected again.
+//! The reselection scan: it walks a table in bounded turns and selects again for routes of groups
+//! that became resolved or unresolved.
 //!
-//! A group that loses its last next hop, or has its first again, concerns every route that has it, and only the table knows
-//! which routes these are. No failure waits for the scan: an unresolved group forwards nothing whatever its routes, and a
-//! group that is resolved again takes those along that still have it. So the scan takes turns with everything else.
+//! A group that becomes resolved or unresolved concerns every route that uses it, and only the
+//! table knows these routes. No failure waits for the scan. An unresolved group forwards nothing,
+//! and its restored content serves the routes that still use it.
 //!
-//! One scan goes round the table as long as any group is wanted. A group is done when the scan has passed every place once.
+//! One scan wraps around the table while any group is wanted. A group is done when the scan has
+//! passed every place once.
 
 use ribtide_prefix::{Family, Map, Prefix, PrefixTable};
 
@@ -16,9 +17,9 @@ pub(crate) struct ReselectionScan {
     at: usize,
     /// Wanted groups, each with the number of places that are still to be scanned for it.
     left: Map<u32, usize>,
-    /// [`PrefixTable::moves`] when it last began.
+    /// [`PrefixTable::moves`] at the start of the scan.
     moves: u64,
-    /// Groups were added, and no turn was taken since.
+    /// Groups were added since the last turn.
     begins: bool,
 }
 
@@ -54,7 +55,7 @@ impl ReselectionScan {
         mut each: impl FnMut(&ReselectionScan, Prefix<F>, &mut T) -> bool,
     ) {
         if std::mem::replace(&mut self.moves, table.moves()) != table.moves() {
-            // Places are others now.
+            // The table has moved its entries, so the scan starts over.
             self.left.values_mut().for_each(|left| *left = table.places());
         }
         let most = self.left.values().copied().max().unwrap_or(0);

@@ -1,19 +1,23 @@
-//! Recursive resolution, incremental: each target remembers its answer and what that rests on, and an event asks
-//! again only where the answer may differ.
+//! Recursive resolution, incremental: each target stores its answer and the dependencies of the
+//! answer. An event re-evaluates only the targets whose answer may differ.
 //!
-//! An answer rests on four things, each with its index. The interface, for targets that ask for nothing else
-//! (`by_interface`). Whether packets reach the gateway (`by_address`, and `on_trust` for targets that do not look it up). The route that answered and the absence of a more specific one: when a prefix changes, the
-//! targets whose address lies inside are one range of `by_address`, and those answered by something more specific
-//! still are left alone. The groups that were looked into on the way, taken or not (`dependents`). So an event
-//! marks a target or group stale, and with it everything that rests on it (`parents`: the groups of a target);
-//! afterwards each stale target is asked, what it rests on before itself.
+//! An answer has four dependencies, each with an index:
 //!
-//! The answer does not depend on the order in which things happened or are asked; `docs/adr/0020-next-hop-resolution.md`
-//! says what it is. Routes are asked for their candidates, not for which one is selected, so selection follows resolution
-//! and never feeds back. What leads in a circle is [`crate::circle`]'s.
+//! - The interface, for targets that need nothing else (`by_interface`).
+//! - Reachability of the gateway (`by_address`, and `on_trust` for targets that do not look it up).
+//! - The answering route, and the absence of a more specific one. A changed prefix concerns one
+//!   range of `by_address`; targets that a more specific route answers are skipped.
+//! - The groups that the walk looked into, used or not (`dependents`).
 //!
-//! That is the next hops' part, and it is the same in each mode of the cache. What becomes of the groups that rest on
-//! them is [`crate::cache`]'s to say: with `dependency` each is put together once, here, from its targets' answers.
+//! An event marks a target or group stale, and all that depends on it (`parents`: the groups of a
+//! target). Each stale target is then evaluated after its dependencies.
+//!
+//! The answer does not depend on the order of events or evaluations;
+//! `docs/adr/0020-next-hop-resolution.md` defines it. Resolution reads candidates and not the
+//! selected route, so selection never feeds back. Circles are handled in [`crate::circle`].
+//!
+//! Every mode of the cache tracks next hops in this way. [`crate::cache`] decides how groups are
+//! resolved; with `dependency`, each is assembled once, here, from the answers of its targets.
 
 use crate::RibConfig;
 use crate::cache::Cache;
@@ -26,72 +30,75 @@ use crate::message::{
 };
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
-use crate::target::{Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
+use crate::target::{
+    Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, UnresolvedReason, is_link_local,
+};
 use crate::tracking::Tracking;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// The most groups that are looked into with one thing assumed, and the most next hops that are gone through to find what
-/// an answer depends on. A peer that sends longer chains is left to damping.
+/// Groups that are looked into with one assumption, and next hops that are followed to find the
+/// dependencies of an answer, at most. Damping covers peers that send longer chains.
 const MAX_ASSUMED: usize = 64;
 
-/// A target with its present answer.
+/// A target with its current answer.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) target: Target,
     pub(crate) answer: Answer,
     /// The groups that were looked into for the answer.
     pub(crate) consulted: Vec<Consulted>,
-    /// How many groups have it.
+    /// How many groups use it.
     groups: u32,
-    /// How often it is tracked.
+    /// Its number of registrations.
     tracked: u32,
     pub(crate) stale: bool,
     /// Whether the outcome changed in this batch.
     changed: bool,
     /// Its place in the search for circles.
     pub(crate) search: Place,
-    /// Whether its answer was found in a circle, and rests on more than the table and the groups by themselves.
+    /// Whether its answer was found in a circle, and so depends on more than the table and the
+    /// groups.
     pub(crate) circular: bool,
-    /// Groups that it passes over, because they lead back to it and nothing else supports them.
+    /// Groups that it passes over, because they depend on it and nothing else supports them.
     pub(crate) passed_over: Vec<u32>,
-    /// Groups that have it, and from which its own answer comes: it does not count in them.
+    /// Groups in which it does not count, because its own answer comes from them.
     pub(crate) dropped_from: Vec<u32>,
 }
 
-/// A group that was looked into.
+/// A group that a walk looked into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consulted {
     pub(crate) group: u32,
-    /// The prefix of which it was, where that is a route of BGP's.
+    /// Its prefix, when the route is BGP's.
     bgp: Option<AnyPrefix>,
 }
 
-/// What asking the table comes to.
-pub(crate) enum Asked {
-    /// This answer.
+/// The result of a look-up.
+pub(crate) enum LookupResult {
+    /// The target's answer.
     Answer(Answer),
     /// The walk meets this group, which is not resolved yet.
     Blocked(u32),
 }
 
-/// How a group that a walk meets takes part in it.
-pub(crate) enum Met {
-    /// It is resolved, or known not to be.
-    Known,
-    /// It leads back to the target.
+/// The status of a group on a walk.
+pub(crate) enum GroupStatus {
+    /// It is resolved, or known to be unresolved.
+    Settled,
+    /// It depends on the target.
     PassedOver,
     /// It is not resolved yet.
-    Unknown,
+    Unsettled,
 }
 
-/// Targets, groups, and what depends on what.
+/// Targets, groups and their dependencies.
 pub(crate) struct Resolver {
     pub(crate) config: RibConfig,
     pub(crate) cache: Cache,
     pub(crate) interfaces: Map<IfIndex, InterfaceEvent>,
-    /// The router's addresses, whatever the state of their interfaces, and how many interfaces have each.
+    /// The router's addresses on interfaces in any state, and how many interfaces have each.
     own: Map<IpAddr, usize>,
     pub(crate) nodes: Store<Node>,
     by_target: Map<Target, u32>,
@@ -99,7 +106,7 @@ pub(crate) struct Resolver {
     by_interface: Edges<IfIndex>,
     /// Those of `by_interface` that have a gateway.
     on_trust: Edges<IpAddr>,
-    /// What packets do not reach, over an interface or at all.
+    /// Gateways that are down, on one interface or on all.
     unusable: BTreeSet<(IpAddr, Option<IfIndex>)>,
     pub(crate) groups: Groups,
     /// Target → groups that have it.
@@ -107,7 +114,7 @@ pub(crate) struct Resolver {
     /// Group → targets that looked into it.
     pub(crate) dependents: Edges<u32>,
     pub(crate) tracking: Tracking,
-    /// How many groups there are in which something is assumed.
+    /// The number of groups for each assumption.
     assumed: Map<Assumed, usize>,
     stale_nodes: Vec<u32>,
     stale_groups: Vec<u32>,
@@ -115,10 +122,10 @@ pub(crate) struct Resolver {
     touched: Vec<u32>,
     /// Groups that may have lost their last route.
     unused: Vec<u32>,
-    /// How many groups dataplanes were sent as unresolved.
+    /// The number of groups that dataplanes were sent as unresolved.
     sent_unresolved: usize,
-    /// Whether there was one since the last call of [`Resolver::had_unresolved`].
-    had_unresolved: bool,
+    /// Whether there was one since the last call of [`Resolver::unresolved_before`].
+    unresolved_before: bool,
 }
 
 impl Resolver {
@@ -144,14 +151,14 @@ impl Resolver {
             touched: Vec::new(),
             unused: Vec::new(),
             sent_unresolved: 0,
-            had_unresolved: false,
+            unresolved_before: false,
         }
     }
 
-    // ---- groups and targets come and go
+    // ---- groups and targets
 
-    /// The group that a route of `prefix` has when the protocol gave it `group`: another one if a gateway lies
-    /// inside the prefix, because a route does not lead to its own gateway.
+    /// The group of a route of `prefix` with this received group. It differs when a gateway lies
+    /// inside the prefix, because a route does not resolve its own gateway.
     pub(crate) fn intern_for(&mut self, group: u32, prefix: AnyPrefix) -> u32 {
         let Group { key, targets, .. } = &self.groups.store[group];
         let inside = |node: &u32| {
@@ -165,7 +172,7 @@ impl Resolver {
         self.intern(key)
     }
 
-    /// The group of routes that have `group` but for this FIB policy result.
+    /// `group` with this FIB policy result.
     pub(crate) fn intern_with_policy(&mut self, group: u32, policy_result: FibPolicyResult) -> u32 {
         let key = &self.groups.store[group].key;
         if key.policy_result == policy_result {
@@ -175,7 +182,7 @@ impl Resolver {
         self.intern(key)
     }
 
-    /// The group of what a protocol gave.
+    /// The group of a received set.
     pub(crate) fn intern(&mut self, key: GroupKey) -> u32 {
         if let Some(id) = self.groups.find(&key) {
             return id;
@@ -199,7 +206,7 @@ impl Resolver {
         }
         let id = self.nodes.insert(Node {
             target,
-            answer: Answer::unresolved(Why::NoRoute, None),
+            answer: Answer::unresolved(UnresolvedReason::NoRoute, None),
             consulted: Vec::new(),
             groups: 0,
             tracked: 0,
@@ -253,7 +260,7 @@ impl Resolver {
 
     fn drop_node_if_unused(&mut self, id: u32) {
         let node = &self.nodes[id];
-        // A stale one is listed and will be asked; what is of no use by then goes at the end of the batch.
+        // A stale target is queued for evaluation; the end of the batch removes it if it is unused.
         if node.groups > 0 || node.tracked > 0 || node.stale {
             return;
         }
@@ -267,10 +274,10 @@ impl Resolver {
             }
             (None, None) => {}
         }
-        self.consults_no_more(id, node.consulted);
+        self.remove_consulted(id, node.consulted);
     }
 
-    fn consults_no_more(&mut self, id: u32, consulted: Vec<Consulted>) {
+    fn remove_consulted(&mut self, id: u32, consulted: Vec<Consulted>) {
         for Consulted { group, .. } in consulted {
             self.dependents.remove(group, id);
             if self.groups.store[group].key.assumed.is_some() {
@@ -279,7 +286,7 @@ impl Resolver {
         }
     }
 
-    /// The group to look into instead of a candidate's, where something is assumed.
+    /// The group that replaces a candidate's group under an assumption.
     fn assumed_group(&mut self, candidate: &Candidate, prefix: AnyPrefix, assumed: Assumed) -> u32 {
         let Group { key, targets, .. } = &self.groups.store[candidate.group];
         let key = if prefix == assumed.prefix && candidate.protocol.source() == Source::Bgp {
@@ -302,7 +309,7 @@ impl Resolver {
         self.intern(key)
     }
 
-    // ---- events mark what they may change
+    // ---- events mark stale targets
 
     /// Whether any target's address lies inside `prefix`.
     pub(crate) fn concerns<F: Family>(&self, prefix: Prefix<F>) -> bool {
@@ -317,16 +324,17 @@ impl Resolver {
         };
         let hit: Vec<u32> =
             self.by_address.between(prefix.addr(), prefix.last_addr()).filter(answered_above).collect();
-        self.mark(hit);
+        self.mark_stale(hit);
     }
 
-    /// An interface came, went, rose or fell.
+    /// An interface appeared, disappeared, or changed its state.
     pub(crate) fn interface_changed(&mut self, interface: IfIndex) {
         let hit = self.by_interface.of(interface).collect();
-        self.mark(hit);
+        self.mark_stale(hit);
     }
 
-    /// The addresses of an interface were `old` and are `new`: no next hop may be one of ours (RFC 4271 section 5.1.3).
+    /// The addresses of an interface changed from `old` to `new`: no next hop may be an own address
+    /// (RFC 4271 section 5.1.3).
     pub(crate) fn addresses_changed(&mut self, old: &[(IpAddr, u8)], new: &[(IpAddr, u8)]) {
         let of = |all: &[(IpAddr, u8)]| {
             all.iter().map(|(address, _)| address.to_canonical()).collect::<BTreeSet<_>>()
@@ -336,7 +344,7 @@ impl Resolver {
             let interfaces = self.own.entry(*address).or_default();
             *interfaces += 1;
             if *interfaces == 1 {
-                self.mark(self.by_address.of(*address).collect());
+                self.mark_stale(self.by_address.of(*address).collect());
             }
         }
         for address in old.difference(&new) {
@@ -344,23 +352,23 @@ impl Resolver {
                 *interfaces -= 1;
                 if *interfaces == 0 {
                     self.own.remove(address);
-                    self.mark(self.by_address.of(*address).collect());
+                    self.mark_stale(self.by_address.of(*address).collect());
                 }
             }
         }
     }
 
-    /// Packets reach a gateway no more, or again.
+    /// BFD declared a gateway down or up.
     pub(crate) fn gateway_event(&mut self, GatewayEvent { address, interface, usable }: GatewayEvent) {
         let what = (address.to_canonical(), interface);
         if if usable { self.unusable.remove(&what) } else { self.unusable.insert(what) } {
             let hit = self.by_address.of(what.0).chain(self.on_trust.of(what.0)).collect();
-            self.mark(hit);
+            self.mark_stale(hit);
         }
     }
 
-    /// Marks targets stale, and with them everything that rests on them.
-    fn mark(&mut self, mut targets: Vec<u32>) {
+    /// Marks targets stale, with everything that depends on them.
+    fn mark_stale(&mut self, mut targets: Vec<u32>) {
         if !targets.is_empty() {
             self.invalidate();
         }
@@ -385,10 +393,10 @@ impl Resolver {
 
     // ---- resolution
 
-    /// Brings every stale target and group up to date.
+    /// Resolves every stale target and group.
     pub(crate) fn resolve(&mut self, tables: &RouteTables) {
         let mut search = Search::default();
-        // Where something is assumed, a search makes more of them.
+        // A search under an assumption adds targets.
         let mut at = 0;
         while let Some(id) = self.stale_nodes.get(at).copied() {
             if self.nodes[id].stale {
@@ -399,7 +407,7 @@ impl Resolver {
         for at in 0..self.stale_groups.len() {
             let id = self.stale_groups[at];
             if self.groups.store[id].stale {
-                // Where something is assumed there is no route that would have it resolved.
+                // No route triggers the resolution of an assumed group.
                 if self.cache.is_per_route() && self.groups.store[id].key.assumed.is_none() {
                     self.settle_group(id);
                 } else {
@@ -409,11 +417,11 @@ impl Resolver {
         }
     }
 
-    /// Asks for a target's answer, as far as the groups that it meets are known.
-    pub(crate) fn evaluate(&mut self, tables: &RouteTables, id: u32) -> Asked {
+    /// Evaluates a target, as far as the groups on its walk are resolved.
+    pub(crate) fn evaluate(&mut self, tables: &RouteTables, id: u32) -> LookupResult {
         let consulted = std::mem::take(&mut self.nodes[id].consulted);
-        self.consults_no_more(id, consulted);
-        self.ask(tables, self.nodes[id].target, |resolver, consulted| {
+        self.remove_consulted(id, consulted);
+        self.lookup(tables, self.nodes[id].target, |resolver, consulted| {
             let Consulted { group, .. } = consulted;
             if resolver.groups.store[group].key.assumed.is_some() {
                 resolver.retain(group);
@@ -422,11 +430,11 @@ impl Resolver {
             node.consulted.push(consulted);
             resolver.dependents.insert(group, id);
             if node.passed_over.contains(&group) {
-                Met::PassedOver
+                GroupStatus::PassedOver
             } else if resolver.groups.store[group].stale {
-                Met::Unknown
+                GroupStatus::Unsettled
             } else {
-                Met::Known
+                GroupStatus::Settled
             }
         })
     }
@@ -441,31 +449,31 @@ impl Resolver {
         }
     }
 
-    /// Asks the table. `meet` says of the group of each candidate that is looked into how it takes part.
-    pub(crate) fn ask(
+    /// Looks up a target. `status_of` gives the status of each candidate's group on the walk.
+    pub(crate) fn lookup(
         &mut self,
         tables: &RouteTables,
         target: Target,
-        meet: impl FnMut(&mut Resolver, Consulted) -> Met,
-    ) -> Asked {
+        status_of: impl FnMut(&mut Resolver, Consulted) -> GroupStatus,
+    ) -> LookupResult {
         self.cache.counters.lookups += 1;
         match target.exactly {
-            Some(AnyPrefix::V4(prefix)) => return self.look_for(tables, target, prefix, meet),
-            Some(AnyPrefix::V6(prefix)) => return self.look_for(tables, target, prefix, meet),
+            Some(AnyPrefix::V4(prefix)) => return self.lookup_prefix(tables, target, prefix, status_of),
+            Some(AnyPrefix::V6(prefix)) => return self.lookup_prefix(tables, target, prefix, status_of),
             None => {}
         }
         let asked = match target.address() {
-            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, meet),
-            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, meet),
-            None => Asked::Answer(self.on_link(target)),
+            Some(address @ IpAddr::V4(_)) => self.lookup_address::<V4>(tables, target, address, status_of),
+            Some(address @ IpAddr::V6(_)) => self.lookup_address::<V6>(tables, target, address, status_of),
+            None => LookupResult::Answer(self.on_link(target)),
         };
         match asked {
-            Asked::Answer(answer) => Asked::Answer(self.reached(target, answer)),
+            LookupResult::Answer(answer) => LookupResult::Answer(self.reached(target, answer)),
             blocked => blocked,
         }
     }
 
-    /// The same answer without the ways on which packets do not reach the gateway.
+    /// Removes the hops of an answer whose gateway is down.
     fn reached(&self, target: Target, mut answer: Answer) -> Answer {
         let Some(gateway) = target.neighbor().filter(|_| !self.unusable.is_empty()) else { return answer };
         let everywhere = self.unusable.contains(&(gateway, None));
@@ -475,17 +483,17 @@ impl Resolver {
         }
         let none_left = matches!(&answer.outcome, Outcome::Hops(hops) if hops.is_empty());
         if none_left || (everywhere && answer.outcome.is_resolved()) {
-            answer.outcome = Outcome::Unresolved(Why::GatewayDown);
+            answer.outcome = Outcome::Unresolved(UnresolvedReason::GatewayDown);
         }
         answer
     }
 
-    /// Answers a target that only asks for its interface.
+    /// Answers a target that needs only its interface.
     fn on_link(&self, target: Target) -> Answer {
         let outcome = match target.interface.map(|index| (index, self.interfaces.get(&index))) {
-            None => Outcome::Unresolved(Why::InterfaceMissing),
-            Some((_, None)) => Outcome::Unresolved(Why::NoInterface),
-            Some((_, Some(state))) if !state.up => Outcome::Unresolved(Why::InterfaceDown),
+            None => Outcome::Unresolved(UnresolvedReason::InterfaceMissing),
+            Some((_, None)) => Outcome::Unresolved(UnresolvedReason::NoInterface),
+            Some((_, Some(state))) if !state.up => Outcome::Unresolved(UnresolvedReason::InterfaceDown),
             Some((interface, Some(_))) => {
                 let gateway = target.neighbor();
                 let onlink = gateway.is_some_and(|a| !is_link_local(a));
@@ -495,22 +503,22 @@ impl Resolver {
         Answer { outcome, via: None, cost: 0, level: 1 }
     }
 
-    /// Answers a target that asks the table: by the most specific route that holds the address and resolves.
-    fn look_up<F: Family>(
+    /// Answers a target with the most specific route that holds the address and resolves.
+    fn lookup_address<F: Family>(
         &mut self,
         tables: &RouteTables,
         target: Target,
         address: IpAddr,
-        mut meet: impl FnMut(&mut Resolver, Consulted) -> Met,
-    ) -> Asked {
-        let mut why = Why::NoRoute;
+        mut status_of: impl FnMut(&mut Resolver, Consulted) -> GroupStatus,
+    ) -> LookupResult {
+        let mut why = UnresolvedReason::NoRoute;
         if self.own.contains_key(&address) {
-            return Asked::Answer(Answer::unresolved(Why::OwnAddress, None));
+            return LookupResult::Answer(Answer::unresolved(UnresolvedReason::OwnAddress, None));
         }
         for (prefix, candidates) in tables.get::<F>().matches(address) {
             if prefix.len() == 0 && !self.config.resolve_via_default {
-                if why == Why::NoRoute {
-                    why = Why::OnlyDefault;
+                if why == UnresolvedReason::NoRoute {
+                    why = UnresolvedReason::OnlyDefault;
                 }
                 break;
             }
@@ -524,73 +532,74 @@ impl Resolver {
                             let (gateway, weight) = (Some(address), OWN_WEIGHT);
                             let hop = FibHop { gateway, interface, weight, onlink: false };
                             let outcome = Outcome::Hops(vec![hop]);
-                            return Asked::Answer(Answer { outcome, via, cost: 0, level: 1 });
+                            return LookupResult::Answer(Answer { outcome, via, cost: 0, level: 1 });
                         }
-                        None => why = Why::OtherInterface,
+                        None => why = UnresolvedReason::OtherInterface,
                     }
                     break;
                 }
                 if !target.recursion {
-                    why = Why::NotConnected;
+                    why = UnresolvedReason::NotConnected;
                     continue;
                 }
                 if target.exclude == via {
                     continue;
                 }
                 let consulted = self.consulted(&candidate, prefix.any(), target.assumed);
-                match meet(self, consulted) {
-                    Met::Known => {}
-                    Met::PassedOver => {
-                        why = Why::Circle;
+                match status_of(self, consulted) {
+                    GroupStatus::Settled => {}
+                    GroupStatus::PassedOver => {
+                        why = UnresolvedReason::Circle;
                         continue;
                     }
-                    Met::Unknown => return Asked::Blocked(consulted.group),
+                    GroupStatus::Unsettled => return LookupResult::Blocked(consulted.group),
                 }
                 let Group { content, level, .. } = &self.groups.store[consulted.group];
                 let Some(content) = content else {
-                    why = Why::NoneResolves;
+                    why = UnresolvedReason::NoneResolves;
                     continue;
                 };
                 match self.through(content, address, target.interface) {
                     Some(outcome) => {
                         let found = Answer { outcome, via, cost: candidate.metric, level: 1 };
-                        return Asked::Answer(one_deeper(found, *level));
+                        return LookupResult::Answer(one_deeper(found, *level));
                     }
-                    // Another candidate is not what the prefix is used for: on to the covering one.
-                    None => why = Why::OtherInterface,
+                    // The prefix itself forwards elsewhere, so the walk continues at the covering
+                    // one.
+                    None => why = UnresolvedReason::OtherInterface,
                 }
                 break;
             }
         }
-        Asked::Answer(Answer::unresolved(why, None))
+        LookupResult::Answer(Answer::unresolved(why, None))
     }
 
-    /// Answers a target that only asks whether there is a resolved route for `prefix`.
-    fn look_for<F: Family>(
+    /// Answers whether a resolved route for `prefix` exists.
+    fn lookup_prefix<F: Family>(
         &mut self,
         tables: &RouteTables,
         target: Target,
         prefix: Prefix<F>,
-        mut meet: impl FnMut(&mut Resolver, Consulted) -> Met,
-    ) -> Asked {
+        mut status_of: impl FnMut(&mut Resolver, Consulted) -> GroupStatus,
+    ) -> LookupResult {
         let via = Some(prefix.any());
-        let mut why = Why::NoRoute;
+        let mut why = UnresolvedReason::NoRoute;
         for candidate in tables.get::<F>().of(prefix).filter(|_| target.exclude != via) {
             let found = Answer { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level: 1 };
             if candidate.protocol == Protocol::Connected {
-                return Asked::Answer(found);
+                return LookupResult::Answer(found);
             }
             let consulted = self.consulted(&candidate, prefix.any(), target.assumed);
-            why = match meet(self, consulted) {
-                Met::Known => Why::NoneResolves,
-                Met::PassedOver => Why::Circle,
-                Met::Unknown => return Asked::Blocked(consulted.group),
+            why = match status_of(self, consulted) {
+                GroupStatus::Settled => UnresolvedReason::NoneResolves,
+                GroupStatus::PassedOver => UnresolvedReason::Circle,
+                GroupStatus::Unsettled => return LookupResult::Blocked(consulted.group),
             };
-            if why == Why::NoneResolves && self.is_resolved(consulted.group) {
-                return Asked::Answer(one_deeper(found, self.groups.store[consulted.group].level));
+            if why == UnresolvedReason::NoneResolves && self.is_resolved(consulted.group) {
+                return LookupResult::Answer(one_deeper(found, self.groups.store[consulted.group].level));
             }
         }
-        Asked::Answer(Answer::unresolved(why, None))
+        LookupResult::Answer(Answer::unresolved(why, None))
     }
 
     fn consulted(&mut self, candidate: &Candidate, prefix: AnyPrefix, assumed: Option<Assumed>) -> Consulted {
@@ -601,8 +610,8 @@ impl Resolver {
         Consulted { group, bgp: Some(prefix).filter(|_| candidate.protocol.source() == Source::Bgp) }
     }
 
-    /// What a gateway becomes when the route to it has this content: the same ways out, or the gateway itself on the
-    /// links that the route leads to. `None` when `interface` is given and nothing leaves by it.
+    /// The outcome of a gateway whose route has this content: the same hops, or the gateway itself
+    /// on the links of an interface route. `None` when no hop leaves by a given `interface`.
     fn through(&self, content: &FibGroup, gateway: IpAddr, interface: Option<IfIndex>) -> Option<Outcome> {
         let FibGroup::Hops(hops) = content else {
             return interface.is_none().then_some(Outcome::Blackhole);
@@ -619,7 +628,7 @@ impl Resolver {
         (!hops.is_empty()).then_some(Outcome::Hops(hops))
     }
 
-    /// Whether what a group rests on changed. Its level is right afterwards; its content may not be.
+    /// Whether a dependency of the group changed. Updates its level, but not its content.
     fn settle_group(&mut self, id: u32) -> bool {
         let dropped = self.dropped(id);
         let group = &mut self.groups.store[id];
@@ -635,8 +644,8 @@ impl Resolver {
         group.moved
     }
 
-    /// The targets that do not count in a group, because their answers come from it, or from a group that is the same but
-    /// for what route-maps make of its routes.
+    /// The targets that do not count in a group, because their answers come from it or from a group
+    /// that differs only in FIB policy.
     fn dropped(&mut self, id: u32) -> Vec<u32> {
         let dropping = std::mem::take(&mut self.groups.store[id].dropping);
         let Group { key, targets, .. } = &self.groups.store[id];
@@ -644,20 +653,20 @@ impl Resolver {
             return dropping;
         }
         let same = |other: &u32| {
-            self.groups.store.get(*other).is_some_and(|other| other.key.is_but_for_treatment(key))
+            self.groups.store.get(*other).is_some_and(|other| other.key.differs_only_in_policy_result(key))
         };
         targets.iter().copied().filter(|node| self.nodes[*node].dropped_from.iter().any(same)).collect()
     }
 
-    /// The highest level among the targets that make a group's content.
+    /// The highest level among the targets that form a group's content.
     fn level(&self, id: u32) -> u8 {
         let Group { key, targets, dropped, .. } = &self.groups.store[id];
         let highest = |targets: &[u32]| {
             let answers = targets.iter().filter(|node| !dropped.contains(node) && !self.nodes[**node].stale);
             let answers = answers.map(|node| &self.nodes[*node].answer);
-            let ways = answers.clone().filter(|answer| matches!(answer.outcome, Outcome::Hops(_)));
+            let to_hops = answers.clone().filter(|answer| matches!(answer.outcome, Outcome::Hops(_)));
             let drops = answers.filter(|answer| answer.outcome == Outcome::Blackhole);
-            ways.map(|answer| answer.level).max().or_else(|| drops.map(|answer| answer.level).max())
+            to_hops.map(|answer| answer.level).max().or_else(|| drops.map(|answer| answer.level).max())
         };
         if key.next_hops == NextHops::Blackhole {
             return 0;
@@ -666,7 +675,7 @@ impl Resolver {
         highest(members).or_else(|| highest(&rest[..key.backup.len()])).unwrap_or(0)
     }
 
-    /// Makes a group's content out of its targets' answers, if one of them changed.
+    /// Assembles a group's content from its targets' answers, if one of them changed.
     pub(crate) fn flatten(&mut self, id: u32) {
         if !self.settle_group(id) {
             return;
@@ -676,15 +685,16 @@ impl Resolver {
         self.put_content(id, content);
     }
 
-    /// What a group resolves to when only the targets for which `counts` is true do not lead in a circle.
+    /// What a group resolves to when only the targets for which `counts` is true are outside the
+    /// circle.
     pub(crate) fn content(&self, id: u32, counts: impl Fn(u32) -> bool) -> Option<FibGroup> {
-        static CIRCLE: Outcome = Outcome::Unresolved(Why::Circle);
+        static CIRCLE: Outcome = Outcome::Unresolved(UnresolvedReason::Circle);
         let group = &self.groups.store[id];
         let outcome = |node: &u32| if counts(*node) { &self.nodes[*node].answer.outcome } else { &CIRCLE };
         group.key.content(group.targets.iter().map(outcome), self.config.max_ecmp)
     }
 
-    /// A group was resolved: this came of it.
+    /// Stores the resolved content of a group.
     pub(crate) fn put_content(&mut self, id: u32, content: Option<FibGroup>) {
         self.cache.counters.resolutions += 1;
         let group = &mut self.groups.store[id];
@@ -696,30 +706,29 @@ impl Resolver {
         }
     }
 
-    // ---- what selection needs
+    // ---- queries of selection
 
     /// Whether this group is resolved.
     #[inline]
     pub(crate) fn is_resolved(&self, group: u32) -> bool {
         self.groups.store[group].content.is_some()
     }
-
-    /// Whether routes with this group are kept out of the FIB.
+    /// Whether FIB policy keeps routes with this group out of the FIB.
     #[inline]
     pub(crate) fn denies(&self, group: u32) -> bool {
         self.groups.store[group].key.policy_result.deny
     }
 
-    /// Whether routes that had this group before the batch must be selected again: it resolves now or does so no more,
-    /// or, where each route is to ask again, it may.
-    pub(crate) fn wakes_routes(&self, group: u32) -> bool {
+    /// Whether routes that used this group before the batch must be selected again: it became
+    /// resolved or unresolved, or, in per-route modes, a dependency changed.
+    pub(crate) fn reselects_routes(&self, group: u32) -> bool {
         let woken = |g: &Group| if self.cache.is_per_route() { g.moved } else { g.turned };
         self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh && g.has_routes())
     }
 
-    /// Whether [`Resolver::wakes_routes`] is true of any group.
-    pub(crate) fn any_wakes_routes(&self) -> bool {
-        self.stale_groups.iter().any(|id| self.wakes_routes(*id))
+    /// Whether [`Resolver::reselects_routes`] is true of any group.
+    pub(crate) fn any_reselects_routes(&self) -> bool {
+        self.stale_groups.iter().any(|id| self.reselects_routes(*id))
     }
 
     /// How many groups with routes were made in this batch.
@@ -753,9 +762,9 @@ impl Resolver {
         groups.map(|(id, g)| g.op(GroupId(id))).collect()
     }
 
-    /// Groups whose routes are to be looked at again because of this batch: [`Resolver::wakes_routes`].
-    pub(crate) fn waking(&self) -> impl Iterator<Item = u32> {
-        self.stale_groups.iter().copied().filter(|id| self.wakes_routes(*id))
+    /// Groups whose routes must be selected again; see [`Resolver::reselects_routes`].
+    pub(crate) fn reselected(&self) -> impl Iterator<Item = u32> {
+        self.stale_groups.iter().copied().filter(|id| self.reselects_routes(*id))
     }
 
     /// Whether dataplanes have an unresolved group.
@@ -763,23 +772,22 @@ impl Resolver {
         self.sent_unresolved > 0
     }
 
-    /// Whether they have had one since the last call.
-    pub(crate) fn had_unresolved(&mut self) -> bool {
-        std::mem::replace(&mut self.had_unresolved, self.sent_unresolved > 0)
+    /// Whether they had one since the last call.
+    pub(crate) fn unresolved_before(&mut self) -> bool {
+        std::mem::replace(&mut self.unresolved_before, self.sent_unresolved > 0)
     }
 
-    // ---- before the end of a batch
+    // ---- urgent operations
 
-    /// Resolves what events so far marked; the groups that dataplanes have and that lead elsewhere now. The rest of what
-    /// came of it waits for the end of the batch.
-    /// `after`: the latest batch.
+    /// Resolves the marked targets and returns the changed groups that dataplanes have. All other
+    /// effects wait for the end of the batch. `after` is the latest batch.
     pub(crate) fn urgent(&mut self, tables: &RouteTables, after: u64) -> Vec<UrgentOp> {
         if self.cache.is_per_route() {
-            // Then groups are what their routes find, at the end of the batch.
+            // In these modes, each route resolves its own group at the end of the batch.
             return Vec::new();
         }
         self.resolve(tables);
-        // What is settled may go before the batch ends.
+        // Settled targets may be dropped before the batch ends.
         for id in std::mem::take(&mut self.stale_nodes) {
             self.nodes[id].changed = false;
             self.drop_node_if_unused(id);
@@ -791,11 +799,11 @@ impl Resolver {
                 continue;
             }
             let op = group.op(GroupId(*id));
-            // New content of an unresolved group is sent again in a batch, which dataplanes acknowledge: its routes are back
-            // only then.
+            // A batch sends restored content again, because its acknowledgement proves that the
+            // routes are back.
             group.changed = group.sent_unresolved && op.content != FibGroup::Unresolved;
             if op.content == FibGroup::Unresolved && !std::mem::replace(&mut group.sent_unresolved, true) {
-                (self.sent_unresolved, self.had_unresolved) = (self.sent_unresolved + 1, true);
+                (self.sent_unresolved, self.unresolved_before) = (self.sent_unresolved + 1, true);
             }
             urgent.push(UrgentOp { after, made: group.made, op });
         }
@@ -804,9 +812,8 @@ impl Resolver {
 
     // ---- the end of a batch
 
-    /// Ends batch `seq`: groups to create or change, groups to delete, next hops to tell BGP of, and those
-    /// that are delayed. Forgets what nothing
-    /// uses any more.
+    /// Ends batch `seq`: groups to create or change, groups to delete, notifications of next hops,
+    /// and delays. Drops unused targets and groups.
     pub(crate) fn finish(
         &mut self,
         seq: u64,
@@ -826,7 +833,7 @@ impl Resolver {
             let unresolved = wanted && group.content.is_none();
             match (std::mem::replace(&mut group.sent_unresolved, unresolved), unresolved) {
                 (false, true) => {
-                    (self.sent_unresolved, self.had_unresolved) = (self.sent_unresolved + 1, true)
+                    (self.sent_unresolved, self.unresolved_before) = (self.sent_unresolved + 1, true)
                 }
                 (true, false) => self.sent_unresolved -= 1,
                 _ => {}
@@ -887,7 +894,7 @@ impl Resolver {
                     self.drop_node_if_unused(id);
                 }
             }
-            // With a target go the groups that it alone looked into.
+            // A dropped target releases the groups that it alone looked into.
             if self.unused.is_empty() {
                 break;
             }
@@ -896,7 +903,8 @@ impl Resolver {
     }
 }
 
-/// The prefixes of BGP's whose routes the answer of a target may depend on, the nearest first and no more than [`MAX_ASSUMED`].
+/// The BGP prefixes on which the answer of a target may depend: the nearest first, at most
+/// [`MAX_ASSUMED`].
 fn bgp_prefixes(nodes: &Store<Node>, groups: &Groups, node: u32) -> Vec<AnyPrefix> {
     let (mut found, mut reached, mut at) = (Vec::new(), vec![node], 0);
     while let Some(node) = reached.get(at) {
@@ -915,10 +923,10 @@ fn bgp_prefixes(nodes: &Store<Node>, groups: &Groups, node: u32) -> Vec<AnyPrefi
     found
 }
 
-/// An answer by way of a group of this level; too deep where that is [`MAX_LEVEL`].
+/// An answer through a group of this level; too deep at [`MAX_LEVEL`].
 fn one_deeper(answer: Answer, level: u8) -> Answer {
     match level < MAX_LEVEL {
         true => Answer { level: level + 1, ..answer },
-        false => Answer::unresolved(Why::TooDeep, answer.via),
+        false => Answer::unresolved(UnresolvedReason::TooDeep, answer.via),
     }
 }

@@ -1,4 +1,4 @@
-//! The RIB manager itself: a batch of events in, what they change out.
+//! The RIB manager of one VRF: a batch of events in, effects out.
 
 use crate::RibConfig;
 use crate::cache::CacheMode;
@@ -19,22 +19,26 @@ use std::sync::Arc;
 
 /// The RIB manager.
 ///
-/// [`Rib::handle`] takes events and returns effects; everything else only looks. One batch is worked through in
-/// five steps: events change candidates and mark the targets that may resolve differently; marked targets and
-/// groups (or, as the cache's mode has it, routes) are resolved; selection is made again for changed prefixes; groups and routes that differ from what the
-/// FIB has become operations; what is not in use is forgotten.
+/// [`Rib::handle`] takes events and returns effects; all other functions are queries. A batch has
+/// five steps:
+///
+/// 1. Events change candidates and mark targets that may resolve differently.
+/// 2. Marked targets and groups (or routes, by cache mode) are resolved.
+/// 3. Changed prefixes are selected again.
+/// 4. Groups and routes that differ from the FIB become operations.
+/// 5. Unused objects are dropped.
 pub struct Rib {
     pub(crate) tables: RouteTables,
     pub(crate) resolver: Resolver,
     connected: Connected,
     pub(crate) dataplanes: Dataplanes,
     pub(crate) confirm: Confirm,
-    /// What is to be tried again, and by whom.
+    /// Dataplanes that try their failed routes again.
     retries: Vec<DataplaneId>,
     route_maps: Arc<dyn RouteMaps>,
-    /// The time, as [`Rib::set_time`] told it.
+    /// The time of [`Rib::set_time`].
     now: u64,
-    /// Sources that a replay's end still waits for.
+    /// Sources that the end of a replay still waits for.
     awaited: Vec<Source>,
     /// Number of the latest batch, of this VRF or another.
     pub(crate) seq: u64,
@@ -59,8 +63,8 @@ impl Rib {
         }
     }
 
-    /// Takes events, in order, and returns what they change. Later events of a batch override earlier ones before
-    /// anything is resolved: bigger batches cost less.
+    /// Applies events in order and returns the effects. Within a batch, later events override
+    /// earlier ones before anything is resolved, so bigger batches cost less.
     ///
     /// # Panics
     /// When a change of a [`RouteBatch`] names a set that the batch does not have.
@@ -72,13 +76,15 @@ impl Rib {
         out
     }
 
-    /// Whether routes are left over whose group lost its last way or has its first again. Each [`Rib::handle`], be it without
-    /// events, selects some of them again, [`RibConfig::turn`] at most; what overtakes routes waits for no more than that.
+    /// Whether reselection is left over from a group that became resolved or unresolved. Each
+    /// [`Rib::handle`], also one without events, reselects at most [`RibConfig::turn`] routes.
+    /// Urgent operations wait for no more than one turn.
     pub fn has_more(&self) -> bool {
         self.tables.v4.is_scanning() || self.tables.v6.is_scanning()
     }
 
-    /// When the next delayed answer to BGP is due, in the time of [`Rib::set_time`]: a [`Rib::handle`] then tells it.
+    /// When the next delayed notification to BGP is due, in the time of [`Rib::set_time`]; a
+    /// [`Rib::handle`] then sends it.
     pub fn next_due(&self) -> Option<u64> {
         self.resolver.tracking.next_due()
     }
@@ -89,25 +95,25 @@ impl Rib {
         self.dataplanes.values_mut().for_each(Dataplane::shrink_to_fit);
     }
 
-    /// The first part of [`Rib::handle`]: what changes, for every dataplane.
+    /// The first part of [`Rib::handle`]: changes for every dataplane.
     pub(crate) fn update(&mut self, events: impl IntoIterator<Item = RibIn>, out: &mut RibOut) {
         self.take(events);
         self.resolver.resolve_batch(&mut self.tables);
         self.update_fib(out);
     }
 
-    /// The second part: what single dataplanes are still to be sent, and what is confirmed.
+    /// The second part: pages for single dataplanes, and confirmations.
     pub(crate) fn catch_up(&mut self, out: &mut RibOut) {
         self.replay(out);
         self.retry(out);
-        self.confirm.tell(&self.tables, &mut self.resolver, &self.dataplanes, self.seq, out);
+        self.confirm.report(&self.tables, &mut self.resolver, &self.dataplanes, self.seq, out);
     }
 
-    /// Takes events as [`Rib::handle`] does, failures foremost, but does no more about them than to give groups that
-    /// dataplanes have another content: from interfaces to next hops to groups, and no route is looked at. The next
-    /// [`Rib::handle`], which may be one without events, does the rest.
+    /// Applies events, failures first, but changes only the content of groups that dataplanes have;
+    /// it visits no route. The next [`Rib::handle`], which may have no events, does the rest.
     ///
-    /// For every dataplane that is up, ahead of the batches that wait for it; see [`crate::UrgentQueue`].
+    /// The operations overtake the queued batches of every dataplane that is up; see
+    /// [`crate::UrgentQueue`].
     ///
     /// # Panics
     /// As [`Rib::handle`].
@@ -116,7 +122,7 @@ impl Rib {
         self.resolver.urgent(&self.tables, self.seq)
     }
 
-    /// Notes events, and marks what they may change.
+    /// Applies events to candidates and marks stale targets.
     pub(crate) fn take(&mut self, events: impl IntoIterator<Item = RibIn>) {
         for event in events {
             match event {
@@ -142,40 +148,40 @@ impl Rib {
                 }
                 RibIn::Ack(ack) => self.ack(ack),
                 RibIn::Retry(id) => self.retries.push(id),
-                RibIn::Confirm(mark) => self.confirm.mark(mark),
+                RibIn::Confirm(fence) => self.confirm.fence(fence),
                 RibIn::Suppress(on) => self.confirm.switch(on, &self.tables, &self.dataplanes),
             }
         }
     }
 
-    /// The resolution cache works so from the next batch on; nothing resolves differently.
+    /// Changes the mode of the resolution cache from the next batch on; the results are the same.
     pub fn set_cache_mode(&mut self, mode: CacheMode) {
         self.resolver.set_cache_mode(mode);
     }
 
-    /// From now on the time that resolution takes is measured by `clock`, which tells nanoseconds since any moment.
+    /// Measures the time of resolution with `clock`, in nanoseconds since any fixed moment.
     pub fn set_clock(&mut self, clock: fn() -> u64) {
         self.resolver.cache.clock = Some(clock);
     }
 
-    /// What time it is from now on, in milliseconds since any moment: failures have it, and answers to BGP are delayed by
-    /// it.
+    /// Sets the time, in milliseconds since any fixed moment. Failures carry it, and delays of
+    /// notifications use it.
     pub fn set_time(&mut self, now: u64) {
         self.now = now;
     }
 
-    /// Applies this FIB policy from now on. Routes with another result than before change with the
-    /// next batch, which may be one without events; nothing else does. Looks at every route.
+    /// Replaces the FIB policy. Routes whose result differs change with the next batch, which may
+    /// have no events. Visits every route.
     pub fn set_route_maps(&mut self, route_maps: Arc<dyn RouteMaps>) {
         self.route_maps = route_maps;
-        // As in the scheme that the mode `epoch` follows; groups know their policy result.
+        // The mode `epoch` follows zebra here; groups have the policy result in their keys.
         self.resolver.invalidate();
         let Rib { tables, resolver, route_maps, .. } = self;
         for_each_family!(F => {
-            let mut known = Map::default();
+            let mut regrouped = Map::default();
             tables.get_mut::<F>().regroup(|prefix, candidate| {
                 let policy_result = policy_result(&**route_maps, candidate.protocol, prefix);
-                let group = *known
+                let group = *regrouped
                     .entry((candidate.group, policy_result))
                     .or_insert_with(|| resolver.intern_with_policy(candidate.group, policy_result));
                 if group != candidate.group {
@@ -193,13 +199,13 @@ impl Rib {
     fn routes(&mut self, batch: &RouteBatch) {
         for_each_family!(F => if !batch.changes.get::<F>().is_empty() {
             let sets: Vec<(Candidate, bool)> = batch.sets.iter().map(|set| self.candidate::<F>(set)).collect();
-            // Of sets whose routes are evaluated one by one: the groups by result.
+            // For sets with a result per prefix: the group of each result.
             let mut by_policy: Map<(u32, FibPolicyResult), u32> = Map::default();
             for changes in batch.changes.get::<F>().chunks(PREFETCH_BATCH) {
                 self.tables.get::<F>().prefetch(changes.iter().map(|(prefix, _)| *prefix));
                 for (prefix, set) in changes {
-                    let known = (*set != NONE).then(|| sets[*set as usize]);
-                    let candidate = known.map(|(mut candidate, by_prefix)| {
+                    let of_set = (*set != NONE).then(|| sets[*set as usize]);
+                    let candidate = of_set.map(|(mut candidate, by_prefix)| {
                         if by_prefix {
                             let policy_result = self.route_maps.of(candidate.protocol, prefix.any());
                             candidate.group = *by_policy
@@ -222,10 +228,10 @@ impl Rib {
         (Candidate { group: self.resolver.intern(key), metric, distance, protocol }, of_all.is_none())
     }
 
-    /// Gives `source` a candidate for `prefix`, or takes it away.
+    /// Gives `source` a candidate for `prefix`, or removes it.
     fn put<F: Family>(&mut self, prefix: Prefix<F>, source: Source, mut candidate: Option<Candidate>) {
         self.confirm.named(prefix.any());
-        // Most prefixes hold no gateway, and then neither can the route lead to itself nor can any answer change.
+        // Most prefixes hold no gateway. Such a route cannot resolve itself, and no answer changes.
         let concerned = self.resolver.concerns(prefix);
         if concerned && let Some(candidate) = &mut candidate {
             candidate.group = self.resolver.intern_for(candidate.group, prefix.any());
@@ -295,16 +301,16 @@ impl Rib {
         }
     }
 
-    /// Selects again where needed, and makes the batch that brings the FIB up to date.
+    /// Selects changed prefixes again and makes the batch that updates the FIB.
     fn update_fib(&mut self, out: &mut RibOut) {
-        let any_behind = self.is_any_behind();
+        let any_lagging = self.is_any_lagging();
         let Rib { tables, resolver, confirm, vrf, dataplanes, now, .. } = self;
         let mut before: Families<Before> = Families::default();
         let removed = resolver.groups.removed();
         let mut fib = FibBatch { seq: self.seq + 1, vrf: *vrf, ..FibBatch::default() };
         for_each_family!(F => {
             let idle = |prefix: Prefix<F>| confirm.suspect(prefix.any(), false);
-            let before = |learnt| if any_behind { before.get_mut::<F>().push(learnt) };
+            let before = |learnt| if any_lagging { before.get_mut::<F>().push(learnt) };
             tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), before, idle);
         });
         resolver.finish(fib.seq, *now, &mut fib.groups, &mut fib.after, out);
@@ -328,13 +334,13 @@ impl Rib {
         }
     }
 
-    /// The numbers of groups that are gone may mean others, as far as no dataplane still has those.
+    /// Frees the numbers of deleted groups that no dataplane still has.
     fn reuse_groups(&mut self) {
         let dataplanes = &self.dataplanes;
         self.resolver.groups.reuse(|group| dataplanes.values().any(|d| d.holds(group)));
     }
 
-    /// Sends the next pages to dataplanes whose replay is under way, and to lagging ones.
+    /// Sends the next pages of replays and of dirty sets.
     fn replay(&mut self, out: &mut RibOut) {
         let Rib { tables, resolver, dataplanes, seq, confirm, vrf, .. } = self;
         let mut caught_up = false;
@@ -344,7 +350,7 @@ impl Rib {
                 let mut stale = None;
                 match &mut dataplane.replay {
                     Replay::New => {
-                        // The other VRFs' are part of it.
+                        // The replay covers the other VRFs too.
                         page.start_of_replay = vrf.id == VrfId::DEFAULT;
                         page.groups = resolver.in_fib();
                         dataplane.replay = Replay::Sending(installed_prefixes(tables));
@@ -387,8 +393,8 @@ impl Rib {
         }
     }
 
-    /// Ends the replays that have no route left to send, where the sources have announced everything and other VRFs have
-    /// nothing left either (`others`).
+    /// Ends replays without unsent routes, once the sources have announced everything and other
+    /// VRFs (`others`) have nothing left.
     pub(crate) fn end_replays(&mut self, out: &mut RibOut, others: impl Fn(DataplaneId) -> bool) {
         if !self.awaited.is_empty() {
             return;
@@ -399,18 +405,18 @@ impl Rib {
                 *seq += 1;
                 let end = FibBatch { seq: *seq, vrf: *vrf, end_of_replay: true, ..FibBatch::default() };
                 dataplane.replay = Replay::Done;
-                dataplane.sent(&end, Kind::Mark);
+                dataplane.sent(&end, Kind::ReplayBound);
                 out.replay.push((*id, end));
             }
         }
     }
 
-    /// How many batches each dataplane has to acknowledge, of this VRF.
+    /// Unacknowledged batches of this VRF, per dataplane.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = (DataplaneId, usize)> {
         self.dataplanes.iter().map(|(id, dataplane)| (*id, dataplane.outstanding()))
     }
 
-    /// So many batches each dataplane has to acknowledge of all VRFs.
+    /// Sets the unacknowledged batches of all VRFs, per dataplane.
     pub(crate) fn outstanding_of_all(&mut self, of_all: &Map<DataplaneId, usize>) {
         for (id, dataplane) in &mut self.dataplanes {
             let of_all = of_all.get(id).copied().unwrap_or(0);
@@ -419,16 +425,16 @@ impl Rib {
     }
 
     /// Whether any dataplane lags.
-    pub(crate) fn is_any_behind(&self) -> bool {
+    pub(crate) fn is_any_lagging(&self) -> bool {
         self.dataplanes.values().any(|dataplane| dataplane.dirty.is_some())
     }
 
-    /// Whether no route of a replay is left to be sent to this dataplane.
+    /// Whether this dataplane was sent every route of its replay.
     pub(crate) fn has_sent_all(&self, id: DataplaneId) -> bool {
         self.dataplanes.get(&id).is_none_or(Dataplane::was_sent_all)
     }
 
-    /// Forgets every interface, and withdraws every route.
+    /// Removes every interface and withdraws every route.
     pub(crate) fn clear(&mut self) {
         let interfaces: Vec<IfIndex> = self.resolver.interfaces.keys().copied().collect();
         interfaces.into_iter().for_each(|index| self.interface_event(index, None));
@@ -442,8 +448,7 @@ impl Rib {
         });
     }
 
-    /// Sends what failed once more, a page of it, to each dataplane that is to try again and does not lag: that one has
-    /// other things to do.
+    /// Sends a page of failed routes to each dataplane that retries and does not lag.
     fn retry(&mut self, out: &mut RibOut) {
         for id in std::mem::take(&mut self.retries) {
             let dataplane = self.dataplanes.get_mut(&id).filter(|d| d.dirty.is_none());
@@ -476,7 +481,7 @@ fn policy_result<F: Family>(
     of_all.unwrap_or_else(|| route_maps.of(protocol, prefix.any()))
 }
 
-/// Every prefix that the FIB has, in no order.
+/// Every prefix in the FIB, in any order.
 pub(crate) fn installed_prefixes(tables: &RouteTables) -> Families<Prefixes> {
     let mut prefixes: Families<Prefixes> = Families::default();
     for_each_family!(F => {
@@ -486,7 +491,7 @@ pub(crate) fn installed_prefixes(tables: &RouteTables) -> Families<Prefixes> {
     prefixes
 }
 
-/// The low half of the number of the batch that last changed what the FIB has for `prefix`; 0 when there is none.
+/// The low half of the number of the batch that last changed the FIB for `prefix`; 0 without one.
 pub(crate) fn changed(tables: &RouteTables, prefix: AnyPrefix) -> u32 {
     route(tables, prefix).map_or(0, |r| r.changed)
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
-/// Objects under stable 32-bit numbers from 1 up, or from above another base; 0 is free to mean "none". Numbers of removed objects are used
-/// again.
+/// Objects with stable 32-bit numbers above a base; 0 is never used. Numbers of removed objects are
+/// reused.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
-    /// What the numbers count from.
+    /// Numbers begin above it.
     base: u32,
     slots: Vec<Option<T>>,
     free: Vec<u32>,
@@ -20,7 +20,7 @@ impl<T> Default for Store<T> {
 }
 
 impl<T> Store<T> {
-    /// One whose numbers begin above `base`.
+    /// An empty store whose numbers begin above `base`.
     pub(crate) fn above(base: u32) -> Self {
         Store { base, slots: vec![None], free: Vec::new() }
     }
@@ -38,7 +38,7 @@ impl<T> Store<T> {
         }
     }
 
-    /// The object of a number that may be stale or made up.
+    /// The object with a number that may be invalid.
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
         self.slots.get(id.checked_sub(self.base)? as usize)?.as_ref()
     }
@@ -49,12 +49,12 @@ impl<T> Store<T> {
         value
     }
 
-    /// Removes the object, and keeps its number from being used again until it is set [`Store::free`].
+    /// Removes the object. Its number is not reused before [`Store::free`].
     pub(crate) fn take(&mut self, id: u32) -> T {
         self.slots[(id - self.base) as usize].take().expect("a number in use")
     }
 
-    /// A number that was taken may be used again.
+    /// Frees a number after [`Store::take`].
     pub(crate) fn free(&mut self, id: u32) {
         self.free.push(id);
     }
@@ -63,7 +63,7 @@ impl<T> Store<T> {
         self.after(0)
     }
 
-    /// Those with higher numbers than `id`.
+    /// The objects with higher numbers than `id`.
     pub(crate) fn after(&self, id: u32) -> impl Iterator<Item = (u32, &T)> {
         let skipped = id.saturating_sub(self.base) as usize + 1;
         let slots = self.slots.iter().enumerate().skip(skipped);
@@ -90,8 +90,8 @@ impl<T> IndexMut<u32> for Store<T> {
     }
 }
 
-/// A relation: ordered pairs, found by their first half. A tree and not a list per object, so that no removal
-/// searches the thousands of others that depend on the same thing.
+/// A relation of ordered pairs, indexed by the first half. It is one tree and not a list per
+/// object, so a removal never searches thousands of dependents.
 #[derive(Debug)]
 pub(crate) struct Edges<K>(BTreeSet<(K, u32)>);
 
@@ -110,12 +110,12 @@ impl<K: Ord + Copy> Edges<K> {
         self.0.remove(&(from, to));
     }
 
-    /// Everything related to `from`.
+    /// All objects related to `from`.
     pub(crate) fn of(&self, from: K) -> impl Iterator<Item = u32> {
         self.between(from, from)
     }
 
-    /// Everything related to any of `first` to `last`, both included.
+    /// All objects related to any of `first` to `last`, both included.
     pub(crate) fn between(&self, first: K, last: K) -> impl Iterator<Item = u32> {
         self.0.range((first, 0)..=(last, u32::MAX)).map(|(_, to)| *to)
     }

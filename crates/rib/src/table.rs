@@ -1,4 +1,4 @@
-//! The routing table: candidates per prefix, and which of them is in the FIB.
+//! The routing table: candidates per prefix, and the one that is in the FIB.
 
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::reselection_scan::ReselectionScan;
@@ -14,7 +14,7 @@ impl PerFamily for Tables {
     type Of<F: Family> = Table<F>;
 }
 
-/// One way to reach a prefix: a received group, and what decides between it and others.
+/// One candidate of a prefix: its received group and its rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
     pub(crate) group: u32,
@@ -24,12 +24,12 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// What selection compares: the least wins.
+    /// The rank in selection: the least wins.
     fn rank(&self) -> (u8, u32, Protocol) {
         (self.distance, self.metric, self.protocol)
     }
 
-    /// Whether selection may take it: distance 255 says never (as everywhere else).
+    /// Whether selection may use it: distance 255 is never used.
     fn usable(&self) -> bool {
         self.distance != u8::MAX
     }
@@ -40,8 +40,8 @@ impl Candidate {
 /// table is (`tests/memory.rs` measures it).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    /// The candidate's fields, spread to leave no padding: the selected one, or the best when none resolves.
-    /// Group 0: there is no candidate any more; the entry goes at the end of the batch.
+    /// The fields of the selected candidate, or of the best one when none resolves, in an order
+    /// without padding. Group 0 means no candidate; the end of the batch removes the entry.
     group: u32,
     metric: u32,
     /// The group that the FIB has for this prefix, or 0.
@@ -50,15 +50,15 @@ pub(crate) struct Route {
     pub(crate) changed: u32,
     distance: u8,
     protocol: Protocol,
-    /// How the route in the FIB was learnt, or the one that is kept out of it.
+    /// The protocol of the route in the FIB, or of the denied one.
     fib_protocol: Protocol,
     /// [`DIRTY`], [`DENIED`].
-    marks: u8,
+    flags: u8,
 }
 
 /// It is in [`Table::dirty`].
 const DIRTY: u8 = 1;
-/// The selected candidate is kept out of the FIB.
+/// FIB policy denies the selected candidate.
 const DENIED: u8 = 2;
 
 impl Route {
@@ -71,7 +71,7 @@ impl Route {
             distance: 0,
             protocol: Protocol::Connected,
             fib_protocol: Protocol::Connected,
-            marks: 0,
+            flags: 0,
         }
     }
 
@@ -81,19 +81,19 @@ impl Route {
         (group != 0).then_some(Candidate { group, metric, distance, protocol })
     }
 
-    /// Whether the selected candidate is kept out of the FIB.
+    /// Whether FIB policy denies the selected candidate.
     pub(crate) fn is_denied(&self) -> bool {
-        self.marks & DENIED != 0
+        self.flags & DENIED != 0
     }
 
-    /// Marks it dirty; whether it was not.
-    fn mark(&mut self) -> bool {
-        let clean = self.marks & DIRTY == 0;
-        self.marks |= DIRTY;
+    /// Marks it dirty; returns whether it was clean.
+    fn mark_dirty(&mut self) -> bool {
+        let clean = self.flags & DIRTY == 0;
+        self.flags |= DIRTY;
         clean
     }
 
-    /// Whether a source announces it and the FIB does not have it.
+    /// Whether a source announces it and the FIB lacks it.
     pub(crate) fn is_idle(&self) -> bool {
         self.fib == 0 && self.group != 0
     }
@@ -109,7 +109,7 @@ impl Route {
     }
 }
 
-/// How many routes there are of each protocol, in the order of [`Protocol::ALL`].
+/// Route counts per protocol, in the order of [`Protocol::ALL`].
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) candidates: [u64; Protocol::ALL.len()],
@@ -120,11 +120,11 @@ pub(crate) struct Counts {
 /// The routing table of one family.
 pub(crate) struct Table<F: Family> {
     pub(crate) routes: PrefixTable<F, Route>,
-    /// All candidates, best first, of the few prefixes that have more than one.
+    /// All candidates, best first, of prefixes with more than one.
     contested: Map<Prefix<F>, Vec<Candidate>>,
-    /// Prefixes whose selection is to be made again in this batch.
+    /// Prefixes to select again in this batch.
     dirty: Vec<Prefix<F>>,
-    /// What is to be looked through for others.
+    /// The scan for routes of other groups.
     scan: ReselectionScan,
     pub(crate) counts: Counts,
 }
@@ -156,8 +156,8 @@ impl<F: Family> Table<F> {
         });
     }
 
-    /// Gives `source` this candidate for `prefix`, or takes away one that it had. Returns the candidate whose place that
-    /// is when it is a change, and else `None`.
+    /// Gives `source` this candidate for `prefix`, or removes its candidate. Returns the replaced
+    /// candidate if this is a change, else `None`.
     pub(crate) fn put(
         &mut self,
         prefix: Prefix<F>,
@@ -204,13 +204,14 @@ impl<F: Family> Table<F> {
         let count = &mut self.counts.candidates;
         old.inspect(|c| count[c.protocol as usize] -= 1);
         candidate.inspect(|c| count[c.protocol as usize] += 1);
-        if route.mark() {
+        if route.mark_dirty() {
             self.dirty.push(prefix);
         }
         Some(old)
     }
 
-    /// Gives every candidate the group that `regroup` says, and marks for selection the prefixes where it is another.
+    /// Gives every candidate the group that `regroup` returns, and marks the changed prefixes for
+    /// selection.
     pub(crate) fn regroup(&mut self, mut regroup: impl FnMut(Prefix<F>, Candidate) -> u32) {
         for (prefix, route) in self.routes.iter_mut() {
             let mut changed = false;
@@ -226,10 +227,10 @@ impl<F: Family> Table<F> {
             }
             if changed {
                 if let Some(list) = self.contested.get(&prefix) {
-                    // Until selection, which may find that another resolves.
+                    // Until selection, which may choose another candidate.
                     route.set_candidate(list.first().copied());
                 }
-                if route.mark() {
+                if route.mark_dirty() {
                     self.dirty.push(prefix);
                 }
             }
@@ -255,25 +256,25 @@ impl<F: Family> Table<F> {
             .map(|(prefix, route)| (prefix, self.candidates(prefix, route).filter(Candidate::usable)))
     }
 
-    /// The candidates for `prefix` that may be selected, best first.
+    /// The usable candidates for `prefix`, best first.
     pub(crate) fn of(&self, prefix: Prefix<F>) -> impl Iterator<Item = Candidate> {
         let route = self.routes.get(prefix).into_iter();
         route.flat_map(move |route| self.candidates(prefix, route)).filter(Candidate::usable)
     }
 
-    /// Marks for selection every prefix that has a candidate whose group is `wanted`. Looks at the whole table.
+    /// Marks every prefix with a candidate whose group is `wanted`. Visits the whole table.
     pub(crate) fn mark_users(&mut self, wanted: impl Fn(u32) -> bool) {
         for (prefix, route) in self.routes.iter_mut() {
             let uses = wanted(route.group)
                 || (!self.contested.is_empty()
                     && self.contested.get(&prefix).is_some_and(|l| l.iter().any(|c| wanted(c.group))));
-            if uses && route.mark() {
+            if uses && route.mark_dirty() {
                 self.dirty.push(prefix);
             }
         }
     }
 
-    /// Adds groups to those that [`Table::scan`] looks for, at every entry once.
+    /// Adds groups to [`Table::scan`], which visits every entry once for them.
     pub(crate) fn wake(&mut self, groups: impl Iterator<Item = u32>) {
         self.scan.add(groups, &self.routes);
     }
@@ -283,23 +284,23 @@ impl<F: Family> Table<F> {
         self.scan.is_active()
     }
 
-    /// One turn of looking for prefixes that a woken group should have in the FIB and has not, or the other way round. Marks
-    /// them for selection, at most `limit`; how many. Prefixes with several candidates come first, as far as that is
-    /// found without long looking: for them there may be another way.
+    /// One turn of the scan: marks prefixes whose FIB state no longer matches the group's state, at
+    /// most `limit`, and returns their number. Prefixes with several candidates come first when
+    /// that is cheap, because they may have an alternative.
     pub(crate) fn scan(&mut self, resolver: &Resolver, limit: usize) -> usize {
         let Table { routes, contested, dirty, scan, .. } = self;
         if !scan.is_active() || limit == 0 {
             return 0;
         }
         let before = dirty.len();
-        // Marks an entry if it is to be, and says whether more may be marked.
-        let mut look = |scan: &ReselectionScan, prefix: Prefix<F>, route: &mut Route| {
+        // Marks an entry that must be selected again; returns whether the limit allows more.
+        let mut visit = |scan: &ReselectionScan, prefix: Prefix<F>, route: &mut Route| {
             let selected = |c: &Candidate| match resolver.denies(c.group) {
                 true => route.is_denied() && route.group == c.group,
                 false => route.fib == c.group,
             };
             let wrong = |c: Candidate| scan.wants(c.group) && resolver.is_resolved(c.group) != selected(&c);
-            if candidates(contested, prefix, route).any(wrong) && route.mark() {
+            if candidates(contested, prefix, route).any(wrong) && route.mark_dirty() {
                 dirty.push(prefix);
             }
             dirty.len() - before < limit
@@ -309,27 +310,27 @@ impl<F: Family> Table<F> {
             more = contested
                 .keys()
                 .take(limit * PLACES_EACH)
-                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| look(scan, *prefix, route)));
+                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| visit(scan, *prefix, route)));
         }
         if more {
-            scan.turn(routes, limit * PLACES_EACH, look);
+            scan.turn(routes, limit * PLACES_EACH, visit);
         }
         dirty.len() - before
     }
 
-    /// How many prefixes are marked for selection.
+    /// The number of prefixes marked for selection.
     pub(crate) fn marked(&self) -> usize {
         self.dirty.len()
     }
 
-    /// The group of each candidate of each prefix that is marked for selection.
+    /// The group of each candidate of the marked prefixes.
     pub(crate) fn marked_groups(&self) -> impl Iterator<Item = u32> {
         let entries = self.dirty.iter().filter_map(|prefix| Some((*prefix, self.routes.get(*prefix)?)));
         entries.flat_map(|(prefix, route)| self.candidates(prefix, route)).map(|c| c.group)
     }
 
-    /// Selects again for every marked prefix; what that changes in the FIB goes to `out`, and how each of those was in the
-    /// FIB before to `before`: how it was learnt, or not there. `idle` is told of those of which no candidate can be used.
+    /// Selects every marked prefix again. Changes of the FIB go to `out`, the previous protocols to
+    /// `before`. Prefixes without a usable candidate go to `idle`.
     pub(crate) fn select(
         &mut self,
         resolver: &mut Resolver,
@@ -340,7 +341,7 @@ impl<F: Family> Table<F> {
     ) {
         for prefix in self.dirty.drain(..) {
             let Some(route) = self.routes.get_mut(prefix) else { continue };
-            let was_denied = std::mem::take(&mut route.marks) & DENIED != 0;
+            let was_denied = std::mem::take(&mut route.flags) & DENIED != 0;
             let resolves = |c: &Candidate| c.usable() && resolver.is_resolved(c.group);
             let selected = candidates(&self.contested, prefix, route).find(resolves);
             let shown = selected.or_else(|| candidates(&self.contested, prefix, route).next());
@@ -365,8 +366,8 @@ impl<F: Family> Table<F> {
                 out.push(FibRoute { prefix, group: (fib != 0).then_some(GroupId(fib)), protocol });
             }
             if let Some(denied) = denied {
-                // The FIB has none, so that its protocol's place is free.
-                (route.marks, route.fib_protocol) = (DENIED, denied.protocol);
+                // The FIB has no route, so this field can hold the denied protocol.
+                (route.flags, route.fib_protocol) = (DENIED, denied.protocol);
                 self.counts.denied[denied.protocol as usize] += 1;
             }
             if shown.is_none() {
@@ -377,23 +378,24 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// What the FIB has for `prefix`, as an operation that installs it.
+    /// The FIB's route for `prefix`, as an operation that installs it.
     pub(crate) fn installed(&self, prefix: Prefix<F>) -> Option<FibRoute<F>> {
         let route = self.routes.get(prefix).filter(|r| r.fib != 0)?;
         Some(FibRoute { prefix, group: Some(GroupId(route.fib)), protocol: route.fib_protocol })
     }
 
-    /// Bytes that the table itself takes.
+    /// Bytes of the table's allocation.
     pub(crate) fn allocation_size(&self) -> usize {
         let lists: usize = self.contested.values().map(|l| l.capacity() * size_of::<Candidate>()).sum();
         self.routes.allocation_size() + self.contested.allocation_size() + lists
     }
 }
 
-/// How many places of the table a turn looks at for each route that it may mark: a look costs so much less than a route.
+/// Places that a turn visits for each route that it may mark. A visit costs much less than a
+/// selection.
 const PLACES_EACH: usize = 8;
 
-/// [`Table::candidates`] when the table is borrowed in parts.
+/// [`Table::candidates`] on borrowed parts of the table.
 fn candidates<'a, F: Family>(
     contested: &'a Map<Prefix<F>, Vec<Candidate>>,
     prefix: Prefix<F>,

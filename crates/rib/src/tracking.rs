@@ -1,26 +1,29 @@
-//! Next-hop tracking: which next hops BGP has registered, the state of each that BGP was notified of, and how often that may change.
+//! Next-hop tracking: registered next hops, the last notification of each, and the damping of
+//! notifications.
 //!
-//! The answers are the resolver's. BGP's choice among several paths may depend on the answers, and the answers on that choice, so
-//! `docs/adr/0020-next-hop-resolution.md`, section 6, bounds how often BGP hears another one: good news of a next hop that changes
-//! often is delayed, and bad news is held for a moment while BGP may choose another path of a route that the next hop resolved through.
+//! The answers come from the resolver. BGP's choice among paths depends on the answers, and they
+//! may depend on its choice. So `docs/adr/0020-next-hop-resolution.md`, section 6, bounds the rate
+//! of notifications. Reachability of a flapping next hop is delayed. A loss through a BGP route is
+//! held while BGP may choose another path of that route.
 
 use crate::message::{Reachability, TrackedNextHop};
 use crate::target::{Answer, Outcome, Target};
 use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
 
-/// Changes of one next hop that are notified without delay.
+/// Undelayed notifications of one flapping next hop.
 pub(crate) const FREE_CHANGES: u32 = 4;
-/// A next hop that did not change for so many milliseconds, beyond its last delay, starts from nothing.
+/// A next hop without a change for this time beyond its last delay counts as stable, in
+/// milliseconds.
 pub(crate) const QUIET_MS: u64 = 10_000;
 /// The first delay, in milliseconds. Each further one is twice as long.
 pub(crate) const FIRST_DELAY_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
 pub(crate) const LAST_DELAY_MS: u64 = 64_000;
-/// How long bad news is held, in milliseconds, for each route of BGP's that the next hop resolved through. BGP hears first of the
-/// next hops with the fewest such routes, and has chosen other paths before the hold of the rest ends.
+/// The hold of a loss, in milliseconds, for each BGP route on the next hop's chain. So next hops
+/// with fewer such routes are notified first, and BGP chooses other paths before later holds end.
 pub(crate) const HOLD_MS: u64 = 50;
-/// A hold is no longer than for so many routes.
+/// Routes that lengthen a hold, at most.
 pub(crate) const MAX_HOLDS: usize = 5;
 
 /// A registered next hop.
@@ -32,22 +35,22 @@ struct Entry {
     registrations: u32,
     /// The last notification.
     notified: Option<Reachability>,
-    /// A new registration gets an answer, whatever was notified before.
+    /// A new registration awaits its first notification.
     unanswered: bool,
-    /// Changes notified since it was quiet.
+    /// Notifications since it was last stable.
     changes: u32,
-    /// When the last one was notified.
+    /// Time of the last notification.
     changed_at: u64,
-    /// The delay of the last good answer, 0: none.
+    /// The delay of the last reachable answer; 0 without one.
     delay: u64,
-    /// The delay that was reported last, 0: none since it was quiet.
+    /// The last reported delay; 0 without one since it was stable.
     noted: u64,
-    /// When a good answer that is delayed will be notified.
+    /// When a delayed reachable answer is due.
     due: Option<u64>,
-    /// When bad news that is held will be notified. It stays while the answer turns good and bad again, so a next hop that flaps
-    /// faster than [`HOLD_MS`] is not held for ever.
+    /// When a held loss is due. It persists while the answer flaps, so a next hop that flaps faster
+    /// than [`HOLD_MS`] is not held for ever.
     held: Option<u64>,
-    /// The prefixes of BGP that the last answer depends on.
+    /// The BGP prefixes on which the last answer depends.
     depends: Vec<AnyPrefix>,
 }
 
@@ -56,13 +59,13 @@ struct Entry {
 pub struct TrackedInfo {
     /// Which.
     pub next_hop: TrackedNextHop,
-    /// Where it leads now.
+    /// What it resolves to now.
     pub outcome: Outcome,
     /// The route that it resolves through, where there is one.
     pub via: Option<AnyPrefix>,
-    /// The last notification to BGP; nothing before the first batch.
+    /// The last notification to BGP; `None` before the first batch.
     pub notified: Option<Reachability>,
-    /// Changes notified to BGP, until a quiet time begins the count again.
+    /// Notifications to BGP since it was last stable.
     pub changes: u32,
     /// When a delayed answer will be notified, in the time of [`crate::Rib::set_time`].
     pub delayed_until: Option<u64>,
@@ -71,13 +74,13 @@ pub struct TrackedInfo {
 /// All registered next hops.
 pub(crate) struct Tracking {
     entries: Map<TrackedNextHop, Entry>,
-    /// Those that may have another answer.
+    /// Next hops whose answers may have changed.
     stale: Vec<TrackedNextHop>,
     /// When delayed answers are due.
     due: BTreeSet<(u64, TrackedNextHop)>,
-    /// When bad news that is held is due.
+    /// When held losses are due.
     held: BTreeSet<(u64, TrackedNextHop)>,
-    /// Whether answers are delayed or held at all.
+    /// Whether damping is enabled.
     damping: bool,
 }
 
@@ -92,7 +95,7 @@ impl Tracking {
         }
     }
 
-    /// Registers a next hop that `node` answers.
+    /// Registers a next hop that the target `node` answers.
     pub(crate) fn register(&mut self, next_hop: TrackedNextHop, node: u32) {
         let entry = self.entries.entry(next_hop).or_insert(Entry {
             node,
@@ -112,7 +115,7 @@ impl Tracking {
         self.stale.push(next_hop);
     }
 
-    /// Undoes one [`Tracking::register`]; the node that is no longer asked for it, if it was registered.
+    /// Undoes one [`Tracking::register`]; returns the target after the last one.
     pub(crate) fn unregister(&mut self, next_hop: TrackedNextHop) -> Option<u32> {
         let entry = self.entries.get_mut(&next_hop)?;
         let node = entry.node;
@@ -124,9 +127,9 @@ impl Tracking {
         Some(node)
     }
 
-    /// A target has an answer, maybe another one.
+    /// Notes that a target was evaluated.
     pub(crate) fn answered(&mut self, target: &Target) {
-        // Both kinds of a gateway that is taken as given have one target.
+        // Both kinds of an assumed gateway share one target.
         let exclude = target.assumed.map(|assumed| assumed.prefix);
         let next_hop =
             |recursive| target.gateway.map(|address| TrackedNextHop { address, recursive, exclude });
@@ -134,13 +137,14 @@ impl Tracking {
         self.stale.extend(registered.filter(|next_hop| self.entries.contains_key(next_hop)));
     }
 
-    /// When the next answer that is delayed or held is due.
+    /// When the next delayed or held notification is due.
     pub(crate) fn next_due(&self) -> Option<u64> {
         [&self.due, &self.held].into_iter().filter_map(|set| set.first()).map(|(due, _)| *due).min()
     }
 
-    /// Appends the notifications that are due at `now`, in milliseconds; `state` is the present answer of a node, and
-    /// `depends` are the prefixes of BGP's that it depends on. `delayed` gets the next hops whose answers have a longer delay than before.
+    /// Appends the notifications that are due at `now`, in milliseconds. `state` is the answer of a
+    /// target, and `depends` are the BGP prefixes on which it depends. `delayed` gets the next hops
+    /// whose delay grew.
     pub(crate) fn notify(
         &mut self,
         now: u64,
@@ -164,8 +168,8 @@ impl Tracking {
             let Some(entry) = self.entries.get_mut(&next_hop) else { continue };
             let state = state(entry.node);
             let bad = state == Reachability::Unreachable;
-            // Those of a next hop that is queried for all prefixes were computed a moment ago; a path's own prefix is not held by
-            // itself, since BGP needs the news to choose.
+            // Prefixes of plain next hops were computed a moment ago. A path's own prefix does not
+            // count, because BGP needs the notification to choose.
             let depends_on = |entry: &Entry| match next_hop.exclude {
                 None => entry.depends.len(),
                 Some(own) => depends(entry.node).iter().filter(|prefix| **prefix != own).count(),
@@ -173,18 +177,19 @@ impl Tracking {
             let before = entry.notified;
             let notified = match before {
                 Some(notified) if notified == state => {
-                    // What was delayed or held is not so any more, or never came to be.
+                    // The pending notification is obsolete.
                     entry.settle(next_hop, &mut self.due, &mut self.held);
                     notified
                 }
-                // BGP last heard something else, so this is bad news.
+                // The last notification was better, so this is a loss.
                 Some(notified) if self.damping && bad && entry.holds(now, depends_on) => {
                     self.held.extend(entry.held.map(|until| (until, next_hop)));
                     notified
                 }
                 Some(notified) if self.damping && !bad && entry.delays(now) => {
                     let is_new = entry.due.is_some_and(|due| self.due.insert((due, next_hop)));
-                    // It may flap any number of times while nothing is notified: only a longer delay is worth a line of the log.
+                    // The log reports only growing delays, because a next hop may flap often
+                    // between notifications.
                     if is_new && std::mem::replace(&mut entry.noted, entry.delay) != entry.delay {
                         delayed.push((next_hop, entry.delay));
                     }
@@ -204,8 +209,7 @@ impl Tracking {
         self.stale = stale;
     }
 
-    /// Notifies which prefixes the answer of a next hop depends on, as far as that is new, so that their paths are registered by
-    /// themselves.
+    /// Reports new prefixes on which the answer depends, so that their paths register by prefix.
     fn notify_prefixes(
         &mut self,
         next_hop: TrackedNextHop,
@@ -224,7 +228,7 @@ impl Tracking {
         }
     }
 
-    /// All of them, in no order; `answer` is the present answer of a node.
+    /// All registered next hops, in any order; `answer` gives a target's answer.
     pub(crate) fn iter<'a>(
         &'a self,
         answer: impl Fn(u32) -> &'a Answer + 'a,
@@ -239,14 +243,15 @@ impl Tracking {
         })
     }
 
-    /// How many are delayed.
+    /// The number of delayed notifications.
     pub(crate) fn delayed(&self) -> usize {
         self.due.len()
     }
 }
 
 impl Entry {
-    /// Whether bad news has to wait, until `held`. `depends_on` counts the routes of BGP's that the next hop resolved through.
+    /// Whether a loss must wait, until `held`. `depends_on` counts the BGP routes on the next hop's
+    /// chain.
     fn holds(&mut self, now: u64, depends_on: impl Fn(&Entry) -> usize) -> bool {
         let until = match self.held {
             Some(until) => until,
@@ -256,7 +261,7 @@ impl Entry {
         now < until
     }
 
-    /// Whether good news has to wait, until `due`.
+    /// Whether a reachable answer must wait, until `due`.
     fn delays(&mut self, now: u64) -> bool {
         if let Some(due) = self.due {
             return now < due;
@@ -272,7 +277,7 @@ impl Entry {
         true
     }
 
-    /// Cancels what is delayed or held.
+    /// Cancels a delayed or held notification.
     fn settle(
         &mut self,
         next_hop: TrackedNextHop,
@@ -287,7 +292,7 @@ impl Entry {
         });
     }
 
-    /// Counts the notification of `state`.
+    /// Counts a notification of `state`.
     fn change(&mut self, now: u64, state: Reachability) {
         if self.notified.is_some_and(|notified| notified != state) {
             if now.saturating_sub(self.changed_at) > QUIET_MS + self.delay {
@@ -311,7 +316,7 @@ mod tests {
         TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive: true, exclude: None }
     }
 
-    /// Has the target's answer be `state` at `now`; what BGP is notified.
+    /// Sets the target's answer to `state` at `now`; returns the notifications.
     fn answer(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
         let gateway = ReceivedHop::gateway(next_hop().address);
         tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
@@ -336,50 +341,53 @@ mod tests {
     fn flapping_next_hop_is_told_bad_news_at_once_and_good_news_ever_later() {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
-        let mut told_at = Vec::new();
+        let mut notified_at = Vec::new();
         // The answer changes each millisecond, for five minutes.
         for now in 0..300_000u64 {
             let state = if now % 2 == 0 { GOOD } else { BAD };
             if !answer(&mut tracking, now, state).is_empty() {
-                told_at.push(now);
+                notified_at.push(now);
             }
         }
-        // The first answer and four changes. Then good news never lasts until it is due, so nothing changes for BGP until the count
-        // begins again: six changes at most in each 74 s.
-        assert_eq!(told_at[..5], [0, 1, 2, 3, 4]);
+        // After the first answer and four changes, each reachable answer is lost before it is due.
+        // BGP sees no change until the count restarts: at most six changes in 74 s.
+        assert_eq!(notified_at[..5], [0, 1, 2, 3, 4]);
         let most = |span: u64| {
-            told_at.iter().map(|at| told_at.iter().filter(|t| (*at..at + span).contains(*t)).count()).max()
+            notified_at
+                .iter()
+                .map(|at| notified_at.iter().filter(|t| (*at..at + span).contains(*t)).count())
+                .max()
         };
-        assert!(most(QUIET_MS + LAST_DELAY_MS) <= Some(6), "{told_at:?}");
-        let last = told_at[told_at.len() - 1];
-        assert!(last > 180_000, "delayed, not silenced: {told_at:?}");
+        assert!(most(QUIET_MS + LAST_DELAY_MS) <= Some(6), "{notified_at:?}");
+        let last = notified_at[notified_at.len() - 1];
+        assert!(last > 180_000, "delayed, not silenced: {notified_at:?}");
     }
 
     #[test]
-    fn answer_that_depends_on_what_bgp_was_told_changes_at_the_bounded_rate() {
+    fn answer_that_depends_on_the_notified_state_changes_at_the_bounded_rate() {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
-        let (mut notified, mut told_at) = (BAD, Vec::new());
-        // As soon as BGP uses the next hop it is lost, and as soon as BGP does not, it is there.
+        let (mut notified, mut notified_at) = (BAD, Vec::new());
+        // The next hop is lost when BGP uses it, and is back when BGP does not.
         for now in 0..600_000u64 {
             let state = if notified == BAD { GOOD } else { BAD };
             if let [state] = answer(&mut tracking, now, state)[..] {
                 notified = state;
-                told_at.push(now);
+                notified_at.push(now);
             }
         }
         // The first answer is not reported as a change.
-        let changes = |within: u64| told_at.iter().filter(|at| **at < within).count() as u64 - 1;
+        let changes = |within: u64| notified_at.iter().filter(|at| **at < within).count() as u64 - 1;
         for seconds in 1..64u64 {
             assert!(
                 changes(seconds * 1000) <= 5 + 2 * u64::from((seconds + 1).ilog2()),
-                "{seconds} s: {told_at:?}"
+                "{seconds} s: {notified_at:?}"
             );
         }
         for at in (127_000..599_000).step_by(1000) {
-            assert!(changes(at + 64_000) - changes(at) <= 2, "{at}: {told_at:?}");
+            assert!(changes(at + 64_000) - changes(at) <= 2, "{at}: {notified_at:?}");
         }
-        assert!(changes(600_000) > 20, "it is never silenced: {told_at:?}");
+        assert!(changes(600_000) > 20, "it is never silenced: {notified_at:?}");
     }
 
     /// As [`answer`], of a next hop that resolved through a route of BGP's.
@@ -396,7 +404,7 @@ mod tests {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
         assert_eq!(answer_through_bgp(&mut tracking, 0, GOOD), [GOOD]);
-        // BGP chooses another path of the route in time: nothing is notified.
+        // BGP chooses another path of the route in time: no notification.
         assert_eq!(answer_through_bgp(&mut tracking, 1, BAD), []);
         assert_eq!(tracking.next_due(), Some(1 + HOLD_MS));
         assert_eq!(answer_through_bgp(&mut tracking, 2, GOOD), []);
@@ -404,11 +412,11 @@ mod tests {
         // BGP has no other path.
         assert_eq!(answer_through_bgp(&mut tracking, 3, BAD), []);
         let mut out = Vec::new();
-        let mut tell = |now| {
+        let mut notified = |now| {
             tracking.notify(now, |_| BAD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
             out.len()
         };
-        assert_eq!((tell(2 + HOLD_MS), tell(3 + HOLD_MS)), (0, 1));
+        assert_eq!((notified(2 + HOLD_MS), notified(3 + HOLD_MS)), (0, 1));
         assert_eq!(tracking.next_due(), None);
     }
 
@@ -432,16 +440,16 @@ mod tests {
     fn bad_news_between_two_costs_is_held_no_longer_than_once() {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
-        let mut told_at = Vec::new();
+        let mut notified_at = Vec::new();
         for now in 0..1000u64 {
             let state = if now % 2 == 0 { Reachability::Reachable { cost: now as u32 } } else { BAD };
             if answer_through_bgp(&mut tracking, now, state) == [BAD] {
-                told_at.push(now);
+                notified_at.push(now);
             }
         }
         // Good news is delayed after the first changes. The hold that begins then is not renewed by what BGP does not hear.
         let last_good = 2 * u64::from(FREE_CHANGES);
-        assert_eq!(told_at, [last_good + 1 + HOLD_MS]);
+        assert_eq!(notified_at, [last_good + 1 + HOLD_MS]);
     }
 
     #[test]
@@ -482,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_news_while_good_news_is_delayed_leaves_nothing_to_tell() {
+    fn bad_news_while_good_news_is_delayed_leaves_nothing_to_notify() {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
         for now in 0..6 {

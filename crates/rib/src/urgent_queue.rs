@@ -1,14 +1,14 @@
-//! The urgent queue: groups that change ahead of the batches that wait.
+//! The urgent queue: group changes after a failure, which overtake waiting batches.
 //!
-//! A link fails while a dataplane still has batches of routes to write. The repair is new content of some groups, which
-//! must not wait for these batches: it comes through a queue of its own and overtakes them. [`UrgentQueue`] is the
-//! dataplane's side. It merges the two queues into one sequence with the same result as if every urgent operation had come
-//! in its turn.
+//! A link may fail while a dataplane still has batches of routes to write. The repair is new
+//! content of some groups and must not wait for them: it arrives through a separate queue.
+//! [`UrgentQueue`], in the dataplane, merges both queues into one sequence. The result is the same
+//! as in the order of creation.
 //!
-//! An [`UrgentOp`] was made after one batch and before the next. So every batch up to that one has older content for its
-//! group, which the newer one replaces wherever it comes; every later batch knows better. A group whose making has
-//! not come yet cannot change yet: it is made with the newer content in its turn. And the number that a deleted group had
-//! before means another group: the batch that made a group tells them apart.
+//! An [`UrgentOp`] was made after one batch and before the next. So it replaces older content of
+//! its group in all batches up to that one, and later batches replace it. A group that is not
+//! created yet is created with the newer content. A reused group number is told apart by the batch
+//! that created the group.
 
 use crate::message::{FibBatch, FibGroup, GroupId, UrgentOp};
 use std::collections::BTreeMap;
@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 /// Merges a dataplane's urgent operations with its batches.
 ///
-/// The dataplane carries out what [`UrgentQueue::urgent`] and [`UrgentQueue::in_order`] return, in that order. An urgent operation
-/// must be given to the former before any batch that was made after it is given to the latter.
+/// The dataplane applies the results of [`UrgentQueue::urgent`] and [`UrgentQueue::in_order`] in
+/// that order. The caller must pass an urgent operation before any batch that was made after it.
 #[derive(Debug, Default)]
 pub struct UrgentQueue {
-    /// The latest batch that was returned since the dataplane's state is known.
+    /// The last returned batch since the dataplane's state is known.
     done: Option<u64>,
-    /// Operations that came ahead of their turn, by group and the batch that made it, while older batches may still come.
+    /// Operations ahead of their turn, by group and creating batch, while older batches may still
+    /// follow.
     early: BTreeMap<(GroupId, u64), EarlyOp>,
 }
 
@@ -33,13 +34,13 @@ struct EarlyOp {
 }
 
 impl UrgentQueue {
-    /// The dataplane's state is unknown from here to the next start of a replay.
+    /// Marks the dataplane's state as unknown until the next start of a replay.
     pub fn restart(&mut self) {
         self.done = None;
     }
 
-    /// Takes urgent operations, and returns those that can be carried out now, if any. That batch has no number: it is
-    /// finished with those that it overtook, and acknowledging it acknowledges none.
+    /// Takes urgent operations and returns those that can be applied now. The returned batch has no
+    /// number, so its acknowledgement acknowledges no other batch.
     pub fn urgent(&mut self, ops: &[UrgentOp]) -> Option<FibBatch> {
         let mut now = FibBatch::default();
         for UrgentOp { after, made, op } in ops {
@@ -54,7 +55,7 @@ impl UrgentQueue {
         (!now.groups.is_empty()).then_some(now)
     }
 
-    /// Takes the next batch, and returns what the dataplane carries out for it.
+    /// Takes the next batch and returns the batch to apply.
     pub fn in_order(&mut self, mut batch: Arc<FibBatch>) -> Arc<FibBatch> {
         let seq = batch.seq;
         if self.done.is_some() || batch.start_of_replay {

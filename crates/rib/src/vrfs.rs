@@ -1,12 +1,12 @@
-//! Routing tables apart from each other: a VRF is a [`Rib`] of its own, with routes, groups and interfaces that no other
-//! sees. [`Vrfs`] holds them all behind the same dataplanes.
+//! VRFs: each is a [`Rib`] with routes, groups and interfaces of its own. [`Vrfs`] holds them all
+//! before the same dataplanes.
 //!
-//! A dataplane sees one sequence of batches, each of one VRF, with one numbering: so an acknowledgement is each
-//! [`Rib`]'s, which knows what of it is its own, and urgent operations are ordered as among the batches of one. A replay
-//! begins with the default VRF, holds all of them, and ends when none has anything left to send. Groups have numbers that
-//! say their VRF, since a dataplane knows them by nothing else.
+//! A dataplane gets one numbered sequence of batches, each of one VRF. So every [`Rib`] finds its
+//! own part in an acknowledgement, and urgent operations have one order. A replay begins with the
+//! default VRF, covers all VRFs, and ends when none has unsent routes. Group numbers contain the
+//! VRF, because dataplanes have no other key.
 //!
-//! What BGP announces and asks is of the default VRF.
+//! BGP announces and registers in the default VRF.
 
 use crate::RibConfig;
 use crate::cache::CacheMode;
@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl VrfId {
-    /// The number below those of its groups. A VRF other than the default one has room for four million, and all of them
-    /// stay below half of what 32 bits can say.
+    /// Group numbers of the VRF begin above it. Each VRF but the default one has room for four
+    /// million, all below half of the 32-bit range.
     pub(crate) fn groups(self) -> u32 {
         match self {
             VrfId::DEFAULT => 0,
@@ -31,16 +31,16 @@ impl VrfId {
     }
 }
 
-/// Of a group's number, what does not say the VRF.
+/// Bits of a group's number below the VRF.
 const GROUP_BITS: u32 = 22;
 
 /// The RIB manager of every VRF.
 pub struct Vrfs {
     default: Rib,
     others: BTreeMap<VrfId, Rib>,
-    /// VRFs that are gone, and that some dataplane still has.
+    /// Removed VRFs that some dataplane still has.
     leaving: Vec<Rib>,
-    /// What a VRF that comes is made with.
+    /// The configuration of a new VRF.
     config: RibConfig,
     clock: Option<fn() -> u64>,
     now: u64,
@@ -53,7 +53,7 @@ pub struct Vrfs {
 }
 
 impl Vrfs {
-    /// The default VRF alone, without a route.
+    /// The default VRF alone, without routes.
     pub fn new(config: RibConfig) -> Vrfs {
         let config = RibConfig { vrf: Vrf::default(), ..config };
         Vrfs {
@@ -69,15 +69,15 @@ impl Vrfs {
         }
     }
 
-    /// A VRF is there from now on. Events of it come later.
+    /// Adds a VRF, before its first event.
     ///
     /// # Panics
-    /// When there is one of this number.
+    /// When a VRF with this number exists.
     pub fn add(&mut self, vrf: Vrf) {
         let mut rib = Rib::new(RibConfig { vrf, ..self.config.clone() });
         self.clock.into_iter().for_each(|clock| rib.set_clock(clock));
         rib.set_time(self.now);
-        // It has nothing to tell them yet.
+        // It has nothing to send yet.
         let mut nothing = RibOut::default();
         rib.update(self.up.iter().map(|id| RibIn::DataplaneUp(*id)), &mut nothing);
         rib.catch_up(&mut nothing);
@@ -85,7 +85,7 @@ impl Vrfs {
         assert!(vrf.id != VrfId::DEFAULT && before.is_none(), "{} is there already", vrf.id.0);
     }
 
-    /// A VRF is gone, and so are its routes and what it knew of interfaces. What that changes is to be carried out.
+    /// Removes a VRF with its routes and interfaces. The caller applies the returned changes.
     pub fn remove(&mut self, id: VrfId) -> RibOut {
         let Some(mut rib) = self.others.remove(&id) else { return RibOut::default() };
         self.places.retain(|_, place| *place != id);
@@ -96,8 +96,8 @@ impl Vrfs {
         out
     }
 
-    /// VRFs that are gone, and that some dataplane still has: it has not confirmed that their routes are gone. Their numbers
-    /// name them there, so none is another's until then.
+    /// Removed VRFs that some dataplane still has, because it has not acknowledged the deletion of
+    /// their routes. Their numbers must not be reused until then.
     pub fn leaving(&self) -> impl Iterator<Item = VrfId> {
         self.leaving.iter().map(|rib| rib.vrf.id)
     }
@@ -112,13 +112,13 @@ impl Vrfs {
         &self.default
     }
 
-    /// All of them, the default one first.
+    /// All VRFs, the default one first.
     pub fn iter(&self) -> impl Iterator<Item = (VrfId, &Rib)> {
         let others = self.others.iter().map(|(id, rib)| (*id, rib));
         std::iter::once((VrfId::DEFAULT, &self.default)).chain(others)
     }
 
-    /// A group of any VRF, and which one that is.
+    /// A group of any VRF, with that VRF.
     pub fn group(&self, id: GroupId) -> Option<(VrfId, GroupInfo)> {
         self.iter().find_map(|(vrf, rib)| Some((vrf, rib.group(id)?)))
     }
@@ -128,8 +128,8 @@ impl Vrfs {
         self.get(*self.places.get(&index)?)?.interface(index)
     }
 
-    /// Takes events, in order, and returns what they change, to be carried out in order: of each VRF, and at last the ends
-    /// of replays. What concerns a VRF that is not there is passed over.
+    /// Applies events in order and returns the effects of each VRF, in order, with ends of replays
+    /// last. Events of an unknown VRF are ignored.
     ///
     /// # Panics
     /// As [`Rib::handle`].
@@ -137,7 +137,7 @@ impl Vrfs {
         let (events, mut others) = self.sort(events);
         let Vrfs { default, others: ribs, seq, .. } = self;
         let mut outs: Vec<RibOut> = Vec::with_capacity(2 * ribs.len() + 3);
-        // What changes goes before all replays: those begin together, and a change builds on what was before.
+        // Changes precede all replays: replays begin together, and changes build on earlier state.
         outs.push(numbered(seq, default, |rib, out| rib.update(events, out)));
         for (id, rib) in ribs.iter_mut() {
             let events = others.remove(id).unwrap_or_default();
@@ -147,8 +147,8 @@ impl Vrfs {
         outs
     }
 
-    /// As [`Vrfs::handle`], of events that come from dataplanes or are about them, and without a look at routes: so what
-    /// comes of it is no more than dataplanes have made room for.
+    /// As [`Vrfs::handle`], for events of dataplanes. It does not reselect routes, so its output is
+    /// bounded by what dataplanes acknowledged.
     ///
     /// # Panics
     /// As [`Rib::handle`].
@@ -165,13 +165,13 @@ impl Vrfs {
         outs
     }
 
-    /// What single dataplanes are still to be sent, and what is confirmed.
+    /// Pages for single dataplanes, and confirmations.
     fn catch_up(&mut self, outs: &mut Vec<RibOut>) {
         let Vrfs { default, others, leaving, seq, .. } = self;
-        let any_behind =
-            std::iter::once(&*default).chain(others.values()).chain(&*leaving).any(Rib::is_any_behind);
+        let any_lagging =
+            std::iter::once(&*default).chain(others.values()).chain(&*leaving).any(Rib::is_any_lagging);
         let mut of_all: Map<DataplaneId, usize> = Map::default();
-        if any_behind {
+        if any_lagging {
             let ribs = std::iter::once(&*default).chain(others.values()).chain(&*leaving);
             ribs.flat_map(Rib::outstanding)
                 .for_each(|(id, batches)| *of_all.entry(id).or_default() += batches);
@@ -179,7 +179,7 @@ impl Vrfs {
         for rib in std::iter::once(&mut *default).chain(others.values_mut()).chain(leaving.iter_mut()) {
             rib.outstanding_of_all(&of_all);
             let out = numbered(seq, rib, Rib::catch_up);
-            if any_behind {
+            if any_lagging {
                 out.replay.iter().for_each(|(id, _)| *of_all.entry(*id).or_default() += 1);
             }
             outs.push(out);
@@ -206,7 +206,7 @@ impl Vrfs {
         ops
     }
 
-    /// Which VRF's each event is: the default one's, and the others'.
+    /// Sorts events by VRF: those of the default VRF, and the others.
     fn sort(&mut self, events: impl IntoIterator<Item = RibIn>) -> (Vec<RibIn>, BTreeMap<VrfId, Vec<RibIn>>) {
         let mut default = Vec::new();
         let mut others: BTreeMap<VrfId, Vec<RibIn>> = BTreeMap::new();
@@ -230,7 +230,7 @@ impl Vrfs {
                     }
                 }
                 RibIn::Gateway(gateway) => {
-                    // One that is everywhere is the default VRF's.
+                    // A gateway without an interface belongs to the default VRF.
                     let place = gateway.interface.and_then(|index| self.places.get(&index));
                     put(place.copied().unwrap_or_default(), RibIn::Gateway(gateway));
                 }
@@ -271,7 +271,7 @@ impl Vrfs {
         self.each(Rib::shrink_to_fit);
     }
 
-    /// How the dataplanes that are up stand, with what all VRFs sent them.
+    /// The state of each dataplane that is up, summed over all VRFs.
     pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
         self.default.dataplanes().map(|mut of_all| {
             let others = self.others.values().chain(&self.leaving);
@@ -284,7 +284,8 @@ impl Vrfs {
         })
     }
 
-    /// The resolution cache works so from the next batch on, in each VRF; nothing resolves differently.
+    /// Changes the mode of the resolution cache of each VRF from the next batch on; the results are
+    /// the same.
     pub fn set_cache_mode(&mut self, mode: CacheMode) {
         self.config.cache = mode;
         self.each(|rib| rib.set_cache_mode(mode));
@@ -318,12 +319,12 @@ impl Vrfs {
     }
 }
 
-/// Whether a dataplane is still to be told something of `rib`, or to confirm it.
+/// Whether `rib` still has batches for a dataplane, or awaits an acknowledgement.
 fn is_owed(rib: &Rib) -> bool {
-    rib.is_any_behind() || rib.outstanding().any(|(_, batches)| batches > 0)
+    rib.is_any_lagging() || rib.outstanding().any(|(_, batches)| batches > 0)
 }
 
-/// What `rib` says when it `does` something, its batches numbered on from `seq`.
+/// The output of `rib` for the call `does`, its batches numbered after `seq`.
 fn numbered(seq: &mut u64, rib: &mut Rib, does: impl FnOnce(&mut Rib, &mut RibOut)) -> RibOut {
     let mut out = RibOut::default();
     rib.seq = *seq;
@@ -332,7 +333,7 @@ fn numbered(seq: &mut u64, rib: &mut Rib, does: impl FnOnce(&mut Rib, &mut RibOu
     out
 }
 
-/// What an acknowledgement says about a VRF.
+/// The part of an acknowledgement that concerns a VRF.
 fn part(ack: &FibAck, vrf: VrfId) -> FibAck {
     FibAck {
         dataplane: ack.dataplane,

@@ -38,7 +38,7 @@ fn a_backup_takes_over_by_one_group_whatever_the_number_of_routes() {
     bench.expect("20.0.7.0/24", &[hop("10.0.2.2", 2)]);
     let out = bench.handle(vec![link_is(2, false)]).fib.unwrap();
     assert_eq!(out.groups.len(), 1);
-    assert!(out.routes.v4.iter().all(|r| r.protocol == Protocol::Connected), "no route of BGP is told again");
+    assert!(out.routes.v4.iter().all(|r| r.protocol == Protocol::Connected), "no route of BGP is sent again");
     bench.expect("20.0.7.0/24", &[hop("10.0.3.2", 3)]);
     let info = bench.rib.explain(pfx("20.0.7.0/24")).unwrap().group;
     assert!(info.on_backup && info.backup.len() == 1 && info.hops.len() == 2);
@@ -101,8 +101,8 @@ fn a_floating_route_stands_in_while_what_the_first_tracks_does_not_hold() {
         assert_eq!(bench.rib.explain(pfx("0.0.0.0/0")).unwrap().group.track, Some((track, true)));
         bench.handle(vec![ends]);
         bench.expect("0.0.0.0/0", &[hop("10.0.2.2", 2)]);
-        let told = bench.rib.explain(pfx("0.0.0.0/0")).unwrap();
-        assert_eq!(told.candidates[0].verdict, SelectionResult::Tracked);
+        let explanation = bench.rib.explain(pfx("0.0.0.0/0")).unwrap();
+        assert_eq!(explanation.candidates[0].selection, SelectionResult::Tracked);
         bench.handle(vec![begins]);
         bench.expect("0.0.0.0/0", &[hop("10.0.1.2", 1)]);
         // The second one alone changes, and then all go.
@@ -115,7 +115,7 @@ fn a_floating_route_stands_in_while_what_the_first_tracks_does_not_hold() {
 }
 
 #[test]
-fn what_a_route_tracks_is_never_itself() {
+fn a_route_never_fulfils_its_own_condition() {
     let mut bench = links();
     for track in [Track::Address(ip("99.1.2.3")), Track::Prefix(pfx("0.0.0.0/0"))] {
         bench.handle(vec![tracked("0.0.0.0/0", "10.0.1.2", 1, Some(track))]);

@@ -1,4 +1,4 @@
-//! Routes that lead back to themselves: `docs/adr/0020-next-hop-resolution.md`, section 4, in every mode of the cache.
+//! Circles of routes: `docs/adr/0020-next-hop-resolution.md`, section 4, in every mode of the cache.
 
 mod common;
 
@@ -14,18 +14,18 @@ fn two_links() -> Vec<RibIn> {
     vec![interface(1, true, &["10.0.1.1/24"]), interface(2, true, &["10.0.2.1/24"])]
 }
 
-/// What is installed as `prefix` by way of these neighbours.
+/// Checks that `prefix` is installed with these neighbours.
 fn expect(b: &Bench, prefix: &str, links: &[IfIndex]) {
     let hops: Vec<FibHop> = links.iter().map(|link| hop(&format!("10.0.{link}.2"), *link)).collect();
     b.expect(prefix, &hops);
 }
 
 #[test]
-fn loss_of_one_of_two_ways_keeps_what_resolves_by_the_other() {
+fn loss_of_one_of_two_links_keeps_what_resolves_by_the_other() {
     for protocol in [STATIC, INT] {
         let mut events = two_links();
         events.push(announce("192.0.2.0/24", STATIC, &[gw("10.0.1.2"), gw("10.0.2.2")]));
-        // The way that is lost resolves through this one, and so through itself.
+        // The lost link's hop resolves through this route, and so through itself.
         events.push(announce("0.0.0.0/0", protocol, &[gw("192.0.2.1")]));
         events.extend((0..100).map(|n| announce(&format!("20.0.{n}.0/24"), INT, &[gw("192.0.2.1")])));
         events.push(RibIn::Track(vec![recursive("192.0.2.1")]));
@@ -43,8 +43,8 @@ fn loss_of_one_of_two_ways_keeps_what_resolves_by_the_other() {
             (3, 2),
             "the connected routes alone are gone: {fib:?}"
         );
-        assert_eq!(out.next_hops, [], "BGP hears nothing");
-        // What leads there from elsewhere has the way of the other link too.
+        assert_eq!(out.next_hops, [], "BGP gets no notification");
+        // Other routes to it use the other link too.
         b.handle(vec![announce("30.0.0.0/24", STATIC, &[gw("10.0.1.2")])]);
         expect(&b, "30.0.0.0/24", &[2]);
         b.handle(vec![interface(1, true, &["10.0.1.1/24"])]);
@@ -55,7 +55,7 @@ fn loss_of_one_of_two_ways_keeps_what_resolves_by_the_other() {
 }
 
 #[test]
-fn two_routes_each_by_the_other_resolve_by_what_is_less_specific() {
+fn two_routes_each_by_the_other_resolve_by_a_less_specific_one() {
     let events = [
         announce("0.0.0.0/0", STATIC, &[gw("10.0.1.2")]),
         announce("20.0.1.0/24", INT, &[gw("30.0.0.1")]),
@@ -67,26 +67,26 @@ fn two_routes_each_by_the_other_resolve_by_what_is_less_specific() {
         let mut left: Vec<RibIn> = events.to_vec();
         let mut b = Bench::with(two_links());
         let mut at = order;
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         while !left.is_empty() {
             let event = left.remove(at % left.len());
             at /= left.len() + 1;
-            told.extend(b.handle(vec![event]).next_hops);
+            notified.extend(b.handle(vec![event]).next_hops);
         }
         expect(&b, "20.0.1.0/24", &[1]);
         expect(&b, "30.0.0.0/24", &[1]);
         assert!(
-            told.len() <= 4,
-            "each at most when it is registered and when it becomes reachable: {told:?}"
+            notified.len() <= 4,
+            "each at most when it is registered and when it becomes reachable: {notified:?}"
         );
         b.handle(vec![withdraw("0.0.0.0/0", Source::Static)]);
-        b.expect_why("20.0.1.0/24", Why::Circle);
-        b.expect_why("30.0.0.0/24", Why::Circle);
+        b.expect_why("20.0.1.0/24", UnresolvedReason::Circle);
+        b.expect_why("30.0.0.0/24", UnresolvedReason::Circle);
     }
 }
 
 #[test]
-fn circle_of_three_with_one_supporter_takes_its_ways() {
+fn circle_of_three_with_one_supporter_takes_its_hops() {
     let mut b = Bench::with(two_links());
     b.handle(vec![
         announce("40.0.0.0/24", STATIC, &[gw("41.0.0.1")]),
@@ -98,14 +98,14 @@ fn circle_of_three_with_one_supporter_takes_its_ways() {
     }
     b.handle(vec![interface(2, false, &[])]);
     for prefix in ["40.0.0.0/24", "41.0.0.0/24"] {
-        b.expect_why(prefix, Why::Circle);
+        b.expect_why(prefix, UnresolvedReason::Circle);
     }
     assert_eq!(b.fib("42.0.0.0/24"), None);
 }
 
 #[test]
 fn long_chain_of_routes_over_a_default_route_needs_no_stack() {
-    // Route n leads to a gateway inside route n + 1; a default route is behind all.
+    // Route n has a gateway inside route n + 1; a default route covers all.
     const COUNT: u32 = 50_000;
     let at = |n: u32| format!("30.{}.{}.0/24", n / 256, n % 256);
     let mut events = two_links();
@@ -125,13 +125,13 @@ fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
     let mut b = Bench::with(two_links());
     b.handle(vec![announce("0.0.0.0/0", STATIC, &[gw("10.0.1.2")])]);
     let next_hops = ["10.0.1.9", "192.0.2.1", "10.0.1.1"];
-    let mut told = b
+    let mut notified = b
         .handle(vec![
             RibIn::Track(next_hops.iter().map(|text| recursive(text)).collect()),
             RibIn::Track(next_hops.iter().map(|text| on_link(text)).collect()),
         ])
         .next_hops;
-    told.sort_by_key(|(next_hop, _)| *next_hop);
+    notified.sort_by_key(|(next_hop, _)| *next_hop);
     let reachable = Reachability::Reachable { cost: 0 };
     let expected = [
         (on_link("10.0.1.1"), Reachability::Unreachable),
@@ -141,11 +141,11 @@ fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
         (on_link("192.0.2.1"), Reachability::Unreachable),
         (recursive("192.0.2.1"), reachable),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(notified, expected);
 }
 
 /// Row 1 of the table that ADR 20 was written for, with `count` routes. Returns what each of two failures takes.
-fn lose_one_of_two_ways(count: u32) -> Vec<std::time::Duration> {
+fn lose_one_of_two_links(count: u32) -> Vec<std::time::Duration> {
     let mut rib = Rib::new(RibConfig::default());
     let mut model = Model::new();
     let mut events = two_links();
@@ -163,7 +163,7 @@ fn lose_one_of_two_ways(count: u32) -> Vec<std::time::Duration> {
         let begin = std::time::Instant::now();
         let urgent = rib.urgent([interface(link, false, &[])]);
         took.push(begin.elapsed());
-        // Of the route that was lost with its link; then the three groups that lead there: of the static route, of the
+        // The connected route's group, and the three groups that depend on it: those of the static route, of the
         // default route, and of all others together.
         assert_eq!(urgent.len(), 1 + 3);
         let out = rib.handle([]);
@@ -179,14 +179,14 @@ fn lose_one_of_two_ways(count: u32) -> Vec<std::time::Duration> {
 }
 
 #[test]
-fn loss_of_one_of_two_ways_changes_groups_and_no_route() {
-    lose_one_of_two_ways(10_000);
+fn loss_of_one_of_two_links_changes_groups_and_no_route() {
+    lose_one_of_two_links(10_000);
 }
 
 #[test]
 #[ignore = "a measurement"]
-fn loss_of_one_of_two_ways_under_a_million_routes() {
+fn loss_of_one_of_two_links_under_a_million_routes() {
     for _ in 0..5 {
-        println!("{:?}", lose_one_of_two_ways(1_000_000));
+        println!("{:?}", lose_one_of_two_links(1_000_000));
     }
 }

@@ -1,4 +1,4 @@
-//! Confirmation: who announces a prefix is told that dataplanes have it when they have it, and not before.
+//! Confirmation: an announcer gets it when all dataplanes have the prefix, and not before.
 
 mod common;
 
@@ -21,8 +21,8 @@ fn ack(dataplane: DataplaneId, seq: u64, failed: &[&str], installed: &[&str]) ->
     })
 }
 
-fn mark(seq: u64) -> RibIn {
-    RibIn::Confirm(FeedMark { announcer: 0, seq })
+fn fence(seq: u64) -> RibIn {
+    RibIn::Confirm(FeedFence { announcer: 0, seq })
 }
 
 /// A RIB that confirms, with an interface, and with these dataplanes up.
@@ -40,10 +40,10 @@ fn bgp(prefix: &str, gateway: &str) -> RibIn {
     announce(prefix, BGP, &[gw(gateway)])
 }
 
-/// What is told: the last mark of announcer 0, and what is blocked or no longer.
-fn told(out: &RibOut) -> (Option<u64>, Vec<(String, bool)>) {
+/// The last fence of announcer 0, and the changed blocks.
+fn reported(out: &RibOut) -> (Option<u64>, Vec<(String, bool)>) {
     let blocked = out.blocked.iter().map(|(prefix, blocked)| (prefix.to_string(), *blocked));
-    (out.confirmed.first().map(|mark| mark.seq), blocked.collect())
+    (out.confirmed.first().map(|last| last.seq), blocked.collect())
 }
 
 fn blocked(prefix: &str, blocked: bool) -> Vec<(String, bool)> {
@@ -51,105 +51,111 @@ fn blocked(prefix: &str, blocked: bool) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn a_mark_is_answered_when_every_dataplane_is_done() {
+fn a_fence_is_returned_when_every_dataplane_is_done() {
     let mut rib = confirming(&[0, 1]);
-    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
-    let next = rib.handle([bgp("21.0.0.0/8", "10.0.0.2"), mark(2)]).fib.unwrap().seq;
-    assert_eq!(told(&rib.handle([ack(0, next, &[], &[])])), (None, vec![]));
-    assert_eq!(told(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), vec![]));
-    assert_eq!(told(&rib.handle([ack(1, next, &[], &[])])), (Some(2), vec![]));
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;
+    let next = rib.handle([bgp("21.0.0.0/8", "10.0.0.2"), fence(2)]).fib.unwrap().seq;
+    assert_eq!(reported(&rib.handle([ack(0, next, &[], &[])])), (None, vec![]));
+    assert_eq!(reported(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), vec![]));
+    assert_eq!(reported(&rib.handle([ack(1, next, &[], &[])])), (Some(2), vec![]));
 }
 
 #[test]
 fn without_dataplanes_all_is_confirmed_at_once_and_a_lost_one_confirms_nothing() {
     let mut rib = confirming(&[]);
-    assert_eq!(told(&rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)])), (Some(1), vec![]));
+    assert_eq!(reported(&rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)])), (Some(1), vec![]));
     let mut rib = confirming(&[4]);
     rib.handle([RibIn::DataplaneDown(4)]);
-    assert_eq!(told(&rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)])), (None, vec![]));
+    assert_eq!(reported(&rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)])), (None, vec![]));
     let out = rib.handle([RibIn::DataplaneUp(4)]);
-    assert_eq!(told(&out), (None, vec![]));
-    assert_eq!(told(&rib.handle([ack(4, out.replay.last().unwrap().1.seq, &[], &[])])), (Some(1), vec![]));
+    assert_eq!(reported(&out), (None, vec![]));
+    assert_eq!(
+        reported(&rib.handle([ack(4, out.replay.last().unwrap().1.seq, &[], &[])])),
+        (Some(1), vec![])
+    );
 }
 
 #[test]
-fn what_changes_nothing_in_the_fib_is_confirmed_with_what_came_before_it() {
+fn a_change_that_keeps_the_fib_is_confirmed_with_earlier_changes() {
     let mut rib = confirming(&[0]);
-    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
-    let out = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(2)]);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;
+    let out = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(2)]);
     assert!(out.fib.is_none());
-    assert_eq!(told(&out), (None, vec![]));
-    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (Some(2), vec![]));
-    // Another protocol's route wins: the prefix is forwarded, so BGP's path may be told.
+    assert_eq!(reported(&out), (None, vec![]));
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (Some(2), vec![]));
+    // Another protocol's route wins: the prefix is forwarded, so BGP's path may be advertised.
     let seq = rib.handle([announce("22.0.0.0/8", Protocol::Static, &[dev(1)])]).fib.unwrap().seq;
     rib.handle([ack(0, seq, &[], &[])]);
-    assert_eq!(told(&rib.handle([bgp("22.0.0.0/8", "10.0.0.2"), mark(3)])), (Some(3), vec![]));
+    assert_eq!(reported(&rib.handle([bgp("22.0.0.0/8", "10.0.0.2"), fence(3)])), (Some(3), vec![]));
 }
 
 #[test]
-fn failures_are_exceptions_and_are_told_again_to_who_asks_again() {
+fn a_failure_is_an_exception_and_is_reported_again_with_each_announcement() {
     let mut rib = confirming(&[0]);
-    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;
     let failed = ["20.0.0.0/8"];
-    assert_eq!(told(&rib.handle([ack(0, seq, &failed, &[])])), (Some(1), blocked(failed[0], true)));
+    assert_eq!(reported(&rib.handle([ack(0, seq, &failed, &[])])), (Some(1), blocked(failed[0], true)));
     // The same again, from another announcer perhaps.
-    assert_eq!(told(&rib.handle([bgp(failed[0], "10.0.0.2"), mark(2)])), (Some(2), blocked(failed[0], true)));
+    assert_eq!(
+        reported(&rib.handle([bgp(failed[0], "10.0.0.2"), fence(2)])),
+        (Some(2), blocked(failed[0], true))
+    );
     // Something else: until it is known what became of that, nothing has changed.
-    let out = rib.handle([bgp(failed[0], "10.0.0.3"), mark(3)]);
-    assert_eq!(told(&out), (None, blocked(failed[0], true)));
+    let out = rib.handle([bgp(failed[0], "10.0.0.3"), fence(3)]);
+    assert_eq!(reported(&out), (None, blocked(failed[0], true)));
     let seq = out.fib.unwrap().seq;
-    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (Some(3), blocked(failed[0], false)));
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (Some(3), blocked(failed[0], false)));
     // It fails later, and is mended.
-    assert_eq!(told(&rib.handle([ack(0, 0, &failed, &[])])), (None, blocked(failed[0], true)));
-    assert_eq!(told(&rib.handle([ack(0, 0, &[], &failed)])), (None, blocked(failed[0], false)));
+    assert_eq!(reported(&rib.handle([ack(0, 0, &failed, &[])])), (None, blocked(failed[0], true)));
+    assert_eq!(reported(&rib.handle([ack(0, 0, &[], &failed)])), (None, blocked(failed[0], false)));
     // It fails, and is withdrawn: the next announcement starts over.
     rib.handle([ack(0, 0, &failed, &[])]);
-    let out = rib.handle([withdraw(failed[0], Source::Bgp), mark(4)]);
-    assert_eq!(told(&out), (None, blocked(failed[0], false)));
+    let out = rib.handle([withdraw(failed[0], Source::Bgp), fence(4)]);
+    assert_eq!(reported(&out), (None, blocked(failed[0], false)));
     let seq = out.fib.unwrap().seq;
-    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (Some(4), vec![]));
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (Some(4), vec![]));
     assert_eq!(rib.blocked_count(), 0);
 }
 
 #[test]
 fn a_failure_is_not_over_while_another_dataplane_is_not_done() {
     let mut rib = confirming(&[0, 1]);
-    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;
     let failed = ["20.0.0.0/8"];
-    assert_eq!(told(&rib.handle([ack(0, seq, &failed, &[])])), (None, blocked(failed[0], true)));
-    assert_eq!(told(&rib.handle([ack(0, 0, &[], &failed)])), (None, vec![]));
-    assert_eq!(told(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), blocked(failed[0], false)));
+    assert_eq!(reported(&rib.handle([ack(0, seq, &failed, &[])])), (None, blocked(failed[0], true)));
+    assert_eq!(reported(&rib.handle([ack(0, 0, &[], &failed)])), (None, vec![]));
+    assert_eq!(reported(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), blocked(failed[0], false)));
 }
 
 #[test]
 fn unresolved_prefix_is_blocked() {
     let mut rib = confirming(&[0]);
-    let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), mark(1)]);
+    let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), fence(1)]);
     assert!(out.fib.is_none());
-    assert_eq!(told(&out), (Some(1), blocked("20.0.0.0/8", true)));
+    assert_eq!(reported(&out), (Some(1), blocked("20.0.0.0/8", true)));
     let out = rib.handle([announce("99.0.0.0/8", Protocol::Static, &[dev(1)])]);
-    assert_eq!(told(&out), (None, vec![]));
+    assert_eq!(reported(&out), (None, vec![]));
     let seq = out.fib.unwrap().seq;
-    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (None, blocked("20.0.0.0/8", false)));
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (None, blocked("20.0.0.0/8", false)));
     let out = rib.handle([withdraw("99.0.0.0/8", Source::Static)]);
-    assert_eq!(told(&out), (None, blocked("20.0.0.0/8", true)));
+    assert_eq!(reported(&out), (None, blocked("20.0.0.0/8", true)));
 }
 
 #[test]
 fn a_retry_goes_to_its_dataplane_and_failure_lasts_until_it_succeeds() {
     let mut rib = confirming(&[0, 1]);
     rib.set_time(17);
-    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;
     rib.handle([ack(1, seq, &["20.0.0.0/8"], &[]), ack(0, seq, &[], &[])]);
     rib.set_time(18);
     let again = |rib: &mut Rib| {
         let out = rib.handle([RibIn::Retry(0), RibIn::Retry(1)]);
         let [(1, page)] = &out.replay[..] else { panic!("to the one that failed it: {out:?}") };
-        assert_eq!((page.routes.v4.len(), told(&out)), (1, (None, vec![])));
+        assert_eq!((page.routes.v4.len(), reported(&out)), (1, (None, vec![])));
         page.seq
     };
     let seq = again(&mut rib);
-    assert_eq!(told(&rib.handle([ack(1, seq, &["20.0.0.0/8"], &[])])), (None, vec![]));
+    assert_eq!(reported(&rib.handle([ack(1, seq, &["20.0.0.0/8"], &[])])), (None, vec![]));
     let mut cursor = rib.failed_cursor();
     cursor.sort();
     let failed = rib.failed_page(&mut cursor, 10);
@@ -158,21 +164,21 @@ fn a_retry_goes_to_its_dataplane_and_failure_lasts_until_it_succeeds() {
     assert_eq!(failed, [FailedRoute { prefix: pfx("20.0.0.0/8"), dataplane: 1, reason, since: 17 }]);
     let seq = again(&mut rib);
     let out = rib.handle([ack(1, seq, &[], &["20.0.0.0/8"])]);
-    assert_eq!(told(&out), (None, blocked("20.0.0.0/8", false)));
+    assert_eq!(reported(&out), (None, blocked("20.0.0.0/8", false)));
     assert!(rib.handle([RibIn::Retry(1)]).replay.is_empty());
 }
 
 #[test]
-fn switched_on_late_it_tells_what_is_not_in_place_and_off_it_tells_nothing() {
+fn suppression_reports_missing_prefixes_when_on_and_nothing_when_off() {
     let mut rib = confirming(&[0]);
-    assert_eq!(told(&rib.handle([RibIn::Suppress(false)])), (None, vec![]));
-    let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), bgp("21.0.0.0/8", "10.0.0.2"), mark(1)]);
-    assert_eq!(told(&out), (None, vec![]));
+    assert_eq!(reported(&rib.handle([RibIn::Suppress(false)])), (None, vec![]));
+    let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), bgp("21.0.0.0/8", "10.0.0.2"), fence(1)]);
+    assert_eq!(reported(&out), (None, vec![]));
     let out = rib.handle([ack(0, out.fib.unwrap().seq, &["21.0.0.0/8"], &[])]);
-    assert_eq!(told(&out), (None, vec![]));
-    let mut told = told(&rib.handle([RibIn::Suppress(true)]));
-    told.1.sort();
-    assert_eq!(told, (None, vec![("20.0.0.0/8".into(), true), ("21.0.0.0/8".into(), true)]));
+    assert_eq!(reported(&out), (None, vec![]));
+    let mut reported = reported(&rib.handle([RibIn::Suppress(true)]));
+    reported.1.sort();
+    assert_eq!(reported, (None, vec![("20.0.0.0/8".into(), true), ("21.0.0.0/8".into(), true)]));
 }
 
 // ---- against a naive model
@@ -193,16 +199,16 @@ enum Event {
     Link(bool),
     /// The same in the urgent queue, before anything else is done about it.
     Fail(bool),
-    /// The RIB manager does some of what it left for later.
-    Rest,
+    /// The RIB manager reselects more routes.
+    Reselect,
     /// A dataplane finishes some batches, and fails some prefixes of them.
     Finish {
         plane: usize,
         batches: usize,
         failed: Vec<usize>,
     },
-    /// A dataplane fails what it had, or has what it had failed.
-    News {
+    /// A dataplane loses an installed route, or installs a failed one.
+    LateOutcome {
         plane: usize,
         prefix: usize,
         fails: bool,
@@ -214,11 +220,11 @@ enum Event {
     Retry(usize),
 }
 
-/// A dataplane as seen from outside: what it was told and has not done, and what it has.
+/// A dataplane: its queued batches, and its state.
 #[derive(Default)]
 struct Plane {
     up: bool,
-    /// Whether its replay has begun: what came before builds on what it was never told.
+    /// Whether its replay has begun: earlier batches build on state that it does not have.
     began: bool,
     waiting: VecDeque<Arc<FibBatch>>,
     urgent: Vec<UrgentOp>,
@@ -268,7 +274,7 @@ impl Plane {
     }
 }
 
-/// Whoever announces: the naive version of what a BGP shard does with confirmations.
+/// An announcer: the naive version of a BGP shard's confirmations.
 #[derive(Default)]
 struct Announcer {
     seqs: [u64; 2],
@@ -338,8 +344,8 @@ impl Check {
                 self.advertise(prefix);
             }
         }
-        for mark in out.confirmed {
-            let ready = |wait: &(u32, u64)| wait.0 == mark.announcer && wait.1 <= mark.seq;
+        for fence in out.confirmed {
+            let ready = |wait: &(u32, u64)| wait.0 == fence.announcer && wait.1 <= fence.seq;
             let ready: Vec<AnyPrefix> =
                 self.bgp.waits.iter().filter(|(_, wait)| ready(wait)).map(|(prefix, _)| *prefix).collect();
             for prefix in ready {
@@ -353,7 +359,7 @@ impl Check {
         for prefix in &self.bgp.advertised {
             let failed = (0..2).any(|id| self.rib.failed(id).any(|(failed, _)| failed == *prefix));
             assert!(!failed, "{prefix} is advertised and has failed");
-            // What was advertised before it lost its way is taken back when its turn comes.
+            // A route that lost its next hop is withdrawn in a later turn.
             assert!(
                 self.rib.lookup(*prefix).is_some() || self.rib.has_more(),
                 "{prefix} is advertised and is unresolved"
@@ -393,29 +399,29 @@ impl Check {
                 self.bgp.advertised.remove(&prefix);
             }
         }
-        self.handle(vec![route(prefix, Source::Bgp, set), RibIn::Confirm(FeedMark { announcer, seq })]);
+        self.handle(vec![route(prefix, Source::Bgp, set), RibIn::Confirm(FeedFence { announcer, seq })]);
     }
 
     fn finish(&mut self, id: usize, batches: usize, failed: &[AnyPrefix]) {
         let plane = &mut self.planes[id];
         let mut ack = FibAck { dataplane: id as u8, seq: 0, failed: vec![], installed: vec![] };
-        let mut said = BTreeMap::new();
+        let mut outcomes = BTreeMap::new();
         for _ in 0..batches {
             let Some(batch) = plane.next() else { break };
             ack.seq = batch.seq;
             for (prefix, group) in prefixes(&batch) {
                 let fails = group.is_some() && failed.contains(&prefix);
-                let known = group.is_none_or(|group| plane.groups.contains_key(&group));
+                let has_group = group.is_none_or(|group| plane.groups.contains_key(&group));
                 assert!(
-                    known || !plane.began,
-                    "{prefix} leads to {group:?}, which dataplane {id} was not told of"
+                    has_group || !plane.began,
+                    "{prefix} uses {group:?}, which dataplane {id} does not have"
                 );
                 plane.done.insert(prefix, Done { seq: batch.seq, group, fails });
-                said.insert(prefix, fails);
+                outcomes.insert(prefix, fails);
             }
             plane.delete(&batch.after);
         }
-        for (prefix, fails) in said {
+        for (prefix, fails) in outcomes {
             if fails {
                 plane.failed.insert(prefix);
                 ack.failed.push((prefix.into(), "no room".into()));
@@ -451,12 +457,12 @@ impl Check {
                 let urgent = self.rib.urgent([interface(2, *up, &["10.1.0.9/24"])]);
                 self.planes.iter_mut().filter(|p| p.up).for_each(|p| p.urgent.extend(urgent.clone()));
             }
-            Event::Rest => self.handle(vec![]),
+            Event::Reselect => self.handle(vec![]),
             Event::Finish { plane, batches, failed } => {
                 let failed: Vec<AnyPrefix> = failed.iter().map(|n| pfx(PREFIXES[*n])).collect();
                 self.finish(*plane, *batches, &failed);
             }
-            Event::News { plane: id, prefix, fails } => {
+            Event::LateOutcome { plane: id, prefix, fails } => {
                 let (prefix, plane) = (pfx(PREFIXES[*prefix]), &mut self.planes[*id]);
                 let Some(done) = plane.done.get_mut(&prefix).filter(|_| plane.up) else { return };
                 let mut ack = FibAck { dataplane: *id as u8, seq: 0, failed: vec![], installed: vec![] };
@@ -487,8 +493,7 @@ impl Check {
         }
     }
 
-    /// All dataplanes come up and do what they are told, without failure: what is in the FIB is advertised, all of it and
-    /// nothing else.
+    /// All dataplanes come up and apply all batches without failure: then exactly the FIB's routes are advertised.
     fn settle(mut self) {
         self.handle(vec![]);
         while self.rib.has_more() {
@@ -508,7 +513,7 @@ impl Check {
         let expected: BTreeSet<AnyPrefix> = self.bgp.announced.keys().filter(in_fib).copied().collect();
         assert_eq!(self.bgp.advertised, expected);
         assert!(self.rib.blocked().all(|prefix| self.rib.lookup(prefix).is_none()));
-        assert_eq!(self.rib.marks(), 0);
+        assert_eq!(self.rib.fences(), 0);
         assert!(self.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()));
         for plane in &self.planes {
             let routes = plane.done.iter().filter_map(|(prefix, done)| Some((*prefix, done.group?)));
@@ -520,7 +525,7 @@ impl Check {
         }
     }
 
-    /// What the FIB is to have.
+    /// The expected FIB.
     fn rib_routes(&self) -> BTreeMap<AnyPrefix, FibGroup> {
         let (mut cursor, mut routes) = (self.rib.cursor(), BTreeMap::new());
         while !cursor.is_done() {
@@ -541,9 +546,9 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (prefix.clone(), prop::option::of(gateway)).prop_map(|(p, g)| Event::Static(p, g)),
         2 => any::<bool>().prop_map(Event::Link),
         3 => any::<bool>().prop_map(Event::Fail),
-        2 => Just(Event::Rest),
+        2 => Just(Event::Reselect),
         8 => (0..2usize, 1..4usize, some).prop_map(|(plane, batches, failed)| Event::Finish { plane, batches, failed }),
-        2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::News { plane, prefix, fails }),
+        2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::LateOutcome { plane, prefix, fails }),
         1 => (0..2usize).prop_map(Event::Up),
         1 => (0..2usize).prop_map(Event::Down),
         3 => (0..2usize).prop_map(Event::Lagging),
@@ -564,7 +569,7 @@ fn a_blocked_prefix_whose_group_comes_back_waits_for_the_batch_that_brings_it() 
     let finish = |plane, batches| Finish { plane, batches, failed: vec![] };
     let events = [
         finish(1, 2),
-        Rest,
+        Reselect,
         finish(0, 1),
         Bgp(2, Some(3)),
         Bgp(1, Some(2)),
@@ -610,7 +615,7 @@ fn failure_is_sent_at_once_while_the_group_is_unresolved() {
         Bgp(0, Some(2)),
         finish(1, 2),
         Fail(false),
-        News { plane: 1, prefix: 4, fails: true },
+        LateOutcome { plane: 1, prefix: 4, fails: true },
     ];
     play(&events, 1);
 }
@@ -619,7 +624,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_confirmed_before_it_is_there_and_everything_is_then(
+    fn a_route_is_confirmed_when_it_is_installed_and_not_before(
         events in prop::collection::vec(event(), 1..60),
         turn in prop::sample::select(&[1usize, 2048][..]),
     ) {

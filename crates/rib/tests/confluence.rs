@@ -220,17 +220,17 @@ fn all_tracked() -> Vec<TrackedNextHop> {
     GATEWAYS.iter().flat_map(|address| [recursive(address), on_link(address)]).collect()
 }
 
-/// A RIB with its dataplane, and what BGP was told.
+/// A RIB with its dataplane, and the notifications to BGP.
 struct Run {
     rib: Rib,
     model: Model,
-    told: BTreeMap<TrackedNextHop, Reachability>,
+    notified: BTreeMap<TrackedNextHop, Reachability>,
 }
 
 impl Run {
     fn new(config: &RibConfig, mode: CacheMode) -> Run {
         let rib = Rib::new(RibConfig { cache: mode, ..config.clone() });
-        let mut run = Run { rib, model: Model::new(), told: BTreeMap::new() };
+        let mut run = Run { rib, model: Model::new(), notified: BTreeMap::new() };
         run.handle(vec![RibIn::Track(all_tracked())]);
         run
     }
@@ -241,7 +241,7 @@ impl Run {
         let mut out = self.rib.handle(events);
         loop {
             for (next_hop, state) in std::mem::take(&mut out.next_hops) {
-                self.told.insert(next_hop, state);
+                self.notified.insert(next_hop, state);
                 *counts.next_hops.entry(next_hop).or_default() += 1;
             }
             if let Some(batch) = &out.fib {
@@ -274,8 +274,8 @@ struct Counts {
 fn confluent(config: RibConfig, facts: Facts, detour: Facts, seed: u64) {
     let facts = Facts { config: config.clone(), ..facts };
     let evaluation = facts.evaluate(&all_tracked());
-    let told: BTreeMap<TrackedNextHop, Reachability> =
-        all_tracked().into_iter().map(|next_hop| (next_hop, evaluation.told(next_hop))).collect();
+    let notified: BTreeMap<TrackedNextHop, Reachability> =
+        all_tracked().into_iter().map(|next_hop| (next_hop, evaluation.notified(next_hop))).collect();
     let mut random = Rng::new(seed);
     for mode in CacheMode::ALL {
         let mut run = Run::new(&config, mode);
@@ -290,7 +290,7 @@ fn confluent(config: RibConfig, facts: Facts, detour: Facts, seed: u64) {
             run.handle(batch.iter().filter_map(Step::event).collect());
         }
         assert_eq!(run.model.fib(), evaluation.fib(), "the FIB is that of the facts");
-        assert_eq!(run.told, told, "and so is what BGP was told");
+        assert_eq!(run.notified, notified, "and so are BGP's notifications");
     }
 }
 
@@ -306,10 +306,10 @@ fn convergent(config: RibConfig, facts: Facts, next: Facts, seed: u64) {
         step.note(&mut now);
         let after = now.evaluate(&all_tracked());
         let counts = run.handle(step.event().into_iter().collect());
-        let differ = |next_hop: &TrackedNextHop| before.told(*next_hop) != after.told(*next_hop);
+        let differ = |next_hop: &TrackedNextHop| before.notified(*next_hop) != after.notified(*next_hop);
         let expected: BTreeMap<TrackedNextHop, usize> =
             all_tracked().into_iter().filter(differ).map(|next_hop| (next_hop, 1)).collect();
-        assert_eq!(counts.next_hops, expected, "BGP hears of what differs, once");
+        assert_eq!(counts.next_hops, expected, "each difference is notified once");
         assert!(counts.routes.values().all(|n| *n == 1), "one change of a route: {counts:?}");
         assert!(counts.groups.values().all(|n| *n == 1), "one change of a group: {counts:?}");
         assert!(counts.deleted.values().all(|n| *n == 1));

@@ -213,14 +213,14 @@ fn bgp(prefix: &str, gateway: &str) -> RibIn {
 }
 
 #[test]
-fn a_dataplane_that_is_behind_is_told_of_each_prefix_once_and_when_it_has_little_left() {
+fn a_lagging_dataplane_gets_each_dirty_prefix_once_when_little_is_outstanding() {
     let mut rib = two(vec![bgp("20.0.0.0/8", "10.0.0.2"), bgp("21.0.0.0/8", "10.0.0.2")]);
     let full: Vec<u64> =
         (3..9).map(|n| rib.handle([bgp("22.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
     let out = rib.handle([RibIn::Lagging(1), bgp("20.0.0.0/8", "10.0.0.3"), bgp("30.0.0.0/8", "10.0.0.3")]);
     assert_eq!((out.lagging, out.replay.len(), out.fib.unwrap().routes.v4.len()), (vec![1], 0, 2));
     rib.handle([withdraw("21.0.0.0/8", Source::Bgp), bgp("31.0.0.0/8", "10.0.0.3")]);
-    // Comes and goes: the dataplane never hears of it.
+    // Added and withdrawn: the dataplane never gets it.
     rib.handle([withdraw("31.0.0.0/8", Source::Bgp)]);
     rib.handle([bgp("20.0.0.0/8", "10.0.0.4")]);
     assert_eq!((lag(&rib, 0), lag(&rib, 1)), (None, Some(3)));
@@ -235,7 +235,7 @@ fn a_dataplane_that_is_behind_is_told_of_each_prefix_once_and_when_it_has_little
     let named = |prefix: &str, there| (prefix.to_string(), there);
     assert_eq!(routes, [named("20.0.0.0/8", true), named("21.0.0.0/8", false), named("30.0.0.0/8", true)]);
     assert_eq!(lag(&rib, 1), None);
-    // From now on it hears of changes again.
+    // It no longer lags and gets live changes.
     let out = rib.handle([bgp("32.0.0.0/8", "10.0.0.4")]);
     assert!(out.lagging.is_empty() && out.replay.is_empty());
     // A failure of what came late counts as any other, also while later batches are under way.
@@ -246,7 +246,7 @@ fn a_dataplane_that_is_behind_is_told_of_each_prefix_once_and_when_it_has_little
 }
 
 #[test]
-fn the_number_of_a_group_that_a_dataplane_still_has_is_given_to_no_other() {
+fn the_number_of_a_group_that_a_dataplane_still_has_is_not_reused() {
     let mut rib = two(vec![bgp("20.0.0.0/8", "10.0.0.2")]);
     let under_way: Vec<u64> =
         (3..9).map(|n| rib.handle([bgp("22.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
@@ -265,7 +265,7 @@ fn the_number_of_a_group_that_a_dataplane_still_has_is_given_to_no_other() {
 }
 
 #[test]
-fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_either() {
+fn prefixes_that_keep_changing_delay_no_other_prefix_and_no_confirmation() {
     let config = RibConfig { dataplanes: vec![1], ..RibConfig::default() };
     let mut rib = Rib::new(config);
     rib.handle([RibIn::Suppress(true), interface(1, true, &["10.0.0.1/24"])]);
@@ -276,7 +276,7 @@ fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_eithe
         (2..8).map(|n| rib.handle([bgp("9.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
     rib.handle([RibIn::Lagging(1)]);
     let announced = (0..3 * PAGE).map(|n| bgp(&prefix(n), "10.0.0.2"));
-    rib.handle(announced.chain([RibIn::Confirm(FeedMark { announcer: 0, seq: 7 })]));
+    rib.handle(announced.chain([RibIn::Confirm(FeedFence { announcer: 0, seq: 7 })]));
     let mut answers = Vec::new();
     for round in 0..20 {
         // Others change between any two of its answers, more than a page each time.
@@ -288,5 +288,5 @@ fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_eithe
         answers.extend(out.confirmed);
         assert!(lag(&rib, 1).is_some_and(|n| n > 0), "it never has everything");
     }
-    assert_eq!(answers, [FeedMark { announcer: 0, seq: 7 }]);
+    assert_eq!(answers, [FeedFence { announcer: 0, seq: 7 }]);
 }

@@ -33,15 +33,15 @@ fn a_denied_route_is_selected_and_not_installed_and_next_hops_resolve_through_it
         announce("30.0.0.0/8", Protocol::Static, &[gw("20.0.8.1")]),
     ]);
     bench.set_route_maps(&Maps(vec![
-        (BGP, Some(pfx("20.0.8.0/24")), Said::Deny),
-        (Protocol::Static, None, Said::Permit),
+        (BGP, Some(pfx("20.0.8.0/24")), TestAction::Deny),
+        (Protocol::Static, None, TestAction::Permit),
     ]));
     let fib = bench.handle(vec![]).fib.unwrap();
-    assert_eq!((fib.route_count(), fib.groups.len()), (1, 0), "the one route goes, and nothing else is told");
+    assert_eq!((fib.route_count(), fib.groups.len()), (1, 0), "the one route goes, and nothing else changes");
     assert_eq!((bench.fib("20.0.8.0/24"), denied(&bench)), (None, 1));
-    let told = bench.rib.explain(pfx("20.0.8.0/24")).unwrap();
-    assert_eq!(told.candidates[0].verdict, SelectionResult::Denied);
-    assert!(told.group.policy_result.deny);
+    let explanation = bench.rib.explain(pfx("20.0.8.0/24")).unwrap();
+    assert_eq!(explanation.candidates[0].selection, SelectionResult::Denied);
+    assert!(explanation.group.policy_result.deny);
     bench.expect("30.0.0.0/8", &[hop("10.0.1.2", 1)]);
 
     // Another protocol does not take over, and neither does it when it comes later.
@@ -58,7 +58,7 @@ fn a_denied_route_is_selected_and_not_installed_and_next_hops_resolve_through_it
 fn a_source_address_costs_a_group_and_not_a_resolution_for_each_route() {
     let mut bench = bench();
     let groups = bench.rib.group_count();
-    bench.set_route_maps(&Maps(vec![(BGP, None, Said::Source(1))]));
+    bench.set_route_maps(&Maps(vec![(BGP, None, TestAction::Source(1))]));
     let fib = bench.handle(vec![]).fib.unwrap();
     assert_eq!((fib.routes.v4.len(), fib.groups.len(), fib.groups[0].source), (100, 1, source(1)));
     assert_eq!(bench.rib.group_count(), groups, "one group for another");
@@ -70,8 +70,8 @@ fn a_source_address_costs_a_group_and_not_a_resolution_for_each_route() {
 
     // Where prefixes decide, as many groups as there are answers, and only routes with another answer change.
     bench.set_route_maps(&Maps(vec![
-        (BGP, Some(pfx("20.0.5.0/24")), Said::Source(2)),
-        (BGP, None, Said::Source(1)),
+        (BGP, Some(pfx("20.0.5.0/24")), TestAction::Source(2)),
+        (BGP, None, TestAction::Source(1)),
     ]));
     let fib = bench.handle(vec![]).fib.unwrap();
     assert_eq!((fib.routes.v4.len(), fib.groups.len()), (1, 1));
@@ -82,10 +82,13 @@ fn a_source_address_costs_a_group_and_not_a_resolution_for_each_route() {
     assert_eq!(bench.model.sources()[&pfx("20.0.6.0/24")], source(1));
 
     // A lost link is as cheap as ever, and the same route-maps again change nothing.
-    let said = bench.handle(vec![interface(2, false, &["10.0.2.1/24"])]).fib.unwrap();
-    assert!(said.groups.is_empty());
+    let action = bench.handle(vec![interface(2, false, &["10.0.2.1/24"])]).fib.unwrap();
+    assert!(action.groups.is_empty());
     bench.handle(vec![interface(2, true, &["10.0.2.1/24"])]);
-    let same = Maps(vec![(BGP, Some(pfx("20.0.5.0/24")), Said::Source(2)), (BGP, None, Said::Source(1))]);
+    let same = Maps(vec![
+        (BGP, Some(pfx("20.0.5.0/24")), TestAction::Source(2)),
+        (BGP, None, TestAction::Source(1)),
+    ]);
     bench.set_route_maps(&same);
     assert!(bench.handle(vec![]).fib.is_none());
 }

@@ -1,5 +1,5 @@
-//! Routes that lead to themselves, by name. Each table has the result that `docs/adr/0020-next-hop-resolution.md` gives it,
-//! worked out by hand; the oracle and the RIB, in every mode of the cache, must both have it.
+//! Circles of routes, by name. Each table has the result that `docs/adr/0020-next-hop-resolution.md` gives it,
+//! computed by hand; the oracle and the RIB, in every mode of the cache, must both have it.
 
 mod common;
 
@@ -103,7 +103,7 @@ fn chain_of_twenty_is_too_deep_from_the_seventeenth_on() {
 }
 
 #[test]
-fn circle_of_three_takes_the_way_of_its_one_supporter() {
+fn circle_of_three_takes_the_hop_of_its_one_supporter() {
     let mut table = Table::new(&[
         ("40.0.0.0/24", by(&["41.0.0.1"])),
         ("41.0.0.0/24", by(&["42.0.0.1"])),
@@ -119,7 +119,7 @@ fn circle_of_three_takes_the_way_of_its_one_supporter() {
 }
 
 #[test]
-fn two_supporters_of_a_circle_are_decided_in_one_round_each_by_its_own_way() {
+fn two_supporters_of_a_circle_are_decided_in_one_round_each_by_its_own_hop() {
     let table = Table::new(&[
         ("40.0.0.0/24", by(&["41.0.0.1", "10.0.1.2"])),
         ("41.0.0.0/24", by(&["40.0.0.1", "10.0.2.2"])),
@@ -131,7 +131,7 @@ fn two_supporters_of_a_circle_are_decided_in_one_round_each_by_its_own_way() {
 }
 
 #[test]
-fn circle_that_leads_into_another_waits_for_it() {
+fn circle_that_depends_on_another_waits_for_it() {
     let pairs = |supporter: &[&str]| {
         Table::new(&[
             ("40.0.0.0/24", by(&["41.0.0.1", "42.0.0.1"])),
@@ -181,7 +181,7 @@ fn circle_through_a_condition_passes_over_and_the_condition_holds_by_the_default
 }
 
 #[test]
-fn gateway_tied_to_an_interface_in_a_circle_takes_only_ways_by_it() {
+fn gateway_tied_to_an_interface_in_a_circle_takes_only_hops_by_it() {
     let tied = |interface| ReceivedHop { interface: Some(interface), ..gw("41.0.0.1") };
     let routes = |interface| {
         [
@@ -200,7 +200,7 @@ fn gateway_tied_to_an_interface_in_a_circle_takes_only_ways_by_it() {
 }
 
 #[test]
-fn question_passes_over_one_candidate_of_a_circle_and_takes_the_next_of_the_same_prefix() {
+fn query_passes_over_one_candidate_of_a_circle_and_takes_the_next_of_the_same_prefix() {
     let floating = RouteSet { distance: 10, ..by(&["10.0.2.2"]) };
     let table = Table::new(&[
         ("40.0.0.0/24", by(&["41.0.0.1"])),
@@ -212,13 +212,13 @@ fn question_passes_over_one_candidate_of_a_circle_and_takes_the_next_of_the_same
 }
 
 #[test]
-fn max_ecmp_keeps_the_first_way_of_each_interface_before_the_second_of_any() {
-    let ways = ["10.0.1.2", "10.0.1.3", "10.0.2.2", "10.0.2.3"];
+fn max_ecmp_keeps_the_first_hop_of_each_interface_before_the_second_of_any() {
+    let gateways = ["10.0.1.2", "10.0.1.3", "10.0.2.2", "10.0.2.3"];
     let of = |max_ecmp| {
         let mut bench = Bench::new(RibConfig { max_ecmp, ..RibConfig::default() });
         let links = [1, 2].map(|link| interface(link, true, &[&format!("10.0.{link}.1/24")]));
         bench.handle(links.to_vec());
-        bench.handle(vec![announce("40.0.0.0/24", STATIC, &ways.map(gw))]);
+        bench.handle(vec![announce("40.0.0.0/24", STATIC, &gateways.map(gw))]);
         bench
     };
     of(2).expect("40.0.0.0/24", &[hop("10.0.1.2", 1), hop("10.0.2.2", 2)]);

@@ -127,9 +127,10 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
 }
 
 fn maps() -> impl Strategy<Value = Maps> {
-    let said = prop_oneof![Just(Said::Deny), Just(Said::Permit), (1..3u8).prop_map(Said::Source)];
+    let action =
+        prop_oneof![Just(TestAction::Deny), Just(TestAction::Permit), (1..3u8).prop_map(TestAction::Source)];
     let protocol = prop::sample::select(&Protocol::ALL[..]);
-    prop::collection::vec((protocol, prop::option::of(prefix()), said), 0..6).prop_map(Maps)
+    prop::collection::vec((protocol, prop::option::of(prefix()), action), 0..6).prop_map(Maps)
 }
 
 fn mode() -> impl Strategy<Value = CacheMode> {
@@ -219,9 +220,9 @@ fn rib_takes(event: Event, seq: u64) -> RibIn {
     }
 }
 
-/// What is to be thought of the second dataplane.
+/// The expected state of the second dataplane.
 #[derive(Default)]
-struct Thought {
+struct DataplaneModel {
     up: bool,
     /// Batches that it has not acknowledged.
     outstanding: BTreeSet<u64>,
@@ -230,12 +231,15 @@ struct Thought {
     failed: BTreeSet<AnyPrefix>,
 }
 
-impl Thought {
+impl DataplaneModel {
     fn take(&mut self, event: &Event, seq: u64) {
         match event {
             Event::Up => {
-                *self =
-                    Thought { up: true, changed: std::mem::take(&mut self.changed), ..Thought::default() };
+                *self = DataplaneModel {
+                    up: true,
+                    changed: std::mem::take(&mut self.changed),
+                    ..DataplaneModel::default()
+                };
             }
             Event::Ack { all, failed, installed } if self.up => {
                 self.outstanding.retain(|sent| !all || *sent > seq);
@@ -282,12 +286,12 @@ fn deliver(out: &RibOut, first: &mut Model, second: &mut Model) {
 }
 
 /// Lets it do what it left for later.
-fn drain(rib: &mut Rib, first: &mut Model, second: &mut Model, thought: &mut Thought) {
+fn drain(rib: &mut Rib, first: &mut Model, second: &mut Model, model: &mut DataplaneModel) {
     while rib.has_more() {
         let out = rib.handle([]);
         deliver(&out, first, second);
-        thought.sent(&out);
-        assert!(out.next_hops.is_empty(), "next hops are told at once");
+        model.sent(&out);
+        assert!(out.next_hops.is_empty(), "next hops are notified at once");
     }
 }
 
@@ -297,12 +301,12 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     let (mut first, mut second) = (Model::new(), Model::leftover());
     first.repeats = true;
     second.repeats = true;
-    let mut thought = Thought::default();
+    let mut model = DataplaneModel::default();
     let mut maps = Maps::default();
-    let mut told: BTreeMap<TrackedNextHop, Reachability> = BTreeMap::new();
+    let mut notified: BTreeMap<TrackedNextHop, Reachability> = BTreeMap::new();
     let tracked: Vec<TrackedNextHop> = GATEWAYS.iter().flat_map(|a| [recursive(a), on_link(a)]).collect();
     for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
-        told.insert(address, state);
+        notified.insert(address, state);
     }
     // Next hops of the paths of one prefix, which are registered when the RIB manager says so.
     let mut of_paths: BTreeSet<TrackedNextHop> = BTreeSet::new();
@@ -310,7 +314,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     let mut turns = 0;
     for batch in batches {
         batch.iter().for_each(|event| oracle_takes(&mut oracle, event));
-        batch.iter().for_each(|event| thought.take(event, second.seq));
+        batch.iter().for_each(|event| model.take(event, second.seq));
         for event in &batch {
             match event {
                 Event::Mode(mode) => rib.set_cache_mode(*mode),
@@ -338,18 +342,22 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         }
         let out = rib.handle(rest);
         deliver(&out, &mut first, &mut second);
-        thought.sent(&out);
+        model.sent(&out);
         for (address, state) in out.next_hops {
-            assert_ne!(told.insert(address, state), Some(state), "{address:?} is told only changes");
+            assert_ne!(
+                notified.insert(address, state),
+                Some(state),
+                "{address:?} is notified of changes only"
+            );
         }
         assert!(out.per_prefix.iter().all(|next_hop| !of_paths.contains(next_hop)), "it is registered");
         to_register.extend(out.per_prefix);
         let evaluation = oracle.evaluate(&tracked);
         for address in &tracked {
-            assert_eq!(told[address], evaluation.told(*address), "{address:?}");
+            assert_eq!(notified[address], evaluation.notified(*address), "{address:?}");
         }
         for next_hop in &of_paths {
-            assert_eq!(told[next_hop], oracle.told_of_path(*next_hop), "{next_hop:?}");
+            assert_eq!(notified[next_hop], oracle.notified_for_path(*next_hop), "{next_hop:?}");
         }
         // Whatever depends on BGP's own route of a prefix is found. One of them at a time, for the oracle is slow.
         let bgp =
@@ -367,13 +375,17 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
             && next_hop.exclude.is_some_and(|prefix| !prefix.contains(next_hop.address))
         {
             let plain = TrackedNextHop { exclude: None, ..*next_hop };
-            assert_eq!(told[&plain], oracle.told_of_path(*next_hop), "{next_hop:?} depends on its route");
+            assert_eq!(
+                notified[&plain],
+                oracle.notified_for_path(*next_hop),
+                "{next_hop:?} depends on its route"
+            );
         }
         let mut expected = evaluation.fib();
         let selected = expected.len();
         expected.retain(|prefix, (protocol, _)| !maps.of(*protocol, *prefix).deny);
         if patient {
-            drain(&mut rib, &mut first, &mut second, &mut thought);
+            drain(&mut rib, &mut first, &mut second, &mut model);
         } else if rib.has_more() {
             // Some routes still wait for their turn: those forward nothing, and nothing forwards that should not.
             assert!(first.fib().keys().all(|prefix| expected.contains_key(prefix)));
@@ -390,8 +402,8 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
             let failed = rib.failed(1).any(|(failed, _)| failed == *prefix);
             assert_eq!(
                 failed,
-                thought.failed.contains(prefix),
-                "{prefix}: what failed is known, and only that"
+                model.failed.contains(prefix),
+                "{prefix}: exactly the failed prefixes are reported"
             );
         }
         let mut cursor = rib.cursor();
@@ -405,7 +417,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     }
     let out = rib.handle([RibIn::DataplaneUp(1)]);
     deliver(&out, &mut first, &mut second);
-    drain(&mut rib, &mut first, &mut second, &mut thought);
+    drain(&mut rib, &mut first, &mut second, &mut model);
     let mut expected = oracle.fib();
     expected.retain(|prefix, (protocol, _)| !maps.of(*protocol, *prefix).deny);
     assert_eq!(first.fib(), expected, "in the end nothing is left over");
@@ -416,7 +428,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     }
     assert!(second.finished);
     assert_eq!(second.fib(), first.fib(), "a replay gives the same");
-    assert_eq!(second.groups, first.groups, "and leaves no group behind");
+    assert_eq!(second.groups, first.groups, "and leaves no group over");
 
     // Everything goes: nothing may be left.
     let routes: Vec<RibIn> =
@@ -429,7 +441,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
             .chain([RibIn::Untrack(tracked), RibIn::Untrack(of_paths.into_iter().collect())]),
     );
     deliver(&out, &mut first, &mut second);
-    drain(&mut rib, &mut first, &mut second, &mut thought);
+    drain(&mut rib, &mut first, &mut second, &mut model);
     assert!(first.routes.is_empty() && first.groups.is_empty());
     assert_eq!(rib.group_count(), 0);
     assert!(rib.totals().is_empty());

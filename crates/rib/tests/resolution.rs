@@ -24,11 +24,11 @@ fn a_gateway_on_a_connected_subnet_is_reached_directly() {
     let mut b = bench(vec![announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")])]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
     b.handle(vec![interface(1, false, &["10.0.0.1/24"])]);
-    b.expect_why("20.0.0.0/8", Why::NoRoute);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::NoRoute);
     b.handle(vec![interface(1, true, &["10.0.0.1/24"])]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
     b.handle(vec![interface(1, true, &["10.9.0.1/24"])]);
-    b.expect_why("20.0.0.0/8", Why::NoRoute);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::NoRoute);
 }
 
 #[test]
@@ -48,14 +48,14 @@ fn an_interface_alone_needs_only_that_it_is_up() {
     let mut b =
         bench(vec![announce("20.0.0.0/8", STATIC, &[dev(2)]), announce("21.0.0.0/8", STATIC, &[dev(9)])]);
     b.expect("20.0.0.0/8", &[link(2)]);
-    b.expect_why("21.0.0.0/8", Why::NoInterface);
+    b.expect_why("21.0.0.0/8", UnresolvedReason::NoInterface);
     b.handle(vec![interface(2, false, &[]), interface(9, true, &[])]);
-    b.expect_why("20.0.0.0/8", Why::InterfaceDown);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::InterfaceDown);
     b.expect("21.0.0.0/8", &[link(9)]);
 }
 
 #[test]
-fn next_hops_avoid_a_gateway_that_packets_do_not_reach() {
+fn next_hops_avoid_a_gateway_that_is_down() {
     let onlink = |interface| ReceivedHop { interface: Some(interface), ..gw("fe80::9") };
     let mut b = Bench::with(vec![
         interface(1, true, &["10.1.0.1/24", "2001:db8:1::1/64"]),
@@ -73,11 +73,11 @@ fn next_hops_avoid_a_gateway_that_packets_do_not_reach() {
     // A gateway over one link only, and one that is several hops away.
     b.handle(vec![gateway("fe80::9", Some(2), false), gateway("30.0.0.1", None, false)]);
     b.expect("50.0.0.0/8", &[hop("fe80::9", 1)]);
-    b.expect_why("40.0.0.0/8", Why::GatewayDown);
+    b.expect_why("40.0.0.0/8", UnresolvedReason::GatewayDown);
     b.expect("30.0.0.0/8", &[hop("10.2.0.2", 2)]);
     // It is said of addresses, whether or not there is a route: one that comes later finds it so.
     b.handle(vec![announce("60.0.0.0/8", Protocol::Static, &[gw("10.1.0.2")])]);
-    b.expect_why("60.0.0.0/8", Why::GatewayDown);
+    b.expect_why("60.0.0.0/8", UnresolvedReason::GatewayDown);
     let back = [("10.1.0.2", None), ("fe80::9", Some(2)), ("30.0.0.1", None)];
     b.handle(back.map(|(address, interface)| gateway(address, interface, true)).to_vec());
     b.expect("40.0.0.0/8", &[hop("10.1.0.2", 1), hop("10.2.0.2", 2)]);
@@ -91,7 +91,7 @@ fn a_link_local_gateway_needs_its_interface_and_no_route() {
     let tied = ReceivedHop { interface: Some(2), ..lone };
     let b = bench(vec![announce("20.0.0.0/8", EXT, &[tied]), announce("21.0.0.0/8", EXT, &[lone])]);
     b.expect("20.0.0.0/8", &[hop("fe80::9", 2)]);
-    b.expect_why("21.0.0.0/8", Why::InterfaceMissing);
+    b.expect_why("21.0.0.0/8", UnresolvedReason::InterfaceMissing);
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn onlink_takes_the_gateway_on_trust() {
         announce("21.0.0.0/8", STATIC, &[unresolved]),
     ]);
     b.expect("20.0.0.0/8", &[FibHop { onlink: true, ..hop("192.0.2.1", 2) }]);
-    b.expect_why("21.0.0.0/8", Why::InterfaceMissing);
+    b.expect_why("21.0.0.0/8", UnresolvedReason::InterfaceMissing);
     b.handle(vec![interface(2, false, &[])]);
-    b.expect_why("20.0.0.0/8", Why::InterfaceDown);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::InterfaceDown);
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn recursion_needs_permission() {
         announce("21.0.0.0/8", EXT, &[gw("192.0.2.1")]),
     ]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
-    b.expect_why("21.0.0.0/8", Why::NotConnected);
+    b.expect_why("21.0.0.0/8", UnresolvedReason::NotConnected);
 }
 
-/// Issue 4, fault 2 of the cache proposed for zebra: the answer to one route was given to another whose flags
+/// Fault 2 of the cache proposed for zebra: the answer to one route was given to another whose flags
 /// forbid it, because both have the same next hops. In either order.
 #[test]
 fn equal_next_hops_with_other_permission_have_another_answer() {
@@ -133,11 +133,11 @@ fn equal_next_hops_with_other_permission_have_another_answer() {
         let (internal, external) =
             if first == INT { ("20.0.0.0/8", "21.0.0.0/8") } else { ("21.0.0.0/8", "20.0.0.0/8") };
         b.expect(internal, &[hop("10.0.0.2", 1)]);
-        b.expect_why(external, Why::NotConnected);
+        b.expect_why(external, UnresolvedReason::NotConnected);
     }
 }
 
-/// Issue 4, fault 1 of that cache: a more specific route to the gateway appears, and routes stay on the old way.
+/// Fault 1 of that cache: a more specific route to the gateway appears, and routes keep the old next hop.
 #[test]
 fn a_more_specific_resolver_takes_over_and_gives_back() {
     let mut b = bench(vec![
@@ -173,17 +173,17 @@ fn a_broken_more_specific_falls_back_to_the_covering_route() {
 }
 
 #[test]
-fn a_route_does_not_lead_to_its_own_gateway() {
+fn a_route_does_not_resolve_its_own_gateway() {
     let mut b = bench(vec![announce("192.0.2.0/24", INT, &[gw("192.0.2.1")])]);
-    b.expect_why("192.0.2.0/24", Why::NoRoute);
+    b.expect_why("192.0.2.0/24", UnresolvedReason::NoRoute);
     b.handle(vec![announce("192.0.0.0/16", STATIC, &[gw("10.0.0.2")])]);
     b.expect("192.0.2.0/24", &[hop("10.0.0.2", 1)]);
     // Another route with that gateway may use it.
     b.handle(vec![announce("20.0.0.0/8", INT, &[gw("192.0.2.1")])]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
-    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    assert_eq!(told.group.hops[0].via, Some(pfx("192.0.2.0/24")));
-    assert_eq!(told.group.hops[0].level, 3, "connected, then the /16 and then the /24");
+    let explanation = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    assert_eq!(explanation.group.hops[0].via, Some(pfx("192.0.2.0/24")));
+    assert_eq!(explanation.group.hops[0].level, 3, "connected, then the /16 and then the /24");
     assert_eq!(b.rib.explain(pfx("192.0.2.0/24")).unwrap().group.exclude, Some(pfx("192.0.2.0/24")));
 }
 
@@ -203,9 +203,9 @@ fn a_host_route_to_its_own_gateway_resolves_over_the_covering_subnet() {
 fn a_connected_subnet_answers_for_a_route_to_the_same_prefix() {
     let b = bench(vec![announce("10.0.0.0/24", INT, &[gw("10.0.0.2")])]);
     b.expect("10.0.0.0/24", &[link(1)]);
-    let told = b.rib.explain(pfx("10.0.0.0/24")).unwrap();
-    let verdicts: Vec<SelectionResult> = told.candidates.iter().map(|c| c.verdict).collect();
-    assert_eq!(verdicts, [SelectionResult::Selected, SelectionResult::Distance(0)]);
+    let explanation = b.rib.explain(pfx("10.0.0.0/24")).unwrap();
+    let selections: Vec<SelectionResult> = explanation.candidates.iter().map(|c| c.selection).collect();
+    assert_eq!(selections, [SelectionResult::Selected, SelectionResult::Distance(0)]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn the_default_route_resolves_only_where_that_is_allowed() {
     Bench::with(events()).expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
     let mut b = Bench::new(RibConfig { resolve_via_default: false, ..RibConfig::default() });
     b.handle(events());
-    b.expect_why("20.0.0.0/8", Why::OnlyDefault);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::OnlyDefault);
     b.expect("0.0.0.0/0", &[hop("10.0.0.2", 1)]);
 }
 
@@ -234,8 +234,8 @@ fn a_gateway_tied_to_an_interface_resolves_only_there() {
         announce("22.0.0.0/8", EXT, &[ReceivedHop { interface: Some(2), ..gw("10.0.0.2") }]),
     ]);
     b.expect("20.0.0.0/8", &[hop("10.0.1.2", 2)]);
-    b.expect_why("21.0.0.0/8", Why::OtherInterface);
-    b.expect_why("22.0.0.0/8", Why::OtherInterface);
+    b.expect_why("21.0.0.0/8", UnresolvedReason::OtherInterface);
+    b.expect_why("22.0.0.0/8", UnresolvedReason::OtherInterface);
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn where_configured_the_weights_underneath_count_instead() {
 }
 
 #[test]
-fn a_way_out_that_two_hops_lead_to_counts_once() {
+fn an_outgoing_hop_of_two_received_hops_counts_once() {
     let b = bench(vec![
         announce("192.0.2.0/24", STATIC, &[gw("10.0.0.2"), gw("10.0.1.2")]),
         announce("20.0.0.0/8", INT, &[gw("192.0.2.1"), gw("10.0.0.2"), gw("10.0.0.2")]),
@@ -311,7 +311,7 @@ fn a_way_out_that_two_hops_lead_to_counts_once() {
 }
 
 #[test]
-fn a_blackhole_swallows_what_resolves_through_it_unless_there_is_another_way() {
+fn a_blackhole_discards_unless_there_is_another_hop() {
     let blackhole = RouteSet { next_hops: NextHops::Blackhole, ..set(STATIC, &[]) };
     let b = bench(vec![
         route(pfx("192.0.2.0/24"), Source::Static, Some(blackhole)),
@@ -336,7 +336,7 @@ fn a_group_is_cut_to_the_most_hops_allowed() {
 #[test]
 fn the_routers_own_address_is_no_next_hop() {
     let mut b = bench(vec![announce("20.0.0.0/8", EXT, &[gw("10.0.0.1")])]);
-    b.expect_why("20.0.0.0/8", Why::OwnAddress);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::OwnAddress);
     b.handle(vec![interface(1, true, &["10.0.0.7/24"])]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.1", 1)]);
 }
@@ -357,16 +357,16 @@ fn circle_without_support_resolves_to_nothing_and_heals_in_any_order() {
         for event in events {
             b.handle(vec![event]);
         }
-        b.expect_why("30.0.0.0/8", Why::Circle);
-        b.expect_why("40.0.0.0/8", Why::Circle);
-        b.expect_why("50.0.0.0/8", Why::Circle);
+        b.expect_why("30.0.0.0/8", UnresolvedReason::Circle);
+        b.expect_why("40.0.0.0/8", UnresolvedReason::Circle);
+        b.expect_why("50.0.0.0/8", UnresolvedReason::Circle);
         // Each passes over the other where something less specific holds its gateway.
         b.handle(vec![announce("0.0.0.0/0", STATIC, &[gw("10.0.0.9")])]);
         for prefix in ["30.0.0.0/8", "40.0.0.0/8", "50.0.0.0/8"] {
             b.expect(prefix, &[hop("10.0.0.9", 1)]);
         }
         b.handle(vec![withdraw("0.0.0.0/0", Source::Static)]);
-        b.expect_why("40.0.0.0/8", Why::Circle);
+        b.expect_why("40.0.0.0/8", UnresolvedReason::Circle);
         b.handle(vec![announce("40.0.0.1/32", STATIC, &[gw("10.0.0.2")])]);
         for prefix in ["30.0.0.0/8", "40.0.0.0/8", "50.0.0.0/8"] {
             b.expect(prefix, &[hop("10.0.0.2", 1)]);
@@ -391,7 +391,7 @@ fn chains_resolve_to_the_level_allowed_and_no_further() {
             assert_eq!(b.fib(&prefix), None, "{prefix}");
         }
     }
-    b.expect_why("30.16.0.0/16", Why::TooDeep);
+    b.expect_why("30.16.0.0/16", UnresolvedReason::TooDeep);
     // A change at the bottom reaches every level, as groups and not as routes.
     let out = b.handle(vec![announce("30.0.0.0/16", STATIC, &[gw("10.0.0.3")])]);
     b.expect("30.15.0.0/16", &[hop("10.0.0.3", 1)]);

@@ -1,4 +1,4 @@
-//! Selection between candidates, what it costs the dataplane, and what the RIB tells about it.
+//! Selection between candidates, what it costs the dataplane, and its queries.
 
 mod common;
 
@@ -31,22 +31,22 @@ fn distance_then_metric_then_protocol() {
     b.expect("20.0.0.0/8", &[hop("10.0.0.3", 1)]);
     b.handle(vec![with(Protocol::Kernel, 199, 9, "10.0.0.4")]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.4", 1)]);
-    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    let verdicts: Vec<(Protocol, SelectionResult)> =
-        told.candidates.iter().map(|c| (c.protocol, c.verdict)).collect();
+    let explanation = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    let selections: Vec<(Protocol, SelectionResult)> =
+        explanation.candidates.iter().map(|c| (c.protocol, c.selection)).collect();
     let distance = SelectionResult::Distance(199);
     assert_eq!(
-        verdicts,
+        selections,
         [(Protocol::Kernel, SelectionResult::Selected), (STATIC, distance), (INT, distance)]
     );
     b.handle(vec![with(Protocol::Kernel, 255, 0, "10.0.0.4")]);
-    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    let verdicts: Vec<SelectionResult> = told.candidates.iter().map(|c| c.verdict).collect();
+    let explanation = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    let selections: Vec<SelectionResult> = explanation.candidates.iter().map(|c| c.selection).collect();
     assert_eq!(
-        verdicts,
+        selections,
         [SelectionResult::Selected, SelectionResult::Protocol(STATIC), SelectionResult::NeverUsed]
     );
-    assert_eq!(verdicts[1].to_string(), "not used: equal to the selected route, and static comes first");
+    assert_eq!(selections[1].to_string(), "not used: equal to the selected route, and static comes first");
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn the_next_candidate_stands_in_while_the_best_does_not_resolve() {
     b.expect("20.0.0.0/8", &[hop("10.0.1.2", 2)]);
     b.handle(vec![interface(2, false, &["10.0.1.1/24"])]);
     b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
-    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
-    assert_eq!(told.candidates[0].verdict, SelectionResult::Unresolved);
-    assert_eq!(told.candidates[1].verdict, SelectionResult::Selected);
+    let explanation = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    assert_eq!(explanation.candidates[0].selection, SelectionResult::Unresolved);
+    assert_eq!(explanation.candidates[1].selection, SelectionResult::Selected);
     b.handle(vec![interface(2, true, &["10.0.1.1/24"])]);
     b.expect("20.0.0.0/8", &[hop("10.0.1.2", 2)]);
 }
@@ -79,7 +79,7 @@ fn a_source_replaces_its_own_candidate_whatever_the_protocol() {
 }
 
 #[test]
-fn what_changes_and_changes_back_within_a_batch_costs_nothing() {
+fn a_change_that_is_undone_within_a_batch_costs_nothing() {
     let mut b = bench(vec![announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")])]);
     let out = b.handle(vec![
         withdraw("20.0.0.0/8", Source::Bgp),
@@ -185,7 +185,7 @@ fn a_sorted_read_gives_every_route_once_in_order() {
 }
 
 #[test]
-fn tracked_next_hops_are_told_once_and_then_on_change() {
+fn tracked_next_hops_are_notified_once_and_then_on_change() {
     let mut b = bench(vec![]);
     let track = |text: &str| RibIn::Track(vec![recursive(text)]);
     let reachable = |cost| Reachability::Reachable { cost };
@@ -197,19 +197,19 @@ fn tracked_next_hops_are_told_once_and_then_on_change() {
     let metric = |metric| RouteSet { metric, ..set(STATIC, &[gw("10.0.0.3")]) };
     let out = b.handle(vec![route(pfx("192.0.2.0/24"), Source::Static, Some(metric(30)))]);
     assert_eq!(out.next_hops, [(recursive("192.0.2.1"), reachable(30))]);
-    // The same state by another way is no news.
+    // The same state through another route is not notified.
     let out = b.handle(vec![route(pfx("192.0.2.1/32"), Source::Static, Some(metric(30)))]);
     assert_eq!(out.next_hops, []);
     let out = b.handle(vec![route(pfx("192.0.2.1/32"), Source::Static, Some(metric(20)))]);
     assert_eq!(out.next_hops, [(recursive("192.0.2.1"), reachable(20))]);
-    // Who else tracks it is told too; only the last to let go ends it.
+    // A second registration is notified too; only the last unregistration ends it.
     assert_eq!(b.handle(vec![track("192.0.2.1")]).next_hops, [(recursive("192.0.2.1"), reachable(20))]);
     b.handle(vec![RibIn::Untrack(vec![recursive("192.0.2.1")])]);
     let out = b.handle(vec![interface(1, false, &[])]);
     let unreachable = |text| (recursive(text), Reachability::Unreachable);
-    let mut told = out.next_hops;
-    told.sort_by_key(|(address, _)| *address);
-    assert_eq!(told, [unreachable("10.0.0.2"), unreachable("192.0.2.1")]);
+    let mut notified = out.next_hops;
+    notified.sort_by_key(|(address, _)| *address);
+    assert_eq!(notified, [unreachable("10.0.0.2"), unreachable("192.0.2.1")]);
     b.handle(vec![RibIn::Untrack(vec![recursive("192.0.2.1"), recursive("10.0.0.2")])]);
     assert_eq!(b.handle(vec![interface(1, true, &["10.0.0.1/24"])]).next_hops, []);
 }

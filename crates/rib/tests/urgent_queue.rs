@@ -34,12 +34,12 @@ fn a_failure_changes_groups_at_once_and_routes_later() {
     let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
     assert!(urgent.iter().all(|op| op.after == seq && op.made == seq));
     let contents: Vec<&FibGroup> = urgent.iter().map(|op| &op.op.content).collect();
-    // The interface's own group and that of the route that lost its only way are unresolved.
+    // The interface's own group and that of the route that lost its only hop are unresolved.
     let shrunk = FibGroup::Hops(vec![hop("10.0.2.2", 2)]);
     assert_eq!(contents.iter().filter(|c| ***c == shrunk).count(), 1);
     assert_eq!(contents.iter().filter(|c| ***c == FibGroup::Unresolved).count(), 2);
     assert_eq!(bench.rib.seq(), seq, "it has no number of its own");
-    // What is left: the connected routes and the route that lost its only way. No group is told again.
+    // What is left: the connected routes and the route that lost its only hop. No group is sent again.
     let rest = bench.rib.handle([]).fib.unwrap();
     assert!(rest.groups.is_empty());
     let gone: Vec<String> = rest.routes.v4.iter().map(|r| r.prefix.to_string()).collect();
@@ -50,7 +50,7 @@ fn a_failure_changes_groups_at_once_and_routes_later() {
 
 /// A gateway that packets do not reach is as good as a link that is down, and touches no less and no more.
 #[test]
-fn a_gateway_fails_in_the_same_lane() {
+fn a_gateway_failure_takes_the_urgent_queue() {
     let mut bench = two_links();
     let event =
         |interface, usable| RibIn::Gateway(GatewayEvent { address: ip("10.0.1.2"), interface, usable });
@@ -62,16 +62,16 @@ fn a_gateway_fails_in_the_same_lane() {
     let gone: Vec<String> = rest.routes.v4.iter().map(|r| r.prefix.to_string()).collect();
     assert_eq!(gone, ["21.0.0.0/8"], "connected routes stay");
     let why = bench.rib.explain(pfx("21.0.0.0/8")).unwrap().group.hops[0].outcome.clone();
-    assert_eq!(why, Outcome::Unresolved(Why::GatewayDown));
+    assert_eq!(why, Outcome::Unresolved(UnresolvedReason::GatewayDown));
     assert!(bench.rib.urgent([event(None, false)]).is_empty(), "nothing is left to lose");
     assert!(bench.rib.urgent([event(Some(1), true)]).is_empty());
     let urgent = bench.rib.urgent([event(None, true)]);
     assert_eq!(urgent[0].op.content, FibGroup::Hops(vec![hop("10.0.1.2", 1), hop("10.0.2.2", 2)]));
 }
 
-/// A group that loses its last way: one operation, and routes in turns that end when a way is back.
+/// A group that loses its last hop: one operation, and withdrawals in turns that end when a hop is back.
 #[test]
-fn routes_without_a_way_go_in_turns_and_stay_when_it_comes_back() {
+fn routes_without_next_hop_are_withdrawn_in_turns_and_stay_when_it_comes_back() {
     let config = RibConfig { turn: 10, ..RibConfig::default() };
     let mut rib = Rib::new(config);
     let mut model = Model::new();
@@ -113,7 +113,7 @@ fn routes_without_a_way_go_in_turns_and_stay_when_it_comes_back() {
 }
 
 #[test]
-fn where_each_route_asks_for_itself_nothing_is_urgent() {
+fn cache_mode_off_has_no_urgent_operations() {
     for cache in [CacheMode::Off, CacheMode::Epoch] {
         let mut bench = two_links();
         bench.rib.set_cache_mode(cache);
@@ -147,7 +147,7 @@ fn a_group_overtakes_routes() {
 }
 
 #[test]
-fn before_a_replay_there_is_nothing_to_change() {
+fn urgent_operation_before_a_replay_changes_nothing() {
     let mut bench = two_links();
     let start = bench.rib.handle([RibIn::DataplaneUp(0)]).replay.remove(0).1;
     let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
@@ -172,7 +172,7 @@ enum Step {
     /// Packets reach a gateway, or do not.
     Gateway(u8, bool),
     /// The RIB manager does what it had left for later.
-    Rest,
+    Reselect,
     /// The dataplane takes so many messages.
     Take(u8),
     /// The dataplane forgets, and asks for everything.
@@ -185,7 +185,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..6u8, hops).prop_map(|(p, h)| Step::Route(p, h)),
         4 => (1..4u32, any::<bool>()).prop_map(|(i, up)| Step::Link(i, up)),
         2 => (0..6u8, any::<bool>()).prop_map(|(g, usable)| Step::Gateway(g, usable)),
-        2 => Just(Step::Rest),
+        2 => Just(Step::Reselect),
         4 => (1..4u8).prop_map(Step::Take),
         1 => Just(Step::Restart),
     ]
@@ -258,7 +258,7 @@ proptest! {
                     let event = GatewayEvent { address: gateway(n), interface: None, usable };
                     lagging.urgent.extend(rib.urgent([RibIn::Gateway(event)]));
                 }
-                Step::Rest => lagging.sent(rib.handle([])),
+                Step::Reselect => lagging.sent(rib.handle([])),
                 Step::Take(n) => (0..n).for_each(|_| lagging.take()),
                 Step::Restart => {
                     lagging.urgent_queue.restart();

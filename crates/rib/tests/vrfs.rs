@@ -1,4 +1,4 @@
-//! VRFs behind the same dataplanes: none sees another's routes, and dataplanes see one sequence of batches.
+//! VRFs with shared dataplanes: none sees another's routes, and dataplanes see one sequence of batches.
 
 mod common;
 
@@ -40,7 +40,7 @@ struct Plane {
     /// The last batch it took.
     seq: u64,
     /// A replay has begun since it came up; before that, what it gets builds on what it does not have.
-    known: bool,
+    replayed: bool,
     /// Those of a replay: what it began with and has not named yet.
     stale: Option<Vec<(VrfId, AnyPrefix)>>,
     starts: usize,
@@ -52,10 +52,10 @@ impl Plane {
         assert!(batch.seq > self.seq, "{} comes after {}", batch.seq, self.seq);
         self.seq = batch.seq;
         if batch.start_of_replay {
-            (self.known, self.starts) = (true, self.starts + 1);
+            (self.replayed, self.starts) = (true, self.starts + 1);
             self.stale = Some(self.routes.keys().copied().collect());
         }
-        if !self.known {
+        if !self.replayed {
             return;
         }
         for GroupOp { id, content, .. } in &batch.groups {
@@ -85,7 +85,7 @@ impl Plane {
         }
     }
 
-    /// What packets to exactly this prefix do.
+    /// The forwarding of packets to exactly this prefix.
     fn does(&self, vrf: VrfId, prefix: &str) -> Option<&FibGroup> {
         self.groups.get(self.routes.get(&(vrf, pfx(prefix)))?)
     }
@@ -148,7 +148,7 @@ fn twins() -> Bench {
 }
 
 #[test]
-fn a_prefix_leads_elsewhere_in_each_vrf() {
+fn a_prefix_has_other_next_hops_in_each_vrf() {
     let b = twins();
     assert_eq!(b.plane.does(VrfId::DEFAULT, "192.0.2.0/24"), Some(&via("10.0.0.2", 3)));
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), Some(&via("10.0.0.2", 4)));
@@ -164,8 +164,8 @@ fn a_prefix_leads_elsewhere_in_each_vrf() {
 fn an_interface_that_fails_is_one_vrfs_alone() {
     let mut b = twins();
     let urgent = b.rib.urgent([placed(down(4, &["10.0.0.1/24"]), RED)]);
-    let known: Vec<GroupId> = b.rib.default_vrf().groups().map(|g| g.id).collect();
-    assert!(urgent.iter().all(|op| !known.contains(&op.op.id)));
+    let of_default: Vec<GroupId> = b.rib.default_vrf().groups().map(|g| g.id).collect();
+    assert!(urgent.iter().all(|op| !of_default.contains(&op.op.id)));
     b.handle(vec![]);
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);
     assert_eq!(b.plane.does(VrfId::DEFAULT, "192.0.2.0/24"), Some(&via("10.0.0.2", 3)));
@@ -181,7 +181,7 @@ fn an_interface_leaves_one_vrf_and_enters_another() {
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);
     assert_eq!(b.plane.does(RED, "10.0.0.0/24"), None);
     assert_eq!(b.plane.does(BLUE, "192.0.2.0/24"), Some(&via("10.0.0.2", 4)));
-    assert_eq!(b.rib.interface(4).map(|known| known.vrf), Some(BLUE));
+    assert_eq!(b.rib.interface(4).map(|interface| interface.vrf), Some(BLUE));
     b.handle(vec![RibIn::InterfaceRemoved(4)]);
     assert_eq!(b.plane.does(BLUE, "192.0.2.0/24"), None);
     assert!(b.rib.interface(4).is_none());
@@ -195,7 +195,7 @@ fn a_vrf_goes_with_its_routes_and_groups() {
     let out = b.rib.remove(RED);
     b.carry_out(out);
     assert!(b.rib.get(RED).is_none());
-    assert!(b.rib.leaving().eq([RED]), "the dataplane has not said that it let go");
+    assert!(b.rib.leaving().eq([RED]), "the dataplane has not acknowledged the deletion");
     assert!(b.plane.routes.keys().all(|(vrf, _)| *vrf == VrfId::DEFAULT));
     assert_eq!(b.plane.groups.len(), groups);
     // What is still under way of it has no effect.
@@ -215,7 +215,7 @@ fn a_vrf_goes_with_its_routes_and_groups() {
 #[test]
 fn a_replay_is_of_all_vrfs_and_ends_once() {
     let mut b = Bench::new(RibConfig { initial_sources: vec![Source::Bgp], ..RibConfig::default() });
-    assert_eq!((b.plane.starts, b.plane.ends), (1, 0), "BGP has not said all");
+    assert_eq!((b.plane.starts, b.plane.ends), (1, 0), "BGP has not announced everything");
     b.acknowledges = false;
     let many = |vrf, third: u32| {
         let mut events = vec![placed(up(3 + third, &["10.0.0.1/24"]), vrf)];
@@ -259,7 +259,7 @@ fn a_replay_is_of_all_vrfs_and_ends_once() {
 }
 
 #[test]
-fn a_dataplane_that_is_behind_is_so_in_all_vrfs_and_hears_of_one_that_has_gone() {
+fn a_lagging_dataplane_lags_in_all_vrfs_and_gets_the_deletions_of_a_removed_one() {
     let mut b = twins();
     let ack_of = |seq| RibIn::Ack(FibAck { dataplane: 1, seq, failed: Vec::new(), installed: Vec::new() });
     let mut slow = Plane::default();
@@ -390,7 +390,7 @@ fn event(act: &Act) -> Option<(VrfId, RibIn)> {
 }
 
 /// Whatever is resolved, as text: numbers of groups are each RIB's own.
-fn told(rib: &Rib) -> Vec<String> {
+fn resolved_state(rib: &Rib) -> Vec<String> {
     let mut cursor = rib.cursor();
     cursor.sort();
     let routes = rib.page(&mut cursor, usize::MAX).into_iter();
@@ -412,7 +412,7 @@ proptest! {
                 match act {
                     Act::Dataplane(up) => {
                         events.push(if up { RibIn::DataplaneUp(0) } else { RibIn::DataplaneDown(0) });
-                        b.plane.known &= up;
+                        b.plane.replayed &= up;
                     }
                     Act::Remove => {
                         b.handle(std::mem::take(&mut events));
@@ -430,7 +430,7 @@ proptest! {
             }
             b.handle(events);
             for (id, rib) in &lone {
-                prop_assert_eq!(told(b.rib.get(*id).expect("it is there")), told(rib));
+                prop_assert_eq!(resolved_state(b.rib.get(*id).expect("it is there")), resolved_state(rib));
             }
         }
         b.handle(vec![RibIn::DataplaneUp(0)]);

@@ -3,7 +3,7 @@
 
 use ribtide_bgp::message::{Confirmation, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_prefix::{AnyPrefix, Map};
-use ribtide_rib::FeedMark;
+use ribtide_rib::FeedFence;
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ impl FeedbackChannels {
         }
     }
 
-    pub(super) fn confirmed(&mut self, mark: FeedMark) {
+    pub(super) fn confirmed(&mut self, mark: FeedFence) {
         if let Some(unsent) = self.channels.iter_mut().find(|unsent| unsent.channel.number == mark.announcer)
         {
             unsent.mark = mark.seq;
@@ -158,16 +158,16 @@ mod tests {
         channels.suppress(true);
         channels.set(vec![FeedbackChannel { number: 7, requests }], std::iter::empty());
         assert!(matches!(shard.try_recv(), Some(ShardIn::Suppress(true))), "a new one is told at once");
-        channels.confirmed(FeedMark { announcer: 7, seq: 1 });
+        channels.confirmed(FeedFence { announcer: 7, seq: 1 });
         channels.send();
         // Its ring is full from now on.
         channels.blocked(prefix(1), true);
-        channels.confirmed(FeedMark { announcer: 7, seq: 2 });
-        channels.confirmed(FeedMark { announcer: 8, seq: 9 });
+        channels.confirmed(FeedFence { announcer: 7, seq: 2 });
+        channels.confirmed(FeedFence { announcer: 8, seq: 9 });
         channels.send();
         channels.blocked(prefix(1), false);
         channels.blocked(prefix(2), true);
-        channels.confirmed(FeedMark { announcer: 7, seq: 3 });
+        channels.confirmed(FeedFence { announcer: 7, seq: 3 });
         channels.send();
         let heard = || match shard.try_recv() {
             Some(ShardIn::Confirmed(mut news)) => {
@@ -183,7 +183,7 @@ mod tests {
             let text = format!("10.{}.{}.0/24", n / 256, n % 256);
             channels.blocked(text.parse().unwrap(), true);
         });
-        channels.confirmed(FeedMark { announcer: 7, seq: 4 });
+        channels.confirmed(FeedFence { announcer: 7, seq: 4 });
         channels.send();
         let first = heard();
         assert_eq!((first.0, first.1.len()), (0, BLOCKED_BATCH_MAX));

@@ -14,15 +14,15 @@ pub(super) struct CompiledFibPolicy {
     settled: [[Option<FibPolicyResult>; 2]; Protocol::ALL.len()],
 }
 
-/// What becomes of a route of which its list, if there is one, says `verdict`: `None`, it is rejected; otherwise the
+/// The FIB policy result of a route whose list returned `list_result`: `None`, it is rejected; otherwise the
 /// source address that the list gives it, if it does.
 fn policy_result(
     policy: &FibPolicy,
     protocol: Protocol,
     afi: Afi,
-    verdict: Option<Option<IpAddr>>,
+    list_result: Option<Option<IpAddr>>,
 ) -> FibPolicyResult {
-    let Some(given) = verdict else { return FibPolicyResult { deny: true, source: None } };
+    let Some(given) = list_result else { return FibPolicyResult { deny: true, source: None } };
     let ours = !matches!(protocol, Protocol::Connected | Protocol::Kernel);
     let source = match afi {
         Afi::Ipv4 => policy.source4.map(IpAddr::V4),
@@ -36,7 +36,7 @@ impl CompiledFibPolicy {
     pub(super) fn new(policy: FibPolicy) -> CompiledFibPolicy {
         let settled = Protocol::ALL.map(|protocol| {
             [Afi::Ipv4, Afi::Ipv6].map(|afi| {
-                let policy_result = |verdict| policy_result(&policy, protocol, afi, verdict);
+                let policy_result = |list_result| policy_result(&policy, protocol, afi, list_result);
                 let Some(list) = policy.of(protocol) else { return Some(policy_result(Some(None))) };
                 let memo = Memo::new(list, &route(protocol, afi), |changes| changes.source());
                 memo.settled().map(|source| policy_result(source.copied()))
@@ -52,7 +52,7 @@ impl RouteMaps for CompiledFibPolicy {
     }
 
     fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> FibPolicyResult {
-        let policy_result = |verdict| policy_result(&self.policy, protocol, prefix.afi(), verdict);
+        let policy_result = |list_result| policy_result(&self.policy, protocol, prefix.afi(), list_result);
         let Some(list) = self.policy.of(protocol) else { return policy_result(Some(None)) };
         let route = route(protocol, prefix.afi());
         let changes = match prefix {

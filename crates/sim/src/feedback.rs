@@ -22,7 +22,7 @@ use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, Shard};
 use ribtide_prefix::{AnyPrefix, Families, Rng, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, FeedMark, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
+    CacheMode, DataplaneId, FeedFence, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
     NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, SelectionResult,
     Source, VrfId,
 };
@@ -273,7 +273,7 @@ impl<'n> Feedback<'n> {
                     Said::Track(next_hops) => RibIn::Track(tracked(&next_hops)),
                     Said::Untrack(next_hops) => RibIn::Untrack(tracked(&next_hops)),
                     Said::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
-                    Said::Mark(seq) => RibIn::Confirm(FeedMark { announcer, seq }),
+                    Said::Mark(seq) => RibIn::Confirm(FeedFence { announcer, seq }),
                 });
             }
             stage.asked.clear();
@@ -433,7 +433,7 @@ impl<'n> Feedback<'n> {
         // A backup of the same route counts: packets arrive. That it stands in for long is another question.
         let told = if advertised { "and advertised" } else { "and not advertised" };
         assert!(
-            !best || by_another || announced.verdict != SelectionResult::Unresolved,
+            !best || by_another || announced.selection != SelectionResult::Unresolved,
             "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",
             self.rib.received_hops(announced.group)
         );

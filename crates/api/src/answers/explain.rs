@@ -44,10 +44,10 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
             stages[0].says.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
         }
-        let RibView { stages: of_rib, best, bgp_verdict } = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
+        let RibView { stages: of_rib, best, bgp_selection } = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
         let has_best = bgp.as_ref().is_some_and(|route| route.paths.iter().any(|path| path.best));
         if let (Some(stage), true) = (stages.first_mut(), has_best) {
-            match &bgp_verdict {
+            match &bgp_selection {
                 Some(not_taken) if !not_taken.is_empty() => {
                     stage.says.push(format!("the RIB manager does not take the best path: {not_taken}"));
                 }
@@ -197,7 +197,7 @@ struct RibView {
     /// The protocol of the best candidate, and its group if it is selected.
     best: Option<(Protocol, Option<GroupId>)>,
     /// Why BGP's candidate is not the selected one; empty if it is; `None`: BGP has no candidate here.
-    bgp_verdict: Option<String>,
+    bgp_selection: Option<String>,
 }
 
 /// The RIB manager's and the dataplanes' word on a prefix.
@@ -213,7 +213,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
             let others = explanation.candidates.iter().map(|candidate| {
-                let unresolved = candidate.verdict == SelectionResult::Unresolved;
+                let unresolved = candidate.selection == SelectionResult::Unresolved;
                 let rib = s.rib.get(vrf).filter(|_| unresolved);
                 rib.and_then(|rib| rib.group(candidate.group)).map_or(Vec::new(), |group| group.hops)
             });
@@ -231,16 +231,16 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             }
             None => stage("rib", StageState::Absent, vec!["no protocol has a route".into()]),
         };
-        return Ok(RibView { stages: vec![stage], best: None, bgp_verdict: None });
+        return Ok(RibView { stages: vec![stage], best: None, bgp_selection: None });
     };
     // Without a selected one, that whose group the explanation has.
     let is_selected =
-        |c: &&CandidateInfo| matches!(c.verdict, SelectionResult::Selected | SelectionResult::Denied);
+        |c: &&CandidateInfo| matches!(c.selection, SelectionResult::Selected | SelectionResult::Denied);
     let best = e.candidates.iter().find(is_selected).or(e.candidates.first()).map(|candidate| {
-        (candidate.protocol, (candidate.verdict == SelectionResult::Selected).then_some(e.group.id))
+        (candidate.protocol, (candidate.selection == SelectionResult::Selected).then_some(e.group.id))
     });
     let of_bgp = e.candidates.iter().zip(&unresolved).find(|(candidate, _)| is_bgp(candidate.protocol));
-    let bgp_verdict = of_bgp.map(|(candidate, hops)| match candidate.verdict {
+    let bgp_selection = of_bgp.map(|(candidate, hops)| match candidate.selection {
         SelectionResult::Selected | SelectionResult::Denied => String::new(),
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
@@ -258,7 +258,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
         });
     }
-    Ok(RibView { stages, best, bgp_verdict })
+    Ok(RibView { stages, best, bgp_selection })
 }
 
 /// A line for each next hop of a route of BGP's that resolves, and that BGP does not use yet because it changed often.
@@ -310,7 +310,7 @@ fn rib_stage(
     for (c, hops) in e.candidates.iter().zip(unresolved) {
         says.push(format!(
             "{} route, distance {}, metric {}: {}",
-            c.protocol, c.distance, c.metric, c.verdict
+            c.protocol, c.distance, c.metric, c.selection
         ));
         // Those of the explained group follow anyway.
         if c.group != e.group.id {
@@ -328,15 +328,15 @@ fn rib_stage(
     if let Some(content) = content {
         says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
     }
-    if e.candidates.iter().any(|c| c.verdict == SelectionResult::Denied) {
+    if e.candidates.iter().any(|c| c.selection == SelectionResult::Denied) {
         says.push(format!("{policy} denies it"));
     } else if let Some(source) = e.group.policy_result.source {
         says.push(format!("{policy} gives it the source address {source}"));
     }
-    if e.candidates.iter().all(|c| c.verdict == SelectionResult::NeverUsed) {
+    if e.candidates.iter().all(|c| c.selection == SelectionResult::NeverUsed) {
         says.push("every route has distance 255, which says never to use it".into());
     }
-    let selected = e.candidates.iter().any(|c| c.verdict == SelectionResult::Selected);
+    let selected = e.candidates.iter().any(|c| c.selection == SelectionResult::Selected);
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)
 }
 

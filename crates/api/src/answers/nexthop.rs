@@ -126,7 +126,7 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
         let candidates = rib.explain(prefix)?.candidates;
         let received = candidates.iter().find(|c| c.protocol.source() == Source::Bgp)?;
         let installed =
-            candidates.iter().find(|c| c.verdict == SelectionResult::Selected).map(|c| InstalledGroup {
+            candidates.iter().find(|c| c.selection == SelectionResult::Selected).map(|c| InstalledGroup {
                 group: c.group.0,
                 protocol: c.protocol.name().into(),
                 hops: rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),

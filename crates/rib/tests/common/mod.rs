@@ -1,5 +1,5 @@
-//! What the tests share: short ways to write events, a dataplane that checks what it is told, and an oracle that
-//! works everything out from scratch.
+//! What the tests share: short constructors of events, a dataplane that checks its batches, and an oracle that
+//! computes everything from scratch.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 pub mod oracle;
@@ -90,7 +90,7 @@ pub fn interface(index: IfIndex, up: bool, addresses: &[&str]) -> RibIn {
     })
 }
 
-/// A dataplane that panics when it is told what a real one could not do.
+/// A dataplane that panics on operations that a real one could not perform.
 #[derive(Default)]
 pub struct Model {
     pub groups: BTreeMap<GroupId, FibGroup>,
@@ -110,12 +110,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// One that is there from the beginning, when there is nothing to replay.
+    /// A dataplane that is up from the beginning, with nothing to replay.
     pub fn new() -> Model {
         Model { started: true, finished: true, ..Model::default() }
     }
 
-    /// One that holds something from before: wrong groups and routes that are not wanted.
+    /// A dataplane with groups and routes of an earlier run.
     pub fn leftover() -> Model {
         let mut model = Model::default();
         model.groups.insert(GroupId(1), FibGroup::Blackhole);
@@ -224,53 +224,54 @@ impl Model {
     }
 }
 
-/// Route-maps of few words: the first that is for the protocol and, if it names one, holds the prefix says what becomes
-/// of the route.
+/// Small route-maps: the first entry with the protocol, and with a prefix that covers the route, decides.
 #[derive(Clone, Debug, Default)]
-pub struct Maps(pub Vec<(Protocol, Option<AnyPrefix>, Said)>);
+pub struct Maps(pub Vec<(Protocol, Option<AnyPrefix>, TestAction)>);
 
-/// What a route-map says.
+/// The action of a route-map.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Said {
+pub enum TestAction {
     Deny,
     Permit,
     /// The source address ends with this, whatever the family.
     Source(u8),
 }
 
-impl Said {
+impl TestAction {
     fn policy_result(self, afi: Afi) -> FibPolicyResult {
         let source = |n: u8| match afi {
             Afi::Ipv4 => IpAddr::from([10, 255, 0, n]),
             Afi::Ipv6 => IpAddr::from([0x2001, 0xdb8, 0xff, 0, 0, 0, 0, n.into()]),
         };
         match self {
-            Said::Deny => FibPolicyResult { deny: true, source: None },
-            Said::Permit => FibPolicyResult::default(),
-            Said::Source(n) => FibPolicyResult { deny: false, source: Some(source(n)) },
+            TestAction::Deny => FibPolicyResult { deny: true, source: None },
+            TestAction::Permit => FibPolicyResult::default(),
+            TestAction::Source(n) => FibPolicyResult { deny: false, source: Some(source(n)) },
         }
     }
 }
 
 impl RouteMaps for Maps {
     fn of_all(&self, protocol: Protocol, afi: Afi) -> Option<FibPolicyResult> {
-        let mut asked =
+        let mut matching =
             self.0.iter().filter(|(p, of, _)| *p == protocol && of.is_none_or(|of| of.afi() == afi));
-        match asked.next() {
+        match matching.next() {
             None => Some(FibPolicyResult::default()),
-            Some((_, None, said)) => Some(said.policy_result(afi)),
+            Some((_, None, action)) => Some(action.policy_result(afi)),
             Some((_, Some(_), _)) => None,
         }
     }
     fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> FibPolicyResult {
         let holds = |of: &AnyPrefix| of.contains(prefix.addr()) && of.len() <= prefix.len();
-        let mut asked = self.0.iter().filter(|(p, of, _)| *p == protocol && of.as_ref().is_none_or(holds));
-        asked.next().map_or(FibPolicyResult::default(), |(_, _, said)| said.policy_result(prefix.afi()))
+        let mut matching = self.0.iter().filter(|(p, of, _)| *p == protocol && of.as_ref().is_none_or(holds));
+        matching
+            .next()
+            .map_or(FibPolicyResult::default(), |(_, _, action)| action.policy_result(prefix.afi()))
     }
 }
 
 /// A RIB with one dataplane attached from the beginning; and the same once more with each other mode of the cache,
-/// which must always say the same.
+/// which must always give the same results.
 pub struct Bench {
     pub rib: Rib,
     pub model: Model,
@@ -304,12 +305,12 @@ impl Bench {
             assert_eq!(model.groups, self.model.groups, "{mode}: the same groups");
             assert_eq!(model.routes, self.model.routes, "{mode}: the same routes");
             assert_eq!(model.ops, self.model.ops, "{mode}: as much work for the dataplane");
-            let told = |out: &RibOut| {
-                let mut told = out.next_hops.clone();
-                told.sort_by_key(|(address, _)| *address);
-                told
+            let sorted = |out: &RibOut| {
+                let mut next_hops = out.next_hops.clone();
+                next_hops.sort_by_key(|(address, _)| *address);
+                next_hops
             };
-            assert_eq!(told(&other), told(&out), "{mode}: the same next hops");
+            assert_eq!(sorted(&other), sorted(&out), "{mode}: the same next hops");
             for (this, that) in rib.groups().zip(self.rib.groups()) {
                 let what = |g: GroupInfo| (g.id, g.hops, g.content, g.level, g.candidates, g.installed);
                 assert_eq!(what(this), what(that), "{mode}: the same of each group");
@@ -337,11 +338,11 @@ impl Bench {
 
     /// Checks that a prefix has one candidate, that it is not installed, and why its first hop is unresolved.
     #[track_caller]
-    pub fn expect_why(&self, prefix: &str, why: Why) {
+    pub fn expect_why(&self, prefix: &str, why: UnresolvedReason) {
         assert_eq!(self.fib(prefix), None, "{prefix}");
-        let told = self.rib.explain(pfx(prefix)).expect("a candidate");
-        assert_eq!(told.group.hops[0].outcome, Outcome::Unresolved(why), "{prefix}");
-        assert_eq!(told.candidates[0].verdict, SelectionResult::Unresolved);
+        let explanation = self.rib.explain(pfx(prefix)).expect("a candidate");
+        assert_eq!(explanation.group.hops[0].outcome, Outcome::Unresolved(why), "{prefix}");
+        assert_eq!(explanation.candidates[0].selection, SelectionResult::Unresolved);
     }
 }
 

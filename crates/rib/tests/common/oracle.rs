@@ -1,5 +1,5 @@
 //! The expected FIB and the expected answers to BGP, from the text of `docs/adr/0020-next-hop-resolution.md` alone. Every
-//! call evaluates everything from scratch: all candidates, all groups, all questions, and the graph that they form.
+//! call evaluates everything from scratch: all candidates, all groups, all queries, and the graph that they form.
 //!
 //! Written without knowledge of the resolver. Numbers of sections below are those of the ADR. Where it leaves a choice, the
 //! comment says "reading".
@@ -9,45 +9,45 @@ use super::*;
 /// The most recursive look-ups of a chain (section 4, last paragraph).
 const MAX_LOOK_UPS: usize = 16;
 
-/// Whether a group counts as known only when all of its questions are answered, also those that make no difference any
-/// more: of backup members while a member resolves, of the condition while no member does. Section 4 does not say (reading).
+/// Whether a group counts as evaluated only when all of its queries are answered, also those that make no difference any
+/// more: of backup members while a member resolves, of the condition while no member does. Section 4 leaves it open (reading).
 const GROUP_WAITS_FOR_ALL: bool = false;
 
-/// What sources and interfaces said last.
+/// The last routes of sources and states of interfaces.
 #[derive(Default, Clone, Debug)]
 pub struct Oracle {
     pub config: RibConfig,
     /// By prefix and source; static ones by distance too.
     pub routes: BTreeMap<(AnyPrefix, Source, u8), RouteSet>,
     pub interfaces: BTreeMap<IfIndex, InterfaceEvent>,
-    /// What packets do not reach.
+    /// Gateways that BFD declared down.
     pub unusable: BTreeSet<(IpAddr, Option<IfIndex>)>,
 }
 
-/// Section 1: what is asked, and the kind of route that asks.
+/// Section 1: a query, and the kind of the route that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Question {
+pub enum Query {
     /// Is the address in a connected prefix, on this interface if one is named?
     OnLink { address: IpAddr, interface: Option<IfIndex> },
-    /// By the longest match. `own` is the prefix of the asking route, where it holds the address (section 2, rule 3): a
-    /// route elsewhere asks the same as BGP does.
+    /// By the longest match. `own` is the prefix of the route itself, where it holds the address (section 2, rule 3);
+    /// other routes share the query of BGP.
     Recursive { address: IpAddr, interface: Option<IfIndex>, own: Option<AnyPrefix> },
     /// Is the interface up?
     AsGiven { gateway: Option<IpAddr>, interface: Option<IfIndex>, onlink: bool },
-    /// [`Track::Prefix`]: does a route for exactly this prefix resolve? `own`: it is the asking route's.
+    /// [`Track::Prefix`]: does a route for exactly this prefix resolve? `own`: it is the route's own prefix.
     Exactly { prefix: AnyPrefix, own: bool },
 }
 
-/// A way out. `weight` is that of the route that it came from, where it came from one.
+/// An outgoing hop. `weight` is that of the underlying route, if it came from one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Way {
+struct Hop {
     gateway: Option<IpAddr>,
     interface: IfIndex,
     onlink: bool,
     weight: Option<u16>,
 }
 
-/// Why a question is unresolved, as far as tests ask.
+/// Why a query is unresolved, as far as tests check it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     Circle,
@@ -59,23 +59,23 @@ pub enum Reason {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
-    /// Without ways, it is a blackhole.
+    /// Without hops, it is a blackhole.
     Resolved {
-        ways: Vec<Way>,
+        hops: Vec<Hop>,
         cost: u32,
         level: usize,
     },
     Unresolved(Reason),
 }
 
-/// Section 3, the next hops of a route. Routes with the same questions and weights share one group (ADR 6).
+/// Section 3, the next hops of a route. Routes with the same queries and weights share one group (ADR 6).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Group {
     blackhole: bool,
     /// In the order (gateway, interface), with the weight of each.
-    members: Vec<(Question, u16)>,
-    backup: Vec<(Question, u16)>,
-    condition: Option<Question>,
+    members: Vec<(Query, u16)>,
+    backup: Vec<(Query, u16)>,
+    condition: Option<Query>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +94,7 @@ struct Candidate {
     group: Group,
 }
 
-/// What a history met, so that a test can say that its generator reaches it.
+/// A case that a history contains, so that a test can check its generator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Case {
     /// A route whose own prefix was passed over (section 2, rule 3).
@@ -103,9 +103,9 @@ pub enum Case {
     PartialFailure,
     /// A group that stands on its backup members.
     OnBackup,
-    /// A group with more ways than `max-ecmp`.
+    /// A group with more hops than `max-ecmp`.
     Cut,
-    /// A question that would be answered at a level beyond the limit.
+    /// A query that would be answered at a level beyond the limit.
     TooDeep,
     /// A circle (section 4) in which a group is decided by its support from outside.
     CircleWithSupport,
@@ -119,20 +119,20 @@ pub enum Case {
     CircleThroughBackup,
     /// A tracked condition in a circle.
     CircleThroughCondition,
-    /// A question that names an interface in a circle.
+    /// A query that names an interface in a circle.
     CircleTiedToInterface,
-    /// A question that passed over the group that blocked it and found a less specific route.
+    /// A query that passed over the group that blocked it and found a less specific route.
     PassedOver,
 }
 
-/// The state of one evaluation: what is known so far.
+/// The state of one evaluation: what is evaluated so far.
 #[derive(Clone)]
-struct Known {
-    answers: BTreeMap<Question, Answer>,
-    /// `None`: the group is known not to resolve.
+struct Evaluated {
+    answers: BTreeMap<Query, Answer>,
+    /// `None`: the group is evaluated not to resolve.
     groups: BTreeMap<Group, Option<Content>>,
-    /// The groups that each question passes over because of a circle (section 4.2).
-    passed: BTreeSet<(Question, Group)>,
+    /// The groups that each query passes over because of a circle (section 4.2).
+    passed: BTreeSet<(Query, Group)>,
 }
 
 /// How far a walk came.
@@ -145,7 +145,7 @@ enum Walk {
 /// A node of the graph of section 4.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Node {
-    Question(Question),
+    Query(Query),
     Group(Group),
 }
 
@@ -154,7 +154,7 @@ pub struct Evaluation {
     table: BTreeMap<AnyPrefix, Vec<Candidate>>,
     /// Section 2.1: the router's addresses, on interfaces in whatever state.
     own: BTreeSet<IpAddr>,
-    known: Known,
+    evaluated: Evaluated,
     pub cases: BTreeSet<Case>,
 }
 
@@ -209,17 +209,18 @@ impl Oracle {
         table
     }
 
-    /// Answers all questions of all candidates, and those that BGP registered.
+    /// Answers all queries of all candidates, and those that BGP registered.
     pub fn evaluate(&self, tracked: &[TrackedNextHop]) -> Evaluation {
         let table = self.table();
         let groups: BTreeSet<Group> = table.values().flatten().map(|c| c.group.clone()).collect();
-        let mut questions: BTreeSet<Question> = groups.iter().flat_map(asked_by).collect();
-        questions.extend(tracked.iter().map(|next_hop| asked_by_bgp(*next_hop)));
-        let known = Known { answers: BTreeMap::new(), groups: BTreeMap::new(), passed: BTreeSet::new() };
+        let mut queries: BTreeSet<Query> = groups.iter().flat_map(queries_of).collect();
+        queries.extend(tracked.iter().map(|next_hop| query_of_bgp(*next_hop)));
+        let evaluated =
+            Evaluated { answers: BTreeMap::new(), groups: BTreeMap::new(), passed: BTreeSet::new() };
         let all = self.interfaces.values().flat_map(|state| &state.addresses);
         let own = all.map(|(address, _)| *address).collect();
-        let mut evaluation = Evaluation { table, own, known, cases: BTreeSet::new() };
-        evaluation.run(self, &groups, &questions);
+        let mut evaluation = Evaluation { table, own, evaluated, cases: BTreeSet::new() };
+        evaluation.run(self, &groups, &queries);
         evaluation
     }
 
@@ -235,9 +236,9 @@ impl Oracle {
         assuming
     }
 
-    /// What BGP is told of a next hop that it registered for the paths of a prefix.
-    pub fn told_of_path(&self, next_hop: TrackedNextHop) -> Reachability {
-        self.assuming(next_hop).evaluate(&[next_hop]).told(next_hop)
+    /// The notification of a next hop that BGP registered for the paths of a prefix.
+    pub fn notified_for_path(&self, next_hop: TrackedNextHop) -> Reachability {
+        self.assuming(next_hop).evaluate(&[next_hop]).notified(next_hop)
     }
 
     /// The FIB that should be: of each prefix the first candidate that resolves.
@@ -245,17 +246,17 @@ impl Oracle {
         self.evaluate(&[]).fib()
     }
 
-    /// Section 3, last sentence: the ways to a gateway that BFD declared down are dropped.
+    /// Section 3, last sentence: the hops to a gateway that BFD declared down are dropped.
     fn without_unusable(&self, address: IpAddr, answer: Answer) -> Answer {
-        let Answer::Resolved { mut ways, cost, level } = answer else { return answer };
-        let blackhole = ways.is_empty();
-        ways.retain(|way| {
-            way.gateway != Some(address) || !self.unusable.contains(&(address, Some(way.interface)))
+        let Answer::Resolved { mut hops, cost, level } = answer else { return answer };
+        let blackhole = hops.is_empty();
+        hops.retain(|hop| {
+            hop.gateway != Some(address) || !self.unusable.contains(&(address, Some(hop.interface)))
         });
-        if self.unusable.contains(&(address, None)) || (ways.is_empty() && !blackhole) {
+        if self.unusable.contains(&(address, None)) || (hops.is_empty() && !blackhole) {
             return Answer::Unresolved(Reason::GatewayDown);
         }
-        Answer::Resolved { ways, cost, level }
+        Answer::Resolved { hops, cost, level }
     }
 }
 
@@ -264,7 +265,7 @@ impl Evaluation {
     pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
         let mut fib = BTreeMap::new();
         for (prefix, candidates) in &self.table {
-            let resolved = |c: &Candidate| Some((c.protocol, self.known.groups[&c.group].clone()?.fib));
+            let resolved = |c: &Candidate| Some((c.protocol, self.evaluated.groups[&c.group].clone()?.fib));
             if let Some(route) = candidates.iter().find_map(resolved) {
                 fib.insert(*prefix, route);
             }
@@ -272,9 +273,9 @@ impl Evaluation {
         fib
     }
 
-    /// What BGP is told of a next hop: RFC 4271 sections 9.1.2.1 and 9.1.2.2 e.
-    pub fn told(&self, next_hop: TrackedNextHop) -> Reachability {
-        match self.known.answers[&asked_by_bgp(next_hop)] {
+    /// The notification of a next hop: RFC 4271 sections 9.1.2.1 and 9.1.2.2 e.
+    pub fn notified(&self, next_hop: TrackedNextHop) -> Reachability {
+        match self.evaluated.answers[&query_of_bgp(next_hop)] {
             Answer::Resolved { cost, .. } => Reachability::Reachable { cost },
             Answer::Unresolved(_) => Reachability::Unreachable,
         }
@@ -282,70 +283,70 @@ impl Evaluation {
 
     /// Why a next hop of BGP is unreachable.
     pub fn reason(&self, next_hop: TrackedNextHop) -> Option<Reason> {
-        match self.known.answers[&asked_by_bgp(next_hop)] {
+        match self.evaluated.answers[&query_of_bgp(next_hop)] {
             Answer::Resolved { .. } => None,
             Answer::Unresolved(reason) => Some(reason),
         }
     }
 
     /// Section 4: evaluate, then circles, and again.
-    fn run(&mut self, oracle: &Oracle, groups: &BTreeSet<Group>, questions: &BTreeSet<Question>) {
+    fn run(&mut self, oracle: &Oracle, groups: &BTreeSet<Group>, queries: &BTreeSet<Query>) {
         for turn in 0.. {
-            self.evaluate_all(oracle, groups, questions);
-            let open: BTreeSet<Question> =
-                questions.iter().filter(|q| !self.known.answers.contains_key(q)).copied().collect();
+            self.evaluate_all(oracle, groups, queries);
+            let open: BTreeSet<Query> =
+                queries.iter().filter(|q| !self.evaluated.answers.contains_key(q)).copied().collect();
             if open.is_empty() {
                 break;
             }
             let circles = self.circles(oracle, groups, &open);
-            assert!(!circles.is_empty(), "each question that remains is blocked");
+            assert!(!circles.is_empty(), "each query that remains is blocked");
             self.cases.extend((turn > 0).then_some(Case::CircleAfterCircle));
             self.cases.extend((circles.len() > 1).then_some(Case::TwoCircles));
-            // Independently: each circle starts from what was known before any of them.
-            let before = self.known.clone();
+            // Independently: each circle starts from what was evaluated before any of them.
+            let before = self.evaluated.clone();
             let mut after = before.clone();
             for circle in circles {
-                self.known = before.clone();
+                self.evaluated = before.clone();
                 self.note_circle(&circle);
                 self.circle(oracle, &circle);
-                after.answers.append(&mut self.known.answers);
-                after.groups.append(&mut self.known.groups);
-                after.passed.append(&mut self.known.passed);
+                after.answers.append(&mut self.evaluated.answers);
+                after.groups.append(&mut self.evaluated.groups);
+                after.passed.append(&mut self.evaluated.passed);
             }
-            self.known = after;
+            self.evaluated = after;
         }
-        assert!(groups.iter().all(|group| self.known.groups.contains_key(group)));
+        assert!(groups.iter().all(|group| self.evaluated.groups.contains_key(group)));
         for group in groups {
             self.note_group(oracle, group);
         }
     }
 
-    /// Section 4, first paragraph: "Evaluate all questions whose walk meets only known groups, until none is left."
-    fn evaluate_all(&mut self, oracle: &Oracle, groups: &BTreeSet<Group>, questions: &BTreeSet<Question>) {
+    /// Section 4, first paragraph: "Evaluate all queries whose walk meets only evaluated groups, until none is left."
+    fn evaluate_all(&mut self, oracle: &Oracle, groups: &BTreeSet<Group>, queries: &BTreeSet<Query>) {
         loop {
-            let before = (self.known.answers.len(), self.known.groups.len());
+            let before = (self.evaluated.answers.len(), self.evaluated.groups.len());
             for group in groups {
-                if !self.known.groups.contains_key(group)
+                if !self.evaluated.groups.contains_key(group)
                     && let Some(content) = self.determined(oracle, group)
                 {
-                    self.known.groups.insert(group.clone(), content);
+                    self.evaluated.groups.insert(group.clone(), content);
                 }
             }
-            for question in questions {
-                self.try_answer(oracle, *question);
+            for query in queries {
+                self.try_answer(oracle, *query);
             }
-            if before == (self.known.answers.len(), self.known.groups.len()) {
+            if before == (self.evaluated.answers.len(), self.evaluated.groups.len()) {
                 return;
             }
         }
     }
 
-    /// Answers a question if its walk meets only known groups.
-    fn try_answer(&mut self, oracle: &Oracle, question: Question) {
-        if !self.known.answers.contains_key(&question)
-            && let Walk::Answered(answer) = self.walk(oracle, question)
+    /// Answers a query if its walk meets only evaluated groups.
+    fn try_answer(&mut self, oracle: &Oracle, query: Query) {
+        if !self.evaluated.answers.contains_key(&query)
+            && let Walk::Answered(answer) = self.walk(oracle, query)
         {
-            self.known.answers.insert(question, answer);
+            self.evaluated.answers.insert(query, answer);
         }
     }
 
@@ -354,19 +355,19 @@ impl Evaluation {
         &self,
         oracle: &Oracle,
         groups: &BTreeSet<Group>,
-        open: &BTreeSet<Question>,
+        open: &BTreeSet<Query>,
     ) -> Vec<BTreeSet<Node>> {
         let mut edges: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
-        for question in open {
-            let Walk::Blocked(prefix, nth) = self.walk(oracle, *question) else {
+        for query in open {
+            let Walk::Blocked(prefix, nth) = self.walk(oracle, *query) else {
                 panic!("evaluated to the end");
             };
             let group = self.table[&prefix][nth].group.clone();
-            edges.insert(Node::Question(*question), vec![Node::Group(group)]);
+            edges.insert(Node::Query(*query), vec![Node::Group(group)]);
         }
-        for group in groups.iter().filter(|group| !self.known.groups.contains_key(group)) {
-            let asked = asked_by(group).into_iter().filter(|question| open.contains(question));
-            edges.insert(Node::Group(group.clone()), asked.map(Node::Question).collect());
+        for group in groups.iter().filter(|group| !self.evaluated.groups.contains_key(group)) {
+            let queries = queries_of(group).into_iter().filter(|query| open.contains(query));
+            edges.insert(Node::Group(group.clone()), queries.map(Node::Query).collect());
         }
         let reached: BTreeMap<&Node, BTreeSet<&Node>> =
             edges.keys().map(|node| (node, reachable(&edges, node))).collect();
@@ -389,53 +390,53 @@ impl Evaluation {
     fn circle(&mut self, oracle: &Oracle, circle: &BTreeSet<Node>) {
         let groups =
             || circle.iter().filter_map(|node| if let Node::Group(g) = node { Some(g) } else { None });
-        let questions =
-            || circle.iter().filter_map(|node| if let Node::Question(q) = node { Some(*q) } else { None });
+        let queries =
+            || circle.iter().filter_map(|node| if let Node::Query(q) = node { Some(*q) } else { None });
 
-        // 1. Support from outside: every group that resolves by the members known so far, all at once.
+        // 1. Support from outside: every group that resolves by the members evaluated so far, all at once.
         let mut decided: BTreeMap<Group, Option<Content>> = BTreeMap::new();
         for group in groups() {
-            if let Some(content) = self.by_known_members(oracle, group) {
+            if let Some(content) = self.by_evaluated_members(oracle, group) {
                 decided.insert(group.clone(), Some(content));
             }
         }
         if !decided.is_empty() {
             self.cases.insert(Case::CircleWithSupport);
-            self.known.groups.append(&mut decided);
+            self.evaluated.groups.append(&mut decided);
             return;
         }
         self.cases.insert(Case::CircleWithoutSupport);
 
-        // 2. No support: the questions pass over what blocks them, all at once.
-        let blocked: Vec<(Question, Group)> = questions()
-            .filter_map(|question| match self.walk(oracle, question) {
-                Walk::Blocked(prefix, nth) => Some((question, self.table[&prefix][nth].group.clone())),
+        // 2. No support: the queries pass over what blocks them, all at once.
+        let blocked: Vec<(Query, Group)> = queries()
+            .filter_map(|query| match self.walk(oracle, query) {
+                Walk::Blocked(prefix, nth) => Some((query, self.table[&prefix][nth].group.clone())),
                 Walk::Answered(_) => None,
             })
             .collect();
-        self.known.passed.extend(blocked);
+        self.evaluated.passed.extend(blocked);
     }
 
-    /// What a question is answered, or what blocks it.
-    fn walk(&self, oracle: &Oracle, question: Question) -> Walk {
-        match question {
-            Question::AsGiven { gateway, interface, onlink } => {
+    /// The answer of a query, or the group that blocks it.
+    fn walk(&self, oracle: &Oracle, query: Query) -> Walk {
+        match query {
+            Query::AsGiven { gateway, interface, onlink } => {
                 Walk::Answered(as_given(oracle, gateway, interface, onlink))
             }
-            Question::OnLink { address, .. } if is_link_local(address) => {
+            Query::OnLink { address, .. } if is_link_local(address) => {
                 Walk::Answered(Answer::Unresolved(Reason::Other))
             }
-            Question::OnLink { address, interface } => {
+            Query::OnLink { address, interface } => {
                 let answer = self.on_link(address, interface);
                 Walk::Answered(oracle.without_unusable(address, answer))
             }
-            Question::Recursive { address, interface, own } => {
-                match self.longest_match(oracle, question, address, interface, own) {
+            Query::Recursive { address, interface, own } => {
+                match self.longest_match(oracle, query, address, interface, own) {
                     Walk::Answered(answer) => Walk::Answered(oracle.without_unusable(address, answer)),
                     blocked => blocked,
                 }
             }
-            Question::Exactly { prefix, own } => self.exactly(question, prefix, own),
+            Query::Exactly { prefix, own } => self.exactly(query, prefix, own),
         }
     }
 
@@ -466,7 +467,7 @@ impl Evaluation {
     fn longest_match(
         &self,
         oracle: &Oracle,
-        question: Question,
+        query: Query,
         address: IpAddr,
         interface: Option<IfIndex>,
         own: Option<AnyPrefix>,
@@ -494,22 +495,22 @@ impl Evaluation {
                     continue;
                 }
                 // Section 4.2.
-                if self.known.passed.contains(&(question, candidate.group.clone())) {
+                if self.evaluated.passed.contains(&(query, candidate.group.clone())) {
                     reason = Reason::Circle;
                     continue;
                 }
-                let content = match self.known.groups.get(&candidate.group) {
+                let content = match self.evaluated.groups.get(&candidate.group) {
                     None => return Walk::Blocked(prefix, nth),
                     // Rule 4.
                     Some(None) => continue,
                     Some(Some(content)) => content,
                 };
                 // Rule 5.
-                let ways: Vec<Way> = match &content.fib {
+                let hops: Vec<Hop> = match &content.fib {
                     FibGroup::Hops(hops) => hops
                         .iter()
                         .filter(|hop| interface.is_none_or(|named| named == hop.interface))
-                        .map(|hop| Way {
+                        .map(|hop| Hop {
                             gateway: Some(hop.gateway.unwrap_or(address)),
                             interface: hop.interface,
                             onlink: hop.onlink || hop.gateway.is_none(),
@@ -519,10 +520,10 @@ impl Evaluation {
                     _ => Vec::new(),
                 };
                 let blackhole = content.fib == FibGroup::Blackhole && interface.is_none();
-                if ways.is_empty() && !blackhole {
+                if hops.is_empty() && !blackhole {
                     break;
                 }
-                return Walk::Answered(answered(ways, candidate.metric, content.level));
+                return Walk::Answered(answered(hops, candidate.metric, content.level));
             }
         }
         // Rule 7.
@@ -530,15 +531,15 @@ impl Evaluation {
     }
 
     /// [`Track::Prefix`], by the same rules at one prefix.
-    fn exactly(&self, question: Question, prefix: AnyPrefix, own: bool) -> Walk {
+    fn exactly(&self, query: Query, prefix: AnyPrefix, own: bool) -> Walk {
         let mut reason = Reason::Other;
         let candidates = self.table.get(&prefix).filter(|_| !own);
         for (nth, candidate) in candidates.into_iter().flatten().enumerate() {
-            if self.known.passed.contains(&(question, candidate.group.clone())) {
+            if self.evaluated.passed.contains(&(query, candidate.group.clone())) {
                 reason = Reason::Circle;
                 continue;
             }
-            match self.known.groups.get(&candidate.group) {
+            match self.evaluated.groups.get(&candidate.group) {
                 None => return Walk::Blocked(prefix, nth),
                 Some(None) => continue,
                 Some(Some(content)) => {
@@ -549,12 +550,12 @@ impl Evaluation {
         Walk::Answered(Answer::Unresolved(reason))
     }
 
-    /// Section 3, when what is known settles it: whatever is still open makes no difference.
+    /// Section 3, when what is evaluated settles it: whatever is still open makes no difference.
     fn determined(&self, oracle: &Oracle, group: &Group) -> Option<Option<Content>> {
-        let open = |members: &[(Question, u16)]| {
-            members.iter().any(|(question, _)| !self.known.answers.contains_key(question))
+        let open = |members: &[(Query, u16)]| {
+            members.iter().any(|(query, _)| !self.evaluated.answers.contains_key(query))
         };
-        let condition = group.condition.is_some_and(|c| !self.known.answers.contains_key(&c));
+        let condition = group.condition.is_some_and(|c| !self.evaluated.answers.contains_key(&c));
         if GROUP_WAITS_FOR_ALL && (open(&group.members) || open(&group.backup) || condition) {
             return None;
         }
@@ -567,7 +568,7 @@ impl Evaluation {
         let content = match self.of_members(oracle, group) {
             Some(content) => Some(content),
             None if open(&group.backup) => return None,
-            None => self.ways_of(oracle, &group.backup),
+            None => self.hops_of(oracle, &group.backup),
         };
         match content {
             None => Some(None),
@@ -575,87 +576,87 @@ impl Evaluation {
         }
     }
 
-    /// Section 4.1: what the group resolves to by the members known so far; the others are dropped from it.
-    fn by_known_members(&self, oracle: &Oracle, group: &Group) -> Option<Content> {
+    /// Section 4.1: what the group resolves to by the members evaluated so far; the others are dropped from it.
+    fn by_evaluated_members(&self, oracle: &Oracle, group: &Group) -> Option<Content> {
         if self.holds(group) != Some(true) {
             return None;
         }
-        self.of_members(oracle, group).or_else(|| self.ways_of(oracle, &group.backup))
+        self.of_members(oracle, group).or_else(|| self.hops_of(oracle, &group.backup))
     }
 
-    /// Whether the tracked condition holds, where that is known.
+    /// Whether the tracked condition holds, where that is evaluated.
     fn holds(&self, group: &Group) -> Option<bool> {
         let Some(condition) = group.condition else { return Some(true) };
-        let answer = self.known.answers.get(&condition)?;
+        let answer = self.evaluated.answers.get(&condition)?;
         Some(matches!(answer, Answer::Resolved { .. }))
     }
 
-    /// What the group's members lead to without the backup ones.
+    /// What the group's members resolve to, without the backup ones.
     fn of_members(&self, oracle: &Oracle, group: &Group) -> Option<Content> {
         if group.blackhole {
             return Some(Content { fib: FibGroup::Blackhole, level: 0 });
         }
-        self.ways_of(oracle, &group.members)
+        self.hops_of(oracle, &group.members)
     }
 
-    /// Section 3: the ways of the members that are known and resolved.
-    fn ways_of(&self, oracle: &Oracle, members: &[(Question, u16)]) -> Option<Content> {
+    /// Section 3: the hops of the members that are evaluated and resolved.
+    fn hops_of(&self, oracle: &Oracle, members: &[(Query, u16)]) -> Option<Content> {
         let mut hops: Vec<FibHop> = Vec::new();
-        let (mut of_ways, mut of_blackholes) = (0, None);
-        for (question, weight) in members {
-            let Some(Answer::Resolved { ways, level, .. }) = self.known.answers.get(question) else {
+        let (mut level_of_hops, mut of_blackholes) = (0, None);
+        for (query, weight) in members {
+            let Some(Answer::Resolved { hops: of_member, level, .. }) = self.evaluated.answers.get(query)
+            else {
                 continue;
             };
-            if ways.is_empty() {
+            if of_member.is_empty() {
                 of_blackholes = of_blackholes.max(Some(*level));
             } else {
-                of_ways = of_ways.max(*level);
+                level_of_hops = level_of_hops.max(*level);
             }
-            for way in ways {
-                let (gateway, interface) = (way.gateway, way.interface);
+            for hop in of_member {
+                let (gateway, interface) = (hop.gateway, hop.interface);
                 if hops.iter().any(|hop| (hop.gateway, hop.interface) == (gateway, interface)) {
                     continue;
                 }
-                let underlay = way.weight.filter(|_| oracle.config.underlay_weights);
+                let underlay = hop.weight.filter(|_| oracle.config.underlay_weights);
                 let weight = underlay.unwrap_or((*weight).max(1));
-                hops.push(FibHop { gateway, interface, weight, onlink: way.onlink });
+                hops.push(FibHop { gateway, interface, weight, onlink: hop.onlink });
             }
         }
         if hops.is_empty() {
             return of_blackholes.map(|level| Content { fib: FibGroup::Blackhole, level });
         }
         let hops = spread(hops, usize::from(oracle.config.max_ecmp));
-        Some(Content { fib: FibGroup::Hops(hops), level: of_ways })
+        Some(Content { fib: FibGroup::Hops(hops), level: level_of_hops })
     }
 
     fn note_circle(&mut self, circle: &BTreeSet<Node>) {
-        let inside = |question: &Question| circle.contains(&Node::Question(*question));
+        let inside = |query: &Query| circle.contains(&Node::Query(*query));
         for node in circle {
             match node {
                 Node::Group(group) => {
-                    let backup = group.backup.iter().any(|(question, _)| inside(question));
+                    let backup = group.backup.iter().any(|(query, _)| inside(query));
                     self.cases.extend(backup.then_some(Case::CircleThroughBackup));
                     let condition = group.condition.as_ref().is_some_and(inside);
                     self.cases.extend(condition.then_some(Case::CircleThroughCondition));
                 }
-                Node::Question(Question::Recursive { interface: Some(_), .. }) => {
+                Node::Query(Query::Recursive { interface: Some(_), .. }) => {
                     self.cases.insert(Case::CircleTiedToInterface);
                 }
-                Node::Question(_) => {}
+                Node::Query(_) => {}
             }
         }
     }
 
     fn note_group(&mut self, oracle: &Oracle, group: &Group) {
-        let resolved = |(question, _): &&(Question, u16)| {
-            matches!(self.known.answers[question], Answer::Resolved { .. })
-        };
+        let resolved =
+            |(query, _): &&(Query, u16)| matches!(self.evaluated.answers[query], Answer::Resolved { .. });
         let count = group.members.iter().filter(resolved).count();
         let mut cases = Vec::new();
         if count > 0 && count < group.members.len() {
             cases.push(Case::PartialFailure);
         }
-        if self.known.groups[group].is_some() && count == 0 && !group.blackhole {
+        if self.evaluated.groups[group].is_some() && count == 0 && !group.blackhole {
             cases.push(Case::OnBackup);
         }
         let most = usize::from(oracle.config.max_ecmp);
@@ -666,18 +667,18 @@ impl Evaluation {
         {
             cases.push(Case::Cut);
         }
-        for question in asked_by(group) {
-            match (question, &self.known.answers[&question]) {
+        for query in queries_of(group) {
+            match (query, &self.evaluated.answers[&query]) {
                 (_, Answer::Unresolved(Reason::TooDeep)) => cases.push(Case::TooDeep),
-                (Question::Recursive { address, own: Some(own), .. }, _)
+                (Query::Recursive { address, own: Some(own), .. }, _)
                     if self.covering(address).iter().any(|(p, c)| *p == own && c[0].connected.is_none()) =>
                 {
                     cases.push(Case::SelfReference);
                 }
                 _ => {}
             }
-            let passed = self.known.passed.iter().any(|(of, ..)| *of == question);
-            if passed && matches!(self.known.answers[&question], Answer::Resolved { .. }) {
+            let passed = self.evaluated.passed.iter().any(|(of, ..)| *of == query);
+            if passed && matches!(self.evaluated.answers[&query], Answer::Resolved { .. }) {
                 cases.push(Case::PassedOver);
             }
         }
@@ -702,19 +703,19 @@ fn reachable<'a>(edges: &'a BTreeMap<Node, Vec<Node>>, from: &Node) -> BTreeSet<
 }
 
 /// Section 4, last paragraph: the level of an answer, and what is too deep.
-fn answered(ways: Vec<Way>, cost: u32, level_of_group: usize) -> Answer {
+fn answered(hops: Vec<Hop>, cost: u32, level_of_group: usize) -> Answer {
     let level = level_of_group + 1;
     if level > MAX_LOOK_UPS {
         return Answer::Unresolved(Reason::TooDeep);
     }
-    Answer::Resolved { ways, cost, level }
+    Answer::Resolved { hops, cost, level }
 }
 
 /// Section 2, rule 2. Of several interfaces with the subnet, the lowest number (reading).
 fn connected_subnet(address: IpAddr, named: Option<IfIndex>, interfaces: &[IfIndex]) -> Option<Answer> {
     let interface = *interfaces.iter().filter(|i| named.is_none_or(|named| named == **i)).min()?;
-    let way = Way { gateway: Some(address), interface, onlink: false, weight: None };
-    Some(answered(vec![way], 0, 0))
+    let hop = Hop { gateway: Some(address), interface, onlink: false, weight: None };
+    Some(answered(vec![hop], 0, 0))
 }
 
 /// Section 1, kind "as given": the interface exists and is up. It takes no look-up.
@@ -722,15 +723,15 @@ fn as_given(oracle: &Oracle, gateway: Option<IpAddr>, interface: Option<IfIndex>
     let Some(interface) = oracle.is_up(interface) else {
         return Answer::Unresolved(Reason::Other);
     };
-    let way = Way { gateway, interface, onlink, weight: None };
-    let answer = Answer::Resolved { ways: vec![way], cost: 0, level: 0 };
+    let hop = Hop { gateway, interface, onlink, weight: None };
+    let answer = Answer::Resolved { hops: vec![hop], cost: 0, level: 0 };
     match gateway {
         Some(address) => oracle.without_unusable(address, answer),
         None => answer,
     }
 }
 
-/// Section 3: beyond the limit, the first way of each interface, then the second of each, and so on; those of one turn in
+/// Section 3: beyond the limit, the first hop of each interface, then the second of each, and so on; those of one turn in
 /// the order (gateway, interface) (reading).
 fn spread(mut hops: Vec<FibHop>, most: usize) -> Vec<FibHop> {
     hops.sort_by_key(|hop| (hop.gateway, hop.interface));
@@ -747,39 +748,39 @@ fn spread(mut hops: Vec<FibHop>, most: usize) -> Vec<FibHop> {
     kept
 }
 
-/// Section 1: what a next hop of a route asks. Routes of others in the kernel come with `onlink`.
-fn asked_by_hop(prefix: AnyPrefix, recursion: bool, hop: &ReceivedHop) -> Question {
+/// Section 1: the query of a route's next hop. Routes of others in the kernel come with `onlink`.
+fn query_of_hop(prefix: AnyPrefix, recursion: bool, hop: &ReceivedHop) -> Query {
     let ReceivedHop { gateway, interface, onlink, .. } = *hop;
     match gateway {
         Some(address) if !onlink && !is_link_local(address) => {
             if recursion {
                 let own = Some(prefix).filter(|prefix| prefix.contains(address));
-                Question::Recursive { address, interface, own }
+                Query::Recursive { address, interface, own }
             } else {
-                Question::OnLink { address, interface }
+                Query::OnLink { address, interface }
             }
         }
-        _ => Question::AsGiven { gateway, interface, onlink },
+        _ => Query::AsGiven { gateway, interface, onlink },
     }
 }
 
-/// Section 1: what a next hop that BGP registered asks.
-fn asked_by_bgp(TrackedNextHop { address, recursive, exclude }: TrackedNextHop) -> Question {
+/// Section 1: the query of a next hop that BGP registered.
+fn query_of_bgp(TrackedNextHop { address, recursive, exclude }: TrackedNextHop) -> Query {
     match recursive {
         _ if is_link_local(address) => {
-            Question::AsGiven { gateway: Some(address), interface: None, onlink: false }
+            Query::AsGiven { gateway: Some(address), interface: None, onlink: false }
         }
         true => {
             let own = exclude.filter(|prefix| prefix.contains(address));
-            Question::Recursive { address, interface: None, own }
+            Query::Recursive { address, interface: None, own }
         }
-        false => Question::OnLink { address, interface: None },
+        false => Query::OnLink { address, interface: None },
     }
 }
 
-/// All that a group asks.
-fn asked_by(group: &Group) -> Vec<Question> {
-    let members = group.members.iter().chain(&group.backup).map(|(question, _)| *question);
+/// The queries of a group.
+fn queries_of(group: &Group) -> Vec<Query> {
+    let members = group.members.iter().chain(&group.backup).map(|(query, _)| *query);
     members.chain(group.condition).collect()
 }
 
@@ -789,17 +790,17 @@ fn group_of(prefix: AnyPrefix, set: &RouteSet) -> Group {
         let mut hops = hops.to_vec();
         hops.sort_by_key(|hop| (hop.gateway, hop.interface, hop.onlink));
         hops.dedup_by_key(|hop| (hop.gateway, hop.interface, hop.onlink));
-        hops.iter().map(|hop| (asked_by_hop(prefix, recursion, hop), hop.weight.max(1))).collect()
+        hops.iter().map(|hop| (query_of_hop(prefix, recursion, hop), hop.weight.max(1))).collect()
     };
     let condition = set.track.map(|track| match track {
         Track::Interface(interface) => {
-            Question::AsGiven { gateway: None, interface: Some(interface), onlink: false }
+            Query::AsGiven { gateway: None, interface: Some(interface), onlink: false }
         }
         Track::Address(address) => {
             let own = Some(prefix).filter(|prefix| prefix.contains(address));
-            Question::Recursive { address, interface: None, own }
+            Query::Recursive { address, interface: None, own }
         }
-        Track::Prefix(tracked) => Question::Exactly { prefix: tracked, own: tracked == prefix },
+        Track::Prefix(tracked) => Query::Exactly { prefix: tracked, own: tracked == prefix },
     });
     Group {
         blackhole: set.next_hops == NextHops::Blackhole,

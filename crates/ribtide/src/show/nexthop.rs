@@ -216,7 +216,7 @@ mod tests {
             received: vec![
                 hop("via 3.3.3.3", 1, Some("3.3.3.0/24"), None),
                 hop("via 10.0.5.2 dev eth4", 10, None, None),
-                hop("via 9.9.9.9", 1, None, Some("no route leads to it")),
+                hop("via 9.9.9.9", 1, None, Some("no route holds it")),
             ],
             backup: vec![],
             on_backup: false,
@@ -247,7 +247,7 @@ ID: 35, VRF default
     Next hop               Weight  Resolves
     via 3.3.3.3                 1  through 3.3.3.0/24
     via 10.0.5.2 dev eth4      10  on its interface
-    via 9.9.9.9                 1  no: no route leads to it
+    via 9.9.9.9                 1  no: no route holds it
   Resolved: 2 ways, level 2
     via 10.0.5.2 dev eth4 weight 1
     via 10.0.6.2 dev eth5 weight 1
@@ -266,7 +266,7 @@ ID: 35, VRF default
   Backup: 2 next hops, in use
     Next hop               Weight  Resolves
     via 10.0.5.2 dev eth4      10  on its interface
-    via 9.9.9.9                 1  no: no route leads to it
+    via 9.9.9.9                 1  no: no route holds it
   Tracks: interface eth1, which does not hold
 "
         ));

@@ -299,9 +299,9 @@ mod tests {
         standing_by.in_use = true;
         route.groups = groups_with(Some(standing_by.clone()));
         assert!(owner(&route).contains("Backup via 192.0.2.3 is in use: none of"));
-        standing_by.unresolved = Some("no route leads to it".into());
+        standing_by.unresolved = Some("no route holds it".into());
         route.groups = groups_with(Some(standing_by));
-        assert!(owner(&route).contains("Backup via 192.0.2.3 would not help: no route leads to it.\n"));
+        assert!(owner(&route).contains("Backup via 192.0.2.3 would not help: no route holds it.\n"));
         route.groups =
             groups_with(None).map(|groups| RouteGroups { source: "10.0.0.1".parse().ok(), ..groups });
         assert!(owner(&route).contains("of the static route, source 10.0.0.1.\n"));
