@@ -47,8 +47,8 @@ impl Refusal {
     }
 }
 
-impl From<ribtide_runtime::call::NoAnswer> for Refusal {
-    fn from(e: ribtide_runtime::call::NoAnswer) -> Refusal {
+impl From<ribtide_runtime::call::NoReply> for Refusal {
+    fn from(e: ribtide_runtime::call::NoReply) -> Refusal {
         Refusal::Busy(e.to_string())
     }
 }

@@ -18,7 +18,7 @@ use ribtide_model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Set};
 use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
 use ribtide_ribd::RibStage;
-use ribtide_runtime::call::NoAnswer;
+use ribtide_runtime::call::NoReply;
 use ribtide_swss::orch::Waiting;
 use ribtide_swss::sai::PacketAction;
 use ribtide_vswitch::Forward;
@@ -165,7 +165,7 @@ fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> 
 ///
 /// # Errors
 /// When a stage has stopped or is too busy.
-pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<RouteCheck, NoAnswer> {
+pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<RouteCheck, NoReply> {
     let begin = Instant::now();
     let Some(rib) = &router.rib else { return Ok(RouteCheck::default()) };
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +232,7 @@ pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<R
 }
 
 /// Every route of the RIB manager and of the chip.
-fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoAnswer> {
+fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoReply> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let vrfs: Vec<VrfId> = rib.handle.call(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
     let mut all = Vec::new();
@@ -269,7 +269,7 @@ struct Open {
 }
 
 /// Those of `page` that differ.
-fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer> {
+fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoReply> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let asked = page.to_vec();
     let of_rib: Vec<Option<Wanted>> = rib.handle.call(move |stage| {
@@ -302,7 +302,7 @@ fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAn
 /// Which stage a route that differs waits at, and for what.
 ///
 /// `silent`: virtual ASICs a stage of which gave no answer before, which are not asked again.
-fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoAnswer> {
+fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoReply> {
     let Open { route, wanted, chip } = open;
     let at = |stage: &str, under_way: bool, says: String| (stage.to_owned(), under_way, says);
     let differs = |forward: &Option<Forward>| !agree(wanted.as_ref(), forward.as_ref(), route.prefix);
@@ -361,7 +361,7 @@ fn between(
     asic: &InProcess,
     route: VrfPrefix,
     wanted: Option<&Wanted>,
-) -> Result<(String, bool, String), NoAnswer> {
+) -> Result<(String, bool, String), NoReply> {
     let Explained { fpmsyncd, orchagent, .. } = asic.explain(route, wanted.map(|wanted| wanted.selected))?;
     let of_it = |open: &&(String, Option<String>)| open.0 == name;
     let refused = wanted.and_then(|wanted| wanted.open.iter().filter(of_it).find_map(|(_, why)| why.clone()));
@@ -395,12 +395,12 @@ fn between(
 ///
 /// # Errors
 /// When a stage has stopped or is too busy.
-pub fn default_routes(router: &RouterState) -> Result<RouteCheck, NoAnswer> {
+pub fn default_routes(router: &RouterState) -> Result<RouteCheck, NoReply> {
     Ok(RouteCheck { default_routes: defaults(router)?, ..RouteCheck::default() })
 }
 
 /// The default routes, of each family, by one look at each end.
-fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoAnswer> {
+fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoReply> {
     let routes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
     let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };

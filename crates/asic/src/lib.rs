@@ -23,7 +23,7 @@ use ribtide_dataplane::announce::{Announcer, Style};
 use ribtide_model::AsicState;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
-use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
+use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
@@ -210,7 +210,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn set_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoAnswer> {
+    pub fn set_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoReply> {
         let (mut all, new) = (self.vrfs.all(), names(vrfs));
         all.retain(|_, name| !new.values().any(|other| other == name));
         all.extend(new);
@@ -227,7 +227,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When the stage has stopped or is too busy.
-    pub fn drop_other_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoAnswer> {
+    pub fn drop_other_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoReply> {
         let stay = names(vrfs);
         let mut gone: Vec<Name> = self.vrfs.all().into_values().collect();
         gone.retain(|name| !stay.values().any(|other| other == name));
@@ -238,7 +238,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When the stage has stopped or is too busy.
-    pub fn lookup(&self, vrf: VrfId, addresses: &[IpAddr]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+    pub fn lookup(&self, vrf: VrfId, addresses: &[IpAddr]) -> Result<Vec<Option<Forward>>, NoReply> {
         let router = self.virtual_router(vrf)?;
         let mut found = Vec::with_capacity(addresses.len());
         for page in addresses.chunks(PAGE) {
@@ -257,7 +257,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When the stage has stopped or is too busy.
-    pub fn refuse(&self, prefixes: Vec<AnyPrefix>, refused: bool) -> Result<(), NoAnswer> {
+    pub fn refuse(&self, prefixes: Vec<AnyPrefix>, refused: bool) -> Result<(), NoReply> {
         self.syncd.call(move |stage| {
             let chip = stage.syncd.chip_mut();
             prefixes.into_iter().for_each(|prefix| chip.refuse(prefix, refused));
@@ -268,7 +268,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When the stage has stopped or is too busy. RouterState: which setting cannot be that.
-    pub fn behave(&self, settings: Vec<(String, String)>) -> Result<Result<(), String>, NoAnswer> {
+    pub fn behave(&self, settings: Vec<(String, String)>) -> Result<Result<(), String>, NoReply> {
         self.syncd.call(move |stage| {
             let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             stage.syncd.chip_mut().behave(settings)
@@ -279,7 +279,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When the stage has stopped or is too busy.
-    pub fn chip(&self) -> Result<AsicState, NoAnswer> {
+    pub fn chip(&self) -> Result<AsicState, NoReply> {
         self.syncd.call(|stage| chip_state(stage.syncd.chip_mut()))
     }
 
@@ -288,7 +288,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoAnswer> {
+    pub fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoReply> {
         let Some(changed) = self.syncd.call(|stage| stage.changed.take())? else { return Ok(None) };
         if changed.is_empty() {
             return Ok(Some(Vec::new()));
@@ -306,7 +306,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn entries(&self, routes: &[VrfPrefix]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+    pub fn entries(&self, routes: &[VrfPrefix]) -> Result<Vec<Option<Forward>>, NoReply> {
         let mut vrfs: BTreeMap<VrfId, Option<Oid>> = BTreeMap::new();
         for route in routes {
             if let Entry::Vacant(place) = vrfs.entry(route.vrf) {
@@ -327,7 +327,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoAnswer> {
+    pub fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoReply> {
         let router = self.virtual_router(vrf)?;
         self.syncd.call(move |stage| {
             let vr = router.and_then(|vid| stage.syncd.rid(vid));
@@ -339,7 +339,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When the stage has stopped or is too busy.
-    pub fn counts(&self) -> Result<Counts, NoAnswer> {
+    pub fn counts(&self) -> Result<Counts, NoReply> {
         self.syncd.call(|stage| stage.syncd.chip().counts())
     }
 
@@ -347,7 +347,7 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn explain(&self, route: VrfPrefix, selected: Option<Selected>) -> Result<Explained, NoAnswer> {
+    pub fn explain(&self, route: VrfPrefix, selected: Option<Selected>) -> Result<Explained, NoReply> {
         let VrfPrefix { vrf, prefix } = route;
         let name = self.vrfs.name(vrf);
         let router = self.virtual_router(vrf)?;
@@ -366,7 +366,7 @@ impl InProcess {
     }
 
     /// orchagent's number for a VRF's virtual router, if the chip has it.
-    fn virtual_router(&self, vrf: VrfId) -> Result<Option<Oid>, NoAnswer> {
+    fn virtual_router(&self, vrf: VrfId) -> Result<Option<Oid>, NoReply> {
         let name = self.vrfs.name(vrf);
         if name.is_none() && vrf != VrfId::DEFAULT {
             return Ok(None);

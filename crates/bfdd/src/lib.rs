@@ -111,7 +111,7 @@ pub fn start(
 }
 
 fn run(mut engine: Engine, asked: &CallQueue<Engine>, stop: &Stop) {
-    thread::hurry(20);
+    thread::raise_priority(20);
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
         let timeout = engine.poll_timeout().min(STOP_POLL_INTERVAL);

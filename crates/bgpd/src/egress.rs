@@ -12,7 +12,7 @@ use crossbeam_channel::Select;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
-use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
+use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -125,27 +125,27 @@ impl WorkerPort {
     /// Runs `question` between two of its batches.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it is too busy or has ended.
+    /// [`NoReply`] when it is too busy or has ended.
     pub fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Worker) -> R + Send + 'static,
-    ) -> Result<R, NoAnswer> {
+    ) -> Result<R, NoReply> {
         self.handle.call(|stage| question(&mut stage.worker))
     }
 
     /// From now on it asks shards for no dump: what members want waits.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn pause_dumps(&self) -> Result<(), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn pause_dumps(&self) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.dumps_paused = true)
     }
 
     /// It asks these shards from now on. Only while no dump is under way.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn remap(&self, shards: Vec<Sender<ShardIn>>) -> Result<(), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn remap(&self, shards: Vec<Sender<ShardIn>>) -> Result<(), NoReply> {
         self.handle.wait(|stage| {
             stage.worker.set_shards(shards.len() as u32);
             // A request that still waits is of a group that is gone.
@@ -156,8 +156,8 @@ impl WorkerPort {
     /// It asks for dumps again, first for what has waited.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn resume_dumps(&self) -> Result<(), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn resume_dumps(&self) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.dumps_paused = false)
     }
 }

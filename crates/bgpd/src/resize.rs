@@ -57,7 +57,7 @@ use ribtide_bgp::shard::{Cut, HashSeed, Split};
 use ribtide_config::Threads;
 use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
 use ribtide_ribd::RibStage;
-use ribtide_runtime::call::{NoAnswer, PendingCall, StageHandle};
+use ribtide_runtime::call::{NoReply, PendingCall, StageHandle};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -152,7 +152,7 @@ pub enum NotResized {
     /// A stage did not become idle.
     Restless(&'static str),
     /// A stage does not answer.
-    NoAnswer(NoAnswer),
+    NoReply(NoReply),
 }
 
 impl fmt::Display for NotResized {
@@ -176,16 +176,16 @@ impl fmt::Display for NotResized {
                  shards that have any go on; `ribtide show pipeline` shows which queue is full, try again with less load",
                 RESIZE_TIMEOUT.as_secs()
             ),
-            NotResized::NoAnswer(e) => write!(f, "the number of shards is as before: {e}"),
+            NotResized::NoReply(e) => write!(f, "the number of shards is as before: {e}"),
         }
     }
 }
 
 impl std::error::Error for NotResized {}
 
-impl From<NoAnswer> for NotResized {
-    fn from(e: NoAnswer) -> NotResized {
-        NotResized::NoAnswer(e)
+impl From<NoReply> for NotResized {
+    fn from(e: NoReply) -> NotResized {
+        NotResized::NoReply(e)
     }
 }
 
@@ -251,7 +251,7 @@ impl Moves {
     }
 
     /// Makes room for what is to come.
-    fn reserve(&self, owners: &Owners) -> Result<(), NoAnswer> {
+    fn reserve(&self, owners: &Owners) -> Result<(), NoReply> {
         for split in &self.left {
             let [giver, taker] = Moves::both(owners, split);
             let (begun, left) = (taker.keep_table(split.logical)?, giver.keep_table(split.logical)?);
@@ -261,7 +261,7 @@ impl Moves {
     }
 
     /// Shrinks the tables of logical shards that move no longer.
-    fn shrink(&mut self) -> Result<(), NoAnswer> {
+    fn shrink(&mut self) -> Result<(), NoReply> {
         let shrink = |(logical, both): (LogicalShard, [ShardPort; 2])| {
             both.iter().try_for_each(|shard| shard.shrink_table(logical))
         };
@@ -269,7 +269,7 @@ impl Moves {
     }
 
     /// Nothing more moves: shrinks all tables, but for a logical shard that is in two parts.
-    fn end(&mut self, owners: &Owners) -> Result<(), NoAnswer> {
+    fn end(&mut self, owners: &Owners) -> Result<(), NoReply> {
         // Without its new owner, nothing was reserved.
         let there = |split: &&Split| usize::from(split.taker) < owners.shards.len();
         let whole = self.left.iter().filter(|split| split.cut == Cut::START).filter(there);
@@ -278,7 +278,7 @@ impl Moves {
     }
 
     /// Moves some. All shards are at rest.
-    fn some(&mut self, owners: &mut Owners) -> Result<(), NoAnswer> {
+    fn some(&mut self, owners: &mut Owners) -> Result<(), NoReply> {
         let (begin, mut moved) = (Instant::now(), 0);
         let mut taken: Option<PendingCall<()>> = None;
         while moved < STOP_PATHS_MAX
@@ -431,7 +431,7 @@ impl Bgp {
         &self,
         stops: &mut Stops,
         shards: usize,
-        mut act: impl FnMut(&mut Owners) -> Result<(), NoAnswer>,
+        mut act: impl FnMut(&mut Owners) -> Result<(), NoReply>,
     ) -> Result<(), NotResized> {
         let begin = Instant::now();
         loop {
@@ -470,7 +470,7 @@ impl Bgp {
     }
 
     /// Waits until no route is on its way between a reader and a shard, for [`REST_TIMEOUT`]. Who is not at rest then.
-    fn come_to_rest(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoAnswer> {
+    fn come_to_rest(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoReply> {
         let begin = Instant::now();
         loop {
             let restless = self.restless(shards)?;
@@ -482,7 +482,7 @@ impl Bgp {
     }
 
     /// Who has something of which it is not known yet what becomes of it.
-    fn restless(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoAnswer> {
+    fn restless(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoReply> {
         let readers = all(&self.readers, |reader| reader.start(Reader::at_rest))?;
         if readers.contains(&false) {
             return Ok(Some("a reader"));
@@ -496,14 +496,14 @@ impl Bgp {
 /// Asks all of them, and then waits for the answers, so that the slowest alone is waited for.
 fn all<S, R>(
     stages: &[S],
-    ask: impl FnMut(&S) -> Result<PendingCall<R>, NoAnswer>,
-) -> Result<Vec<R>, NoAnswer> {
+    ask: impl FnMut(&S) -> Result<PendingCall<R>, NoReply>,
+) -> Result<Vec<R>, NoReply> {
     let answers: Vec<PendingCall<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
     answers.into_iter().map(PendingCall::wait).collect()
 }
 
 /// The RIB manager tells these shards of next hops from now on.
-fn tell(rib: Option<&StageHandle<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
+fn tell(rib: Option<&StageHandle<RibStage>>, shards: &[ShardPort]) -> Result<(), NoReply> {
     let Some(rib) = rib else { return Ok(()) };
     let channels = shards.iter().map(ShardPort::feedback_channel).collect();
     rib.wait(move |rib| rib.set_shards(channels))
@@ -514,7 +514,7 @@ fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {
 }
 
 /// Looks until it is so.
-fn until(who: &'static str, mut so: impl FnMut() -> Result<bool, NoAnswer>) -> Result<(), NotResized> {
+fn until(who: &'static str, mut so: impl FnMut() -> Result<bool, NoReply>) -> Result<(), NotResized> {
     let begin = Instant::now();
     while !so()? {
         if begin.elapsed() > RESIZE_TIMEOUT {

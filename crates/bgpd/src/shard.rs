@@ -20,7 +20,7 @@ use ribtide_rib::{
 };
 use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
-use ribtide_runtime::call::{CallQueue, NoAnswer, PendingCall, StageHandle, pair};
+use ribtide_runtime::call::{CallQueue, NoReply, PendingCall, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -145,11 +145,11 @@ impl ShardPort {
     /// Runs `question` between two of its batches.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it is too busy or has ended.
+    /// [`NoReply`] when it is too busy or has ended.
     pub fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Shard) -> R + Send + 'static,
-    ) -> Result<R, NoAnswer> {
+    ) -> Result<R, NoReply> {
         self.handle.call(|stage| question(&mut stage.shard))
     }
 
@@ -176,8 +176,8 @@ impl ShardPort {
     /// Asks whether all that it said is in the rings of who is to hear it.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn ask_all_said(&self) -> Result<PendingCall<bool>, NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn ask_all_said(&self) -> Result<PendingCall<bool>, NoReply> {
         self.handle.start(ShardStage::all_said)
     }
 
@@ -185,8 +185,8 @@ impl ShardPort {
     /// [`Shard::reserve_table`].
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoReply> {
         self.handle.wait(move |stage| {
             let len = stage.shard.table_len(logical);
             stage.shard.reserve_table(logical, len);
@@ -197,32 +197,32 @@ impl ShardPort {
     /// Makes room for a logical shard, as [`Shard::reserve_table`].
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoReply> {
         self.handle.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
     /// Shrinks the tables of a logical shard that moves no longer, as [`Shard::shrink_table`].
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn shrink_table(&self, logical: LogicalShard) -> Result<(), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn shrink_table(&self, logical: LogicalShard) -> Result<(), NoReply> {
         self.handle.wait(move |stage| stage.shard.shrink_table(logical))
     }
 
     /// Takes a part of a logical shard away from it, as [`Shard::extract`].
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn extract(&self, logical: LogicalShard, from: Cut, paths: usize) -> Result<Moved, NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn extract(&self, logical: LogicalShard, from: Cut, paths: usize) -> Result<Moved, NoReply> {
         self.handle.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
     }
 
     /// Waits until what it said so far is in the rings of who is to hear it.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn said(&self) -> Result<(), NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn said(&self) -> Result<(), NoReply> {
         while !self.handle.wait(ShardStage::all_said)? {
             std::thread::sleep(ROOM_POLL_INTERVAL);
         }
@@ -232,8 +232,8 @@ impl ShardPort {
     /// Gives it a part of a logical shard, and does not wait until it has taken it in.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it has ended.
-    pub(super) fn adopt(&self, moved: Moved) -> Result<PendingCall<()>, NoAnswer> {
+    /// [`NoReply`] when it has ended.
+    pub(super) fn adopt(&self, moved: Moved) -> Result<PendingCall<()>, NoReply> {
         self.handle.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 

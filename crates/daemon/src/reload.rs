@@ -15,7 +15,7 @@ use ribtide_dataplane::kernel::InterfaceWatch;
 use ribtide_model::{NextHopCacheSet, SuppressionSet};
 use ribtide_rib::CacheMode;
 use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
-use ribtide_runtime::call::NoAnswer;
+use ribtide_runtime::call::NoReply;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -101,13 +101,13 @@ pub enum NotReloaded {
     /// BFD.
     Bfd(String),
     /// The BFD thread does not answer.
-    NoBfd(NoAnswer),
+    NoBfd(NoReply),
     /// The neighbours.
     Neighbors(String),
     /// The session thread does not answer.
-    NoAnswer(NoAnswer),
+    NoReply(NoReply),
     /// The RIB manager, or what is behind it, does not answer.
-    NoRib(NoAnswer),
+    NoRib(NoReply),
     /// A VRF is not what it should be.
     Vrf(String),
 }
@@ -134,7 +134,7 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::NoBfd(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
-            NotReloaded::NoAnswer(e) => write!(f, "no neighbour is reloaded: {e}"),
+            NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoRib(e) => {
                 write!(f, "neighbours are reloaded, and routes, VRFs and the [fib] table may not be: {e}")
             }
@@ -174,7 +174,7 @@ impl Reloader {
     /// Reads the file again and applies what changed. What can fail comes first.
     ///
     /// # Errors
-    /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but BFD sessions and the
+    /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`], nothing but BFD sessions and the
     /// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
     /// with [`NotReloaded::NoRib`], everything but static routes, VRFs and the `[fib]` table, or some of them.
     pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
@@ -249,7 +249,7 @@ fn set_vrfs(
     rib: &RibHandle,
     new: &Config,
     vrfs: &[VrfSetup],
-) -> Result<VrfsChanged, NoAnswer> {
+) -> Result<VrfsChanged, NoReply> {
     for asic in router.asics.values() {
         asic.set_vrfs(vrfs)?;
     }
@@ -275,7 +275,7 @@ fn resize(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option
 fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded> {
     let bgp = Arc::new(bgp.clone());
     let changed = running.sessions.wait(move |sessions| sessions.reconfigure(&bgp));
-    changed.map_err(NotReloaded::NoAnswer)?.map_err(NotReloaded::Neighbors)
+    changed.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
 }
 
 /// The keys that differ and cannot change while the router runs. Every setting is named here, so that a new one does not

@@ -400,7 +400,7 @@ impl Answers {
         note(&mut replies);
         let news = replies.news(Instant::now());
         if let Some(routes) = replies.in_vain() {
-            let (server, span) = (self.server, replies::SILENCE.as_secs());
+            let (server, span) = (self.server, replies::SILENCE_TIMEOUT.as_secs());
             log(
                 "ribtide",
                 &format!(

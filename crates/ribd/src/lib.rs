@@ -40,7 +40,7 @@ use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, Reachability, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
-use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
+use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
@@ -277,7 +277,7 @@ impl RibHandle {
     ///
     /// # Errors
     /// When the RIB manager does not answer.
-    pub fn suppress(&self, on: bool) -> Result<bool, NoAnswer> {
+    pub fn suppress(&self, on: bool) -> Result<bool, NoReply> {
         self.handle.call(move |stage| stage.suppress(on))
     }
 
@@ -286,7 +286,7 @@ impl RibHandle {
     ///
     /// # Errors
     /// When the RIB manager does not answer.
-    pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
+    pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoReply> {
         let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
         self.handle.call(move |stage| {
             stage.rib.set_route_maps(VrfId::DEFAULT, fib_policy);
@@ -298,7 +298,7 @@ impl RibHandle {
     ///
     /// # Errors
     /// When the RIB manager does not answer.
-    pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoAnswer> {
+    pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoReply> {
         self.handle.call(move |stage| stage.set_vrfs(setup))
     }
 
@@ -306,7 +306,7 @@ impl RibHandle {
     ///
     /// # Errors
     /// When the RIB manager does not answer.
-    pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoAnswer> {
+    pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoReply> {
         self.handle.call(move |stage| {
             let before = stage.rib.default_vrf().cache_mode();
             stage.rib.set_cache_mode(mode);

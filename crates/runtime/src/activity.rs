@@ -1,22 +1,22 @@
-//! Whether any stage upstream is at work, so that a stage downstream can tell load from a lone route.
+//! Activity flags: they tell a downstream stage under load from one with a lone route.
 //!
-//! Under load it pays to wait for more before a batch is closed; a lone route must wait for nothing, least of all for a
-//! timer. The difference is whether more is on its way, and only those upstream know. Each says so in a flag on cache
-//! lines of its own, which costs it one store when that changes, and declares itself idle *before* it hands on its last
-//! batch: who receives that batch then finds no stage at work, because what was stored before a batch was sent is seen by
-//! whoever received it.
+//! Under load it pays to collect a larger batch; a lone route must not wait, least of all for a
+//! timer. Only upstream stages know whether more routes are coming. Each has a flag on cache lines
+//! of its own, which costs one store per change. A stage declares itself idle *before* it sends its
+//! last batch. The receiver of that batch then sees the idle flag, because the send orders the
+//! stores.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The stages of one part of the pipeline. Clones are the same.
+/// The stages of one part of the pipeline. Clones share them.
 #[derive(Clone, Default, Debug)]
 pub struct Activity(Arc<Board>);
 
 #[derive(Default, Debug)]
 struct Board {
     flags: Mutex<Vec<Arc<Flag>>>,
-    /// How often `flags` has changed.
+    /// Number of changes of `flags`.
     changes: AtomicUsize,
 }
 
@@ -25,7 +25,7 @@ struct Board {
 #[derive(Default, Debug)]
 struct Flag(AtomicBool);
 
-/// One stage's flag; the stage counts as idle until it says otherwise, and again when this is dropped.
+/// One stage's flag. It is idle until it is set, and after this is dropped.
 #[derive(Debug)]
 pub struct Busy {
     board: Arc<Board>,
@@ -33,7 +33,7 @@ pub struct Busy {
     now: bool,
 }
 
-/// Looks at the flags of all stages, without a lock unless stages came or went.
+/// Reads the flags of all stages, without a lock unless stages were added or removed.
 #[derive(Debug)]
 pub struct Watch {
     board: Arc<Board>,
@@ -42,14 +42,14 @@ pub struct Watch {
 }
 
 impl Activity {
-    /// A flag for one more stage.
+    /// Adds a stage and returns its flag.
     pub fn stage(&self) -> Busy {
         let flag = Arc::new(Flag::default());
         self.0.change(|flags| flags.push(flag.clone()));
         Busy { board: self.0.clone(), flag, now: false }
     }
 
-    /// For a stage downstream.
+    /// The watch of a downstream stage.
     pub fn watch(&self) -> Watch {
         Watch { board: self.0.clone(), flags: Vec::new(), seen: 0 }
     }
@@ -64,7 +64,7 @@ impl Board {
 }
 
 impl Busy {
-    /// Says whether the stage has something to do beyond what it hands on next.
+    /// Sets whether the stage has more to do than its next batch.
     pub fn set(&mut self, busy: bool) {
         if self.now != busy {
             self.now = busy;
@@ -103,7 +103,7 @@ mod tests {
         let mut watch = activity.watch();
         let rings = Rings::default();
         let (tx, rx) = rings.bounded("routes", 1);
-        let (looked, next) = rings.bounded("looked at", 1);
+        let (checked, next) = rings.bounded("looked at", 1);
         std::thread::scope(|scope| {
             let mut busy = activity.stage();
             scope.spawn(move || {
@@ -117,7 +117,7 @@ mod tests {
             for _ in 0..10_000 {
                 rx.recv().unwrap();
                 assert!(watch.idle());
-                looked.send(()).unwrap();
+                checked.send(()).unwrap();
             }
         });
     }

@@ -1,6 +1,6 @@
 //! Calls to a stage: a closure that runs on the stage's own thread, between two batches, with the stage's state.
 //!
-//! A call should return a page: one that walks a whole table stops routing for as long as it walks.
+//! A call should return a page: a walk over a whole table stops routing for as long.
 
 use crate::ring::Wake;
 use crossbeam_channel as channel;
@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a caller waits before it reports that the stage is busy.
+/// The time after which a caller reports that the stage is busy.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Calls that may wait at one stage; the caller of a further one waits.
-const WAITING: usize = 64;
+/// Calls that wait at one stage, at most; the caller of a further one blocks.
+const CALLS_MAX: usize = 64;
 
-/// A call, as it crosses to the stage.
+/// A call on its way to the stage.
 pub type Call<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// The caller's side. Clones call the same stage.
@@ -29,27 +29,27 @@ impl<S> Clone for StageHandle<S> {
     }
 }
 
-/// The stage's side: calls that wait.
+/// The stage's side: waiting calls.
 pub struct CallQueue<S> {
     rx: channel::Receiver<Call<S>>,
-    /// Set when the stage has found out that every handle is gone.
+    /// Set when the stage has seen that every handle is dropped.
     closed: Cell<bool>,
 }
 
 /// Makes both sides for the stage called `stage`.
 pub fn pair<S>(stage: &'static str) -> (StageHandle<S>, CallQueue<S>) {
-    let (tx, rx) = channel::bounded(WAITING);
+    let (tx, rx) = channel::bounded(CALLS_MAX);
     (StageHandle { stage, tx, wake: None }, CallQueue { rx, closed: Cell::new(false) })
 }
 
-/// Why a call returned nothing. Displays as a sentence.
+/// The reason why a call has no result. Displays as a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoAnswer {
+pub struct NoReply {
     stage: &'static str,
     stopped: bool,
 }
 
-impl fmt::Display for NoAnswer {
+impl fmt::Display for NoReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.stopped {
             write!(f, "the {} stage has stopped; its log says why", self.stage)
@@ -64,10 +64,11 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-impl std::error::Error for NoAnswer {}
+impl std::error::Error for NoReply {}
 
 impl<S> StageHandle<S> {
-    /// The same handle, which also calls `wake`, if there is one, after each call: for stages that sleep in a poll.
+    /// The same handle, which also calls `wake`, if there is one, after each call: for stages that
+    /// sleep in `poll`.
     pub fn with_wake(mut self, wake: Option<Wake>) -> Self {
         self.wake = wake;
         self
@@ -76,42 +77,44 @@ impl<S> StageHandle<S> {
     /// Runs `call` on the stage's thread and waits for its result, for [`CALL_TIMEOUT`] at most.
     ///
     /// # Errors
-    /// [`NoAnswer`] when the stage has stopped or is too busy.
+    /// [`NoReply`] when the stage has stopped or is too busy.
     pub fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut S) -> R + Send + 'static,
-    ) -> Result<R, NoAnswer> {
-        let (call, answered) = with_answer(call);
-        let gone = |stopped| NoAnswer { stage: self.stage, stopped };
+    ) -> Result<R, NoReply> {
+        let (call, reply) = with_reply(call);
+        let gone = |stopped| NoReply { stage: self.stage, stopped };
         self.tx.send_timeout(call, CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
         self.wake();
-        answered.recv_timeout(CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))
+        reply.recv_timeout(CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))
     }
 
-    /// As [`StageHandle::call`], but waits as long as it takes: for calls that must not run after the caller has given up.
+    /// As [`StageHandle::call`] without a timeout: for calls that must not run after the caller has
+    /// given up.
     ///
     /// # Errors
-    /// [`NoAnswer`] when the stage has stopped.
+    /// [`NoReply`] when the stage has stopped.
     pub fn wait<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut S) -> R + Send + 'static,
-    ) -> Result<R, NoAnswer> {
+    ) -> Result<R, NoReply> {
         self.start(call)?.wait()
     }
 
-    /// As [`StageHandle::wait`], but without waiting: several stages can work on their results at the same time.
+    /// Starts a call without waiting, so that several stages can work on their results at the same
+    /// time.
     ///
     /// # Errors
-    /// [`NoAnswer`] when the stage has stopped.
+    /// [`NoReply`] when the stage has stopped.
     pub fn start<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut S) -> R + Send + 'static,
-    ) -> Result<PendingCall<R>, NoAnswer> {
-        let (call, answered) = with_answer(call);
-        let stopped = NoAnswer { stage: self.stage, stopped: true };
+    ) -> Result<PendingCall<R>, NoReply> {
+        let (call, reply) = with_reply(call);
+        let stopped = NoReply { stage: self.stage, stopped: true };
         self.tx.send(call).map_err(|_| stopped)?;
         self.wake();
-        Ok(PendingCall { answered, stopped })
+        Ok(PendingCall { reply, stopped })
     }
 
     fn wake(&self) {
@@ -124,41 +127,41 @@ impl<S> StageHandle<S> {
 /// The result of a call that was started.
 #[must_use]
 pub struct PendingCall<R> {
-    answered: channel::Receiver<R>,
-    stopped: NoAnswer,
+    reply: channel::Receiver<R>,
+    stopped: NoReply,
 }
 
 impl<R> PendingCall<R> {
-    /// Waits for it.
+    /// Waits for the result.
     ///
     /// # Errors
-    /// [`NoAnswer`] when the stage has stopped.
-    pub fn wait(self) -> Result<R, NoAnswer> {
-        self.answered.recv().map_err(|_| self.stopped)
+    /// [`NoReply`] when the stage has stopped.
+    pub fn wait(self) -> Result<R, NoReply> {
+        self.reply.recv().map_err(|_| self.stopped)
     }
 }
 
-/// A call that sends its result to the receiver.
-fn with_answer<S, R: Send + 'static>(
+/// A call that sends its result to the returned receiver.
+fn with_reply<S, R: Send + 'static>(
     call: impl FnOnce(&mut S) -> R + Send + 'static,
 ) -> (Call<S>, channel::Receiver<R>) {
-    let (answer, answered) = channel::bounded(1);
+    let (reply_tx, reply) = channel::bounded(1);
     let call = move |state: &mut S| {
-        // The caller may have timed out; then the answer is dropped.
-        let _ = answer.send(call(state));
+        // The caller may have timed out; the result is then dropped.
+        let _ = reply_tx.send(call(state));
     };
-    (Box::new(call), answered)
+    (Box::new(call), reply)
 }
 
 impl<S> CallQueue<S> {
-    /// Runs every call that waits.
+    /// Runs every waiting call.
     pub fn serve(&self, state: &mut S) {
         while let Some(call) = self.next() {
             call(state);
         }
     }
 
-    /// The next call, if one waits: for a state that owns this end.
+    /// The next waiting call: for a state that owns this end.
     pub fn next(&self) -> Option<Call<S>> {
         match self.rx.try_recv() {
             Ok(call) => Some(call),
@@ -170,8 +173,9 @@ impl<S> CallQueue<S> {
         }
     }
 
-    /// Makes `select` ready when a call waits; [`CallQueue::next`] or [`CallQueue::serve`] takes it. Without handles the
-    /// channel would always be ready, so it leaves the select once the stage has found that out.
+    /// Makes `select` ready when a call waits; [`CallQueue::next`] or [`CallQueue::serve`] takes
+    /// it. A channel without handles is always ready, so it leaves the select once the stage has
+    /// seen that.
     pub fn watch<'a>(&'a self, select: &mut channel::Select<'a>) {
         if !self.closed.get() {
             select.recv(&self.rx);
@@ -197,8 +201,8 @@ mod tests {
         assert_eq!(first.wait(), Ok(6));
         stage.join().unwrap();
         assert!(handle.wait(|v| v.len()).is_err());
-        let says = handle.call(|v| v.len()).unwrap_err().to_string();
-        assert_eq!(says, "the shard stage has stopped; its log says why");
+        let message = handle.call(|v| v.len()).unwrap_err().to_string();
+        assert_eq!(message, "the shard stage has stopped; its log says why");
     }
 
     #[test]

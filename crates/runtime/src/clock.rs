@@ -1,4 +1,4 @@
-//! Time as stages see it: milliseconds since the process started. Pure code gets it as an argument.
+//! Time of stages: milliseconds since the process started. Pure code gets it as an argument.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ impl Clock {
         self.start.elapsed().as_millis() as Millis
     }
 
-    /// How long until `deadline`; zero when it has passed.
+    /// The time until `deadline`; zero when it has passed.
     pub fn until(&self, deadline: Millis) -> Duration {
         Duration::from_millis(deadline.saturating_sub(self.now()))
     }

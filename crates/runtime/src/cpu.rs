@@ -1,4 +1,4 @@
-//! CPUs: sets of them as the kernel writes them, which there are, which this process may use, and pinning to them.
+//! CPU sets in the kernel's format, the CPUs of this machine and process, and pinning.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
@@ -6,58 +6,57 @@ use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Where Linux tells of nodes and CPUs.
+/// The kernel's description of nodes and CPUs.
 const SYSTEM: &str = "/sys/devices/system";
-/// CPU numbers that the system calls can name.
+/// CPU numbers that the system calls support.
 const LIMIT: u16 = CpuSet::MAX_CPU as u16;
 
-/// Some CPUs by number, rising; at least one. Reads and displays as `taskset -c` and the kernel do: `0-3,8`.
+/// A set of CPUs by number, ascending and not empty. Parses and displays the format of `taskset -c`
+/// and the kernel: `0-3,8`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cpus(Vec<u16>);
 
 impl Cpus {
-    /// Those that this thread may use, which is what the process may use unless the thread was pinned.
+    /// The CPUs that this thread may use: those of the process, unless the thread was pinned.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When the system call fails.
     pub fn allowed() -> io::Result<Cpus> {
         let set = sched_getaffinity(None)?;
         let cpus: Vec<u16> = (0..LIMIT).filter(|cpu| set.is_set(usize::from(*cpu))).collect();
         if cpus.is_empty() { Err(io::Error::other("it may use no CPU")) } else { Ok(Cpus(cpus)) }
     }
 
-    /// Those of a NUMA node that this process may use.
+    /// The CPUs of a NUMA node that this process may use.
     ///
     /// # Errors
     /// A sentence, when there is no such node, or no CPU of it may be used.
     pub fn of_node(node: u16) -> Result<Cpus, String> {
-        let allowed =
-            Cpus::allowed().map_err(|e| format!("the system does not tell which CPUs it allows: {e}"))?;
+        let allowed = Cpus::allowed().map_err(|e| format!("the allowed CPUs are unknown: {e}"))?;
         node_of(Path::new(SYSTEM), node, &allowed)
     }
 
-    /// The same, after a look whether they exist and this process may use them.
+    /// Checks that the CPUs exist and that this process may use them.
     ///
     /// # Errors
     /// A sentence that names the first that cannot be used.
     pub fn usable(self) -> Result<Cpus, String> {
-        let allowed =
-            Cpus::allowed().map_err(|e| format!("the system does not tell which CPUs it allows: {e}"))?;
+        let allowed = Cpus::allowed().map_err(|e| format!("the allowed CPUs are unknown: {e}"))?;
         usable_of(Path::new(SYSTEM), self, &allowed)
     }
 
-    /// How many.
+    /// The number of CPUs.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Only the one at `index`, which goes round.
+    /// Only the CPU at `index`, modulo their number.
     pub fn one(&self, index: usize) -> Cpus {
         Cpus(vec![self.0[index % self.0.len()]])
     }
 
-    /// The calling thread, and threads that it starts, run on these from now on.
+    /// Pins the calling thread, and threads that it starts, to these CPUs.
     ///
     /// # Errors
     /// When the system refuses: none of them may be used.
@@ -83,7 +82,7 @@ fn node_of(system: &Path, node: u16, allowed: &Cpus) -> Result<Cpus, String> {
         return Err(format!("there is no NUMA node {node}; this machine has {known}"));
     }
     let list = read(&system.join(format!("node/node{node}/cpulist")))?;
-    // A node of memory alone has an empty list.
+    // A node without CPUs has an empty list.
     let of_node = list.trim().parse().unwrap_or(Cpus(Vec::new()));
     let cpus: Vec<u16> = of_node.0.iter().copied().filter(|cpu| allowed.contains(*cpu)).collect();
     if cpus.is_empty() {
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said() {
+    fn unusable_cpus_are_refused_with_a_reason() {
         let folder = std::env::temp_dir().join(format!("ribtide-cpus-{}", std::process::id()));
         for (file, text) in [
             ("cpu/online", "0-7\n"),
@@ -179,14 +178,14 @@ mod tests {
         let allowed = cpus("2-3");
         assert_eq!(usable_of(&folder, cpus("3"), &allowed), Ok(cpus("3")));
         assert_eq!(node_of(&folder, 0, &allowed), Ok(allowed.clone()));
-        for (outcome, says) in [
+        for (outcome, message) in [
             (usable_of(&folder, cpus("2-4"), &allowed), "may not use CPU 4, only 2-3"),
             (usable_of(&folder, cpus("2,9"), &allowed), "no CPU 9 on this machine, which has 0-7"),
             (node_of(&folder, 1, &allowed), "no CPU of NUMA node 1, which has 4-7; it may use 2-3"),
             (node_of(&folder, 2, &allowed), "no CPU of NUMA node 2, which has none"),
             (node_of(&folder, 3, &allowed), "no NUMA node 3; this machine has 0-2"),
         ] {
-            assert!(outcome.as_ref().unwrap_err().contains(says), "{outcome:?}");
+            assert!(outcome.as_ref().unwrap_err().contains(message), "{outcome:?}");
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -1,12 +1,13 @@
-//! How much there is of what is in no ring: rows that a stage keeps in tables of its own, requests that are under way.
+//! Gauges: depths of queues that are no rings, such as rows in a stage's tables or requests in
+//! flight.
 //!
-//! The stage that owns it says so each time that it has looked, which costs a few stores; whoever watches reads it from
-//! another thread.
+//! The owning stage stores the depth after each change, which costs a few stores; other threads
+//! read it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A depth that its owner sets. It is listed while it is there.
+/// A depth that its owner sets. It is listed until it is dropped.
 #[derive(Debug)]
 pub struct Gauge(Arc<Level>);
 
@@ -19,18 +20,18 @@ pub(crate) struct Level {
     full: AtomicU64,
 }
 
-/// A queue as a person sees it, a ring or another one.
+/// The state of a queue, a ring or another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Depth {
-    /// What is in it: of a ring batches, otherwise what the name says.
+    /// Its contents: batches of a ring, else by name.
     pub name: String,
-    /// At so many its producer waits. `None`: what it holds is bounded by the number of routes only.
+    /// At this depth its producer waits. `None`: only the number of routes bounds it.
     pub bound: Option<u64>,
-    /// How many now.
+    /// The current depth.
     pub depth: u64,
-    /// The most it ever held, as far as that was looked at.
+    /// The greatest depth that was set.
     pub peak: u64,
-    /// Of a ring how often a producer found it full; otherwise how often it reached its bound.
+    /// Of a ring: how often a producer found it full. Otherwise how often it reached its bound.
     pub full: u64,
 }
 
@@ -45,7 +46,7 @@ impl Gauge {
         &self.0
     }
 
-    /// There are so many now.
+    /// Sets the depth.
     pub fn set(&self, depth: usize) {
         let Level { bound, depth: last, peak, full, .. } = &*self.0;
         let (now, before) = (depth as u64, last.load(Relaxed));

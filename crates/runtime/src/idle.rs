@@ -1,25 +1,27 @@
 //! Idle threads purge the allocator.
 //!
-//! mimalloc keeps what a thread frees in that thread's heap, and looks at the clock only when it is called: a thread that
-//! frees a table and then has no work keeps that memory for ever. So threads wait through this module, and a thread
-//! that waited for [`IDLE_TIMEOUT`] without work purges the allocator. A busy thread pays for one look at a flag a wait.
+//! mimalloc keeps freed memory in the heap of the thread that frees it, and checks the time only
+//! when it is called. A thread that frees a table and is then idle would keep that memory for ever.
+//! So threads wait through this module, and purge the allocator after [`IDLE_TIMEOUT`] without
+//! work. A busy thread pays for one check of a flag per wait.
 //!
-//! Another thread may free later what this one allocated, so an idle thread purges again, at intervals that double. A stage
-//! with buffers, caches or sparse tables shrinks them when it becomes idle: one small object that stays may keep a 64 KiB
-//! slice of the allocator's from being purged.
+//! Another thread may free this thread's memory later, so an idle thread purges again, at doubling
+//! intervals. A stage shrinks its buffers, caches and sparse tables when it becomes idle. One small
+//! object may otherwise keep a 64 KiB slice of the allocator.
 //!
-//! The threads of a router always have a little work. A thread that timed out in a wait now and then counts as idle once
-//! in [`BUSY_MAX`], too.
+//! The threads of a router are never quite without work. So a thread whose waits sometimes time out
+//! counts as idle once in [`BUSY_MAX`], too.
 
 use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, Select};
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// How long a thread has no work before it is idle.
+/// A thread without work for this time is idle.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a thread that always has a little work may go without a purge; its next wait that times out makes it idle.
+/// The longest time without a purge of a thread that always has a little work; its next timed-out
+/// wait makes it idle.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// Blocks of more than 512 KiB have an allocator segment of their own.
@@ -37,7 +39,7 @@ enum State {
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Busy) };
-    /// When it was last found idle; at first, when a wait first timed out.
+    /// When it was last found idle; initially, when a wait first timed out.
     static LAST_IDLE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -46,7 +48,7 @@ pub fn wait(select: &mut Select<'_>, timeout: Duration) -> bool {
     on_wait(select.ready_timeout(timeout).is_err())
 }
 
-/// Receives the next message, and purges the allocator while none comes.
+/// Receives the next message, and purges the allocator while waiting.
 ///
 /// # Errors
 /// Every sender is gone and the channel empty.

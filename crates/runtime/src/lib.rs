@@ -1,8 +1,9 @@
-//! What turns pure state machines into running stages: bounded named rings, calls to a stage, threads, time.
+//! Effects around the pure state machines: bounded named rings, calls to a stage, threads, time.
 //!
-//! A stage is a thread that owns one state machine. Work reaches it through a [`ring`]; calls of other threads reach it
-//! through [`call`], between two batches of work, so that a read never holds a lock that routing needs.
-// These macros panic when the reader of the pipe is gone.
+//! A stage is a thread that owns one state machine. Batches reach it through a [`ring`]. Calls of
+//! other threads reach it through [`call`], between two batches, so a query never holds a lock that
+//! routing needs.
+// These macros panic when the pipe has no reader.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod activity;

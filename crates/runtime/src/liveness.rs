@@ -1,11 +1,13 @@
-//! Whether the host at the other end of a TCP connection is still there.
+//! Detects that the host at the other end of a TCP connection is gone.
 //!
-//! A host without power, or behind a cut line, says nothing. TCP notices that after two hours where nothing is under way, and
-//! after a quarter of an hour where something is. Here it is [`SILENCE`]: probes where nothing is under way ([`probe`]), and
-//! a look at what TCP itself has sent again in vain otherwise ([`Watched`]).
+//! A host without power, or behind a cut line, sends nothing. TCP detects that after two hours on
+//! an idle connection, and after a quarter of an hour with data in flight. Here it takes
+//! [`SILENCE_TIMEOUT`]: by keepalive on an idle connection ([`probe`]), and by TCP's
+//! retransmissions otherwise ([`Watched`]).
 //!
-//! TCP_USER_TIMEOUT, tcp(7), would be the usual option, but it also ends a connection to a host that answers and a process that has
-//! not read for so long. An FPM server whose chip stands still is just that, and a new connection would cost it a whole table.
+//! TCP_USER_TIMEOUT, tcp(7), is the usual option. But it also ends a connection whose host
+//! acknowledges and whose process does not read. An FPM server with a stalled chip does that, and a
+//! new connection would cost it a whole table.
 
 use std::borrow::Borrow;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,15 +15,15 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// A host that acknowledged nothing for so long, although it was asked to, is gone. Where it had left no room for data for
-/// minutes, TCP asks only every two minutes, and it takes two of those.
-pub const SILENCE: Duration = Duration::from_secs(30);
-/// Keepalive: after so long without a word, so often, so many in vain. Together that is [`SILENCE`].
+/// A host that acknowledges nothing for this time, although it was probed, is gone. With a window
+/// of zero for minutes, TCP probes only every two minutes, and detection takes two probes.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Keepalive: idle time, interval and probes. Together they are [`SILENCE_TIMEOUT`].
 const IDLE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 4;
 
-/// Has TCP end the connection when nothing is under way and the other host does not answer for [`SILENCE`].
+/// Makes TCP end an idle connection whose host does not acknowledge for [`SILENCE_TIMEOUT`].
 ///
 /// # Errors
 /// The system's.
@@ -30,8 +32,9 @@ pub fn probe(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// A connection with timeouts. When one of them ends, and the other host is gone, it fails with [`ErrorKind::HostUnreachable`], and
-/// is of no use to anybody any more: also who waits at it elsewhere is told.
+/// A connection with timeouts. When one expires and the other host is gone, the call fails with
+/// [`ErrorKind::HostUnreachable`]. The connection is then shut down, so other threads that wait at
+/// it fail too.
 #[derive(Debug)]
 pub struct Watched<S>(pub S);
 
@@ -53,24 +56,26 @@ impl<S: Borrow<TcpStream>> Write for Watched<S> {
     }
 }
 
-/// What was done, or why the connection ends here.
+/// The result, or the error of a host that is gone.
 fn unless_gone(stream: &TcpStream, done: io::Result<usize>) -> io::Result<usize> {
     if !done.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock) || !is_gone(&state(stream)?) {
         return done;
     }
-    // What was under way would come after all that is said on the next connection, if the host is back by then. So it is dropped
-    // with the socket.
+    // Data in flight would arrive after the data of the next connection, if the host comes back. So
+    // it is dropped with the socket.
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))?;
     let _ = stream.shutdown(Shutdown::Both);
-    let says =
-        format!("the other host acknowledged nothing for {} s, so it counts as gone", SILENCE.as_secs());
-    Err(io::Error::new(ErrorKind::HostUnreachable, says))
+    let message = format!(
+        "the other host acknowledged nothing for {} s, so it counts as gone",
+        SILENCE_TIMEOUT.as_secs()
+    );
+    Err(io::Error::new(ErrorKind::HostUnreachable, message))
 }
 
-/// Nothing was acknowledged for long, and it is not that nothing was asked: what was under way was sent again; or, where the
-/// other side has no room, more than one probe in a row has no answer (one may be lost).
+/// Whether nothing was acknowledged for long although TCP retransmitted, or, with a window of zero,
+/// sent more than one probe (one may be lost).
 fn is_gone(state: &libc::tcp_info) -> bool {
-    Duration::from_millis(state.tcpi_last_ack_recv.into()) >= SILENCE
+    Duration::from_millis(state.tcpi_last_ack_recv.into()) >= SILENCE_TIMEOUT
         && (state.tcpi_retransmits > 0 || state.tcpi_probes > 1)
 }
 
@@ -108,7 +113,7 @@ mod tests {
         stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
         stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
         let _server = listener.accept().unwrap();
-        // A server that does not read, until there is no room: its host answers all the same.
+        // A server that does not read until its window is zero: its host acknowledges all the same.
         while stream.write(&[0; 65536]).is_ok() {}
         while state(&stream).unwrap().tcpi_last_ack_recv < 1000 {
             let read = Watched(&stream).read(&mut [0; 1]).unwrap_err();
@@ -124,8 +129,8 @@ mod tests {
                 ..now
             })
         };
-        assert!(after(SILENCE, 1, 0) && after(SILENCE, 0, 2));
-        assert!(!after(SILENCE / 2, 7, 7), "it takes its time");
-        assert!(!after(SILENCE * 9, 0, 1), "nothing but one probe is under way");
+        assert!(after(SILENCE_TIMEOUT, 1, 0) && after(SILENCE_TIMEOUT, 0, 2));
+        assert!(!after(SILENCE_TIMEOUT / 2, 7, 7), "it takes its time");
+        assert!(!after(SILENCE_TIMEOUT * 9, 0, 1), "nothing but one probe is under way");
     }
 }

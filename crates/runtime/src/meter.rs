@@ -1,7 +1,8 @@
-//! What each stage has done: routes, and the time it was busy with them.
+//! Meters: routes that each stage handled, and its busy time.
 //!
-//! A meter is added to once per batch, so it costs nothing per route. Busy time is wall time inside the stage's
-//! work; waiting for a ring, a socket or a database is not busy. Each thread has a [`PerformanceTimer`] of its own.
+//! A meter is updated once per batch, so it costs nothing per route. Busy time is wall time on
+//! batches, without waits for a ring, a socket or a database. Each thread has its own
+//! [`PerformanceTimer`].
 
 use crate::performance::{PerformanceTimer, Record};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,13 +14,13 @@ use std::time::{Duration, Instant};
 pub struct Meters {
     start: Instant,
     meters: Arc<Mutex<Vec<Arc<Inner>>>>,
-    /// Whose the stages are that are named here, where several are alike.
-    whose: Option<Arc<str>>,
+    /// Prefix of stage names, where several alike exist.
+    owner: Option<Arc<str>>,
 }
 
 impl Default for Meters {
     fn default() -> Self {
-        Meters { start: Instant::now(), meters: Arc::default(), whose: None }
+        Meters { start: Instant::now(), meters: Arc::default(), owner: None }
     }
 }
 
@@ -30,14 +31,15 @@ struct Inner {
     routes: AtomicU64,
     batches: AtomicU64,
     busy_ns: AtomicU64,
-    /// Microseconds since `start`, plus one; zero: nothing yet.
+    /// Microseconds since `start`, plus one; zero before the first batch.
     first_us: AtomicU64,
     last_us: AtomicU64,
-    /// One for each thread of the stage.
+    /// One per thread of the stage.
     timers: Mutex<Vec<Weak<Mutex<PerformanceTimer>>>>,
 }
 
-/// One stage's meter. Clones count together; each that [`Meters::meter`] gives has a timer of its own.
+/// One stage's meter. Clones count together; each result of [`Meters::meter`] has a timer of its
+/// own.
 #[derive(Clone, Debug)]
 pub struct Meter {
     stage: Arc<Inner>,
@@ -51,7 +53,7 @@ pub struct Reading {
     pub name: String,
     /// Route changes handled since the start.
     pub routes: u64,
-    /// In how many batches.
+    /// Number of their batches.
     pub batches: u64,
     /// Time spent on them.
     pub busy: Duration,
@@ -60,14 +62,14 @@ pub struct Reading {
 }
 
 impl Meters {
-    /// The same ones, where stages have this before their names: of one of several that are alike.
-    pub fn of(&self, whose: &str) -> Meters {
-        Meters { whose: Some(whose.into()), ..self.clone() }
+    /// The same meters, with `owner` before new stage names: for one of several alike.
+    pub fn of(&self, owner: &str) -> Meters {
+        Meters { owner: Some(owner.into()), ..self.clone() }
     }
 
     /// A meter for the stage `name`; threads of one stage share it by name.
     pub fn meter(&self, name: &str) -> Meter {
-        let of_one = self.whose.as_ref().map(|whose| format!("{whose}: {name}"));
+        let of_one = self.owner.as_ref().map(|owner| format!("{owner}: {name}"));
         let name = of_one.as_deref().unwrap_or(name);
         let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = meters.iter().find(|m| m.name == name) {
@@ -138,21 +140,21 @@ impl Meter {
         Meter { stage, timer }
     }
 
-    /// Runs `work` as one batch; `work` returns how many route changes it handled.
-    pub fn run(&self, work: impl FnOnce() -> usize) {
+    /// Runs `batch`, which returns the number of route changes that it handled.
+    pub fn run(&self, batch: impl FnOnce() -> usize) {
         let begin = Instant::now();
-        let routes = work();
+        let routes = batch();
         self.add(routes, begin);
     }
 
-    /// Counts one batch of `routes` route changes that began at `begin` and ends now. Batches without routes
-    /// leave no trace: timers and polls are not work.
+    /// Counts one batch of `routes` route changes from `begin` until now. Batches without routes
+    /// are not counted: timers and polls are no work.
     pub fn add(&self, routes: usize, begin: Instant) {
         if routes == 0 {
             return;
         }
         let end = Instant::now();
-        // No other thread takes it, but for a moment a reader.
+        // No other thread takes it, but for the short time of a query.
         self.timer.lock().unwrap_or_else(PoisonError::into_inner).add(begin, end, routes as u64);
         let m = &self.stage;
         let since = |t: Instant| t.saturating_duration_since(m.start).as_micros() as u64;

@@ -1,28 +1,27 @@
-//! The PerformanceTimer of SONiC's "BGP loading optimization": how many tasks a stage finished, how long it was at work on them
-//! and how long it waited in between.
+//! The PerformanceTimer of SONiC's "BGP loading optimization": tasks that a stage finished, its
+//! busy time and its idle time.
 //!
-//! What counts is added up over calls until there are [`THRESHOLD`] tasks and a millisecond of work, then it is one
-//! [`Record`]. The latest are kept in memory, so that a client can read them, and they cost nothing when none does.
-//! The gap before a call is idle time: a stage that is idle waits for the one before it, one that is busy is
-//! what the others wait for.
+//! Calls are summed until they reach [`THRESHOLD`] tasks and a millisecond of busy time; the sum is
+//! one [`Record`]. The latest records stay in memory for queries. The gap before a call is idle
+//! time. An idle stage waits for the stage before it; a busy one limits the others.
 
 use crate::idle;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-/// Tasks that make a record.
+/// Tasks of a record, at least.
 pub const THRESHOLD: u64 = 10_000;
-/// The least time at work that makes a record.
-const LEAST: Duration = Duration::from_millis(1);
-/// Calls that are told one by one, the first of a record.
+/// Busy time of a record, at least.
+const RECORD_BUSY_TIME_MIN: Duration = Duration::from_millis(1);
+/// Calls that a record lists one by one, its first ones.
 const DETAILED_CALLS_MAX: usize = 6;
-/// Records that are kept, the latest.
-const KEPT: usize = 64;
+/// Stored records.
+const RECORDS_MAX: usize = 64;
 
-/// One line of the document: some calls in a row.
+/// One record: consecutive calls.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Its place among all records of its timer, from 1 up.
+    /// Its number among the records of its timer, from 1.
     pub number: u64,
     /// Tasks finished.
     pub tasks: u64,
@@ -32,16 +31,16 @@ pub struct Record {
     pub busy: Duration,
     /// Time between calls, and before the first of them.
     pub idle: Duration,
-    /// Of the first six calls that finished any: the time before each.
+    /// The idle time before each of the first six calls that finished tasks.
     pub gaps: First<Duration>,
     /// The tasks of each.
     pub incs: First<u64>,
-    /// The time of each.
+    /// The busy time of each.
     pub intervals: First<Duration>,
 }
 
-/// At most six numbers, in the record itself: in pieces of their own those of a burst stand among what came and went with it, and
-/// keep that from being purged.
+/// At most six numbers, stored in the record itself. Separate allocations would lie between
+/// short-lived ones and keep that memory from being purged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct First<T> {
     values: [T; DETAILED_CALLS_MAX],
@@ -64,7 +63,7 @@ impl<T> Deref for First<T> {
 }
 
 impl<T: Default> FromIterator<T> for First<T> {
-    /// The first six.
+    /// Takes the first six.
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut first = First::default();
         values.into_iter().take(DETAILED_CALLS_MAX).for_each(|value| first.push(value));
@@ -73,7 +72,7 @@ impl<T: Default> FromIterator<T> for First<T> {
 }
 
 impl Record {
-    /// Time at work and idle.
+    /// Busy and idle time.
     pub fn total(&self) -> Duration {
         self.busy + self.idle
     }
@@ -90,21 +89,21 @@ pub struct PerformanceTimer {
     last_end: Option<Instant>,
     made: u64,
     now: Record,
-    /// The latest, each in the place of the one that came [`KEPT`] before it. With room from the start, in memory by itself: beside
-    /// blocks as long that come and go it would keep theirs from being purged.
+    /// The latest records in a ring of [`RECORDS_MAX`]. Allocated once, in a segment of its own:
+    /// beside short-lived blocks of this size it would keep their memory from being purged.
     records: Vec<Record>,
 }
 
 impl Default for PerformanceTimer {
     fn default() -> Self {
-        let records = idle::long_lived_vec(KEPT);
+        let records = idle::long_lived_vec(RECORDS_MAX);
         PerformanceTimer { last_end: None, made: 0, now: Record::default(), records }
     }
 }
 
 impl PerformanceTimer {
-    /// Takes in a call that began and ended then and finished so many tasks. One that finished none counts with its
-    /// time only.
+    /// Adds a call from `begin` to `end` that finished `tasks` tasks. A call without tasks adds
+    /// only its time.
     pub fn add(&mut self, begin: Instant, end: Instant, tasks: u64) {
         let gap = self.last_end.map_or(Duration::ZERO, |last| begin.saturating_duration_since(last));
         let interval = end.saturating_duration_since(begin);
@@ -121,12 +120,12 @@ impl PerformanceTimer {
                 now.intervals.push(interval);
             }
         }
-        if now.tasks >= THRESHOLD && now.busy >= LEAST {
+        if now.tasks >= THRESHOLD && now.busy >= RECORD_BUSY_TIME_MIN {
             let (record, oldest) = (std::mem::take(now), self.oldest());
             self.made += 1;
             let record = Record { number: self.made, ..record };
             match self.records.len() {
-                KEPT => self.records[oldest] = record,
+                RECORDS_MAX => self.records[oldest] = record,
                 _ => self.records.push(record),
             }
         }
@@ -138,10 +137,10 @@ impl PerformanceTimer {
         older.iter().chain(latest)
     }
 
-    /// Where the oldest record is.
+    /// The index of the oldest record.
     fn oldest(&self) -> usize {
         match self.records.len() {
-            KEPT => (self.made % KEPT as u64) as usize,
+            RECORDS_MAX => (self.made % RECORDS_MAX as u64) as usize,
             _ => 0,
         }
     }
@@ -185,13 +184,13 @@ mod tests {
     fn only_the_latest_are_kept() {
         let start = Instant::now();
         let mut timer = PerformanceTimer::default();
-        for call in 0..2 * KEPT as u64 + 5 {
+        for call in 0..2 * RECORDS_MAX as u64 + 5 {
             let at = |ms: u64| start + Duration::from_millis(2 * call + ms);
             timer.add(at(0), at(1), THRESHOLD + call);
         }
-        let last = 2 * KEPT as u64 + 5;
+        let last = 2 * RECORDS_MAX as u64 + 5;
         let numbers: Vec<_> = timer.records().map(|record| (record.number, record.tasks)).collect();
-        let latest = last - KEPT as u64 + 1..=last;
+        let latest = last - RECORDS_MAX as u64 + 1..=last;
         assert_eq!(numbers, latest.map(|n| (n, THRESHOLD + n - 1)).collect::<Vec<_>>());
     }
 }

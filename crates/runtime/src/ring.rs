@@ -1,8 +1,8 @@
 //! Bounded, named, measured queues between stages.
 //!
-//! A full ring stops its producer; nothing is dropped. Every ring is in a [`Rings`] registry under its name, with
-//! its bound and depth, so that a stalled pipeline shows where it waits. Items are batches: at two batches a
-//! microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
+//! A full ring blocks its producer; nothing is dropped. The [`Rings`] registry lists every ring by
+//! name with bound and depth, so a stalled pipeline shows its bottleneck. Items are batches: at two
+//! batches a microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
 
 use crate::gauge::{Depth, Gauge, Level};
 use crate::idle;
@@ -11,30 +11,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// Wakes a consumer that sleeps somewhere else than at its rings: in a poll of sockets.
+/// Wakes a consumer that sleeps elsewhere than at its rings, such as in `poll`.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// All rings of a process, and what it has in other queues; one whose ends are both gone is gone from here too.
+/// All rings and gauges of a process; a ring without ends is dropped from it.
 #[derive(Clone, Default, Debug)]
 pub struct Rings {
     all: Arc<Mutex<Vec<Weak<Stats>>>>,
     gauges: Arc<Mutex<Vec<Weak<Level>>>>,
-    /// Whose the rings are that are made here, where several are alike.
-    whose: Option<Arc<str>>,
+    /// Prefix of ring names, where several alike exist.
+    owner: Option<Arc<str>>,
 }
 
-/// One ring as seen by a person or a metrics scraper.
+/// The state of one ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reading {
-    /// What the ring carries, from where to where.
+    /// Contents, source and destination.
     pub name: String,
     /// Its bound, in batches.
     pub capacity: usize,
-    /// Batches in it now.
+    /// Current number of batches.
     pub depth: u64,
-    /// The most batches it ever held.
+    /// The greatest number of batches.
     pub peak: u64,
-    /// Batches that went in since the start.
+    /// Batches sent since the start.
     pub sent: u64,
     /// How often a producer found it full and had to wait.
     pub full: u64,
@@ -55,14 +55,14 @@ struct Stats {
     received: AtomicU64,
     peak: AtomicU64,
     full: AtomicU64,
-    /// Set when the consumer has found out that it is empty and every producer is gone.
+    /// Set when the consumer has seen that it is empty and every producer is dropped.
     closed: AtomicBool,
 }
 
 impl Rings {
-    /// The same ones, where new rings have this before their names: of one of several that are alike.
-    pub fn of(&self, whose: &str) -> Rings {
-        Rings { whose: Some(whose.into()), ..self.clone() }
+    /// The same registry, with `owner` before new ring names: for one of several alike.
+    pub fn of(&self, owner: &str) -> Rings {
+        Rings { owner: Some(owner.into()), ..self.clone() }
     }
 
     /// Makes a ring of at most `capacity` batches (at least one).
@@ -82,7 +82,7 @@ impl Rings {
         (Sender { tx, stats: stats.clone(), wake: None }, Receiver { rx, stats })
     }
 
-    /// Makes a gauge of a queue that is no ring, at whose `bound` its producer waits.
+    /// Makes a gauge of a queue that is no ring; its producer waits at `bound`.
     pub fn gauge(&self, name: impl Into<String>, bound: Option<usize>) -> Gauge {
         let gauge = Gauge::new(self.name(name), bound);
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,27 +91,27 @@ impl Rings {
     }
 
     fn name(&self, name: impl Into<String>) -> String {
-        match &self.whose {
+        match &self.owner {
             None => name.into(),
-            Some(whose) => format!("{whose}: {}", name.into()),
+            Some(owner) => format!("{owner}: {}", name.into()),
         }
     }
 
-    /// How full every ring is and every other queue, in the order they were made.
+    /// The depths of all rings and other queues, in the order of creation.
     pub fn depths(&self) -> Vec<Depth> {
         let mut depths: Vec<Depth> = self.read().into_iter().map(Depth::from).collect();
         depths.append(&mut self.gauges());
         depths
     }
 
-    /// How full every queue is that is no ring, in the order they were made.
+    /// The depths of all queues that are no rings, in the order of creation.
     pub fn gauges(&self) -> Vec<Depth> {
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.retain(|gauge| gauge.strong_count() > 0);
         gauges.iter().filter_map(Weak::upgrade).map(|level| level.read()).collect()
     }
 
-    /// The state of every ring, in the order they were made.
+    /// The state of every ring, in the order of creation.
     pub fn read(&self) -> Vec<Reading> {
         let mut rings = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         rings.retain(|ring| ring.strong_count() > 0);
@@ -130,7 +130,7 @@ impl Rings {
     }
 }
 
-/// The other end of a ring is gone: its stage has stopped.
+/// The other end of a ring was dropped: its stage has stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
@@ -142,7 +142,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// The producing end. Clones feed the same ring.
+/// The producing end. Clones send to the same ring.
 pub struct Sender<T> {
     tx: channel::Sender<T>,
     stats: Arc<Stats>,
@@ -162,13 +162,13 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// The same end, which also calls `wake`, if there is one, after each batch. So do its clones.
+    /// The same end, which also calls `wake`, if there is one, after each batch; its clones do too.
     pub fn with_wake(mut self, wake: Option<Wake>) -> Self {
         self.wake = wake;
         self
     }
 
-    /// Puts `batch` in, waiting while the ring is full.
+    /// Sends `batch`; blocks while the ring is full.
     ///
     /// # Errors
     /// [`Closed`] when the consumer has stopped.
@@ -183,7 +183,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Puts `batch` in, or gives it back when the ring is full.
+    /// Sends `batch`, or returns it when the ring is full.
     ///
     /// # Errors
     /// [`TrySend::Full`] with the batch, or [`TrySend::Closed`].
@@ -201,7 +201,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// How many batches wait.
+    /// The number of waiting batches.
     pub fn len(&self) -> usize {
         self.tx.len()
     }
@@ -211,18 +211,18 @@ impl<T> Sender<T> {
         2 * self.tx.len() > self.stats.capacity
     }
 
-    /// Whether the ring has no room now.
+    /// Whether the ring is full.
     pub fn is_full(&self) -> bool {
         self.tx.is_full()
     }
 
-    /// Whether the consumer has taken everything that was put in.
+    /// Whether the consumer has taken every batch.
     pub fn is_empty(&self) -> bool {
         self.tx.is_empty()
     }
 
-    /// Lets `select` see when a full ring has room, for a producer that does something else until then: it counts as one that
-    /// waits.
+    /// Makes `select` ready when a full ring has room, for a producer with other work meanwhile; it
+    /// counts as a waiting producer.
     pub fn watch_room<'a>(&'a self, select: &mut channel::Select<'a>) {
         self.stats.full.fetch_add(1, Relaxed);
         select.send(&self.tx);
@@ -238,16 +238,16 @@ impl<T> Sender<T> {
     }
 }
 
-/// Why a batch did not go in.
+/// The reason why a batch was not sent.
 #[derive(Debug)]
 pub enum TrySend<T> {
-    /// No room; here is the batch.
+    /// The ring is full; returns the batch.
     Full(T),
     /// The consumer has stopped.
     Closed,
 }
 
-/// The consuming end. Clones share the work: each batch goes to one of them.
+/// The consuming end. Clones share the batches: each goes to one of them.
 #[derive(Debug)]
 pub struct Receiver<T> {
     rx: channel::Receiver<T>,
@@ -261,7 +261,7 @@ impl<T> Clone for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next batch, waiting for one.
+    /// Waits for the next batch.
     ///
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
@@ -277,7 +277,7 @@ impl<T> Receiver<T> {
         idle::recv_or_idle(&self.rx, on_idle).map(|batch| self.took(batch)).map_err(|_| Closed)
     }
 
-    /// The next batch, waiting at most `timeout`; `None` when none came.
+    /// Waits for the next batch, at most `timeout`; `None` without one.
     ///
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
@@ -289,12 +289,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next batch if there is one now.
+    /// The next batch, if one waits.
     pub fn try_recv(&self) -> Option<T> {
         self.next_now().unwrap_or(None)
     }
 
-    /// The next batch if there is one now, for a consumer that ends when no more can come.
+    /// The next batch, if one waits; for a consumer that ends after the last one.
     ///
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
@@ -309,29 +309,30 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Lets `select` see when there is a batch. The consumer then takes it with [`Receiver::try_recv`] or
-    /// [`Receiver::next_now`].
+    /// Makes `select` ready when a batch waits. The consumer then takes it with
+    /// [`Receiver::try_recv`] or [`Receiver::next_now`].
     ///
-    /// A channel without producers is always ready. A loop that kept it in its select would never sleep, so the ring
-    /// leaves the select once the consumer has found it closed.
+    /// A channel without producers is always ready, and a loop that selects it would never sleep.
+    /// So the ring leaves the select once the consumer has found it closed.
     pub fn watch<'a>(&'a self, select: &mut channel::Select<'a>) {
         if !self.stats.closed.load(Relaxed) {
             select.recv(&self.rx);
         }
     }
 
-    /// Whether it is empty now.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.rx.is_empty()
     }
 
-    /// How many batches wait.
+    /// The number of waiting batches.
     pub fn len(&self) -> usize {
         self.rx.len()
     }
 
-    /// For `crossbeam_channel::select!`; call [`Receiver::took`] on what was received. Without producers it is always
-    /// ready with an error, on which the loop has to end; [`Receiver::watch`] is for loops that go on.
+    /// For `crossbeam_channel::select!`; call [`Receiver::took`] on what was received. Without
+    /// producers it is always ready with an error, on which the loop must end; other loops use
+    /// [`Receiver::watch`].
     pub fn raw(&self) -> &channel::Receiver<T> {
         &self.rx
     }

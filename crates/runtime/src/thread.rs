@@ -1,4 +1,4 @@
-//! Named threads, and one way to stop them all.
+//! Named threads, and the flag that stops them all.
 
 use crate::cpu::Cpus;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-/// Tells every stage of a process to stop. Clones share the flag.
+/// The stop flag of all stages of a process. Clones share it.
 #[derive(Clone, Default, Debug)]
 pub struct Stop(Arc<AtomicU8>);
 
@@ -14,23 +14,23 @@ const STOP: u8 = 1;
 const STOP_AND_REMOVE: u8 = 2;
 
 impl Stop {
-    /// Asks for the stop. What stages installed elsewhere stays there.
+    /// Stops all stages. Routes that they installed elsewhere stay.
     pub fn stop(&self) {
         self.0.fetch_max(STOP, Relaxed);
     }
 
-    /// Asks for the stop, and that stages take back what they installed elsewhere. A stop that was asked for before wins:
-    /// then a stage failed, and has to be started again.
+    /// Stops all stages, which then remove the routes that they installed elsewhere. An earlier
+    /// [`Stop::stop`] wins: after a failure, the process is to be restarted.
     pub fn stop_and_remove(&self) {
         let _ = self.0.compare_exchange(0, STOP_AND_REMOVE, Relaxed, Relaxed);
     }
 
-    /// Whether it was asked for.
+    /// Whether the flag is set.
     pub fn stopped(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
-    /// Whether stages take back what they installed elsewhere before they end.
+    /// Whether stages remove what they installed elsewhere before they end.
     pub fn removes(&self) -> bool {
         self.0.load(Relaxed) == STOP_AND_REMOVE
     }
@@ -38,51 +38,51 @@ impl Stop {
 
 /// Starts a thread under `name` (at most 15 bytes show in `top`).
 ///
-/// A panic in a stage would leave its neighbours waiting on it for ever, so it ends the process: a router that is
-/// gone is noticed and restarted, one that has silently lost a stage is not.
+/// A panic ends the process, because a missing stage would leave its neighbours waiting for ever. A
+/// service manager restarts a process that ended, but does not notice a lost stage.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system cannot create a thread.
 pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let name = name.into();
     std::thread::Builder::new().name(name.clone()).spawn(move || {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
-            let says =
+            let message =
                 format!("thread {name} failed; stopping the process so that no route is silently lost");
-            crate::log::log("ribtide", &says);
+            crate::log::log("ribtide", &message);
             std::process::abort();
         }
     })
 }
 
-/// Has the system prefer the calling thread by so many steps of niceness, of which 20 are the most, as far as it lets this
-/// process say so (CAP_SYS_NICE): by 20 it runs before all others, by 10 it gets ten times the share of one that is not
-/// preferred.
-pub fn hurry(steps: u8) {
-    // Without the right to, it runs in its turn.
+/// Raises the priority of the calling thread by so many steps of niceness, at most 20, where the
+/// process may (CAP_SYS_NICE). 20 steps put it before all others; 10 steps give it ten times the
+/// CPU share of a normal thread.
+pub fn raise_priority(steps: u8) {
+    // Without the permission, it keeps the normal priority.
     let _ = rustix::process::nice(-i32::from(steps));
 }
 
 /// A thread of this process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Thread {
-    /// The system's number for it.
+    /// The kernel's thread id.
     pub id: u32,
     /// Its name, such as `shard-3`.
     pub name: String,
-    /// The CPUs that it may run on.
+    /// The CPUs that it may use.
     pub cpus: Option<Cpus>,
     /// CPU seconds outside the kernel.
     pub user_seconds: f64,
-    /// CPU seconds in the kernel: sockets, mostly.
+    /// CPU seconds inside the kernel, mostly on sockets.
     pub system_seconds: f64,
-    /// All its CPU seconds, to the nanosecond, and the seconds in which it could have run but had no CPU; `None` where
-    /// the kernel does not count them.
+    /// All CPU seconds, to the nanosecond, and the seconds in which it was runnable without a CPU;
+    /// `None` where the kernel does not count them.
     pub schedule: Option<(f64, f64)>,
 }
 
 impl Thread {
-    /// What it does: its name without its number.
+    /// Its task: its name without its number.
     pub fn role(&self) -> &str {
         match self.name.rsplit_once('-') {
             Some((role, number)) if number.bytes().all(|b| b.is_ascii_digit()) => role,
@@ -90,7 +90,7 @@ impl Thread {
         }
     }
 
-    /// Whether it is the process's first, which has the program's name.
+    /// Whether it is the main thread, which has the program's name.
     pub fn is_main(&self) -> bool {
         self.id == std::process::id()
     }
@@ -126,7 +126,7 @@ pub fn list() -> io::Result<Vec<Thread>> {
             cpus: cpus.and_then(|list| list.trim().parse().ok()),
             user_seconds: seconds(11),
             system_seconds: seconds(12),
-            // Without CONFIG_SCHED_INFO there is no such file.
+            // A kernel without CONFIG_SCHED_INFO has no such file.
             schedule: std::fs::read_to_string(path.join("schedstat")).ok().and_then(|text| schedule(&text)),
         });
     }
@@ -134,14 +134,14 @@ pub fn list() -> io::Result<Vec<Thread>> {
     Ok(threads)
 }
 
-/// Nanoseconds on a CPU and in a run queue, as in the kernel's documentation of schedstats.
+/// Nanoseconds on a CPU and in a run queue, as in the kernel's `sched-stats` document.
 fn schedule(text: &str) -> Option<(f64, f64)> {
     let mut numbers = text.split_whitespace().map(|n| n.parse::<u64>().ok());
     let mut seconds = || Some(numbers.next()?? as f64 / 1e9);
     Some((seconds()?, seconds()?))
 }
 
-/// The most resident memory that this process ever had, in bytes.
+/// The peak resident memory of this process, in bytes.
 ///
 /// # Errors
 /// When `/proc` cannot be read.

@@ -23,7 +23,9 @@ use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
 use ribtide_swss::{Change, Db};
-use ribtide_tables::zmq::{AnswerEvent, AnswersAt, Endpoint, Push, answer_to, answers_at};
+use ribtide_tables::zmq::{
+    Endpoint, Push, ResponseEvent, ResponseListener, connect_responses, listen_responses,
+};
 use ribtide_tables::{Connection, Databases, PlainTable, PubSubEvent, listen, state_table};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -81,7 +83,7 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn start(rings: &Rings) -> Result<Answering, Error> {
         let stop = Stop::default();
-        let push = answer_to(endpoint()?, rings, &stop)?;
+        let push = connect_responses(endpoint()?, rings, &stop)?;
         let [open, found] = [AnswerKind::Confirmed, AnswerKind::InChip].map(AnswerWriter::new);
         Ok(Answering { push, stop, unsent: VecDeque::new(), open, found, due: None, begun: false })
     }
@@ -271,7 +273,7 @@ impl Source {
 /// fpmsyncd's end. Once it is dropped no answer is received, and orchagent starts over with the next one.
 pub(super) struct Answers {
     /// `None` where no orchagent can connect.
-    direct: Option<AnswersAt>,
+    direct: Option<ResponseListener>,
     from: Source,
     databases: Databases,
     rows: PlainTable<RouteStateRow>,
@@ -284,7 +286,7 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn open(databases: &Databases, rings: &Rings, stop: &Stop) -> Result<Answers, Error> {
-        let direct = match answers_at(&endpoint()?, rings) {
+        let direct = match listen_responses(&endpoint()?, rings) {
             Ok(direct) => Some(direct),
             Err(e) => {
                 log("fpmsyncd", &format!("answers come through Redis only: {e}"));
@@ -326,18 +328,18 @@ impl Answers {
     /// Whether an orchagent is there that will connect.
     fn is_there(&mut self) -> bool {
         let Some(presence) = &self.presence else { return false };
-        self.direct.is_some() && state_table::is_heard(&mut self.appl, presence).unwrap_or(false)
+        self.direct.is_some() && state_table::has_subscriber(&mut self.appl, presence).unwrap_or(false)
     }
 
     /// What there is to hear next.
     pub(super) fn hear(&mut self) -> Option<Answer> {
         while let Some(event) = self.direct.as_ref().and_then(|direct| direct.events().try_recv()) {
             match event {
-                AnswerEvent::Connected(id) => self.from = Source::Orchagent(id),
-                AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::none(),
-                AnswerEvent::Gone(_) => {}
-                AnswerEvent::Message(id, message, taken) => {
-                    taken.tell();
+                ResponseEvent::Connected(id) => self.from = Source::Orchagent(id),
+                ResponseEvent::Gone(id) if self.is_from(id) => self.from = Source::none(),
+                ResponseEvent::Gone(_) => {}
+                ResponseEvent::Message(id, message, taken) => {
+                    taken.send();
                     if self.is_from(id) {
                         return Some(Answer::Direct(message));
                     }

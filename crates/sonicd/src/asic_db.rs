@@ -69,20 +69,20 @@ impl AsicDb {
             (false, false) => &[RAN, HIDDEN],
         };
         let mut exist = |keys: &[&str]| -> Result<bool, TableError> {
-            Ok(!keys.is_empty() && asic.ask(&[&["EXISTS"], keys].concat())? != Reply::Integer(0))
+            Ok(!keys.is_empty() && asic.query(&[&["EXISTS"], keys].concat())? != Reply::Integer(0))
         };
         let restart = exist(doubts)?;
         let goes_on = !restart && exist(&[HIDDEN])?;
         let syncd_generation = SyncdGeneration::begin(goes_on, &mut asic)?;
         if restart {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
-            asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
+            asic.query(&["PUBLISH", NOTIFICATIONS, &request])?;
         }
         // Only after the request to orchagent: a syncd that is killed in between leaves the keys to the next one.
         match (exact, warm) {
-            (true, _) => drop(asic.ask(&["DEL", RAN, IN_VIEW])?),
+            (true, _) => drop(asic.query(&["DEL", RAN, IN_VIEW])?),
             (false, true) => {}
-            (false, false) => drop(asic.ask(&["SET", RAN, "1"])?),
+            (false, false) => drop(asic.query(&["SET", RAN, "1"])?),
         }
         let mut rows = Rows::new(asic, syncd_generation, exact);
         if exact {
@@ -108,7 +108,7 @@ impl AsicDb {
     /// Whether ASIC_DB still has the rows of a switch that goes on.
     pub(super) fn has_rows(databases: &Databases, stop: &Stop) -> Result<bool, Error> {
         let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
-        Ok(asic.ask(&["EXISTS", HIDDEN])? == Reply::Integer(1))
+        Ok(asic.query(&["EXISTS", HIDDEN])? == Reply::Integer(1))
     }
 
     /// Writes rows, or sees to it.
@@ -283,12 +283,12 @@ impl Rows {
 
     /// Makes the switch hold what ASIC_DB says, after syncd alone was started again.
     fn recreate(&mut self, syncd: &mut Syncd<VirtualSwitch>) -> Result<(), Error> {
-        let hidden = self.connection.ask(&["HGETALL", HIDDEN])?.into_pairs();
+        let hidden = self.connection.query(&["HGETALL", HIDDEN])?.into_pairs();
         let hidden: Vec<Attr> = hidden.iter().filter_map(|(name, value)| Attr::read(name, value)).collect();
         let mut rows: Vec<(ObjectType, ObjectId, Attrs)> = Vec::new();
         let prefix = self.connection.database().key(ASIC_STATE, "");
         self.connection.scan(&format!("{prefix}*"), |connection, names| {
-            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+            let hashes = connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
                 let Some(Ok((object, id))) = name.strip_prefix(&prefix).map(text::read_row_key) else {
                     continue;
@@ -333,7 +333,7 @@ impl Rows {
     fn is_lost(&mut self) -> Result<bool, Error> {
         if self.probed.elapsed() >= PROBE {
             self.probed = Instant::now();
-            self.connection.ask(&["PING"])?;
+            self.connection.query(&["PING"])?;
         }
         let generation = self.connection.generation();
         if std::mem::replace(&mut self.generation, generation) == generation {
@@ -341,7 +341,7 @@ impl Rows {
         }
         self.syncd_generation.write(&mut self.connection)?;
         if !self.exact {
-            self.connection.ask(&["SET", RAN, "1"])?;
+            self.connection.query(&["SET", RAN, "1"])?;
         }
         Ok(true)
     }

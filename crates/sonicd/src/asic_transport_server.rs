@@ -15,7 +15,7 @@ use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
-use ribtide_tables::zmq::{self, Again, Answer, Endpoint};
+use ribtide_tables::zmq::{self, Endpoint, ReplySender, Resent};
 use ribtide_tables::{Connection, Database, Databases, Message, ReaderThread, TableError};
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const DAEMON: &str = "syncd";
 const ASIC_STATE: &str = "ASIC_STATE";
 /// How long nothing must come before nothing is on the way.
-const SILENCE: Duration = Duration::from_millis(200);
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Why requests are not answered in `redis_async`.
 const UNASKED: &str = "orchagent is not ribtide's and does not ask for answers";
 /// Requests and replies that may wait.
@@ -36,7 +36,7 @@ struct Incoming {
     /// In `redis_async`, with a view's step: the run that asks for an answer to each request.
     run: Option<u64>,
     /// It may have been carried out before, and its answer was lost.
-    again: Again,
+    again: Resent,
 }
 
 /// What is no request of the route path is answered all the same, so that who asked does not wait for ever.
@@ -50,13 +50,13 @@ struct Refusal {
 /// Where requests come from.
 enum Requests {
     Redis(ring::Receiver<Result<Incoming, TableError>>),
-    Zmq(ring::Receiver<(Incoming, Answer)>),
+    Zmq(ring::Receiver<(Incoming, ReplySender)>),
 }
 
 /// The channel that a reply goes back on.
 enum ReplyChannel {
     Redis,
-    Zmq(Answer),
+    Zmq(ReplySender),
 }
 
 /// A reply before it is encoded.
@@ -138,10 +138,10 @@ impl AsicTransportServer {
         } else {
             let writer = QueueWriter::open(asic, "GETRESPONSE", stop)?;
             let (requests, reader) = queue::serve(asic, ASIC_STATE, rings, stop, |request| {
-                let queue::Request { message, owed } = request;
+                let queue::Request { message, redelivered } = request;
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
                 let what = request.map_err(|e| refusal(&message.key, &message.op, e.to_string()));
-                let again = if owed { Again::Elsewhere } else { Again::No };
+                let again = if redelivered { Resent::Elsewhere } else { Resent::No };
                 Incoming { what, run: run_of(&message), again }
             })?;
             (Requests::Redis(requests), Some(reader), Some(writer))
@@ -151,7 +151,7 @@ impl AsicTransportServer {
             _ => None,
         };
         let answers = match &mut asked {
-            Some(asked) => asked.ask(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1),
+            Some(asked) => asked.query(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1),
             None => true,
         };
         let body = move || {
@@ -175,8 +175,8 @@ impl AsicTransportServer {
                             }
                         }
                         (ReplyChannel::Redis, Some(writer)) => match encode(reply) {
-                            Some(message) if init => writer.answer_and_forget(&message),
-                            message => writer.answer(message.as_ref()),
+                            Some(message) if init => writer.reply_and_forget(&message),
+                            message => writer.reply(message.as_ref()),
                         },
                         (ReplyChannel::Redis, None) => {}
                     }
@@ -227,7 +227,7 @@ impl AsicTransportServer {
                         if let Some(asked) = self.asked.as_mut().filter(|_| self.answers != answers) {
                             self.answers = answers;
                             let says = if answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
-                            asked.ask(says)?;
+                            asked.query(says)?;
                         }
                         if self.asked.is_some() {
                             let (active, why) = match answers {
@@ -244,9 +244,9 @@ impl AsicTransportServer {
                     _ => Kind::Change,
                 };
                 let owed = match incoming.again {
-                    Again::No => false,
-                    Again::Elsewhere => self.heir,
-                    Again::Here => true,
+                    Resent::No => false,
+                    Resent::Elsewhere => self.heir,
+                    Resent::Here => true,
                 };
                 let due = Due::Reply { id: request.id, kind, owed };
                 self.under_way.push_back((channel, due));
@@ -424,13 +424,13 @@ impl OrchLink for AsicTransportServer {
         if !self.is_empty() {
             self.silent = None;
         }
-        let silent = self.silent.get_or_insert_with(Instant::now).elapsed() >= SILENCE;
+        let silent = self.silent.get_or_insert_with(Instant::now).elapsed() >= SILENCE_TIMEOUT;
         let Some(reader) = &self.reader else { return Ok(silent && self.is_empty()) };
         reader.end();
         if !reader.has_ended() {
             // What the queue holds then is the next syncd's.
             let channel = queue::channel(&self.asic, ASIC_STATE);
-            Connection::open(&self.asic, &self.stop)?.ask(&["PUBLISH", &channel, "G"])?;
+            Connection::open(&self.asic, &self.stop)?.query(&["PUBLISH", &channel, "G"])?;
         }
         Ok(reader.has_ended() && self.is_empty())
     }

@@ -77,7 +77,7 @@ impl ConfigDb {
 
     fn field(&mut self, table: &str, key: &str, field: &str) -> Result<Option<String>, Error> {
         let key = self.0.database().key(table, key);
-        Ok(self.0.ask(&["HGET", &key, field])?.into_text())
+        Ok(self.0.query(&["HGET", &key, field])?.into_text())
     }
 
     /// A field of `DEVICE_METADATA|localhost`.
@@ -190,6 +190,6 @@ pub fn set(switch: Switch, on: bool, config: Option<&Path>) -> Result<Written, E
     let (table, key, field, words) = switch.place();
     let row = config.0.database().key(table, key);
     let value = words[usize::from(!on)];
-    config.0.ask(&["HSET", &row, field, value])?;
+    config.0.query(&["HSET", &row, field, value])?;
     Ok(Written { row, field, value })
 }

@@ -95,7 +95,7 @@ pub(super) fn answer<S: 'static>(
             };
             let text = serde_json::to_string(&(daemon, said)).unwrap_or_default();
             // What routes need stays as it is.
-            if let Err(e) = answers.ask(&["PUBLISH", &to, &text]) {
+            if let Err(e) = answers.query(&["PUBLISH", &to, &text]) {
                 return log(daemon, &format!("questions about routes are not answered any more: {e}"));
             }
             answers.shrink_to_fit();
@@ -235,7 +235,7 @@ impl Daemons {
     fn ask(&mut self, daemon: &str, router: Option<u64>) -> Result<Answer, Error> {
         let question = serde_json::to_string(&ExplainQuery { router, ..self.question.clone() });
         let question = question.unwrap_or_default();
-        let heard = self.state.ask(&["PUBLISH", &channel_of(daemon), &question])?.as_integer();
+        let heard = self.state.query(&["PUBLISH", &channel_of(daemon), &question])?.as_integer();
         if heard.is_none_or(|heard| heard == 0) {
             let says = "does not run on these databases, or is not ribtide's";
             return Ok(stage(daemon, StageState::Off, says).into());
@@ -263,10 +263,10 @@ fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
     let mut key = String::new();
     RouteRow::key_text(&RouteKey::new(vrf.map(Name::from), prefix), &mut key);
     let set = format!("{}_KEY_SET", RouteRow::TABLE);
-    let waits = appl.ask(&["SISMEMBER", &set, &key])?.as_integer() == Some(1);
-    let keys = appl.ask(&["SCARD", &set])?.as_integer().unwrap_or(0);
+    let waits = appl.query(&["SISMEMBER", &set, &key])?.as_integer() == Some(1);
+    let keys = appl.query(&["SCARD", &set])?.as_integer().unwrap_or(0);
     let row = appl.database().key(RouteRow::TABLE, &key);
-    let fields = appl.ask(&["HGETALL", &row])?.into_pairs();
+    let fields = appl.query(&["HGETALL", &row])?.into_pairs();
     let fields: Vec<String> = fields.into_iter().map(|(field, value)| format!("{field}={value}")).collect();
     let row = (!fields.is_empty()).then(|| format!("{}: {}", RouteRow::TABLE, fields.join(" ")));
     let mut says: Vec<String> = row.into_iter().collect();
@@ -294,7 +294,7 @@ fn asic_db(databases: &Databases, router: Option<u64>, prefix: AnyPrefix) -> Res
     let mut key = asic.database().key("ASIC_STATE", "");
     let entry = RouteEntry { switch: SWITCH, vr: Oid(router), dest: prefix };
     text::write_row_key(ObjectType::RouteEntry, &ObjectId::Route(entry), &mut key);
-    let fields = asic.ask(&["HGETALL", &key])?.into_pairs();
+    let fields = asic.query(&["HGETALL", &key])?.into_pairs();
     let fields: Vec<String> = fields.into_iter().map(|(field, value)| format!("{field}={value}")).collect();
     Ok(match fields.is_empty() {
         true => stage("ASIC_DB", StageState::Absent, "no such entry"),

@@ -87,7 +87,7 @@ fn watch(databases: &Databases, stop: &Stop) -> Result<Arc<AtomicU64>, Error> {
         while !stop.stopped() {
             std::thread::sleep(PROBE);
             // Who refuses to answer is there.
-            servers.iter_mut().for_each(|server| drop(server.ask(&["PING"])));
+            servers.iter_mut().for_each(|server| drop(server.query(&["PING"])));
             counted.store(servers.iter().map(Connection::generation).sum(), Relaxed);
         }
     })

@@ -445,7 +445,7 @@ impl VidSource for RedisVids {
     fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
         loop {
             let step = count.to_string();
-            let end = self.counter.ask(&["INCRBY", VIDCOUNTER, &step]).map_err(|e| e.to_string())?;
+            let end = self.counter.query(&["INCRBY", VIDCOUNTER, &step]).map_err(|e| e.to_string())?;
             let end = end.as_integer().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
             let first = end.saturating_sub(count) + 1;
             // A server that lost its data counts from the start again: go on until the numbers are new.
@@ -457,11 +457,11 @@ impl VidSource for RedisVids {
     }
 
     fn pass(&mut self, last: u64) -> Result<(), String> {
-        let count = self.counter.ask(&["GET", VIDCOUNTER]).map_err(|e| e.to_string())?;
+        let count = self.counter.query(&["GET", VIDCOUNTER]).map_err(|e| e.to_string())?;
         let count = count.into_text().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         if count < last {
             let missing = (last - count).to_string();
-            self.counter.ask(&["INCRBY", VIDCOUNTER, &missing]).map_err(|e| e.to_string())?;
+            self.counter.query(&["INCRBY", VIDCOUNTER, &missing]).map_err(|e| e.to_string())?;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Timers {
         let mut connection = Connection::open(databases.get(Db::State), stop)?;
         let key = connection.database().key(TABLE, daemon);
         // Those of an earlier run are not this one's.
-        connection.ask(&["DEL", &key])?;
+        connection.query(&["DEL", &key])?;
         if timing == Timing::Off {
             return Ok(Timers(None));
         }
@@ -123,7 +123,7 @@ impl Reporter {
                 log(self.daemon, &text(&PerformanceRecord::of(&api, record)));
             }
             let lines: Vec<_> = records.iter().map(|record| PerformanceRecord::of(&api, record)).collect();
-            self.connection.ask(&["HSET", &self.key, &api, &text(&lines)])?;
+            self.connection.query(&["HSET", &self.key, &api, &text(&lines)])?;
         }
         Ok(any)
     }
@@ -144,7 +144,7 @@ pub fn of_daemons(config: Option<&Path>) -> Result<Vec<Performance>, Error> {
     let mut all = Vec::new();
     for daemon in DAEMONS {
         let key = connection.database().key(TABLE, daemon);
-        let mut timers = connection.ask(&["HGETALL", &key])?.into_pairs();
+        let mut timers = connection.query(&["HGETALL", &key])?.into_pairs();
         timers.sort();
         all.extend(timers.iter().filter_map(|(api, lines)| {
             Some(Performance { stage: format!("{daemon}/{api}"), records: serde_json::from_str(lines).ok()? })

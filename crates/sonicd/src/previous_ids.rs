@@ -35,7 +35,7 @@ pub(super) fn read(routes: IndexRoutes, databases: &Databases, stop: &Stop) -> R
         let names: Vec<&str> =
             names.iter().filter_map(|name| name.strip_prefix(&prefix)).filter(|name| !entry(name)).collect();
         let keys: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
-        let hashes = connection.ask_all(keys.iter().map(|key| ["HGETALL", key]))?;
+        let hashes = connection.query_all(keys.iter().map(|key| ["HGETALL", key]))?;
         for (name, hash) in names.iter().zip(hashes) {
             let Ok((object, id)) = text::read_row_key(name) else { continue };
             let pairs = hash.into_pairs();
@@ -45,7 +45,7 @@ pub(super) fn read(routes: IndexRoutes, databases: &Databases, stop: &Stop) -> R
         Ok(())
     })?;
     let router = Attr::SwitchDefaultVirtualRouter(Oid::NULL);
-    let router = rows.ask(&["HGET", "HIDDEN", router.name()])?.into_text();
+    let router = rows.query(&["HGET", "HIDDEN", router.name()])?.into_text();
     let Some(vr) = router.as_deref().and_then(text::read_oid) else { return Ok(previous_ids) };
     let field = Attr::RouteNextHop(Oid::NULL);
     let keys: Vec<String> = (routes.0.values())
@@ -59,7 +59,7 @@ pub(super) fn read(routes: IndexRoutes, databases: &Databases, stop: &Stop) -> R
             key
         })
         .collect();
-    let leads = rows.ask_all(keys.iter().map(|key| ["HGET", key, field.name()]))?;
+    let leads = rows.query_all(keys.iter().map(|key| ["HGET", key, field.name()]))?;
     for (index, lead) in routes.0.into_keys().zip(leads) {
         let lead = lead.into_text().as_deref().and_then(text::read_oid);
         if let Some(group) = lead.filter(|oid| oid.object_type() == Some(ObjectType::NextHopGroup)) {

@@ -85,7 +85,7 @@ impl Keys {
     }
 
     fn look(&mut self) -> Result<(), TableError> {
-        let depth = self.connection.ask(&["SCARD", &self.set])?.as_integer().unwrap_or(0);
+        let depth = self.connection.query(&["SCARD", &self.set])?.as_integer().unwrap_or(0);
         self.gauge.set(usize::try_from(depth).unwrap_or(0));
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Publisher {
     fn look(&mut self) -> Result<bool, TableError> {
         self.keys.as_mut().map_or(Ok(()), Keys::look)?;
         // A server that came back may have lost what was written, or have that of another time.
-        self.connection.ask(&["PING"])?;
+        self.connection.query(&["PING"])?;
         if self.generation != Some(self.connection.generation()) {
             self.generation = Some(self.connection.generation());
             self.seen.clear();
@@ -154,7 +154,7 @@ fn line(queue: Depth) -> (String, String) {
 /// The queues of a daemon on the databases of this STATE_DB, by name; none when it did not run since the databases started.
 pub(super) fn of(daemon: &str, state: &mut Connection) -> Result<Vec<Queue>, Error> {
     let key = state.database().key(TABLE, daemon);
-    let mut fields = state.ask(&["HGETALL", &key])?.into_pairs();
+    let mut fields = state.query(&["HGETALL", &key])?.into_pairs();
     fields.sort();
     let queue =
         |(name, line): (String, String)| Some(Queue { name, level: serde_json::from_str(&line).ok()? });

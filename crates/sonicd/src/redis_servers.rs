@@ -63,7 +63,7 @@ pub fn run(redis: Redis) -> Result<(), Error> {
     }
     let mut children = Vec::new();
     for server in Databases::servers(&file)? {
-        if server.answers() {
+        if server.is_reachable() {
             log(WHO, &format!("{} runs already", server.name));
         } else {
             children.push(Running::start(server)?);
@@ -124,7 +124,7 @@ impl Running {
 
     fn wait(&mut self) -> Result<(), Error> {
         let begin = Instant::now();
-        while !self.server.answers() {
+        while !self.server.is_reachable() {
             self.check()?;
             if begin.elapsed() > SERVER_START_TIMEOUT {
                 return Err(Error::new(format!("{} does not answer", self.server.name)));

@@ -175,7 +175,7 @@ impl Published {
             database.key(RouteRow::TABLE, &text)
         };
         let names: Vec<String> = keys.iter().map(name).collect();
-        self.appl.ask_all(names.iter().map(|name| ["HGET", name, "protocol"]))
+        self.appl.query_all(names.iter().map(|name| ["HGET", name, "protocol"]))
     }
 
     fn reconcile(&mut self, all: Vec<Change<RouteStateRow>>, notify: bool) -> Result<(), TableError> {
@@ -193,9 +193,9 @@ impl Published {
 
     /// The messages about these, if anybody listens: to the channel, or to a pattern that may be its name.
     fn messages(&mut self, changes: &[Change<RouteStateRow>]) -> Result<Vec<String>, TableError> {
-        let by_name = self.channel.ask(&["PUBSUB", "NUMSUB", ROUTE_RESPONSE_CHANNEL])?.into_pairs();
+        let by_name = self.channel.query(&["PUBSUB", "NUMSUB", ROUTE_RESPONSE_CHANNEL])?.into_pairs();
         let named = by_name.first().is_some_and(|(_, count)| count != "0");
-        if !named && self.channel.ask(&["PUBSUB", "NUMPAT"])?.as_integer().is_none_or(|count| count == 0) {
+        if !named && self.channel.query(&["PUBSUB", "NUMPAT"])?.as_integer().is_none_or(|count| count == 0) {
             return Ok(Vec::new());
         }
         Ok(changes.iter().map(|change| RouteResponse::of(change).message()).collect())

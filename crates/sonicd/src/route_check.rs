@@ -170,7 +170,7 @@ impl DaemonsCheck {
         let mut watermarks = Vec::new();
         for connection in [&mut self.appl, &mut self.asic, &mut self.states] {
             for section in ["server", "persistence"] {
-                let info = connection.ask(&["INFO", section])?.into_text().unwrap_or_default();
+                let info = connection.query(&["INFO", section])?.into_text().unwrap_or_default();
                 let names = [SERVER, "rdb_changes_since_last_save:", "rdb_last_save_time:"];
                 let lines = info.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
                 watermarks.extend(lines.map(str::to_owned));
@@ -366,7 +366,7 @@ impl DaemonsCheck {
         let (router, mut rows) = (Objects::switch(&mut self.asic)?.router, Rows::default());
         let mut all = Vec::new();
         for dest in prefixes.map(|prefix| Dest::Route(0, prefix)) {
-            let row = self.appl.ask(&["HGETALL", &rows.key(&self.appl, dest)])?.into_pairs();
+            let row = self.appl.query(&["HGETALL", &rows.key(&self.appl, dest)])?.into_pairs();
             let wish = rows.wish(dest, &row);
             let entries = Objects::entries_of(&mut self.asic, &[objects::id(dest, router)])?;
             all.push(DefaultRoute {

@@ -94,7 +94,7 @@ impl Settings {
 
     /// Writes them again when the server was lost meanwhile.
     pub(super) fn keep(&mut self) -> Result<(), Error> {
-        self.connection.ask(&["PING"])?;
+        self.connection.query(&["PING"])?;
         if std::mem::replace(&mut self.generation, self.connection.generation())
             != self.connection.generation()
         {
@@ -119,14 +119,14 @@ fn multi_db(file: bool, servers: usize) -> (&'static str, &'static str, String) 
 /// What a daemon says of its settings in this STATE_DB; nothing when it did not run since the databases started.
 pub(super) fn of(daemon: &str, state: &mut Connection) -> Result<Vec<Setting>, Error> {
     let key = state.database().key(TABLE, daemon);
-    let pairs = state.ask(&["HGETALL", &key])?.into_pairs();
+    let pairs = state.query(&["HGETALL", &key])?.into_pairs();
     Ok(pairs.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect())
 }
 
 /// Whether ribtide's daemon has run on these databases.
 pub(super) fn is_ours(daemon: &str, state: &mut Connection) -> Result<bool, Error> {
     let key = state.database().key(TABLE, daemon);
-    Ok(state.ask(&["EXISTS", &key])?.as_integer() == Some(1))
+    Ok(state.query(&["EXISTS", &key])?.as_integer() == Some(1))
 }
 
 /// Whether STATE_DB enables warm restart of everything, or of one of these dockers.
@@ -134,7 +134,7 @@ fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<
     let mut state = Connection::open(databases.get(Db::State), stop)?;
     for name in std::iter::once(&"system").chain(dockers) {
         let key = state.database().key("WARM_RESTART_ENABLE_TABLE", name);
-        if state.ask(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true") {
+        if state.query(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true") {
             return Ok(true);
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct SyncdGeneration(String);
 impl SyncdGeneration {
     /// The generation of the previous syncd, if this one `goes_on` with all of its objects; otherwise a new one.
     pub(super) fn begin(goes_on: bool, asic: &mut Connection) -> Result<SyncdGeneration, TableError> {
-        if let Some(before) = asic.ask(&["GET", KEY])?.into_text().filter(|_| goes_on) {
+        if let Some(before) = asic.query(&["GET", KEY])?.into_text().filter(|_| goes_on) {
             return Ok(SyncdGeneration(before));
         }
         let since = SyncdGeneration(of_this_run().to_string());
@@ -36,7 +36,7 @@ impl SyncdGeneration {
     }
 
     pub(super) fn write(&self, asic: &mut Connection) -> Result<(), TableError> {
-        asic.ask(&["SET", KEY, &self.0]).map(drop)
+        asic.query(&["SET", KEY, &self.0]).map(drop)
     }
 }
 
@@ -47,12 +47,12 @@ pub(super) fn watch(
     stop: &Stop,
     on_change: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
-    let Some(since) = asic.ask(&["GET", KEY])?.into_text() else { return Ok(()) };
+    let Some(since) = asic.query(&["GET", KEY])?.into_text() else { return Ok(()) };
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
             std::thread::sleep(GENERATION_POLL_INTERVAL);
-            match asic.ask(&["GET", KEY]).map(|number| number.into_text()) {
+            match asic.query(&["GET", KEY]).map(|number| number.into_text()) {
                 // A server that lost it: syncd writes it again.
                 Ok(None) => {}
                 Ok(Some(now)) if now == since => {}

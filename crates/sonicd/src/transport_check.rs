@@ -73,7 +73,7 @@ impl TransportCheck {
     fn orchagent(&mut self) -> Result<Option<bool>, Error> {
         let of = self.appl.database();
         let channels = [state_table::channel::<NextHopGroupRow>(of), state_table::channel::<RouteRow>(of)];
-        let [groups, routes] = channels.map(|channel| state_table::is_heard(&mut self.appl, &channel));
+        let [groups, routes] = channels.map(|channel| state_table::has_subscriber(&mut self.appl, &channel));
         Ok(groups?.then_some(!routes?))
     }
 }

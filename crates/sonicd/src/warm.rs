@@ -65,10 +65,10 @@ impl WarmStart {
         let mut enabled = false;
         for of in ["system", self.container] {
             let key = self.state.database().key("WARM_RESTART_ENABLE_TABLE", of);
-            enabled |= self.state.ask(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true");
+            enabled |= self.state.query(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true");
         }
         let key = self.key();
-        let count = self.state.ask(&["HGET", &key, "restore_count"])?.into_text();
+        let count = self.state.query(&["HGET", &key, "restore_count"])?.into_text();
         let count = count.and_then(|text| text.parse::<u64>().ok());
         self.warm = enabled && count.is_some();
         let count = if self.warm { count.unwrap_or(0) + 1 } else { 0 };
@@ -182,7 +182,7 @@ impl Replay {
     fn has_eoiu(&mut self) -> Result<bool, Error> {
         for family in ["IPv4|eoiu", "IPv6|eoiu"] {
             let key = self.warm.state.database().key("BGP_STATE_TABLE", family);
-            if self.warm.state.ask(&["HGET", &key, "state"])?.into_text().as_deref() != Some("reached") {
+            if self.warm.state.query(&["HGET", &key, "state"])?.into_text().as_deref() != Some("reached") {
                 return Ok(false);
             }
         }
@@ -288,7 +288,7 @@ impl RestartCheck {
         }
         self.open = None;
         let answer = if ready { "READY" } else { "NOT_READY" };
-        self.appl.ask(&["PUBLISH", CHECK_REPLY, &format!(r#"["orchagent","{answer}"]"#)])?;
+        self.appl.query(&["PUBLISH", CHECK_REPLY, &format!(r#"["orchagent","{answer}"]"#)])?;
         Ok(ready && request.freeze)
     }
 

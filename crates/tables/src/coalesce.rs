@@ -1,4 +1,5 @@
-//! Pending changes, one a key: a later change of a key coalesces with the pending one, as it would in Redis.
+//! Pending changes, one per key: a later change of a key coalesces with the pending one, as in
+//! Redis.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -6,10 +7,10 @@ use ribtide_prefix::HashBuilder;
 use ribtide_swss::{Change, Row};
 use std::hash::BuildHasher;
 
-/// Changes that usually wait at most.
-const USUAL: usize = 16_384;
+/// The usual number of pending changes, at most.
+const COALESCED_CAPACITY: usize = 16_384;
 
-/// Changes in the order in which their keys came first.
+/// Changes in the order in which their keys were first added.
 #[derive(Debug)]
 pub(crate) struct Coalesced<R: Row> {
     waiting: Vec<Change<R>>,
@@ -26,7 +27,7 @@ impl<R: Row> Default for Coalesced<R> {
 }
 
 impl<R: Row> Coalesced<R> {
-    /// Takes all changes, and coalesces each with the pending one of its key.
+    /// Adds all changes, and coalesces each with the pending one of its key.
     pub(crate) fn add(&mut self, changes: &mut Vec<Change<R>>) {
         if self.waiting.is_empty() {
             std::mem::swap(&mut self.waiting, changes);
@@ -40,7 +41,7 @@ impl<R: Row> Coalesced<R> {
 
     fn coalesce(&mut self, change: Change<R>) {
         let part = self.hasher.hash_one(&change.key) as u32;
-        // Hash tables look at both ends.
+        // Hash tables use both ends of a hash.
         let whole = |part: u32| u64::from(part) << 32 | u64::from(part);
         let all = &mut self.waiting;
         let same = |(at, of): &(u32, u32)| *of == part && all[*at as usize].key == change.key;
@@ -56,7 +57,7 @@ impl<R: Row> Coalesced<R> {
         let cleared = waiting.row.is_none() || waiting.reshaped || change.reshaped;
         waiting.row = match (waiting.row.take(), change.row) {
             (_, None) => None,
-            // A row after a deletion keeps nothing of what was before: that is what `reshaped` says.
+            // A row after a deletion keeps none of the old fields; `reshaped` is set then.
             (Some(mut older), Some(newer)) if !change.reshaped => {
                 older.merge(newer);
                 Some(older)
@@ -73,20 +74,20 @@ impl<R: Row> Coalesced<R> {
         }
     }
 
-    /// How many wait.
+    /// The number of pending changes.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether no change is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// All of them.
+    /// Takes all changes.
     pub(crate) fn take(&mut self) -> Vec<Change<R>> {
-        // A map as large as a usual batch needs is used again.
-        match self.at.capacity() > USUAL {
+        // A map of the usual size is reused.
+        match self.at.capacity() > COALESCED_CAPACITY {
             true => self.at = HashTable::new(),
             false => self.at.clear(),
         }

@@ -1,13 +1,14 @@
-//! A connection to one database: commands are queued into one buffer and travel together.
+//! A connection to one database: commands are queued into one buffer and sent together.
 //!
-//! A server that goes away stops the stage that needs it, and nothing else: what was queued is kept, the connection
-//! is made again with growing pauses, and the queue is sent again. Every command that is queued here may therefore
-//! be carried out twice; the tables only queue commands for which that is harmless. A server that came back may
-//! have lost its data: [`Connection::generation`] tells the owner, who writes again what must be there.
+//! The loss of a server stops only the stage that needs it. Queued commands are kept, the
+//! connection is made again with growing pauses, and the queue is sent again. Every queued command
+//! may therefore run twice; the tables queue only commands for which that is harmless. A server may
+//! come back without its data: [`Connection::generation`] then rises, and the owner writes its rows
+//! again.
 
 use crate::TableError;
 use crate::database::{Address, Database};
-use crate::resp::{Answers, Command, Decoder, Raw, Reply};
+use crate::resp::{Command, Decoder, Raw, Replies, Reply};
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::thread::Stop;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,9 +16,10 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long a server may take for an answer: SONiC's pop scripts may hold it for five seconds and more.
+/// The longest wait for a reply: SONiC's pop scripts may block the server for five seconds and
+/// more.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How far a scan of a database is.
+/// The position of a scan of a database.
 #[derive(Clone, Debug)]
 pub struct ScanCursor(String);
 
@@ -28,22 +30,22 @@ impl Default for ScanCursor {
 }
 
 impl ScanCursor {
-    /// Whether the scan has not begun, or is over.
+    /// Whether the scan has not begun, or has ended.
     pub fn is_at_start(&self) -> bool {
         self.0 == "0"
     }
 }
 
-/// How often who waits for a server looks around: whether it has waited too long, or the server's host is gone.
+/// The interval at which a waiting caller checks for a timeout, and for a host that is gone.
 pub(crate) const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a connection may take to come about.
-const REACH: Duration = Duration::from_secs(5);
-/// Keys that a server looks at for a page of a scan.
-const SCANNED: usize = 1000;
-/// Pauses between attempts to connect again start and end here.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// The timeout of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Keys that a server visits for a page of a scan.
+const SCAN_COUNT: usize = 1000;
+/// The shortest and longest pause between connection attempts.
+const CONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
-/// How the refusal begins of a server that runs a script.
+/// The prefix of the error of a server that runs a script.
 const BUSY: &str = "BUSY ";
 
 /// A connection to one database.
@@ -57,25 +59,25 @@ pub struct Connection {
     out: Vec<u8>,
     sent: usize,
     queued: usize,
-    /// Empty between two uses.
+    /// Empty between two commands.
     command: Command,
-    /// Scripts that the server must know, under their hashes, before `out` is sent.
+    /// Scripts that the server must have before `out` is sent.
     scripts: Vec<&'static str>,
     generation: u64,
-    /// To the commands of `out`, or of the one before.
-    answers: Answers,
+    /// The replies to the commands of `out`, or of the batch before.
+    replies: Replies,
 }
 
 impl Connection {
-    /// Frees its buffers. Nothing must be queued, and no reply in use.
+    /// Frees its buffers. No command may be queued, and no reply in use.
     pub fn shrink_to_fit(&mut self) {
         if self.queued == 0 {
-            (self.out, self.command, self.answers) = Default::default();
+            (self.out, self.command, self.replies) = Default::default();
             self.decoder.shrink_to_fit();
         }
     }
 
-    /// Connects and selects the database. `stop` ends waiting for a server that went away later.
+    /// Connects and selects the database. `stop` ends the wait for a lost server.
     ///
     /// # Errors
     /// [`TableError::Unreachable`], or [`TableError::Refused`] when the server has no such database number.
@@ -92,7 +94,7 @@ impl Connection {
             command: Command::default(),
             scripts: Vec::new(),
             generation: 0,
-            answers: Answers::default(),
+            replies: Replies::default(),
         };
         connection.greet()?;
         Ok(connection)
@@ -103,7 +105,7 @@ impl Connection {
         &self.database
     }
 
-    /// How often the server was lost and found again, or was busy in the midst of what it was sent.
+    /// Rises when the server was lost and found again, or was busy during a batch.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -113,49 +115,51 @@ impl Connection {
         self.queue_with(|command| args.iter().for_each(|arg| command.arg(arg)));
     }
 
-    /// Queues a command that was put together an argument at a time, and empties it.
+    /// Queues a command that was assembled by argument, and empties it.
     pub fn queue_command(&mut self, command: &mut Command) {
         command.finish(&mut self.out);
         self.queued += 1;
     }
 
-    /// Queues a command of what `args` adds to it.
+    /// Queues a command of the arguments that `args` adds.
     pub fn queue_with(&mut self, args: impl FnOnce(&mut Command)) {
         args(&mut self.command);
         self.command.finish(&mut self.out);
         self.queued += 1;
     }
 
-    /// Sends what is queued so far, so that the server works while more is queued. A server that is gone shows at the next flush.
+    /// Sends the queued commands, so that the server works while more are queued. A lost server is
+    /// reported by the next flush.
     pub fn push(&mut self) {
         if self.stream.write_all(&self.out[self.sent..]).is_ok() {
             self.sent = self.out.len();
         }
     }
 
-    /// Sends what is queued and waits until all of it is done, through the loss of the server if need be.
+    /// Sends the queued commands and waits for all replies, through losses of the server.
     ///
     /// # Errors
-    /// [`TableError::Refused`] with the first refusal, after every command was tried; [`TableError::Lost`] only when
-    /// the server is gone and the process stops.
+    /// [`TableError::Refused`] with the first error reply, after all commands were tried;
+    /// [`TableError::Lost`] only when the server is gone and the process stops.
     pub fn flush(&mut self) -> Result<(), TableError> {
         self.send().map(drop)
     }
 
-    /// Sends what is queued, then one command, and returns its reply. It may run twice when the server is lost.
+    /// Sends the queued commands and one more, and returns its reply. The command may run twice
+    /// when the server is lost.
     ///
     /// # Errors
     /// As [`Connection::flush`].
-    pub fn ask(&mut self, args: &[&str]) -> Result<Reply, TableError> {
+    pub fn query(&mut self, args: &[&str]) -> Result<Reply, TableError> {
         self.queue(args);
         self.send()?.last().map_or(Ok(Reply::Nil), |reply| self.read(reply))
     }
 
-    /// Sends what is queued, then `commands`, and returns a reply for each.
+    /// Sends the queued commands and `commands`, and returns a reply for each of the latter.
     ///
     /// # Errors
     /// As [`Connection::flush`].
-    pub fn ask_all<'a, const N: usize>(
+    pub fn query_all<'a, const N: usize>(
         &mut self,
         commands: impl Iterator<Item = [&'a str; N]>,
     ) -> Result<Vec<Reply>, TableError> {
@@ -164,20 +168,21 @@ impl Connection {
         self.replies()
     }
 
-    /// Sends what is queued and not sent yet, and returns a reply for each command that was queued.
+    /// Sends the rest of the queued commands, and returns a reply for each queued command.
     ///
     /// # Errors
     /// As [`Connection::flush`].
     pub fn replies(&mut self) -> Result<Vec<Reply>, TableError> {
-        let answers = self.send()?;
-        answers.iter().map(|reply| self.read(reply)).collect()
+        let replies = self.send()?;
+        replies.iter().map(|reply| self.read(reply)).collect()
     }
 
-    /// Hands the keys that match `pattern` to `each`, a page at a time, so that the server serves others in between.
-    /// A key may come twice; one that is made or goes meanwhile may come or not.
+    /// Passes the keys that match `pattern` to `each`, in pages, so that the server serves other
+    /// clients in between. A key may come twice; one that is created or deleted meanwhile may be
+    /// missing.
     ///
     /// # Errors
-    /// As [`Connection::flush`], or what `each` says.
+    /// As [`Connection::flush`], or those of `each`.
     pub fn scan(
         &mut self,
         pattern: &str,
@@ -199,18 +204,18 @@ impl Connection {
     /// As [`Connection::flush`].
     pub fn scan_page(&mut self, pattern: &str, cursor: &mut ScanCursor) -> Result<Vec<String>, TableError> {
         self.flush()?;
-        self.begin_scan_page(pattern, SCANNED, cursor);
+        self.begin_scan_page(pattern, SCAN_COUNT, cursor);
         self.end_scan_page(cursor)
     }
 
-    /// Asks for the next page of a [`Connection::scan`], for which the server looks at `count` keys or so; it does while something
-    /// else is done. Nothing else is queued until [`Connection::end_scan_page`].
+    /// Requests the next page of a [`Connection::scan`], for which the server visits about `count`
+    /// keys. No other command may be queued until [`Connection::end_scan_page`].
     pub fn begin_scan_page(&mut self, pattern: &str, count: usize, cursor: &ScanCursor) {
         self.queue(&["SCAN", &cursor.0, "MATCH", pattern, "COUNT", itoa::Buffer::new().format(count)]);
         self.push();
     }
 
-    /// The page that was asked for.
+    /// The requested page.
     ///
     /// # Errors
     /// As [`Connection::flush`].
@@ -222,42 +227,42 @@ impl Connection {
         Ok(names)
     }
 
-    /// Makes the server know `script` and returns its hash for `EVALSHA`.
+    /// Loads `script` into the server and returns its hash for `EVALSHA`.
     ///
     /// # Errors
     /// As [`Connection::flush`].
     pub(crate) fn load(&mut self, script: &'static str) -> Result<String, TableError> {
         self.scripts.push(script);
-        Ok(self.ask(&["SCRIPT", "LOAD", script])?.into_text().unwrap_or_default())
+        Ok(self.query(&["SCRIPT", "LOAD", script])?.into_text().unwrap_or_default())
     }
 
-    /// Carries out the queue, and returns the reply to each command.
+    /// Runs the queued commands and returns all replies.
     ///
     /// # Errors
     /// As [`Connection::flush`].
-    pub(crate) fn send(&mut self) -> Result<Answers, TableError> {
-        self.answers.clear();
+    pub(crate) fn send(&mut self) -> Result<Replies, TableError> {
+        self.replies.clear();
         if self.queued == 0 {
-            return Ok(Answers::default());
+            return Ok(Replies::default());
         }
-        let mut pause = BACK_OFF.0;
+        let mut pause = CONNECT_BACKOFF.0;
         let refusal = loop {
             match self.exchange() {
-                // A script takes longer than the server likes, which does nothing else until that ends.
+                // A slow script keeps the server from other commands until it ends.
                 Ok(Some(message)) if message.starts_with(BUSY) && !self.stop.stopped() => {
-                    if pause == BACK_OFF.0 {
+                    if pause == CONNECT_BACKOFF.0 {
                         let name = self.database.db.name();
                         crate::report(&format!(
                             "Redis for {name} runs a script for long; waiting until that ends"
                         ));
                     }
-                    // What it did before or behind that runs again, as after a loss.
+                    // Commands before or after the busy ones run again, as after a loss.
                     let busy = |reply: Raw<'_>| reply.refusal().is_some_and(|why| why.starts_with(BUSY));
-                    self.generation += u64::from(!self.answers.iter().all(busy));
+                    self.generation += u64::from(!self.replies.iter().all(busy));
                     std::thread::sleep(pause);
-                    pause = BACK_OFF.1.min(pause * 2);
+                    pause = CONNECT_BACKOFF.1.min(pause * 2);
                 }
-                // A client made the server forget its scripts; what ran meanwhile may run again.
+                // Another client flushed the scripts; commands that ran may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}
                     Err(e) => self.recover(e)?,
@@ -269,37 +274,37 @@ impl Connection {
         self.out.clear();
         self.queued = 0;
         match refusal {
-            None => Ok(std::mem::take(&mut self.answers)),
+            None => Ok(std::mem::take(&mut self.replies)),
             Some(message) => Err(self.refused(message)),
         }
     }
 
-    /// One attempt: all commands out, all replies in. The first refusal, if there was one.
+    /// One attempt: sends all commands and reads all replies. Returns the first error reply.
     fn exchange(&mut self) -> Result<Option<String>, TableError> {
         let lost = |cause: &io::Error| lost(&self.database, cause);
-        self.answers.clear();
-        // Another attempt begins at the first.
+        self.replies.clear();
+        // Another attempt starts with the first command.
         let unsent = &self.out[std::mem::take(&mut self.sent)..];
         self.stream.write_all(unsent).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
             let reply = receive(&mut self.stream, &mut self.decoder, REPLY_TIMEOUT).map_err(|e| lost(&e))?;
             refusal = refusal.or_else(|| reply.refusal());
-            self.answers.push(reply);
+            self.replies.push(reply);
         }
         Ok(refusal)
     }
 
-    /// Connects again, trying until it works or the process stops.
+    /// Connects again until it succeeds or the process stops.
     fn recover(&mut self, error: TableError) -> Result<(), TableError> {
         crate::report(&format!("{error}; waiting for it to come back"));
-        let mut pause = BACK_OFF.0;
+        let mut pause = CONNECT_BACKOFF.0;
         loop {
             if self.stop.stopped() {
                 return Err(error);
             }
             std::thread::sleep(pause);
-            pause = BACK_OFF.1.min(pause * 2);
+            pause = CONNECT_BACKOFF.1.min(pause * 2);
             let Ok(stream) = Stream::connect(&self.database) else { continue };
             (self.stream, self.decoder) = (stream, Decoder::default());
             if self.greet().and_then(|()| self.load_scripts()).is_ok() {
@@ -323,7 +328,7 @@ impl Connection {
         self.control(&["SELECT", &id])
     }
 
-    /// One command outside the queue, on a connection that has nothing in flight.
+    /// One command outside the queue, on a connection without commands in flight.
     fn control(&mut self, args: &[&str]) -> Result<(), TableError> {
         let mut bytes = Vec::new();
         Command::of(args).finish(&mut bytes);
@@ -352,7 +357,7 @@ pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {
     }
 }
 
-/// Reads until one reply is whole. [`ErrorKind::WouldBlock`] when nothing comes for `timeout`.
+/// Reads until one reply is complete. [`ErrorKind::WouldBlock`] after `timeout` without data.
 pub(crate) fn receive<'d>(
     stream: &mut Stream,
     decoder: &'d mut Decoder,
@@ -367,7 +372,7 @@ pub(crate) fn receive<'d>(
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 waited += SERVER_POLL_INTERVAL;
                 if waited >= timeout {
-                    return Err(io::Error::new(ErrorKind::WouldBlock, "no answer in time"));
+                    return Err(io::Error::new(ErrorKind::WouldBlock, "no reply in time"));
                 }
             }
             Err(e) => return Err(e),
@@ -377,7 +382,7 @@ pub(crate) fn receive<'d>(
 }
 
 fn not_redis() -> io::Error {
-    io::Error::other("what answers there is not Redis")
+    io::Error::other("the server there is not Redis")
 }
 
 /// A socket to a server.
@@ -417,7 +422,7 @@ impl Stream {
 fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::other("its name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, REACH) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(e) => failed = e,
         }
@@ -425,7 +430,8 @@ fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// A read takes no longer than [`SERVER_POLL_INTERVAL`]; a write waits as long as the server's host is there.
+/// A read returns after [`SERVER_POLL_INTERVAL`]; a write waits as long as the server's host is
+/// reachable.
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {

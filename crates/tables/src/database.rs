@@ -1,7 +1,7 @@
-//! Where SONiC's databases are: `database_config.json`, or the places SONiC uses when there is none.
+//! The places of SONiC's databases: `database_config.json`, or SONiC's defaults without that file.
 //!
-//! Where there are several ASICs, each is a namespace with servers of its own, and `database_global.json` names the file of
-//! each. Which one a daemon is for, SONiC's containers say in their environment.
+//! With several ASICs, each is a namespace with its own servers, and `database_global.json` names
+//! the file of each. SONiC's containers have the namespace of a daemon in their environment.
 
 use crate::TableError;
 use ribtide_swss::Db;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where SONiC's database container writes the configuration.
+/// The path at which SONiC's database container writes the configuration.
 pub const DEFAULT_CONFIG: &str = "/var/run/redis/sonic-db/database_config.json";
-/// SONiC's first Redis server.
+/// The socket of SONiC's first Redis server.
 const DEFAULT_SOCKET: &str = "/var/run/redis/redis.sock";
 const DEFAULT_PORT: u16 = 6379;
 
-/// The number of the ASIC that a daemon is for, where there are several: SONiC's environment variable.
+/// SONiC's environment variable for the number of a daemon's ASIC.
 pub const NAMESPACE_ID: &str = "NAMESPACE_ID";
 
 /// The number in [`NAMESPACE_ID`], if there is one.
@@ -23,7 +23,7 @@ pub fn namespace_id() -> Option<u16> {
     std::env::var(NAMESPACE_ID).ok().and_then(|id| id.trim().parse().ok())
 }
 
-/// How to reach a server.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// A Unix socket.
@@ -41,10 +41,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// One database: its server, its number there, and what stands between table and key.
+/// One database: its server, its number there, and its separator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Database {
-    /// Which of SONiC's.
+    /// Its name in SONiC.
     pub db: Db,
     /// The number for `SELECT`; also the suffix of its channels, since channels belong to a server.
     pub id: u32,
@@ -66,17 +66,17 @@ impl Database {
 pub struct Server {
     /// Its name, such as `redis1`.
     pub name: String,
-    /// Where it listens.
+    /// Its address.
     pub host: String,
-    /// On which port, if on any.
+    /// Its port, if it has one.
     pub port: Option<u16>,
-    /// On which Unix socket, if on any.
+    /// Its Unix socket, if it has one.
     pub socket: Option<PathBuf>,
 }
 
 impl Server {
-    /// Whether a server takes connections there.
-    pub fn answers(&self) -> bool {
+    /// Whether the server accepts a connection.
+    pub fn is_reachable(&self) -> bool {
         match (&self.socket, self.port) {
             (Some(socket), _) => std::os::unix::net::UnixStream::connect(socket).is_ok(),
             (None, Some(port)) => std::net::TcpStream::connect((self.host.as_str(), port)).is_ok(),
@@ -92,11 +92,11 @@ pub struct Databases(Vec<Database>);
 const ALL: [Db; 6] = [Db::Appl, Db::Asic, Db::Counters, Db::Config, Db::State, Db::ApplState];
 
 impl Databases {
-    /// Reads `file`; without one, SONiC's default file; without that too, one server at SONiC's default socket, or at
-    /// port 6379 of this host where that socket does not exist.
+    /// Reads `file`; without one, SONiC's default file. Without that too, the databases are on one
+    /// server at SONiC's default socket, or at port 6379 of this host.
     ///
-    /// Of a `database_global.json` the databases are those of the namespace `asicN` that [`NAMESPACE_ID`] says, and without
-    /// it the host's.
+    /// With a `database_global.json`, the databases are those of namespace `asicN` by
+    /// [`NAMESPACE_ID`], or the host's without it.
     ///
     /// # Errors
     /// [`TableError::Config`] when a file is named or present but cannot be used.
@@ -104,8 +104,8 @@ impl Databases {
         Databases::load_of(file, namespace_id().map(|id| format!("asic{id}")).as_deref())
     }
 
-    /// The databases of every namespace `asicN` that a `database_global.json` includes, each with its name; of any other file,
-    /// and where [`NAMESPACE_ID`] says which one, those that [`Databases::load`] reads.
+    /// The databases of every namespace `asicN` of a `database_global.json`, each with its name.
+    /// For any other file, and with [`NAMESPACE_ID`], the result of [`Databases::load`].
     ///
     /// # Errors
     /// As [`Databases::load`].
@@ -121,7 +121,7 @@ impl Databases {
         asics.into_iter().map(load).collect()
     }
 
-    /// The same, of this namespace.
+    /// As [`Databases::load`], for this namespace.
     fn load_of(file: Option<&Path>, namespace: Option<&str>) -> Result<Databases, TableError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
         let bad = |cause: String| TableError::Config { file: path.into(), cause };
@@ -132,7 +132,7 @@ impl Databases {
                     let included = includes.into_iter().find(|(name, _)| name.as_deref() == namespace);
                     let missing = || match namespace {
                         Some(name) => {
-                            format!("it includes no file of the namespace {name}, which NAMESPACE_ID says")
+                            format!("it includes no file of the namespace {name}, which NAMESPACE_ID names")
                         }
                         None => "it includes no file without a namespace; set NAMESPACE_ID".into(),
                     };
@@ -164,8 +164,8 @@ impl Databases {
         )
     }
 
-    /// The servers of a configuration, whatever databases are on them, by name; of a `database_global.json`, those of all
-    /// namespaces.
+    /// The servers of a configuration by name, with or without databases; with a
+    /// `database_global.json`, those of all namespaces.
     ///
     /// # Errors
     /// [`TableError::Config`] when the file cannot be used.
@@ -198,15 +198,15 @@ impl Databases {
         Ok(instances.iter().map(server).collect())
     }
 
-    /// One of them.
+    /// One database.
     ///
     /// # Panics
-    /// Never: both constructors fill in every one of [`Db`]'s.
+    /// Never: both constructors fill in every [`Db`].
     pub fn get(&self, db: Db) -> &Database {
         self.0.iter().find(|d| d.db == db).expect("every database has a place")
     }
 
-    /// On how many servers they are.
+    /// The number of their servers.
     pub fn server_count(&self) -> usize {
         let mut addresses: Vec<&Address> = Vec::new();
         for database in &self.0 {
@@ -217,7 +217,7 @@ impl Databases {
         addresses.len()
     }
 
-    /// From the text of a `database_config.json`: `INSTANCES` name servers, `DATABASES` point at them.
+    /// Parses a `database_config.json`: `INSTANCES` name servers, `DATABASES` refer to them.
     fn parse(text: &str) -> Result<Databases, String> {
         let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let mut databases = Vec::new();
@@ -255,11 +255,12 @@ impl Databases {
     }
 }
 
-/// A namespace, none for the host's, and its file.
+/// A namespace, or `None` for the host, with its file.
 type Included = (Option<String>, PathBuf);
 
-/// The files that a `database_global.json` includes, each with its namespace; `None` of any other file. Paths are relative to
-/// the file. What is a container's own is left out: it is a smart switch's, and no ASIC.
+/// The files of a `database_global.json` by namespace; `None` for any other file. Paths are
+/// relative to the file. Entries of a container are left out: they belong to a smart switch and not
+/// to an ASIC.
 fn includes(file: &Path, text: &str) -> Result<Option<Vec<Included>>, String> {
     let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let Some(includes) = root.get("INCLUDES") else { return Ok(None) };
@@ -269,7 +270,7 @@ fn includes(file: &Path, text: &str) -> Result<Option<Vec<Included>>, String> {
         let text = |field: &str| include.get(field).and_then(Value::as_str);
         let path = text("include").ok_or("one of its INCLUDES has no \"include\"")?;
         if text("container_name").is_none() {
-            // As SONiC has it, the host's may be there under an empty name.
+            // SONiC also lists the host's file under an empty name.
             files.push((
                 text("namespace").filter(|name| !name.is_empty()).map(str::to_owned),
                 folder.join(path),
@@ -313,8 +314,8 @@ mod tests {
         for (namespace, port) in [(None, 6379), (Some("asic0"), 6380), (Some("asic1"), 6381)] {
             assert_eq!(place(namespace).unwrap(), Address::Tcp("127.0.0.1".into(), port));
         }
-        let says = place(Some("asic7")).unwrap_err().to_string();
-        assert!(says.ends_with("no file of the namespace asic7, which NAMESPACE_ID says"), "{says}");
+        let message = place(Some("asic7")).unwrap_err().to_string();
+        assert!(message.ends_with("no file of the namespace asic7, which NAMESPACE_ID names"), "{message}");
         let of_asics = |file| -> Vec<_> {
             let all = Databases::of_asics(Some(file)).unwrap();
             all.into_iter().map(|(name, all)| (name, all.get(Db::State).address.clone())).collect()
@@ -370,7 +371,10 @@ mod tests {
 
     #[test]
     fn a_named_file_must_exist() {
-        let says = Databases::load(Some(Path::new("/nonexistent.json"))).unwrap_err().to_string();
-        assert!(says.starts_with("the database configuration /nonexistent.json cannot be used: "), "{says}");
+        let message = Databases::load(Some(Path::new("/nonexistent.json"))).unwrap_err().to_string();
+        assert!(
+            message.starts_with("the database configuration /nonexistent.json cannot be used: "),
+            "{message}"
+        );
     }
 }

@@ -1,60 +1,60 @@
-//! What can go wrong with a table, as sentences that say where and what to do.
+//! Errors of tables. Each is a sentence with the place and the remedy.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a table could not be read or written.
+/// The reason why a table could not be read or written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TableError {
-    /// The file that says where the databases are cannot be used.
+    /// The file with the places of the databases cannot be used.
     Config {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         cause: String,
     },
-    /// A database's server does not take connections.
+    /// A database's server refuses connections.
     Unreachable {
         /// The database, for example `APPL_DB`.
         database: String,
-        /// Where it should be.
+        /// Its configured address.
         address: String,
-        /// The system's words.
+        /// The system's message.
         cause: String,
     },
-    /// The connection broke or went silent.
+    /// The connection broke or timed out.
     Lost {
         /// The database.
         database: String,
-        /// Where it is.
+        /// Its address.
         address: String,
-        /// The system's words.
+        /// The system's message.
         cause: String,
     },
     /// A ZeroMQ endpoint cannot be used.
     Endpoint {
         /// The endpoint, for example `tcp://127.0.0.1:8100`.
         endpoint: String,
-        /// The system's words.
+        /// The system's message.
         cause: String,
     },
     /// The server refused a command.
     Refused {
         /// The database.
         database: String,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// A row or message of a table does not have the form that its contract says.
+    /// A row or message violates the format of its table.
     Malformed {
         /// The table or queue.
         table: String,
-        /// What was found.
+        /// The content.
         found: String,
     },
-    /// What carried a request, or who should answer it, went away.
+    /// The carrier of a request, or its server, went away.
     Interrupted {
-        /// Who that is.
+        /// What went away.
         what: String,
     },
     /// A server came back without its rows.

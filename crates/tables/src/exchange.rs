@@ -1,9 +1,9 @@
-//! The exchange of requests and replies with syncd, over any carrier: orchagent's side on two threads, so that neither
-//! encoding a bulk nor decoding the reply to another one delays routes.
+//! The exchange of requests and replies with syncd over any carrier. orchagent's side has two
+//! threads, so that neither encoding nor decoding of bulks delays routes.
 //!
-//! The carriers number nothing: replies come in the order of the requests. A queue between the two threads holds the
-//! requests without a reply, the "pending acknowledgements" of SONiC's design of an asynchronous sairedis. It is bounded
-//! by [`UNANSWERED`].
+//! Carriers have no request numbers: replies come in the order of requests. A queue between the two
+//! threads holds the requests without a reply, the "pending acknowledgements" of SONiC's design of
+//! an asynchronous sairedis. [`PENDING_REPLIES_MAX`] bounds it.
 
 use crate::TableError;
 use crossbeam_channel as channel;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
 
-/// Requests that may be under way in the modes that do not wait for each.
+/// Requests in flight, at most, in the modes that do not wait for each.
 pub const WINDOW: usize = 8;
-/// Requests and replies that may wait in either ring.
+/// Requests or replies in each ring, at most.
 pub(crate) const WAITING: usize = 64;
-/// Requests that may wait for a reply.
-pub(crate) const UNANSWERED: usize = 1024;
+/// Requests without a reply, at most.
+pub(crate) const PENDING_REPLIES_MAX: usize = 1024;
 
-/// A request's message, and what decodes its reply.
+/// A request's message, and the state that decodes its reply.
 #[derive(Debug)]
 pub struct EncodedRequest<P> {
     /// The message.
@@ -34,11 +34,11 @@ pub struct EncodedRequest<P> {
 /// orchagent's side.
 #[derive(Debug)]
 pub struct Exchange<Q, A> {
-    /// Where requests go in.
+    /// Sends requests.
     pub requests: ring::Sender<Q>,
-    /// Where replies, or the reason why there are no more, come out.
+    /// Receives replies, or the error that ended the exchange.
     pub replies: ring::Receiver<Result<A, TableError>>,
-    /// The thread that reads replies, where a successor will read the same queue.
+    /// The reading thread, where a successor will read the same queue.
     pub(crate) _reader: Option<ReaderThread>,
 }
 
@@ -46,13 +46,13 @@ pub struct Exchange<Q, A> {
 #[derive(Debug)]
 pub struct ReaderThread {
     thread: Option<JoinHandle<()>>,
-    /// The daemon stops: the thread wakes up soon.
+    /// Stops with the daemon; the thread checks it at each wake-up.
     stop: Stop,
     ending: Stop,
 }
 
 impl ReaderThread {
-    /// Runs `body`, which looks at what it is given before each time that it takes something.
+    /// Runs `body`, which checks the passed flag before each pop.
     pub(crate) fn start(
         name: &str,
         stop: &Stop,
@@ -71,7 +71,7 @@ impl ReaderThread {
         self.ending.stop();
     }
 
-    /// Whether the thread has ended, and has handed on all that it read.
+    /// Whether the thread has ended and passed on all that it read.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -86,7 +86,7 @@ impl Drop for ReaderThread {
     }
 }
 
-/// Requests that are under way.
+/// Requests in flight.
 #[derive(Debug)]
 pub(crate) struct Pending<P> {
     tx: channel::Sender<P>,
@@ -102,7 +102,7 @@ impl<P> Clone for Pending<P> {
 
 impl<P> Default for Pending<P> {
     fn default() -> Self {
-        let (tx, rx) = channel::bounded(UNANSWERED);
+        let (tx, rx) = channel::bounded(PENDING_REPLIES_MAX);
         Pending { tx, rx, count: Arc::default() }
     }
 }
@@ -118,7 +118,7 @@ impl<P> Pending<P> {
         self.rx.try_recv().ok()
     }
 
-    pub(crate) fn answered(&self) {
+    pub(crate) fn replied(&self) {
         self.count.fetch_sub(1, SeqCst);
     }
 

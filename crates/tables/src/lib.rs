@@ -1,11 +1,11 @@
-//! Producer and consumer tables: how rows of SONiC's databases travel between the stages of the route path.
+//! Producer and consumer tables: the carriers of SONiC's rows between the stages of the route path.
 //!
 //! The counterpart of libswsscommon (sonic-swss-common, `common/table.h`, `producerstatetable.h`,
-//! `consumerstatetable.h`, `zmqproducerstatetable.h`), whose word for a named channel of rows is "table".
-//! The traits [`Producer`] and [`Consumer`] have three carriers. Over Redis and ZeroMQ the keys, sets, queues, channels
-//! and messages are SONiC's own, so that each stage works beside SONiC's other daemons. In memory, typed rows go through
-//! a bounded ring.
-// These macros panic when the reader of the pipe is gone.
+//! `consumerstatetable.h`, `zmqproducerstatetable.h`), which calls a named channel of rows a
+//! "table". The traits [`Producer`] and [`Consumer`] have three carriers. Over Redis and ZeroMQ,
+//! the keys, sets, queues, channels and messages are SONiC's, so each stage works beside SONiC's
+//! other daemons. In memory, typed rows pass through a bounded ring.
+// These macros panic when the pipe has no reader.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
@@ -43,20 +43,20 @@ use zmq::Process;
 
 /// The writing side of a table.
 pub trait Producer<R: Row> {
-    /// Takes all changes; they may wait until [`Producer::flush`]. Waits while the table is full.
+    /// Takes all changes, which may wait for [`Producer::flush`]. Blocks while the table is full.
     ///
     /// # Errors
-    /// When the table cannot be written; changes that were taken are lost with it.
+    /// When the table cannot be written; the taken changes are lost.
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError>;
 
-    /// Brings what waits to where the consumer finds it.
+    /// Makes the waiting changes visible to the consumer.
     ///
     /// # Errors
     /// As [`Producer::write`].
     fn flush(&mut self) -> Result<(), TableError>;
 
-    /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile coalesces where it waits, and
-    /// what another client writes does not wait behind all that there is.
+    /// Blocks while a running consumer has a backlog, until `hurried` returns true. Later changes
+    /// coalesce meanwhile, and another client's rows do not wait for the whole backlog.
     ///
     /// # Errors
     /// As [`Producer::write`].
@@ -65,11 +65,11 @@ pub trait Producer<R: Row> {
         Ok(())
     }
 
-    /// How many changes wait for a flush.
+    /// The number of changes that wait for a flush.
     fn waiting(&self) -> usize;
 
-    /// How often the carrier was lost and found again, perhaps without its rows: after a change of this number the
-    /// owner writes again what must be there. Memory is never lost.
+    /// Rises when the carrier was lost and found again, perhaps without its rows. The owner then
+    /// writes its rows again. Memory is never lost.
     fn generation(&self) -> u64 {
         0
     }
@@ -80,42 +80,46 @@ pub trait Producer<R: Row> {
 
 /// The reading side of a table.
 pub trait Consumer<R: Row> {
-    /// Appends at most `max` changes to `changes` and returns whether there may be more. Nothing found is normal: a
-    /// wake-up is only a hint. Once there may not be more, the next change brings a wake-up.
+    /// Appends at most `max` changes to `changes` and returns whether there may be more. No change
+    /// is normal, because a wake-up is only a hint. After `false`, the next change causes a
+    /// wake-up.
     ///
     /// # Errors
     /// When the table cannot be read.
     fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError>;
 
-    /// Says when to pop.
+    /// The channel of wake-ups.
     fn wake(&self) -> &Wake;
 
     /// Frees its buffers; called when the consuming thread is idle.
     fn shrink_to_fit(&mut self) {}
 
-    /// Sets a fence behind every change that has left its table and is not popped. Over ZeroMQ the fence stands behind the
-    /// changes of all processes but `from`, and is passed only after those processes have ended.
+    /// Sets a fence after every change that has left its table and is not popped. Over ZeroMQ the
+    /// fence comes after the changes of all processes but `from`, and is passed only when those
+    /// have ended.
     fn set_fence(&mut self, from: Option<Process>) {
         let _ = from;
     }
 
-    /// Whether every change before the last fence is popped. A wake-up says when to look again.
+    /// Whether every change before the last fence is popped. A wake-up follows when this may have
+    /// changed.
     fn is_past_fence(&mut self) -> bool {
         true
     }
 
-    /// From now on nothing is taken from where the table is, but by [`Consumer::pop`]; or it is again.
+    /// Holds or releases the reading ahead of [`Consumer::pop`].
     fn hold(&mut self, held: bool) {
         let _ = held;
     }
 
-    /// Whether everything is popped that was taken from where the table is.
+    /// Whether every change that was read ahead is popped.
     fn is_drained(&self) -> bool {
         true
     }
 }
 
-/// Tells the operator what happened to a connection: losing a database is not an error of any one caller.
+/// Logs an event of a connection for the operator: the loss of a database is no single caller's
+/// error.
 fn report(sentence: &str) {
     ribtide_runtime::log::log("ribtide", sentence);
 }

@@ -1,38 +1,39 @@
-//! The pace of a low-priority writer to a server that routes pass through, too.
+//! The pace of a low-priority writer to a server that also carries routes.
 //!
-//! Redis has one thread, and its time bounds the rate of routes. While rows keep coming, a low-priority writer takes 1% of
-//! that time ([`REST`]). It writes at full speed in four cases: no row came for [`MOMENT`], the oldest row is older than
-//! [`OLD`], a caller waits for it, or its queue is half full, and then until it is empty. So a small bound of the queue
-//! makes it write with the routes.
+//! Redis has one thread, and its time bounds the rate of routes. While rows arrive, a low-priority
+//! writer uses 1% of that time ([`REST`]). It writes at full speed in four cases: no row came for
+//! [`WRITER_QUIET_TIME`], the oldest row is older than [`ROW_AGE_MAX`], a caller waits for it, or
+//! its queue is half full; the last case holds until the queue is empty. So with a small queue it
+//! writes at the rate of the routes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// For each moment of writing, so many of rest.
+/// Pause per unit of writing time.
 const REST: u32 = 99;
-/// Nothing came for so long: whoever wrote has come to rest, and was not just kept from a processor by others.
+/// Without rows for this time, the source is idle and not just without a CPU.
 const WRITER_QUIET_TIME: Duration = Duration::from_millis(500);
-/// What waited for so long is written at full speed.
+/// Older rows are written at full speed.
 const ROW_AGE_MAX: Duration = Duration::from_secs(10);
-/// How often it looks whether it may go on.
+/// The interval at which a pausing writer checks whether it may continue.
 const PACE_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Rows that are written at once while more keeps coming: a route that comes meanwhile waits for so many.
+/// Rows of one write while more arrive: the wait of a route that comes meanwhile.
 const PACED_BATCH_MAX: usize = 1000;
 
-/// The state that the writing thread and its callers share. Clones are of the same state.
+/// The state shared by the writing thread and its callers. Clones share it.
 #[derive(Clone, Debug)]
 pub struct LowPriorityPace(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     begin: Instant,
-    /// When something came last, in milliseconds from `begin`.
+    /// Time of the last rows, in milliseconds from `begin`.
     came: AtomicU64,
     awaited: AtomicBool,
     /// Half of the queue, in batches.
     much: usize,
-    /// The queue was half full and has not been empty since.
+    /// Whether the queue was half full and has not been empty since.
     catching_up: AtomicBool,
 }
 
@@ -48,7 +49,7 @@ impl LowPriorityPace {
         }))
     }
 
-    /// Notes that rows came.
+    /// Notes new rows.
     pub fn came(&self, now: Instant) {
         self.0.came.store(now.saturating_duration_since(self.0.begin).as_millis() as u64, Relaxed);
     }
@@ -58,12 +59,13 @@ impl LowPriorityPace {
         self.0.awaited.store(awaited, Relaxed);
     }
 
-    /// How many rows are written at once, when the oldest that waits came at `oldest` and so many batches wait.
+    /// The rows of the next write, by the arrival of the oldest row and the number of waiting
+    /// batches.
     pub fn rows(&self, usual: usize, oldest: Instant, waiting: usize) -> usize {
         if self.hastens(oldest, waiting) { usual } else { usual.min(PACED_BATCH_MAX) }
     }
 
-    /// After it wrote for as long as `took`; `waiting` says how many batches wait.
+    /// Pauses after a write that took `took`; `waiting` returns the number of waiting batches.
     pub fn rest(&self, took: Duration, oldest: Instant, waiting: impl Fn() -> usize) {
         let until = Instant::now() + took.saturating_mul(REST).min(ROW_AGE_MAX);
         while Instant::now() < until && !self.hastens(oldest, waiting()) {
@@ -94,13 +96,13 @@ mod tests {
         assert_eq!(pace.rows(10, now, 0), 10);
         assert_eq!(now.checked_sub(ROW_AGE_MAX).map_or(10_000, |old| pace.rows(10_000, old, 0)), 10_000);
         pace.awaited(true);
-        // It would be hours.
+        // The pause would take hours.
         pace.rest(Duration::from_secs(3600), now, || 0);
         pace.awaited(false);
-        // Nothing more comes, so this ends too.
+        // No more rows come, so this pause ends too.
         pace.rest(Duration::from_secs(3600), now, || 0);
         assert_eq!(pace.rows(10_000, now, 0), 10_000);
-        // It wrote for no time at all, so it rests for none.
+        // A write of no time needs no pause.
         pace.came(Instant::now());
         pace.rest(Duration::ZERO, now, || 0);
     }

@@ -1,7 +1,7 @@
-//! Tables in memory: typed rows in batches through a bounded ring, no text anywhere.
+//! Tables in memory: batches of typed rows through a bounded ring, without text.
 //!
-//! The ring is the bound: a producer that is ahead waits. While it waits its changes coalesce a key at a time, as they
-//! would in Redis, so a slow consumer sees the last state and not each one on the way to it.
+//! The ring bounds a fast producer. While it waits, its changes coalesce by key, as in Redis, so a
+//! slow consumer gets the last state and no intermediate one.
 
 use crate::coalesce::Coalesced;
 use crate::subscribe::Wake;
@@ -10,9 +10,9 @@ use crossbeam_channel as channel;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_swss::{Change, Row};
 
-/// Changes that may wait at the producer before it waits itself.
+/// Changes that wait at the producer before it blocks.
 const WAITING: usize = 10_000;
-/// Changes that are a batch.
+/// Changes of a batch.
 const BATCH: usize = 1_000;
 
 /// Both ends of a table in memory, which holds at most `capacity` batches.
@@ -47,7 +47,7 @@ impl<R: Row> MemoryProducer<R> {
     }
 
     fn woken(&self) {
-        // Full means that a wake-up waits already.
+        // A full channel already holds a wake-up.
         let _ = self.waker.try_send(());
     }
 }
@@ -58,7 +58,7 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
         if self.waiting.len() >= WAITING {
             return self.flush();
         }
-        // This is the only producer: what is not full now takes a batch without waiting.
+        // This is the only producer, so a ring with room takes a batch without blocking.
         if self.waiting.len() >= BATCH && !self.tx.is_full() {
             return self.flush();
         }
@@ -88,7 +88,7 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
 pub struct MemoryConsumer<R: Row> {
     rx: ring::Receiver<Vec<Change<R>>>,
     wake: Wake,
-    /// What a pop did not have room for.
+    /// The changes that the last pop had no room for.
     rest: std::vec::IntoIter<Change<R>>,
 }
 
@@ -100,8 +100,8 @@ impl<R: Row> Consumer<R> for MemoryConsumer<R> {
             changes.extend(self.rest.by_ref().take(take));
             room -= take;
             if self.rest.len() == 0 {
-                // The memory of a batch would keep that of all before it from being given back, and who takes no more than it is
-                // told is there does not come again to find the next one missing.
+                // The batch's memory would keep earlier memory from being purged. A consumer that
+                // stops at the reported end would not come back to free it.
                 self.rest = Vec::new().into_iter();
             }
             if room == 0 {
@@ -133,7 +133,7 @@ mod tests {
         producer.flush().unwrap();
         let mut taken = Vec::new();
         assert!(consumer.pop(1, &mut taken).unwrap() && consumer.rest.len() == 1);
-        // Who knows that there are two looks for no third.
+        // A consumer that has taken both does not check for a third.
         assert!(consumer.pop(1, &mut taken).unwrap() && taken.len() == 2);
         assert_eq!(consumer.rest.as_slice().as_ptr(), NonNull::dangling().as_ptr(), "a list without memory");
     }

@@ -1,18 +1,18 @@
-//! SONiC's plain tables: rows that are written where they stay, for whoever wants to look.
+//! SONiC's plain tables: rows at their final keys, for readers.
 //!
-//! Many routes lead to the same place. The first of several equal rows is written a field at a time, the others are copies of
-//! it, which costs the server up to a third less; where it can copy, from Redis 6.2 on.
+//! Many routes have equal rows. The first of several equal rows is written field by field, the
+//! others are copies of it (COPY, Redis 6.2). That saves the server up to a third of the cost.
 
 use crate::connection::Connection;
 use crate::database::Databases;
-use crate::state_table::give;
+use crate::state_table::parse_row;
 use crate::{Producer, Reply, TableError};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
 
-/// Commands that may wait for a flush.
+/// Commands that wait for a flush, at most.
 const CAPACITY: usize = 10_000;
-/// Commands that are sent at once, so that the server works while more are encoded.
+/// Commands of one send, so that the server works while more are encoded.
 const SEND_BATCH_MAX: usize = 500;
 
 /// A plain table.
@@ -22,13 +22,13 @@ pub struct PlainTable<R: Row> {
     waiting: usize,
     /// Commands that were queued for a flush.
     queued: usize,
-    /// The server knows COPY.
+    /// The server supports COPY.
     can_copy: bool,
-    /// The row that others may be copies of, and its name.
+    /// The row that others may copy, and its name.
     model: Option<(R, String)>,
-    /// Which commands make copies: of which row, and under which key.
+    /// Commands that copy: their index, the row and the key.
     copies: Vec<(usize, R, R::Key)>,
-    /// Scratch for a row's name, of which so much is the same for all.
+    /// Scratch for a row's name, whose prefix is constant.
     name: String,
     prefix: usize,
 }
@@ -42,8 +42,8 @@ impl<R: Row> PlainTable<R> {
         let mut connection = Connection::open(databases.get(R::DB), stop)?;
         let name = connection.database().key(R::TABLE, "");
         let (prefix, copies) = (name.len(), Vec::new());
-        // Of a command that it does not know it says nothing.
-        let known = connection.ask(&["COMMAND", "INFO", "COPY"])?;
+        // The reply for an unknown command is nil.
+        let known = connection.query(&["COMMAND", "INFO", "COPY"])?;
         let can_copy = matches!(known, Reply::Array(all) if matches!(all.first(), Some(Reply::Array(_))));
         Ok(PlainTable { connection, waiting: 0, queued: 0, can_copy, model: None, copies, name, prefix })
     }
@@ -51,11 +51,12 @@ impl<R: Row> PlainTable<R> {
     /// The row at `key`, if there is one.
     ///
     /// # Errors
-    /// [`TableError::Malformed`] for a row that its table does not know, or what [`Connection::flush`] says.
+    /// [`TableError::Malformed`] for a row that violates the table's format, or as
+    /// [`Connection::flush`].
     pub fn get(&mut self, key: &R::Key) -> Result<Option<R>, TableError> {
         self.flush()?;
         let key = self.key(key);
-        let pairs = self.connection.ask(&["HGETALL", &key])?.into_pairs();
+        let pairs = self.connection.query(&["HGETALL", &key])?.into_pairs();
         if pairs.is_empty() {
             return Ok(None);
         }
@@ -63,19 +64,19 @@ impl<R: Row> PlainTable<R> {
         R::from_fields(&mut fields).map(Some).map_err(|e| malformed::<R>(e.to_string()))
     }
 
-    /// Every row, found a page at a time so that the server serves others in between; a row may come twice. Keys and
-    /// rows that the table does not know are left out.
+    /// Every row, in pages, so that the server serves other clients in between; a row may come
+    /// twice. Keys and rows of another format are left out.
     ///
     /// # Errors
-    /// What [`Connection::flush`] says.
+    /// As [`Connection::flush`].
     pub fn rows(&mut self, mut each: impl FnMut(R::Key, R)) -> Result<(), TableError> {
         self.flush()?;
         let prefix = self.connection.database().key(R::TABLE, "");
         self.connection.scan(&format!("{prefix}*"), |connection, names| {
-            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+            let hashes = connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
                 if let Some(key) = name.strip_prefix(&prefix) {
-                    give::<R>(key, &hash.into_pairs(), &mut each);
+                    parse_row::<R>(key, &hash.into_pairs(), &mut each);
                 }
             }
             Ok(())
@@ -105,7 +106,7 @@ impl<R: Row> PlainTable<R> {
         self.queued += 1;
     }
 
-    /// Queues a change. `again`: the next one makes the same row.
+    /// Queues a change. `again`: the next one writes the same row.
     fn push(&mut self, name: &str, change: Change<R>, again: bool) {
         let Some(row) = change.row else {
             self.model.take_if(|(_, of)| of == name);
@@ -117,7 +118,7 @@ impl<R: Row> PlainTable<R> {
             self.model = Some((model, of));
             return;
         }
-        // A model has nothing beyond its row.
+        // A copied row has no other fields.
         if change.reshaped || again {
             self.queue(&["DEL", name]);
         }
@@ -157,12 +158,12 @@ impl<R: Row> Producer<R> for PlainTable<R> {
 
     fn flush(&mut self) -> Result<(), TableError> {
         (self.waiting, self.queued, self.model) = (0, 0, None);
-        let answers = self.connection.send()?;
+        let replies = self.connection.send()?;
         let mut copies = std::mem::take(&mut self.copies).into_iter().peekable();
-        for (n, answer) in answers.iter().enumerate() {
+        for (n, reply) in replies.iter().enumerate() {
             let Some((_, row, key)) = copies.next_if(|(at, ..)| *at == n) else { continue };
-            // Another client deleted the row meanwhile.
-            if answer.reply() == Ok(Reply::Integer(0)) {
+            // Another client deleted the source row meanwhile.
+            if reply.reply() == Ok(Reply::Integer(0)) {
                 self.queue_row(&self.key(&key), &row);
             }
         }

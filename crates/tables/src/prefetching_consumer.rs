@@ -17,28 +17,28 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Batches in the ring, as many as SONiC's has room for.
+/// Batches in the ring, as in SONiC.
 const BATCHES: usize = 29;
 
-/// Changes that one pop returned, and the number of that poll.
+/// Changes of one pop, with the number of that poll.
 type Batch<R> = (u64, Result<Vec<Change<R>>, TableError>);
 
-/// How often the held thread checks whether it shall end.
+/// The interval at which a held thread checks for its end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many polls of the table were begun and done.
+/// Counters of polls of the table.
 #[derive(Default, Debug)]
 struct Polls {
     begun: AtomicU64,
-    /// Their changes are in the ring.
+    /// Polls whose changes are in the ring.
     done: AtomicU64,
-    /// No poll may begin. Locked while one begins.
+    /// Whether polls are held. Locked while a poll begins.
     held: Mutex<bool>,
     freed: Condvar,
 }
 
 impl Polls {
-    /// Begins the next poll, after waiting while polls are held. `None` when the thread shall end.
+    /// Begins the next poll after waiting while polls are held. `None` when the thread shall end.
     fn begin(&self, ending: &Stop) -> Option<u64> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         while *held && !ending.stopped() {
@@ -67,7 +67,7 @@ impl<R: Row> PrefetchingConsumer<R> {
     /// Starts the thread, which pops at most `max` rows at a time from `consumer` until `stop`.
     ///
     /// # Errors
-    /// [`TableError::Stopped`] when there is no thread for it.
+    /// [`TableError::Stopped`] when no thread can be created.
     pub fn start(
         mut consumer: impl Consumer<R> + Send + 'static,
         max: usize,
@@ -92,7 +92,7 @@ impl<R: Row> PrefetchingConsumer<R> {
                         return;
                     }
                     its.done.store(poll, SeqCst);
-                    // Full means that a wake-up waits already.
+                    // A full channel already holds a wake-up.
                     let _ = waker.try_send(());
                 }
             }
@@ -144,7 +144,7 @@ impl<R: Row> Consumer<R> for PrefetchingConsumer<R> {
     }
 
     fn is_past_fence(&mut self) -> bool {
-        // In this order: what a poll found waits here before it counts as done.
+        // Order matters: the changes of a poll are in the ring before it counts as done.
         let all_wait_here = self.polls.done.load(SeqCst) >= self.fence;
         self.popped > self.fence || (all_wait_here && self.rest.is_empty() && self.batches.is_empty())
     }
@@ -155,7 +155,7 @@ impl<R: Row> Consumer<R> for PrefetchingConsumer<R> {
     }
 
     fn is_drained(&self) -> bool {
-        // In this order, as above.
+        // Order matters, as above.
         let all_wait_here = self.polls.done.load(SeqCst) == self.polls.begun.load(SeqCst);
         all_wait_here && self.rest.is_empty() && self.batches.is_empty()
     }

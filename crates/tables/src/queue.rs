@@ -1,11 +1,14 @@
-//! SONiC's request queues in ASIC_DB: a list of (key, value, operation) triples and a channel that says "look".
+//! SONiC's request queues in ASIC_DB: a list of (key, value, operation) triples, and a channel with
+//! a message per push.
 //!
-//! Requests go from sairedis to syncd through `ASIC_STATE`, replies come back through `GETRESPONSE`. A triple is
-//! pushed at the head and taken from the tail, so what was sent first is read first.
+//! Requests go from sairedis to syncd through `ASIC_STATE`, replies return through `GETRESPONSE`
+//! (sonic-sairedis, `lib/RedisChannel.cpp`). A triple is pushed at the head and taken from the
+//! tail, so order is kept.
 //!
-//! SONiC's syncd takes a request out of the database and then carries it out: one that is killed in between leaves
-//! an orchagent that waits for an answer that will not come. Ours moves it to a list beside the queue, from which it goes
-//! in one transaction with the reply, so that the next syncd finds what the last one owes.
+//! SONiC's syncd takes a request out of the database and then executes it. If it is killed in
+//! between, orchagent waits for a reply that never comes. Ours moves the request to a second list
+//! and removes it in one transaction with the reply. So the next syncd finds all requests without a
+//! reply.
 
 pub use crate::exchange::Message;
 
@@ -18,10 +21,10 @@ use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
-/// Replies that one look takes, as in SONiC.
+/// Replies of one pop, as in SONiC.
 const POP_BATCH_MAX: usize = 128;
-/// The list of requests that were taken and not answered, in the form of the queue.
-const OWED: &str = "RIBTIDE_REQUESTS_OWED";
+/// The list of taken requests without a reply, in the form of the queue.
+const UNREPLIED_LIST: &str = "RIBTIDE_REQUESTS_OWED";
 
 fn list(table: &str) -> String {
     format!("{table}_KEY_VALUE_OP_QUEUE")
@@ -50,38 +53,39 @@ impl QueueWriter {
         Ok(QueueWriter { connection, list: list(table), channel: channel(database, table) })
     }
 
-    /// Queues one message; it leaves at the next flush.
+    /// Queues one message for the next flush.
     pub fn push(&mut self, message: &Message) {
         self.connection.queue(&["LPUSH", &self.list, &message.key, &message.value, &message.op]);
         self.connection.queue(&["PUBLISH", &self.channel, "G"]);
     }
 
-    /// Queues the reply to the oldest request of [`serve`] that has none, and takes the request from what is owed. `None`: it
-    /// is carried out, and gets no reply. They happen together or not at all.
-    pub fn answer(&mut self, reply: Option<&Message>) {
+    /// Queues the reply to the oldest request of [`serve`] without one, and removes the request
+    /// from the second list, in one transaction. `None`: the request was executed and gets no
+    /// reply.
+    pub fn reply(&mut self, reply: Option<&Message>) {
         self.connection.queue(&["MULTI"]);
-        self.connection.queue(&["LTRIM", OWED, "0", "-4"]);
+        self.connection.queue(&["LTRIM", UNREPLIED_LIST, "0", "-4"]);
         reply.into_iter().for_each(|reply| self.push(reply));
         self.connection.queue(&["EXEC"]);
     }
 
-    /// The same, where nothing that was asked earlier is of any use any more.
-    pub fn answer_and_forget(&mut self, reply: &Message) {
+    /// The same, and drops all earlier requests.
+    pub fn reply_and_forget(&mut self, reply: &Message) {
         self.connection.queue(&["MULTI"]);
-        self.connection.queue(&["DEL", OWED]);
+        self.connection.queue(&["DEL", UNREPLIED_LIST]);
         self.push(reply);
         self.connection.queue(&["EXEC"]);
     }
 
-    /// Sends what is queued. A message may arrive twice when the server is lost meanwhile.
+    /// Sends the queued messages. A message may arrive twice when the server is lost meanwhile.
     ///
     /// # Errors
-    /// What [`Connection::flush`] says.
+    /// As [`Connection::flush`].
     pub fn flush(&mut self) -> Result<(), TableError> {
         self.connection.flush()
     }
 
-    /// Frees its buffers. Nothing must be queued.
+    /// Frees its buffers. No message may be queued.
     pub fn shrink_to_fit(&mut self) {
         self.connection.shrink_to_fit();
     }
@@ -92,7 +96,7 @@ impl QueueWriter {
     }
 }
 
-/// The reading side. There must be one only.
+/// The reading side. A queue has only one.
 #[derive(Debug)]
 pub struct QueueReader {
     connection: Connection,
@@ -101,7 +105,8 @@ pub struct QueueReader {
 }
 
 impl QueueReader {
-    /// Opens the queue called `table`; `wake` is what [`crate::wake_ups`] gave for its [`channel`].
+    /// Opens the queue called `table`; `wake` is the result of [`crate::wake_ups`] for its
+    /// [`channel`].
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
@@ -112,42 +117,42 @@ impl QueueReader {
     /// The oldest messages, at most `max`.
     ///
     /// # Errors
-    /// What [`Connection::flush`] says.
+    /// As [`Connection::flush`].
     pub fn pop(&mut self, max: usize) -> Result<Vec<Message>, TableError> {
-        // From the tail: what was sent first, and of a triple the key.
+        // From the tail: oldest first, and of a triple the key.
         let count = max.saturating_mul(3).to_string();
-        Ok(messages(self.connection.ask(&["RPOP", &self.list, &count])?.into_texts()))
+        Ok(messages(self.connection.query(&["RPOP", &self.list, &count])?.into_texts()))
     }
 
-    /// The oldest message, which is owed an answer from now on.
+    /// Takes the oldest message and moves it to the second list.
     fn take(&mut self) -> Result<Option<Message>, TableError> {
         self.connection.queue(&["MULTI"]);
         for _ in 0..3 {
-            self.connection.queue(&["LMOVE", &self.list, OWED, "RIGHT", "LEFT"]);
+            self.connection.queue(&["LMOVE", &self.list, UNREPLIED_LIST, "RIGHT", "LEFT"]);
         }
-        let parts = self.connection.ask(&["EXEC"])?.into_array().into_iter().filter_map(Reply::into_text);
+        let parts = self.connection.query(&["EXEC"])?.into_array().into_iter().filter_map(Reply::into_text);
         Ok(messages(parts.collect()).pop())
     }
 
-    /// What an earlier reader took and did not answer, the oldest first.
-    fn owed(&mut self) -> Result<Vec<Message>, TableError> {
-        let mut texts = self.connection.ask(&["LRANGE", OWED, "0", "-1"])?.into_texts();
+    /// Messages that an earlier reader took without a reply, oldest first.
+    fn redelivered(&mut self) -> Result<Vec<Message>, TableError> {
+        let mut texts = self.connection.query(&["LRANGE", UNREPLIED_LIST, "0", "-1"])?.into_texts();
         texts.reverse();
         Ok(messages(texts))
     }
 
-    /// How often the server was lost and found again.
+    /// Rises when the server was lost and found again.
     pub fn generation(&self) -> u64 {
         self.connection.generation()
     }
 
-    /// Says when to look.
+    /// The channel of wake-ups.
     pub fn wake(&self) -> &Wake {
         &self.wake
     }
 }
 
-/// Messages of the parts that a list gives, oldest first.
+/// The messages in a list's elements, oldest first.
 fn messages(parts: Vec<String>) -> Vec<Message> {
     let mut parts = parts.into_iter();
     let mut messages = Vec::new();
@@ -174,25 +179,25 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
 ) -> Result<Exchange<Q, A>, TableError> {
     let wake = wake_ups(database, vec![channel(database, "GETRESPONSE")], stop)?.remove(0);
     let mut reader = QueueReader::open(database, "GETRESPONSE", wake, stop)?;
-    // Replies to an earlier run answer nothing of ours.
+    // Replies to an earlier run belong to no request of this one.
     while !reader.pop(1000)?.is_empty() {}
     let mut writer = QueueWriter::open(database, "ASIC_STATE", stop)?;
-    let (requests, asked) = rings.bounded::<Q>("orchagent to syncd", WAITING);
-    let (answers, replies) = rings.bounded("syncd to orchagent", WAITING);
+    let (requests, requests_rx) = rings.bounded::<Q>("orchagent to syncd", WAITING);
+    let (replies_tx, replies) = rings.bounded("syncd to orchagent", WAITING);
     let pending = Pending::default();
 
-    let (under_way, failed) = (pending.clone(), answers.clone());
+    let (in_flight, failed) = (pending.clone(), replies_tx.clone());
     let write = move || {
         let mut generation = writer.connection().generation();
-        while let Ok(first) = asked.recv_or_idle(|| writer.shrink_to_fit()) {
-            for request in std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv())) {
+        while let Ok(first) = requests_rx.recv_or_idle(|| writer.shrink_to_fit()) {
+            for request in std::iter::once(first).chain(std::iter::from_fn(|| requests_rx.try_recv())) {
                 let EncodedRequest { message, pending } = encode(request);
-                pending.into_iter().for_each(|pending| under_way.add(pending));
+                pending.into_iter().for_each(|pending| in_flight.add(pending));
                 writer.push(&message);
             }
             let sent = writer
                 .flush()
-                .and_then(|()| still_there(writer.connection(), &mut generation, &under_way, counter));
+                .and_then(|()| still_there(writer.connection(), &mut generation, &in_flight, counter));
             if let Err(e) = sent {
                 let _ = failed.send(Err(e));
                 return;
@@ -212,14 +217,14 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 let more = !messages.is_empty();
                 for message in messages {
                     next = next.take().or_else(|| pending.oldest());
-                    let answer = next.as_ref().and_then(|next| decode(next, message));
-                    let Some(answer) = answer else {
-                        crate::report("a reply of syncd is passed over: it is to nothing that was asked");
+                    let reply = next.as_ref().and_then(|next| decode(next, message));
+                    let Some(reply) = reply else {
+                        crate::report("a reply of syncd is ignored: it belongs to no request");
                         continue;
                     };
                     next = None;
-                    pending.answered();
-                    if answers.send(Ok(answer)).is_err() {
+                    pending.replied();
+                    if replies_tx.send(Ok(reply)).is_err() {
                         return Ok(false);
                     }
                 }
@@ -230,7 +235,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(e) => {
-                        let _ = answers.send(Err(e));
+                        let _ = replies_tx.send(Err(e));
                         return;
                     }
                 }
@@ -247,17 +252,17 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     Ok(Exchange { requests, replies, _reader: Some(reader) })
 }
 
-/// A request as it comes to syncd.
+/// A request at syncd.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What is asked.
+    /// The message.
     pub message: Message,
-    /// An earlier syncd took it, and ended before it answered: perhaps it carried it out.
-    pub owed: bool,
+    /// Whether an earlier syncd took it and ended before its reply, so it may have been executed.
+    pub redelivered: bool,
 }
 
-/// Takes requests as they come, on a thread, and hands on what `read` makes of each; first those that an earlier process took
-/// and did not answer. Each is owed [`QueueWriter::answer`], in order.
+/// Takes requests on a thread and passes on the results of `read`, first those that an earlier
+/// process took without a reply. Each needs one [`QueueWriter::reply`], in order.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when the server is not there.
@@ -270,11 +275,11 @@ pub fn serve<T: Send + 'static>(
 ) -> Result<(ring::Receiver<Result<T, TableError>>, ReaderThread), TableError> {
     let wake = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
     let mut reader = QueueReader::open(database, table, wake, stop)?;
-    let owed = reader.owed()?;
+    let redelivered = reader.redelivered()?;
     let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
     let body = move |ending: Stop| {
-        for message in owed {
-            if tx.send(Ok(read(Request { message, owed: true }))).is_err() {
+        for message in redelivered {
+            if tx.send(Ok(read(Request { message, redelivered: true }))).is_err() {
                 return;
             }
         }
@@ -283,7 +288,7 @@ pub fn serve<T: Send + 'static>(
         {
             while !ending.stopped() {
                 let next = match reader.take() {
-                    Ok(Some(message)) => Ok(read(Request { message, owed: false })),
+                    Ok(Some(message)) => Ok(read(Request { message, redelivered: false })),
                     Ok(None) => break,
                     Err(e) => Err(e),
                 };
@@ -302,15 +307,15 @@ pub fn serve<T: Send + 'static>(
     Ok((taken, thread))
 }
 
-/// Forgets what is owed to requests that came through Redis: requests come another way from now on.
+/// Drops taken requests of the Redis queue, because requests now come through another carrier.
 ///
 /// # Errors
-/// What [`Connection::flush`] says.
+/// As [`Connection::flush`].
 pub fn forget(connection: &mut Connection) -> Result<(), TableError> {
-    connection.ask(&["DEL", OWED]).map(drop)
+    connection.query(&["DEL", UNREPLIED_LIST]).map(drop)
 }
 
-/// Fails when the server was lost while a request was under way, or came back without its data.
+/// Fails when the server was lost with a request in flight, or came back without its data.
 fn still_there<P>(
     connection: &mut Connection,
     generation: &mut u64,
@@ -325,7 +330,7 @@ fn still_there<P>(
             what: format!("Redis for {}", connection.database().db.name()),
         });
     }
-    match connection.ask(&["EXISTS", counter])? {
+    match connection.query(&["EXISTS", counter])? {
         Reply::Integer(0) => Err(TableError::Emptied { database: connection.database().db.name().into() }),
         _ => Ok(()),
     }

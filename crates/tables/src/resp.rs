@@ -1,9 +1,9 @@
 //! Redis's wire format (RESP 2): commands out, replies in. Bytes only, no socket.
 //!
-//! Our own, and not a client library, because the hot path wants commands written straight into one buffer and the
-//! rest of what such a library does (pools, clusters, typed commands) is not wanted here at all.
+//! It is our own, because the hot path writes commands straight into one buffer. A client library's
+//! pools, clusters and typed commands are not needed.
 
-/// One command under construction, so that its argument count need not be known beforehand.
+/// A command under construction, whose number of arguments need not be known in advance.
 #[derive(Default, Debug)]
 pub struct Command {
     body: Vec<u8>,
@@ -28,12 +28,12 @@ impl Command {
         self.args += 1;
     }
 
-    /// How many arguments it has so far.
+    /// The number of its arguments.
     pub(crate) fn len(&self) -> usize {
         self.args
     }
 
-    /// The arguments as they are sent.
+    /// The encoded arguments.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.body
     }
@@ -44,7 +44,7 @@ impl Command {
         self.args = 0;
     }
 
-    /// Moves the arguments of `other` behind those of this one.
+    /// Moves the arguments of `other` to the end of this command.
     pub(crate) fn append(&mut self, other: &mut Command) {
         self.body.append(&mut other.body);
         self.args += other.args;
@@ -65,16 +65,16 @@ fn header(out: &mut Vec<u8>, kind: u8, n: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What the server answered.
+/// A reply of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// No such thing.
+    /// Nil.
     Nil,
     /// A number.
     Integer(i64),
     /// A status or a string; bytes that are not UTF-8 are replaced.
     Text(String),
-    /// The server refused the command; its own words.
+    /// An error, with the server's message.
     Error(String),
     /// Several replies.
     Array(Vec<Reply>),
@@ -131,22 +131,22 @@ pub(crate) struct NotResp;
 #[derive(Default, Debug)]
 pub(crate) struct Decoder {
     buf: Vec<u8>,
-    /// Where the current reply begins in `buf`.
+    /// The beginning of the current reply in `buf`.
     begin: usize,
-    /// As far as whole tokens of it are known.
+    /// The end of its scanned tokens.
     scanned: usize,
-    /// Tokens of it beyond `scanned`.
+    /// Its tokens beyond `scanned`.
     left: usize,
-    /// How much the last read brought: the next has room for twice as much.
+    /// Bytes of the last read; the next one has room for twice as many.
     lately: usize,
 }
 
-/// Bytes that one read may bring when little came lately, and in any case.
+/// Room of a read, at least and at most.
 const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
-/// The longest string that a server may send: Redis's own limit.
+/// The longest string of a server: Redis's own limit.
 const MAX_TEXT: usize = 512 << 20;
-/// How deep arrays may stand in each other.
+/// Nesting of arrays, at most.
 const MAX_DEPTH: usize = 8;
 
 enum Token<'a> {
@@ -158,9 +158,10 @@ enum Token<'a> {
 }
 
 impl Decoder {
-    /// Takes what `read` puts into the room that it is given; how much that was.
+    /// Calls `read` with a buffer and returns the number of bytes that it read.
     pub(crate) fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
-        // What was decoded goes once a read, not once a reply: a read brings thousands of short ones.
+        // Decoded bytes are removed once per read and not per reply: a read has thousands of short
+        // replies.
         self.buf.drain(..self.begin);
         self.scanned -= self.begin;
         self.begin = 0;
@@ -179,12 +180,12 @@ impl Decoder {
         }
     }
 
-    /// Goes on to the next reply; false when it is not whole yet.
+    /// Advances to the next reply; false when it is incomplete.
     pub(crate) fn advance(&mut self) -> Result<bool, NotResp> {
         if self.left == 0 {
             (self.begin, self.left) = (self.scanned, 1);
         }
-        // A long reply comes in many reads: each byte is scanned once.
+        // A long reply needs many reads; each byte is scanned once.
         while self.left > 0 {
             let Some((token, len)) = token(self.buf.get(self.scanned..).unwrap_or_default())? else {
                 return Ok(false);
@@ -198,18 +199,18 @@ impl Decoder {
         Ok(true)
     }
 
-    /// The reply that [`Decoder::advance`] found whole.
+    /// The complete reply that [`Decoder::advance`] found.
     pub(crate) fn current(&self) -> Raw<'_> {
         Raw(self.buf.get(self.begin..self.scanned).unwrap_or_default())
     }
 }
 
-/// One reply as it came, whole.
+/// One complete encoded reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Raw<'a>(&'a [u8]);
 
 impl<'a> Raw<'a> {
-    /// The server's own words, if it refused the command.
+    /// The server's message, if the reply is an error.
     pub(crate) fn refusal(self) -> Option<String> {
         match token(self.0) {
             Ok(Some((Token::Error(text), _))) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -217,7 +218,8 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// The text of a string or status. One that is not UTF-8 is `\u{fffd}`, which nothing means.
+    /// The text of a string or status. Text that is not UTF-8 becomes `\u{fffd}`, which equals no
+    /// expected value.
     pub(crate) fn text(self) -> Option<&'a str> {
         match token(self.0) {
             Ok(Some((Token::Text(text), _))) => Some(std::str::from_utf8(text).unwrap_or("\u{fffd}")),
@@ -235,13 +237,13 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// All of it, copied.
+    /// A decoded copy.
     pub(crate) fn reply(self) -> Result<Reply, NotResp> {
         parse(&mut { self.0 }, 0)
     }
 }
 
-/// The elements of an array, or those of them that are left.
+/// The remaining elements of an array.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Items<'a> {
     rest: &'a [u8],
@@ -249,17 +251,17 @@ pub(crate) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Whether there are none.
+    /// Whether none is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    /// Their bytes, which are the same for the same elements.
+    /// Their bytes, which are equal for equal elements.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Fields and values, which alternate. What is not a text is as good as empty.
+    /// Alternating fields and values. An element that is no text counts as empty.
     pub(crate) fn pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut texts = self.map(|item| item.text().unwrap_or_default());
         std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
@@ -286,14 +288,14 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Replies as they came, in order.
+/// Encoded replies in order.
 #[derive(Default, Debug)]
-pub(crate) struct Answers {
+pub(crate) struct Replies {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Answers {
+impl Replies {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -304,13 +306,13 @@ impl Answers {
         self.ends.push(self.bytes.len());
     }
 
-    /// All of them.
+    /// All replies.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Raw<'_>> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins.zip(&self.ends).map(|(begin, end)| Raw(&self.bytes[begin..*end]))
     }
 
-    /// The last one.
+    /// The last reply.
     pub(crate) fn last(&self) -> Option<Raw<'_>> {
         let begin = self.ends.iter().rev().nth(1).copied().unwrap_or(0);
         self.ends.last().map(|end| Raw(&self.bytes[begin..*end]))
@@ -337,9 +339,9 @@ fn parse(rest: &mut &[u8], depth: usize) -> Result<Reply, NotResp> {
     })
 }
 
-/// The first token and its length in bytes, or `None` while it is not whole.
+/// The first token and its length in bytes, or `None` while it is incomplete.
 fn token(buf: &[u8]) -> Result<Option<(Token<'_>, usize)>, NotResp> {
-    // Neither a number nor a status has a carriage return in it.
+    // Numbers and statuses contain no carriage return.
     let Some(end) = buf.iter().position(|byte| *byte == b'\r') else { return Ok(None) };
     let (Some(kind), Some(line)) = (buf.first(), buf.get(1..end)) else { return Err(NotResp) };
     match buf.get(end + 1) {
@@ -445,13 +447,13 @@ mod tests {
     #[test]
     fn replies_are_looked_into_where_they_are() {
         let stream = b"*3\r\n$1\r\na\r\n*2\r\n$1\r\nf\r\n$2\r\nv\xff\r\n:7\r\n-ERR no\r\n";
-        let (mut decoder, mut answers) = (Decoder::default(), Answers::default());
+        let (mut decoder, mut replies) = (Decoder::default(), Replies::default());
         feed(&mut decoder, stream);
         while decoder.advance().unwrap() {
-            answers.push(decoder.current());
+            replies.push(decoder.current());
         }
-        assert_eq!(answers.last().unwrap().refusal().unwrap(), "ERR no");
-        let first = answers.iter().next().unwrap();
+        assert_eq!(replies.last().unwrap().refusal().unwrap(), "ERR no");
+        let first = replies.iter().next().unwrap();
         assert_eq!((first.refusal(), first.text()), (None, None));
         let items: Vec<_> = first.items().collect();
         assert_eq!(items.len(), 3);

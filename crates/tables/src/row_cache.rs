@@ -3,7 +3,7 @@
 use ribtide_prefix::Map;
 use ribtide_swss::Row;
 
-/// The most rows in the cache. A full cache is emptied.
+/// Rows in the cache, at most. A full cache is cleared.
 const ROW_CACHE_MAX: usize = 4096;
 
 /// Rows by their encoded fields.

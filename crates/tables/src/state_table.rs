@@ -1,16 +1,18 @@
 //! SONiC's state tables over Redis: `ProducerStateTable` and `ConsumerStateTable`.
 //!
-//! A producer writes a row beside its final place (`_T:key`) and notes the key in `T_KEY_SET`; the consumer moves
-//! it to `T:key` and learns of it in the same step. However often a row changes before that, the consumer sees it
-//! once, as it is last. A deletion, and a row whose fields are not those it had, also note the key in `T_DEL_SET`:
-//! the old fields go before the new ones come.
+//! A producer writes a row to a temporary key (`_T:key`) and adds the key to `T_KEY_SET`. The
+//! consumer moves the row to `T:key` and reports it in the same step. It sees a row once, in its
+//! last state, however often the row changed before. A deletion, and a row with other fields than
+//! before, also add the key to `T_DEL_SET`: the old fields are then removed first.
 //!
-//! A producer may also write rows straight to their final place ([`Pipeline::stable`]): a key in `T_KEY_SET` without
-//! a row beside and without a note in `T_DEL_SET` says that its row is there already. Only our consumer knows that.
+//! A producer may also write rows to their final key ([`Pipeline::stable`]). Then a key in
+//! `T_KEY_SET`, without a temporary row and without an entry in `T_DEL_SET`, has its row there
+//! already. Only our consumer supports this.
 //!
-//! Both sides' scripts are our own. On keys, sets and channels they do what SONiC's do, so either side can stand
-//! opposite SONiC's other one; inside one call they handle many rows, which costs the server half as much. `batch`
-//! of one gives SONiC's way: one call and, for a key not yet noted, one publication for each row.
+//! Both sides use scripts of our own. Their effects on keys, sets and channels are SONiC's
+//! (sonic-swss-common, `producerstatetable.cpp`, `consumer_state_table_pops.lua`), so each side
+//! works with SONiC's other one. One call handles many rows, which costs the server half as much. A
+//! `batch` of one works like SONiC: one call per row, and one publication per new key.
 
 use crate::connection::Connection;
 use crate::database::{Database, Databases};
@@ -24,16 +26,16 @@ use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Notes and writes many rows.
+/// Adds keys and writes rows.
 ///
-/// KEYS: channel, set of changed keys, set of keys to clear first (empty: rows are in their final place, where nothing
-/// is to be cleared), prefix of rows.
-/// ARGV: payload, how many lists of fields, how many changes; each list: `S` (set), `D` (delete) or `R` (replace), how
-/// many texts follow, fields and values; then the number of each change's list; then each change's key. `unpack` has
-/// room for some 8,000 values: `MAX_BATCH` keeps the keys below that.
+/// KEYS: channel, set of changed keys, set of keys to clear first (empty: rows are at their final
+/// key, and nothing is cleared), prefix of rows. ARGV: payload, number of field lists, number of
+/// changes; per list `S` (set), `D` (delete) or `R` (replace), number of texts, fields and values;
+/// then the list number of each change; then the key of each change. `unpack` has room for some
+/// 8,000 values: `MAX_BATCH` keeps the keys below that.
 ///
-/// Many routes lead to the same place. The first row of a list is written a field at a time; the others are copies of
-/// it, which is cheaper, unless one of them waits already and has fields that must stay.
+/// Many routes have equal rows. The first row of a list is written field by field; the others are
+/// copies of it, which is cheaper. A pending row whose fields must stay is not replaced by a copy.
 const WRITE: &str = r"
 local call, lists, at = redis.call, {}, 4
 for n = 1, tonumber(ARGV[2]) do
@@ -73,12 +75,13 @@ if call('SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1)) > 0 then
 end
 ";
 
-/// Takes rows and moves them to their final place.
+/// Takes rows and moves them to their final key.
 ///
-/// KEYS: set of changed keys, set of keys to clear first, prefix of unconsumed rows, prefix of final rows.
-/// ARGV: how many. Returns for each row taken: the key alone when the row is now all of the final one, for then it is
-/// cheaper read there; else an array of the key, fields and values, which are none for a deletion. A row that need not
-/// keep any old field takes its place by a change of name, which is cheaper than a copy and ends in the same hash.
+/// KEYS: set of changed keys, set of keys to clear first, prefix of pending rows, prefix of final
+/// rows. ARGV: number of rows. Returns for each row the key alone when the final row has no other
+/// fields, because it is cheaper read there. Otherwise returns an array of the key, fields and
+/// values, which are none for a deletion. A row that keeps no old field is moved by RENAME, which
+/// is cheaper than a copy with the same result.
 const POP: &str = r"
 local call, rows = redis.call, {}
 local keys = call('SPOP', KEYS[1], ARGV[1])
@@ -109,9 +112,9 @@ end
 return rows
 ";
 
-/// Brings rows that were not taken to their final place; they stay noted.
+/// Moves pending rows to their final key; their keys stay in the set.
 ///
-/// KEYS: set of keys to clear first, prefix of unconsumed rows, prefix of final rows. ARGV: keys.
+/// KEYS: set of keys to clear first, prefix of pending rows, prefix of final rows. ARGV: keys.
 const SETTLE: &str = r"
 for _, key in ipairs(ARGV) do
   local new, final = KEYS[2] .. key, KEYS[3] .. key
@@ -126,32 +129,34 @@ for _, key in ipairs(ARGV) do
 end
 ";
 
-/// Keys that may wait for a consumer that is there.
+/// Keys that wait for a running consumer, at most.
 pub const BACKLOG: i64 = 10_000;
-/// How often it is looked whether it took some: while it does, and while it stands still.
+/// The interval at which the producer checks a backlog: while the consumer takes rows, and while it
+/// does not.
 const CONSUMER_POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(40));
 
-/// Bytes of a call's lists and keys, from which on it is full. Few rows with their own many next hops make so many, and Redis reads a
-/// call a piece at a time, in turns with other clients: one that a killed producer sent must not take longer than its successor takes
-/// to come to reading the table (ADR 18, `tests/former.rs`).
-const FULL: usize = 64 << 10;
-/// The most changes one call may carry.
+/// Bytes of lists and keys at which a call is full; few rows with many next hops reach it. Redis
+/// reads a call in pieces, in turns with other clients. The last call of a killed producer must end
+/// before its successor reads the table (ADR 18, `tests/former.rs`).
+const CALL_BYTES_THRESHOLD: usize = 64 << 10;
+/// Changes of one call, at most.
 pub const MAX_BATCH: usize = 4000;
 
-/// How a producer sends its changes.
+/// The batching of a producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pipeline {
     /// Changes that one script call carries, 1 to [`MAX_BATCH`].
     pub batch: usize,
-    /// Changes that may wait for a flush; at this many they are flushed at once.
+    /// Changes that wait for a flush; this many are flushed at once.
     pub capacity: usize,
-    /// Write rows straight to their final place. The consumer must be [`ConsumerStateTable`]: SONiC's would take each row
-    /// for deleted.
+    /// Writes rows to their final key. The consumer must be [`ConsumerStateTable`]: SONiC's would
+    /// treat each row as deleted.
     pub stable: bool,
 }
 
 impl Default for Pipeline {
-    /// A thousand a call, where bigger calls stop paying; the pipeline as deep as fpmsyncd's.
+    /// A thousand per call, beyond which larger calls gain nothing; the pipeline has fpmsyncd's
+    /// depth.
     fn default() -> Self {
         Pipeline { batch: 1000, capacity: 50_000, stable: false }
     }
@@ -178,9 +183,9 @@ struct Call<R: Row> {
     lists: Command,
     /// The number of each list, by its bytes.
     numbers: Map<Box<[u8]>, usize>,
-    /// What the last change makes of its row, and the number of its list as text.
+    /// The last change's row, and its list number as text.
     last: Option<(Option<R>, bool, String)>,
-    /// The number of each change's list.
+    /// The list number of each change.
     of: Command,
     keys: Command,
     /// Scratch for a list.
@@ -219,55 +224,58 @@ impl<R: Row> ProducerStateTable<R> {
         })
     }
 
-    /// Notices a server that went away, and waits until it is back: a producer without changes would not.
+    /// Detects a lost server and waits until it is back: a producer without changes would not
+    /// notice.
     ///
     /// # Errors
-    /// What [`Connection::flush`] says.
+    /// As [`Connection::flush`].
     pub fn probe(&mut self) -> Result<(), TableError> {
-        self.connection.ask(&["PING"]).map(drop)
+        self.connection.query(&["PING"]).map(drop)
     }
 
-    /// The keys of rows that a consumer has still to take. Keys that the table does not know are left out.
+    /// The keys of rows that a consumer has not taken. Keys of another format are left out.
     ///
     /// # Errors
-    /// What [`Connection::flush`] says.
+    /// As [`Connection::flush`].
     pub fn queued(&mut self) -> Result<Vec<R::Key>, TableError> {
         let [_, changed, ..] = &self.keys;
-        let keys = self.connection.ask(&["SMEMBERS", changed])?.into_texts();
+        let keys = self.connection.query(&["SMEMBERS", changed])?.into_texts();
         Ok(keys.iter().filter_map(|key| R::parse_key(key).ok()).collect())
     }
 
-    /// Every row as a consumer will have it once it has taken what waits, and whether that has still to be taken: what an
-    /// earlier producer wrote. Keys and rows that the table does not know are left out; a row may come twice.
+    /// Every row of an earlier producer as a consumer will have it after taking all pending ones,
+    /// and whether it is pending. Keys and rows of another format are left out; a row may come
+    /// twice.
     ///
     /// # Errors
-    /// What [`Connection::flush`] says.
+    /// As [`Connection::flush`].
     pub fn rows(&mut self, mut each: impl FnMut(R::Key, R, bool)) -> Result<(), TableError> {
         let [_, changed, clear, new] = self.keys.clone();
         let last = self.connection.database().key(R::TABLE, "");
-        // What waits is read first: a consumer that takes it meanwhile only moves it to where it counts the same.
-        let waiting = self.connection.ask(&["SMEMBERS", &changed])?.into_texts();
+        // Pending rows are read first: a consumer that takes one meanwhile moves it to its final
+        // key, where it is equal.
+        let waiting = self.connection.query(&["SMEMBERS", &changed])?.into_texts();
         for page in waiting.chunks(1000) {
             let connection = &mut self.connection;
             let mut hashes = |prefix: &str| {
                 let names: Vec<String> = page.iter().map(|key| format!("{prefix}{key}")).collect();
-                connection.ask_all(names.iter().map(|name| ["HGETALL", name]))
+                connection.query_all(names.iter().map(|name| ["HGETALL", name]))
             };
             let (new_rows, last_rows) = (hashes(&new)?, hashes(&last)?);
-            let cleared = self.connection.ask_all(page.iter().map(|key| ["SISMEMBER", &clear, key]))?;
+            let cleared = self.connection.query_all(page.iter().map(|key| ["SISMEMBER", &clear, key]))?;
             for (((key, new), last), cleared) in page.iter().zip(new_rows).zip(last_rows).zip(cleared) {
                 // Later fields replace earlier ones of the same name when the row is read.
                 let mut pairs = if cleared == Reply::Integer(1) { Vec::new() } else { last.into_pairs() };
                 pairs.extend(new.into_pairs());
-                give::<R>(key, &pairs, &mut |key, row| each(key, row, true));
+                parse_row::<R>(key, &pairs, &mut |key, row| each(key, row, true));
             }
         }
         let waiting: BTreeSet<String> = waiting.into_iter().collect();
         self.connection.scan(&format!("{last}*"), |connection, names| {
-            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+            let hashes = connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
                 if let Some(key) = name.strip_prefix(&last).filter(|key| !waiting.contains(*key)) {
-                    give::<R>(key, &hash.into_pairs(), &mut |key, row| each(key, row, false));
+                    parse_row::<R>(key, &hash.into_pairs(), &mut |key, row| each(key, row, false));
                 }
             }
             Ok(())
@@ -279,7 +287,7 @@ impl<R: Row> ProducerStateTable<R> {
         R::key_text(&change.key, &mut self.text);
         self.call.add(&self.text, change);
         self.waiting += 1;
-        if self.call.changes == self.pipeline.batch || self.call.len() >= FULL {
+        if self.call.changes == self.pipeline.batch || self.call.len() >= CALL_BYTES_THRESHOLD {
             self.finish_call();
         }
     }
@@ -306,7 +314,7 @@ impl<R: Row> Call<R> {
     fn add(&mut self, key: &str, change: &Change<R>) {
         self.keys.arg(key);
         self.changes += 1;
-        // Routes that come together often lead to the same place.
+        // Consecutive routes often have equal rows.
         if let Some((row, reshaped, number)) = &self.last
             && (row, *reshaped) == (&change.row, change.reshaped)
         {
@@ -317,12 +325,12 @@ impl<R: Row> Call<R> {
         self.last = Some((change.row.clone(), change.reshaped, number));
     }
 
-    /// Bytes of what it carries, about.
+    /// Its approximate size in bytes.
     fn len(&self) -> usize {
         self.lists.bytes().len() + self.keys.bytes().len()
     }
 
-    /// The number of a change's list.
+    /// The list number of a change.
     fn number(&mut self, change: &Change<R>) -> usize {
         let op = match &change.row {
             None => "D",
@@ -351,7 +359,7 @@ impl<R: Row> Call<R> {
         number
     }
 
-    /// Moves the arguments behind those of `command`.
+    /// Moves the arguments to the end of `command`.
     fn finish(&mut self, command: &mut Command) {
         command.arg(&self.numbers.len().to_string());
         command.arg(&self.changes.to_string());
@@ -380,15 +388,15 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
         self.connection.flush()
     }
 
-    /// Keys are taken in no order, so that one waits the longer the more there are. And a consumer that stands still is to be felt by
-    /// whoever makes changes, however long it does, as over a connection. One that is away is not waited for: it begins with what it
-    /// finds.
+    /// Keys are taken in no order, so a longer backlog delays each key more. A stalled consumer
+    /// must block its producer, as a connection would. A missing consumer does not: it starts with
+    /// what it finds.
     fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
         let [channel, changed, ..] = &self.keys;
         let (mut last, mut pause) = (i64::MAX, CONSUMER_POLL_INTERVALS.0);
         while !hurried() {
-            let depth = self.connection.ask(&["SCARD", changed])?.as_integer().unwrap_or(0);
-            if depth <= BACKLOG || !is_heard(&mut self.connection, channel)? {
+            let depth = self.connection.query(&["SCARD", changed])?.as_integer().unwrap_or(0);
+            if depth <= BACKLOG || !has_subscriber(&mut self.connection, channel)? {
                 break;
             }
             pause = if depth < last {
@@ -418,20 +426,21 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     }
 }
 
-/// Brings what an earlier producer left beside to its final place: it is older than what is written there from now on.
+/// Moves pending rows of an earlier producer to their final key: they are older than rows that are
+/// written there later.
 fn settle(connection: &mut Connection, changed: &str, keys: [&str; 3]) -> Result<(), TableError> {
     let script = connection.load(SETTLE)?;
     let [clear, new, last] = keys;
-    for page in connection.ask(&["SMEMBERS", changed])?.into_texts().chunks(MAX_BATCH) {
+    for page in connection.query(&["SMEMBERS", changed])?.into_texts().chunks(MAX_BATCH) {
         let head = ["EVALSHA", &script, "3", clear, new, last];
         let args: Vec<&str> = head.into_iter().chain(page.iter().map(String::as_str)).collect();
-        connection.ask(&args)?;
+        connection.query(&args)?;
     }
     Ok(())
 }
 
-/// Hands over a row that its table knows.
-pub(crate) fn give<R: Row>(key: &str, pairs: &[(String, String)], each: &mut impl FnMut(R::Key, R)) {
+/// Parses a row and passes it on, if it has its table's format.
+pub(crate) fn parse_row<R: Row>(key: &str, pairs: &[(String, String)], each: &mut impl FnMut(R::Key, R)) {
     let mut fields = pairs.iter().map(|(field, value)| (field.as_str(), value.as_str()));
     if !pairs.is_empty()
         && let (Ok(key), Ok(row)) = (R::parse_key(key), R::from_fields(&mut fields))
@@ -440,33 +449,33 @@ pub(crate) fn give<R: Row>(key: &str, pairs: &[(String, String)], each: &mut imp
     }
 }
 
-/// The channel that says that a table has changed keys. Channels belong to a server, hence the number.
+/// The channel of a table with changed keys. Channels belong to a server, hence the number.
 pub fn channel<R: Row>(database: &Database) -> String {
     format!("{}_CHANNEL@{}", R::TABLE, database.id)
 }
 
-/// Whether a subscriber listens to a channel, which a consumer does for as long as it runs.
+/// Whether a channel has a subscriber, which a running consumer is.
 ///
 /// # Errors
-/// What [`Connection::flush`] says.
-pub fn is_heard(connection: &mut Connection, channel: &str) -> Result<bool, TableError> {
-    let listeners = connection.ask(&["PUBSUB", "NUMSUB", channel])?.into_pairs();
-    Ok(listeners.first().is_some_and(|(_, count)| count != "0"))
+/// As [`Connection::flush`].
+pub fn has_subscriber(connection: &mut Connection, channel: &str) -> Result<bool, TableError> {
+    let subscribers = connection.query(&["PUBSUB", "NUMSUB", channel])?.into_pairs();
+    Ok(subscribers.first().is_some_and(|(_, count)| count != "0"))
 }
 
-/// The consuming side of a state table. There must be one only.
+/// The consuming side of a state table. A table has only one.
 #[derive(Debug)]
 pub struct ConsumerStateTable<R: Row> {
     connection: Connection,
     script: String,
-    /// Changed keys, keys to clear, prefix of unconsumed rows, prefix of final rows.
+    /// Changed keys, keys to clear, prefix of pending rows, prefix of final rows.
     keys: [String; 4],
     wake: Wake,
     row_cache: RowCache<R>,
 }
 
 impl<R: Row> ConsumerStateTable<R> {
-    /// Opens the table; `wake` is what [`crate::wake_ups`] gave for its [`channel`].
+    /// Opens the table; `wake` is the result of [`crate::wake_ups`] for its [`channel`].
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
@@ -490,8 +499,8 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         let [changed, clear, new, last] = &self.keys;
         let count = max.to_string();
         self.connection.queue(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count]);
-        let answers = self.connection.send()?;
-        let taken = || answers.iter().flat_map(Raw::items);
+        let replies = self.connection.send()?;
+        let taken = || replies.iter().flat_map(Raw::items);
         let mut name = last.clone();
         for key in taken().filter_map(Raw::text) {
             name.truncate(last.len());
@@ -508,7 +517,7 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
                     (items.next().and_then(Raw::text), items)
                 }
             };
-            // A row that is nowhere any more went with its server, and its producer will say it again.
+            // A missing row was lost with its server, and its producer will write it again.
             if row.text().is_some() && fields.is_empty() {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! Hearing what is published: one thread a database, which turns messages into wake-ups or hands them on.
+//! Subscriptions: one thread per database, which turns messages into wake-ups or passes them on.
 //!
-//! A publication is lost without a subscriber, so every new subscription, the first and each after a lost server,
-//! counts as having heard something on every channel: whoever waits looks at its table once more.
+//! A publication without a subscriber is lost. So every new subscription, the first and each after
+//! a lost server, wakes all consumers, which then check their tables once.
 
 use crate::TableError;
 use crate::connection::{REPLY_TIMEOUT, SERVER_POLL_INTERVAL, Stream, lost, receive};
@@ -13,12 +13,12 @@ use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
 use std::time::Duration;
 
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+const CONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
 /// An event of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PubSubEvent<'a> {
-    /// From now on messages arrive; earlier ones did not. `again` is false only the first time.
+    /// Messages arrive from now on; earlier ones were lost. `again` is false only the first time.
     Subscribed {
         /// Whether an earlier subscription broke.
         again: bool,
@@ -27,13 +27,14 @@ pub enum PubSubEvent<'a> {
     Message {
         /// The channel.
         channel: &'a str,
-        /// What was published.
+        /// The message.
         payload: &'a str,
     },
 }
 
-/// Subscribes to `channels` of a server, for which `database` stands, and calls `on_event` on a thread of its own.
-/// A blocked `on_event` stops the reading; the server drops subscribers that lag for too long.
+/// Subscribes to `channels` on the server of `database`, and calls `on_event` on a thread of its
+/// own. A blocked `on_event` stops the reading; the server disconnects subscribers that lag for too
+/// long.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when there is no server now; later losses are waited out until `stop`.
@@ -52,7 +53,7 @@ pub fn listen(
         while !stop.stopped() {
             match read_messages(&mut ears, &mut on_event) {
                 Ok(()) => drop(idle::on_wait(false)),
-                // Time to look whether to stop. Who had much to hear at once made room for it.
+                // Time to check for the stop. The buffer may have grown in a burst.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     if idle::on_wait(true) {
                         ears.1.shrink_to_fit();
@@ -61,13 +62,13 @@ pub fn listen(
                 }
                 Err(e) => {
                     crate::report(&format!("{}; listening again when it is back", lost(&database, &e)));
-                    let mut pause = BACK_OFF.0;
+                    let mut pause = CONNECT_BACKOFF.0;
                     loop {
                         if stop.stopped() {
                             return;
                         }
                         std::thread::sleep(pause);
-                        pause = BACK_OFF.1.min(pause * 2);
+                        pause = CONNECT_BACKOFF.1.min(pause * 2);
                         if let Ok(again) = subscribe(&database, &channels) {
                             ears = again;
                             break;
@@ -85,20 +86,20 @@ pub fn listen(
     })
 }
 
-/// Wakes whoever consumes a table; many wake-ups while it is busy are one.
+/// Wakes the consumer of a table; wake-ups during its work coalesce.
 pub type Wake = channel::Receiver<()>;
 
-/// Subscribes to several channels, each of which has its own wake-up.
+/// Subscribes to several channels, each with its own wake-up.
 ///
 /// # Errors
 /// As [`listen`].
 pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Result<Vec<Wake>, TableError> {
     let (senders, wakes): (Vec<_>, Vec<_>) = channels.iter().map(|_| channel::bounded(1)).unzip();
     let names = channels.clone();
-    listen(database, channels, stop, move |heard| {
+    listen(database, channels, stop, move |event| {
         for (name, sender) in names.iter().zip(&senders) {
-            if !matches!(heard, PubSubEvent::Message { channel, .. } if channel != name) {
-                // Full means that a wake-up waits already.
+            if !matches!(event, PubSubEvent::Message { channel, .. } if channel != name) {
+                // A full channel already holds a wake-up.
                 let _ = sender.try_send(());
             }
         }
@@ -118,7 +119,7 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
     let mut confirm = || {
         stream.write_all(&bytes)?;
         for _ in channels {
-            // A message can come between two confirmations; the wake-up that follows covers it.
+            // A message may come between two confirmations; the wake-up that follows covers it.
             while receive(&mut stream, &mut decoder, REPLY_TIMEOUT)?
                 .items()
                 .next()

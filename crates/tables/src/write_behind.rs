@@ -1,11 +1,14 @@
-//! Write-behind: an asynchronous mirror of a table, written by a thread of its own, so that the caller goes on meanwhile.
-//! SONiC's counterparts are the asynchronous writer of `common/asyncdbupdater.h` (sonic-swss-common) and syncd's `-R`.
+//! Write-behind: an asynchronous mirror of a table, written by a thread of its own, without waiting
+//! of the caller. SONiC's counterparts are the asynchronous writer of `common/asyncdbupdater.h`
+//! (sonic-swss-common) and syncd's `-R`.
 //!
-//! A full-speed writer is on the routes' path: orchagent waits for its rows. A low-priority writer keeps a copy that no
-//! route waits for: while routes come, it takes a small share of the server's time ([`LowPriorityPace`]).
+//! A full-speed writer is on the routes' path: orchagent waits for its rows. A low-priority writer
+//! keeps a copy that no route waits for. While routes come, it uses a small share of the server's
+//! time ([`LowPriorityPace`]).
 //!
-//! Waiting changes of one key coalesce. The queue is bounded in rows, which are memory; a full queue blocks the caller. The
-//! thread waits for a database that went away; [`Producer::generation`] tells the caller that rows may be lost.
+//! Pending changes of one key coalesce. The queue is bounded in rows; a full queue blocks the
+//! caller. The thread waits for a lost database; [`Producer::generation`] reports that rows may be
+//! lost.
 
 use crate::coalesce::Coalesced;
 use crate::low_priority_pace::LowPriorityPace;
@@ -25,35 +28,35 @@ use std::time::Instant;
 
 /// Batches in the queue of a full-speed writer.
 const FULL_SPEED_BATCHES_MAX: usize = 320;
-/// Rows in a batch at most.
+/// Rows of a batch, at most.
 const BATCH: usize = 1000;
 /// Rows that coalesce and are written in one round.
 const ROWS: usize = 10_000;
 
 /// An entry of the thread's queue.
 #[derive(Debug)]
-enum Work<R: Row> {
-    /// Rows, and when they came. Packed and boxed, since the ring has thousands of slots.
+enum QueueEntry<R: Row> {
+    /// Rows with their arrival time. Packed and boxed, because the ring has thousands of slots.
     Rows(Box<Packed<R>>, Instant),
-    /// A barrier: the thread answers when everything before it is written.
+    /// A barrier: the thread replies when everything before it is written.
     Settle(channel::Sender<()>),
 }
 
 /// The caller's side of a write-behind table.
 #[derive(Debug)]
 pub struct WriteBehind<R: Row> {
-    /// None only while it is dropped.
-    work: Option<ring::Sender<Work<R>>>,
+    /// `None` only during drop.
+    entries: Option<ring::Sender<QueueEntry<R>>>,
     thread: Option<JoinHandle<()>>,
     failed: channel::Receiver<TableError>,
     generation: Arc<AtomicU64>,
     wake: Wake,
-    /// Entries that were enqueued, and entries that are done.
-    given: u64,
+    /// Entries enqueued, and entries done.
+    enqueued: u64,
     done: Arc<AtomicU64>,
-    /// Of a low-priority writer.
+    /// The pace of a low-priority writer.
     pace: Option<LowPriorityPace>,
-    /// A caller waits until all is written.
+    /// Whether a caller waits until everything is written.
     hurried: Arc<AtomicBool>,
 }
 
@@ -89,8 +92,8 @@ impl<R: Row> WriteBehind<R> {
         bound: usize,
         pace: Option<LowPriorityPace>,
     ) -> Result<Self, TableError> {
-        let (work, waiting) =
-            rings.bounded::<Work<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
+        let (entries, waiting) =
+            rings.bounded::<QueueEntry<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
         let generation = Arc::new(AtomicU64::new(table.generation()));
         let (failing, failed) = channel::bounded(1);
         let (waker, wake) = channel::bounded(1);
@@ -111,10 +114,10 @@ impl<R: Row> WriteBehind<R> {
                 let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 let mut next = Some(first);
                 let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
-                while let Some(work) = next {
+                while let Some(entry) = next {
                     taken += 1;
-                    match work {
-                        Work::Rows(packed, came) => {
+                    match entry {
+                        QueueEntry::Rows(packed, came) => {
                             packed.unpack(&mut batch);
                             rows.add(&mut batch);
                             if let (None, Some(pace)) = (oldest, &its_pace) {
@@ -122,12 +125,12 @@ impl<R: Row> WriteBehind<R> {
                                 oldest = Some(came);
                             }
                         }
-                        Work::Settle(done_tx) => settled = Some(done_tx),
+                        QueueEntry::Settle(done_tx) => settled = Some(done_tx),
                     }
                     let go_on = settled.is_none() && rows.len() < at_once;
                     next = if go_on { waiting.try_recv() } else { None };
                 }
-                // There is room now. Full means that a wake-up waits already.
+                // The queue has room now. A full channel already holds a wake-up.
                 let _ = waker.try_send(());
                 let (begin, count) = (Instant::now(), rows.len());
                 let written = table.write(&mut rows.take()).and_then(|()| table.flush());
@@ -149,7 +152,7 @@ impl<R: Row> WriteBehind<R> {
                     let _ = failing.send(e);
                     return;
                 }
-                // It may have been away meanwhile, too.
+                // The database may have been lost meanwhile.
                 seen.store(table.generation(), Relaxed);
                 if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
                     pace.rest(begin.elapsed(), oldest, || waiting.raw().len());
@@ -162,12 +165,12 @@ impl<R: Row> WriteBehind<R> {
             cause: e.to_string(),
         })?;
         Ok(WriteBehind {
-            work: Some(work),
+            entries: Some(entries),
             thread: Some(thread),
             failed,
             generation,
             wake,
-            given: 0,
+            enqueued: 0,
             done,
             pace,
             hurried,
@@ -176,9 +179,9 @@ impl<R: Row> WriteBehind<R> {
 
     /// Whether the queue is empty, so that the next rows are written next.
     pub fn has_room(&self) -> bool {
-        // This is the look that a wake-up asks for.
+        // This is the check that follows a wake-up.
         let _ = self.wake.try_recv();
-        self.work.as_ref().is_none_or(ring::Sender::is_empty)
+        self.entries.as_ref().is_none_or(ring::Sender::is_empty)
     }
 
     /// Wakes the caller when the queue has room, and when everything is written.
@@ -193,8 +196,8 @@ impl<R: Row> WriteBehind<R> {
     pub fn settle(&mut self) -> Result<(), TableError> {
         let (done_tx, done) = channel::bounded(1);
         self.awaited(true);
-        let settled = self.send(Work::Settle(done_tx)).and_then(|()| {
-            // A thread that ended without a word has said why.
+        let settled = self.send(QueueEntry::Settle(done_tx)).and_then(|()| {
+            // The thread has ended; its error is checked.
             done.recv().or_else(|_| self.check(false))
         });
         self.awaited(false);
@@ -203,7 +206,7 @@ impl<R: Row> WriteBehind<R> {
 
     /// Whether everything is written.
     pub fn is_idle(&self) -> bool {
-        self.done.load(Relaxed) == self.given
+        self.done.load(Relaxed) == self.enqueued
     }
 
     /// Whether everything is written, for a caller that polls.
@@ -211,13 +214,14 @@ impl<R: Row> WriteBehind<R> {
     /// # Errors
     /// As [`Producer::write`]: then it never will be.
     pub fn is_settled(&self) -> Result<bool, TableError> {
-        // This is the look that a wake-up asks for.
+        // This is the check that follows a wake-up.
         let _ = self.wake.try_recv();
         self.check(true)?;
         Ok(self.is_idle())
     }
 
-    /// Sets whether a caller waits until all is written; the thread then writes at full speed.
+    /// Sets whether a caller waits until everything is written; the thread then writes at full
+    /// speed.
     pub fn awaited(&self, awaited: bool) {
         self.hurried.store(awaited, Relaxed);
         if let Some(pace) = &self.pace {
@@ -243,7 +247,7 @@ impl<R: Row> WriteBehind<R> {
             if batch.is_empty() {
                 return Ok(());
             }
-            self.send(Work::Rows(Box::new(batch), now))?;
+            self.send(QueueEntry::Rows(Box::new(batch), now))?;
         }
     }
 
@@ -252,15 +256,16 @@ impl<R: Row> WriteBehind<R> {
     /// # Errors
     /// As [`Producer::write`].
     pub fn nudge(&mut self) -> Result<(), TableError> {
-        self.send(Work::Rows(Box::new(std::iter::empty::<Change<R>>().collect()), Instant::now()))
+        self.send(QueueEntry::Rows(Box::new(std::iter::empty::<Change<R>>().collect()), Instant::now()))
     }
 
-    fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
-        self.given += 1;
-        let Some(sender) = &self.work else { return self.check(false) };
-        // A blocked caller cannot react, so only the database may delay it, and not the table's consumer.
+    fn send(&mut self, entries: QueueEntry<R>) -> Result<(), TableError> {
+        self.enqueued += 1;
+        let Some(sender) = &self.entries else { return self.check(false) };
+        // A blocked caller cannot react, so only the database may delay it, and not the table's
+        // consumer.
         let hurried = sender.is_full().then(|| self.hurried.swap(true, Relaxed));
-        let sent = sender.send(work).is_ok();
+        let sent = sender.send(entries).is_ok();
         if let Some(hurried) = hurried {
             self.hurried.store(hurried, Relaxed);
         }
@@ -298,7 +303,7 @@ impl<R: Row> Drop for WriteBehind<R> {
     /// Writes what is in the queue.
     fn drop(&mut self) {
         self.awaited(true);
-        self.work = None;
+        self.entries = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,21 +1,23 @@
-//! SONiC's ZeroMQ transports: tables from fpmsyncd to orchagent, requests from orchagent to syncd and replies back.
+//! SONiC's ZeroMQ transports: tables from fpmsyncd to orchagent, and requests and replies between
+//! orchagent and syncd.
 //!
-//! On the wire they are SONiC's, byte for byte. Between two sides that are both ribtide's a table is acknowledged
-//! too, on the way back that ZeroMQ's own leave unused, so that a burst fills a window and not a queue that drops.
+//! The wire format is SONiC's. Between two ribtide ends, messages are also acknowledged, in the
+//! direction that ZeroMQ's socket types leave unused. So a burst fills a window, and no queue
+//! drops.
 
-mod answers;
 mod binary;
 mod endpoint;
 mod listener;
 mod push;
 mod requests;
+mod responses;
 mod table;
 mod turns;
 mod zmtp;
 
-pub use answers::{AnswerEvent, AnswersAt, Taken, answer_to, answers_at};
 pub use endpoint::Endpoint;
 pub use push::{Push, WINDOW};
-pub use requests::{Again, Answer, exchange, serve};
+pub use requests::{ReplySender, Resent, exchange, serve};
+pub use responses::{Acknowledgement, ResponseEvent, ResponseListener, connect_responses, listen_responses};
 pub use table::{ZmqConsumer, ZmqProducer};
 pub use zmtp::Process;

@@ -29,7 +29,7 @@ fn requests_leave_in_the_order_in_which_they_came() {
     writer.push(&remove);
     writer.flush().unwrap();
     // Pushed at the head as key, value, operation: the list reads backwards.
-    let list = server.client(Db::Asic).ask("LRANGE ASIC_STATE_KEY_VALUE_OP_QUEUE 0 -1").into_texts();
+    let list = server.client(Db::Asic).query("LRANGE ASIC_STATE_KEY_VALUE_OP_QUEUE 0 -1").into_texts();
     let parts = |message: &Message| [message.key.clone(), message.value.clone(), message.op.to_string()];
     let pushed = [parts(&bulk), parts(&remove)].concat();
     assert!(list.iter().eq(pushed.iter().rev()), "{list:?}");
@@ -49,30 +49,30 @@ fn requests_leave_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn a_request_without_an_answer_is_owed_to_the_next_reader() {
+fn a_request_without_reply_is_redelivered_to_the_next_reader() {
     let Some(server) = Server::start() else { return };
     let database = server.databases.get(Db::Asic);
     let requests: Vec<Message> = (0..4).map(|n| message(&n.to_string(), "[]", "Sset")).collect();
     let reply = message("SAI_STATUS_SUCCESS", "[]", "Sgetresponse");
     let replies =
-        || server.client(Db::Asic).ask("LLEN GETRESPONSE_KEY_VALUE_OP_QUEUE").as_integer().unwrap() / 3;
+        || server.client(Db::Asic).query("LLEN GETRESPONSE_KEY_VALUE_OP_QUEUE").as_integer().unwrap() / 3;
     // Each run of syncd takes what there is, answers some, and ends.
-    let run = |asked: &[Message], expected: &[(usize, bool)], answers: &[Option<&Message>]| {
+    let run = |requests_rx: &[Message], expected: &[(usize, bool)], replies_tx: &[Option<&Message>]| {
         let mut orchagent = QueueWriter::open(database, "ASIC_STATE", &server.stop).unwrap();
-        asked.iter().for_each(|request| orchagent.push(request));
+        requests_rx.iter().for_each(|request| orchagent.push(request));
         orchagent.flush().unwrap();
         let rings = Rings::default();
         let (taken, reader) =
             queue::serve(database, "ASIC_STATE", &rings, &server.stop, |request| request).unwrap();
-        for (n, owed) in expected {
+        for (n, redelivered) in expected {
             let request = taken.recv_timeout(Duration::from_secs(10)).unwrap().unwrap().unwrap();
-            assert_eq!((&request.message, request.owed), (&requests[*n], *owed));
+            assert_eq!((&request.message, request.redelivered), (&requests[*n], *redelivered));
         }
         let mut syncd = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
-        answers.iter().for_each(|reply| syncd.answer(*reply));
+        replies_tx.iter().for_each(|reply| syncd.reply(*reply));
         syncd.flush().unwrap();
         reader.end();
-        orchagent.connection().ask(&["PUBLISH", &queue::channel(database, "ASIC_STATE"), "G"]).unwrap();
+        orchagent.connection().query(&["PUBLISH", &queue::channel(database, "ASIC_STATE"), "G"]).unwrap();
         while !reader.has_ended() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -86,11 +86,11 @@ fn a_request_without_an_answer_is_owed_to_the_next_reader() {
     assert_eq!(replies(), 2);
     run(&[], &[(3, true)], &[]);
     let mut syncd = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
-    syncd.answer_and_forget(&reply);
+    syncd.reply_and_forget(&reply);
     syncd.flush().unwrap();
     run(&requests[..1], &[(0, false)], &[None]);
     let mut client = server.client(Db::Asic);
-    assert!(client.keys().iter().all(|key| !key.contains("OWED")), "{:?}", client.keys());
+    assert!(client.keys().iter().all(|key| !key.contains("UNREPLIED_LIST")), "{:?}", client.keys());
 }
 
 fn route(n: u32, nexthop: &str) -> Change<RouteRow> {
@@ -160,6 +160,6 @@ fn memory_table_coalesces_a_key_as_redis_does() {
     );
     drop(consumer);
     producer.write(&mut vec![route(1, "10.0.0.1")]).unwrap();
-    let says = producer.flush().unwrap_err().to_string();
-    assert_eq!(says, "the stage at the other end of ROUTE_TABLE has stopped; its log says why");
+    let message = producer.flush().unwrap_err().to_string();
+    assert_eq!(message, "the stage at the other end of ROUTE_TABLE has stopped; its log says why");
 }

@@ -88,13 +88,13 @@ fn a_set_stands_beside_its_place_until_it_is_popped() {
     let Some(server) = Server::start() else { return };
     let (mut table, mut client) = (producer(&server, 1), server.client(Db::Appl));
     let mut ears = server.client(Db::Appl);
-    assert!(matches!(ears.ask("SUBSCRIBE ROUTE_TABLE_CHANNEL@0"), Reply::Array(_)));
+    assert!(matches!(ears.query("SUBSCRIBE ROUTE_TABLE_CHANNEL@0"), Reply::Array(_)));
 
     write(&mut table, vec![set("10.1.0.0/16", hops("10.0.0.1", "Ethernet0")), del("10.2.0.0/16")]);
     assert_eq!(client.keys(), ["ROUTE_TABLE_DEL_SET", "ROUTE_TABLE_KEY_SET", "_ROUTE_TABLE:10.1.0.0/16"]);
     assert_eq!(client.hash("_ROUTE_TABLE:10.1.0.0/16"), "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp");
-    assert_eq!(client.ask("SISMEMBER ROUTE_TABLE_KEY_SET 10.2.0.0/16"), Reply::Integer(1));
-    assert_eq!(client.ask("SMEMBERS ROUTE_TABLE_DEL_SET").into_texts(), ["10.2.0.0/16"]);
+    assert_eq!(client.query("SISMEMBER ROUTE_TABLE_KEY_SET 10.2.0.0/16"), Reply::Integer(1));
+    assert_eq!(client.query("SMEMBERS ROUTE_TABLE_DEL_SET").into_texts(), ["10.2.0.0/16"]);
     // A key that is noted already is not announced again.
     write(&mut table, vec![set("10.1.0.0/16", hops("10.0.0.1", "Ethernet4"))]);
 
@@ -105,9 +105,9 @@ fn a_set_stands_beside_its_place_until_it_is_popped() {
     );
     assert_eq!(client.keys(), ["ROUTE_TABLE:10.1.0.0/16"]);
     // Two publications of "G" were heard: one for each key that was new.
-    assert_eq!(ears.ask("PING").into_texts(), ["message", "ROUTE_TABLE_CHANNEL@0", "G"]);
-    assert_eq!(ears.ask("PING").into_texts(), ["message", "ROUTE_TABLE_CHANNEL@0", "G"]);
-    assert_eq!(ears.ask("PING").into_texts(), ["pong", ""]);
+    assert_eq!(ears.query("PING").into_texts(), ["message", "ROUTE_TABLE_CHANNEL@0", "G"]);
+    assert_eq!(ears.query("PING").into_texts(), ["message", "ROUTE_TABLE_CHANNEL@0", "G"]);
+    assert_eq!(ears.query("PING").into_texts(), ["pong", ""]);
 }
 
 /// Two updates of one row before a pop: every pair of kinds.
@@ -149,13 +149,13 @@ fn unconsumed_changes_coalesce() {
             drain(&mut consumer);
             write(&mut table, changes);
             assert_eq!(drain(&mut consumer), map([(key, expected)]), "{key}, {batch} a call");
-            let left = client.ask(&format!("HLEN ROUTE_TABLE:{key}")).as_integer();
+            let left = client.query(&format!("HLEN ROUTE_TABLE:{key}")).as_integer();
             // SET alone merges into the consumed row too, as in SONiC: its old field stays.
             let stays = i64::from(expected == union || key == "10.0.7.0/24");
             assert_eq!(left, Some(fields as i64 + stays), "{key}, {batch} a call");
         }
         assert!(!client.keys().iter().any(|key| key.starts_with('_') || key.ends_with("_SET")));
-        client.ask("FLUSHDB");
+        client.query("FLUSHDB");
     }
 }
 
@@ -188,13 +188,13 @@ fn a_call_of_many_changes_is_as_many_calls() {
             })
             .collect();
         let mut contents = [1, 7, 60].map(|batch| {
-            client.ask("FLUSHDB");
+            client.query("FLUSHDB");
             write(&mut producer(&server, batch), changes.clone());
             let keys = client.keys();
             let rows = keys.iter().filter(|key| key.starts_with('_'));
             let rows: Vec<_> = rows.map(|row| (row.clone(), client.hash(row))).collect();
-            let sets = ["SMEMBERS ROUTE_TABLE_KEY_SET", "SMEMBERS ROUTE_TABLE_DEL_SET"].map(|ask| {
-                let mut keys = client.ask(ask).into_texts();
+            let sets = ["SMEMBERS ROUTE_TABLE_KEY_SET", "SMEMBERS ROUTE_TABLE_DEL_SET"].map(|query| {
+                let mut keys = client.query(query).into_texts();
                 keys.sort();
                 keys
             });
@@ -242,7 +242,7 @@ fn what_other_producers_write_is_taken_and_nonsense_is_passed_over() {
         "HSET _ROUTE_TABLE:banana nexthop 10.0.0.1",
         "SADD ROUTE_TABLE_KEY_SET 10.0.0.9/32 banana 10.0.0.8/32",
     ] {
-        client.ask(command);
+        client.query(command);
     }
     let expected = map([("10.0.0.9/32", "SET nexthop=10.0.0.1 ifname=Ethernet0"), ("10.0.0.8/32", "DEL")]);
     assert_eq!(drain(&mut consumer(&server)), expected);
@@ -253,9 +253,9 @@ fn scripts_and_servers_may_go_and_come() {
     let Some(mut server) = Server::start() else { return };
     let mut table = producer(&server, 10);
     let mut consumer = consumer(&server);
-    server.client(Db::Appl).ask("SCRIPT FLUSH");
+    server.client(Db::Appl).query("SCRIPT FLUSH");
     write(&mut table, vec![set("10.0.0.0/24", hops("10.0.0.1", "Ethernet0"))]);
-    server.client(Db::Appl).ask("SCRIPT FLUSH");
+    server.client(Db::Appl).query("SCRIPT FLUSH");
     assert_eq!(drain(&mut consumer).len(), 1);
     assert_eq!(table.generation(), 0);
 
@@ -281,7 +281,7 @@ fn a_server_that_is_busy_with_a_script_is_waited_for() {
     let mut other = Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap();
     let script =
         "local begin = redis.call('TIME')[1] while redis.call('TIME')[1] - begin < 3 do end return 7";
-    let busy = std::thread::spawn(move || other.ask(&["EVAL", script, "0"]).unwrap());
+    let busy = std::thread::spawn(move || other.query(&["EVAL", script, "0"]).unwrap());
     let mut stream = UnixStream::connect(server.socket()).unwrap();
     let mut is_busy = || {
         let mut reply = [0; 64];
@@ -345,7 +345,7 @@ fn plain_tables_hold_rows_where_they_stay() {
     assert_eq!(client.hash("ROUTE_TABLE:10.0.0.0/24"), "protocol=bgp");
     assert_eq!(table.get(&key("Vrfred:2001:db8::/32")).unwrap(), Some(state("static")));
     assert_eq!(table.get(&key("10.9.9.0/24")).unwrap(), None);
-    client.ask("HSET ROUTE_TABLE:banana protocol bgp");
+    client.query("HSET ROUTE_TABLE:banana protocol bgp");
     let mut rows = BTreeMap::new();
     table.rows(|key, row| drop(rows.insert(key, row))).unwrap();
     let expected = [(key("10.0.0.0/24"), state("bgp")), (key("Vrfred:2001:db8::/32"), state("static"))];
@@ -374,7 +374,7 @@ fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
     let (one, other) = (hops("10.0.0.1", "Ethernet0"), hops("10.0.0.2", "Ethernet4"));
     // What was there before goes, of the first and of copies.
     for row in ["1.0.0.0/8", "2.0.0.0/8"] {
-        client.ask(&format!("HSET ROUTE_TABLE:{row} weight 5 protocol static"));
+        client.query(&format!("HSET ROUTE_TABLE:{row} weight 5 protocol static"));
     }
     let mut changes: Vec<_> = (1..=3).map(|n| set(&format!("{n}.0.0.0/8"), one.clone())).collect();
     changes.push(set("4.0.0.0/8", other.clone()));
@@ -399,7 +399,7 @@ fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
     let (ended, mut thief) = (taken.clone(), server.client(Db::Appl));
     let stealing = std::thread::spawn(move || {
         while !ended.load(std::sync::atomic::Ordering::Relaxed) {
-            thief.ask("DEL ROUTE_TABLE:10.0.0.0/24");
+            thief.query("DEL ROUTE_TABLE:10.0.0.0/24");
         }
     });
     let mut changes: Vec<_> =
@@ -427,7 +427,7 @@ fn write_behind_settle_returns_after_all_rows_are_written() {
     writer.settle().unwrap();
     assert!(writer.has_room() && writer.is_idle());
     let mut client = server.client(Db::Appl);
-    assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET").as_integer(), Some(16_384));
+    assert_eq!(client.query("SCARD ROUTE_TABLE_KEY_SET").as_integer(), Some(16_384));
     // Rows of a key coalesce in order: what was said last stands.
     assert_eq!(client.hash("_ROUTE_TABLE:10.0.0.0/24"), "ifname=Ethernet16384 nexthop=10.0.0.1 protocol=bgp");
 
@@ -441,7 +441,7 @@ fn write_behind_settle_returns_after_all_rows_are_written() {
     // What waits when it is dropped is still written.
     writer.write(&mut vec![set("10.1.0.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
     drop(writer);
-    assert_eq!(server.client(Db::Appl).ask("EXISTS _ROUTE_TABLE:10.1.0.0/24"), Reply::Integer(1));
+    assert_eq!(server.client(Db::Appl).query("EXISTS _ROUTE_TABLE:10.1.0.0/24"), Reply::Integer(1));
 }
 
 #[test]
@@ -450,7 +450,7 @@ fn a_producer_waits_for_a_consumer_that_is_there_and_for_no_other() {
     let mut table = producer(&server, 1000);
     let rows = |n: u32| set(&format!("10.{}.{}.0/24", n >> 8, n & 255), hops("10.0.0.1", "Ethernet0"));
     write(&mut table, (0..12_000).map(rows).collect());
-    let depth = || match server.client(Db::Appl).ask("SCARD ROUTE_TABLE_KEY_SET") {
+    let depth = || match server.client(Db::Appl).query("SCARD ROUTE_TABLE_KEY_SET") {
         Reply::Integer(depth) => depth,
         other => panic!("{other:?}"),
     };
@@ -540,8 +540,8 @@ fn rows_can_be_written_straight_to_their_final_place() {
     let Some(server) = Server::start() else { return };
     let mut client = server.client(Db::Appl);
     // What an earlier producer left: a new row, a replaced one and a deletion, none of them taken yet.
-    client.ask("HSET ROUTE_TABLE:10.2.0.0/16 blackhole true");
-    client.ask("HSET ROUTE_TABLE:10.3.0.0/16 blackhole true");
+    client.query("HSET ROUTE_TABLE:10.2.0.0/16 blackhole true");
+    client.query("HSET ROUTE_TABLE:10.3.0.0/16 blackhole true");
     let left = vec![
         set("10.1.0.0/16", hops("10.0.0.1", "Ethernet0")),
         replace("10.2.0.0/16", hops("10.0.0.2", "Ethernet0")),
@@ -580,7 +580,7 @@ fn a_call_of_long_rows_is_cut() {
     let Some(server) = Server::start() else { return };
     let mut client = server.client(Db::Appl);
     let calls = |client: &mut common::Client| {
-        let text = client.ask("INFO commandstats").into_text().unwrap();
+        let text = client.query("INFO commandstats").into_text().unwrap();
         let calls = text.split_once("cmdstat_evalsha:calls=").map_or("0", |(_, rest)| rest);
         calls.split(',').next().unwrap().parse::<usize>().unwrap()
     };
@@ -596,5 +596,5 @@ fn a_call_of_long_rows_is_cut() {
         let made = calls(&mut client) - before;
         assert!(expected.contains(&made), "{made}");
     }
-    assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET"), Reply::Integer(1000));
+    assert_eq!(client.query("SCARD ROUTE_TABLE_KEY_SET"), Reply::Integer(1000));
 }

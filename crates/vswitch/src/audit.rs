@@ -1,11 +1,11 @@
-//! Change watches for `route-check`: it registers the entries that it suspects, and asks later which of them were not changed since.
-//! [`crate::walk`] lists the entries.
+//! Change watches for `route-check`: it registers suspected entries, and later asks which of them
+//! no request changed. [`crate::walk`] lists the entries.
 
 use crate::switch::VirtualSwitch;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_swss::sai::Oid;
 
-/// What a route or a label is found by.
+/// The key of a route or a label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EntryKey {
     /// A route of a virtual router.
@@ -14,8 +14,8 @@ pub enum EntryKey {
     Label(u32),
 }
 
-/// What is watched: by each entry, the watches that it is of. Several may compare at once; who changes an entry looks for it here once,
-/// however many there are.
+/// Watched entries, each with its watches. Several checks may run at once; a change looks up its
+/// entry here once for all of them.
 #[derive(Default)]
 pub(crate) struct Watches {
     entries: Map<EntryKey, u16>,
@@ -24,22 +24,23 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Watches at once: beyond them the oldest is over.
-    const MOST: u64 = u16::BITS as u64;
+    /// Watches at once; a further one ends the oldest.
+    const WATCHES_MAX: u64 = u16::BITS as u64;
 
     fn bit(watch: u64) -> u16 {
-        1 << (watch % Watches::MOST)
+        1 << (watch % Watches::WATCHES_MAX)
     }
 
-    /// These numbers and later ones, and nothing is watched.
+    /// No watches, with numbers above all earlier ones.
     pub(crate) fn after(&self) -> Watches {
-        // A client that asks about an earlier one learns that it is over.
-        Watches { last: self.last + Watches::MOST, ..Watches::default() }
+        // A query for an earlier watch finds that it has ended.
+        Watches { last: self.last + Watches::WATCHES_MAX, ..Watches::default() }
     }
 }
 
 impl VirtualSwitch {
-    /// Watches these entries, those that it has: the number of this watch. Sixteen watches later it is over.
+    /// Watches the existing ones of these entries and returns the number of the watch. It ends at
+    /// the sixteenth later watch.
     pub fn watch(&mut self, keys: impl IntoIterator<Item = EntryKey>) -> u64 {
         let watch = self.watches.last + 1;
         let (bit, mut entries) = (Watches::bit(watch), std::mem::take(&mut self.watches.entries));
@@ -60,16 +61,16 @@ impl VirtualSwitch {
         watch
     }
 
-    /// Which entries of this watch no request has tried to change since; `None` when it is over.
+    /// The entries of a watch that no request has tried to change; `None` when it has ended.
     pub fn unchanged(&self, watch: u64) -> Option<impl Iterator<Item = EntryKey>> {
         let Watches { entries, last } = &self.watches;
-        let is_on = (1..=*last).contains(&watch) && watch + Watches::MOST > *last;
+        let is_on = (1..=*last).contains(&watch) && watch + Watches::WATCHES_MAX > *last;
         let of_it =
             move |(key, watches): (&EntryKey, &u16)| (watches & Watches::bit(watch) != 0).then_some(*key);
         is_on.then(|| entries.iter().filter_map(of_it))
     }
 
-    /// Notes that it changes.
+    /// Notes a change of an entry.
     pub(crate) fn touch(&mut self, key: EntryKey) {
         if !self.watches.entries.is_empty() {
             self.watches.entries.remove(&key);

@@ -1,12 +1,12 @@
-//! How the virtual switch behaves: how much fits, what fails on demand, and how long things take. Each is a setting with
-//! a name, the same in a configuration file, on a command line and at run time.
+//! The behaviour of the virtual switch: table sizes, failures, and delays. Each is a setting with
+//! one name in files, on command lines and at run time.
 
 use ribtide_prefix::{Afi, AnyPrefix};
 use std::time::Duration;
 
-/// How much fits.
+/// Sizes of tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each is the size of the table that its name says")]
+#[expect(missing_docs, reason = "each is the size of the table in its name")]
 pub struct Limits {
     pub ipv4_routes: u32,
     pub ipv6_routes: u32,
@@ -33,7 +33,7 @@ impl Default for Limits {
             ipv6_neighbors: 64 << 10,
             groups: 16 << 10,
             group_members: 256 << 10,
-            // Every label that there is.
+            // All labels.
             labels: 1 << 20,
         }
     }
@@ -60,8 +60,8 @@ impl Limits {
     }
 }
 
-/// How long the chip works on what it is asked: [`Latency::call`] for each call, [`Latency::bulk`] more for one with
-/// several entries, [`Latency::entry`] more for each entry. All zero: no time that anybody would notice.
+/// The chip's time for a call: [`Latency::call`], plus [`Latency::bulk`] for a call with several
+/// entries, plus [`Latency::entry`] for each entry. Zero means no delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "said above")]
 pub struct Latency {
@@ -71,14 +71,14 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// How long a call with so many entries takes.
+    /// The time of a call with so many entries.
     pub(crate) fn of(&self, entries: usize) -> Duration {
         let bulk = if entries > 1 { self.bulk } else { Duration::ZERO };
         self.call + bulk + self.entry * u32::try_from(entries).unwrap_or(u32::MAX)
     }
 }
 
-/// What fails that could be done. What is there is always removed when that is asked for.
+/// Failures on demand. Removal of existing entries always succeeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Failures {
     /// Of a million destinations, how many have their routes refused: always the same ones.
@@ -95,7 +95,7 @@ impl Failures {
                 AnyPrefix::V4(p) => u128::from(p.bits()),
                 AnyPrefix::V6(p) => u128::from_be_bytes(p.bits()),
             };
-            // The finalizer of SplitMix64, over all that makes the destination.
+            // The finalizer of SplitMix64 over the whole destination.
             let mut x = (bits as u64) ^ ((bits >> 64) as u64).rotate_left(32) ^ (u64::from(dest.len()) << 56);
             for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
                 x = (x ^ (x >> 30)).wrapping_mul(multiplier);
@@ -111,14 +111,14 @@ impl Failures {
     }
 }
 
-/// All of it.
+/// All settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Behavior {
-    /// How much fits.
+    /// Sizes of tables.
     pub limits: Limits,
-    /// How long things take.
+    /// Delays.
     pub latency: Latency,
-    /// What fails.
+    /// Failures.
     pub failures: Failures,
 }
 
@@ -170,10 +170,11 @@ impl Behavior {
         })
     }
 
-    /// Sets one of [`SETTINGS`]. `rate` is routes a second, 0 for no limit: another way to say `entry-us`.
+    /// Sets one of [`SETTINGS`]. `rate` is routes a second, 0 for no limit: the inverse of
+    /// `entry-us`.
     ///
     /// # Errors
-    /// A sentence, when there is no such setting or it cannot be that.
+    /// A sentence, when the setting is unknown or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         if let Some(place) = self.limit(name) {
             *place = value
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(again, behavior);
         behavior.set("rate", "0").unwrap();
         assert_eq!(behavior.latency.entry, Duration::ZERO);
-        for (name, value, says) in [
+        for (name, value, message) in [
             ("speed", "3", "no setting \"speed\"; it has ipv4-routes"),
             ("groups", "-1", "no number"),
             ("entry-us", "soon", "no number"),
@@ -276,12 +277,12 @@ mod tests {
             ("fail-rate", "1.5", "more than all"),
         ] {
             let refused = behavior.set(name, value).unwrap_err();
-            assert!(refused.contains(says), "{refused}");
+            assert!(refused.contains(message), "{refused}");
         }
     }
 
     #[test]
-    fn the_share_of_refused_destinations_is_what_was_asked() {
+    fn the_share_of_refused_destinations_is_the_configured_one() {
         let failures = Failures { per_million: 10_000, entry: 0 };
         let dest = |n: u32| AnyPrefix::from_addr(std::net::Ipv4Addr::from_bits(n << 8).into(), 24).unwrap();
         let refused = (0..100_000).filter(|n| failures.refuses(dest(*n))).count();

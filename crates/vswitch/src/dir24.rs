@@ -1,20 +1,20 @@
 //! IPv4 longest-prefix match in one or two memory accesses: the DIR-24-8 table.
 //!
-//! The first level has a slot for each /24; a slot that holds routes longer than /24 points at a block of 256
-//! slots, one an address. A chip's hardware looks up in the same fixed number of steps, and so does this: what
-//! the virtual switch forwards is what was painted into these slots, not what a route list says.
+//! The first level has a slot for each /24. A slot with routes longer than /24 refers to a block of
+//! 256 slots, one per address. A chip looks up in the same fixed number of steps. So the virtual
+//! switch forwards by these slots, and not by a list of routes.
 //!
-//! A slot carries the length of the route that painted it, so an insert knows without searching which slots it
-//! may paint over. The exact routes stand beside in one map a length; a delete finds there the route that covers
-//! the hole. At a million routes both together are below 84 bytes a route.
+//! A slot has the length of its route, so an insert knows without a search which slots it may
+//! overwrite. The exact routes are in one map per length, where a delete finds the covering route.
+//! At a million routes, both together take below 84 bytes a route.
 //!
-//! The first level is cut into leaves, as a chip's memory is not but a process's must be: a leaf in which nothing is
-//! painted goes with the next [`Dir24::fit`], so a table that was large and is empty takes no memory.
+//! The first level is divided into leaves: [`Dir24::shrink_to_fit`] frees empty leaves, so an
+//! emptied table takes no memory.
 
 use crate::walk::Walk;
 use ribtide_prefix::{Map, Prefix, V4, prefetch, shrink_if_sparse, shrink_to_fit};
 
-/// What a route forwards to: an index that the switch gives out, 0 to [`MAX_TARGET`].
+/// A route's target: an index of the switch, 0 to [`MAX_TARGET`].
 pub(crate) type Target = u32;
 /// The largest target that a slot can carry.
 pub(crate) const MAX_TARGET: Target = (1 << TARGET_BITS) - 2;
@@ -59,10 +59,11 @@ impl Slot {
     }
 }
 
-/// Some slots of the first level.
+/// Slots of the first level.
 type Leaf = Box<[u32; LEAF]>;
 
-/// Some leaves. All in one piece they would lie among the maps of [`Dir24::exact`], and keep the memory of those that shrank.
+/// Leaves in an allocation of their own. One large vector would lie among the maps of
+/// [`Dir24::exact`] and keep their freed memory.
 type Branch = Box<[Option<Leaf>; BRANCH]>;
 
 /// An IPv4 table.
@@ -72,17 +73,17 @@ pub(crate) struct Dir24 {
     /// Blocks of 256 slots, one for each address of a /24, and how many routes longer than /24 each holds.
     second: Vec<Option<(Box<[u32]>, u16)>>,
     free: Vec<u32>,
-    /// The routes themselves, by length and network address.
+    /// The exact routes, by length and network address.
     exact: [Map<u32, Target>; 33],
 }
 
-/// Where the leaf of the `at`th /24 is, or would be.
+/// The place of the leaf of the `at`th /24.
 fn place(first: &mut [Option<Branch>], at: usize) -> &mut Option<Leaf> {
     let branch = first[at / LEAF / BRANCH].get_or_insert_with(|| Box::new([const { None }; BRANCH]));
     &mut branch[at / LEAF % BRANCH]
 }
 
-/// A leaf in which nothing is painted.
+/// An empty leaf.
 fn leaf() -> Leaf {
     Box::new([0; LEAF])
 }
@@ -98,7 +99,7 @@ impl Default for Dir24 {
     }
 }
 
-/// The shortest length of a network that begins at this address and is not everything.
+/// The shortest length, above zero, of a network that begins at this address.
 fn shortest(bits: u32) -> u8 {
     (32 - bits.trailing_zeros() as u8).max(1)
 }
@@ -107,7 +108,7 @@ impl Dir24 {
     /// Places of a walk: the /24s.
     pub(crate) const PLACES: usize = 1 << 24;
 
-    /// How many routes it holds.
+    /// The number of routes.
     pub(crate) fn len(&self) -> usize {
         self.exact.iter().map(Map::len).sum()
     }
@@ -128,7 +129,7 @@ impl Dir24 {
         let len = prefix.len();
         let old = self.exact[usize::from(len)].insert(prefix.bits(), target);
         if len == 0 {
-            // The default route is where an empty slot leads: painting it would touch all 64 MiB.
+            // An empty slot already means the default route: writing it would touch all 64 MiB.
             return old;
         }
         if self.first.is_empty() {
@@ -208,21 +209,21 @@ impl Dir24 {
         self.first.iter().flatten().flat_map(|branch| branch.iter().flatten())
     }
 
-    /// Every route, in no order.
+    /// Every route, in any order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Prefix<V4>, Target)> {
         (0u8..)
             .zip(&self.exact)
             .flat_map(|(len, map)| map.iter().map(move |(bits, target)| (Prefix::new(*bits, len), *target)))
     }
 
-    /// Goes on from a place, of which a walk meets the routes whose network begins there: the place that comes next, [`Dir24::PLACES`] after
-    /// the last.
+    /// Continues a walk at a place. It visits the routes whose network begins there, and returns
+    /// the next place: [`Dir24::PLACES`] after the last.
     pub(crate) fn walk(&self, mut at: usize, walk: &mut Walk) -> usize {
         while at < Dir24::PLACES && walk.goes_on() {
             if at == 0 && !self.exact[0].is_empty() {
                 walk.meets(Prefix::<V4>::default_route().any());
             }
-            // What a leaf or a branch that is not there would hold is skipped.
+            // Skips missing leaves and branches.
             if self.branch(at).is_none() {
                 at = (at + 1).next_multiple_of(LEAF * BRANCH);
                 continue;
@@ -247,7 +248,8 @@ impl Dir24 {
     fn meet(&self, bits: u32, slot: Slot, walk: &mut Walk) {
         let mut begin = |bits: u32, first: u8, longest: u8, painted: u8| {
             for len in first..=longest {
-                // The one that painted the slot is there; shorter ones may lie beneath it, and no longer one begins here.
+                // The slot's own route exists; shorter ones may lie beneath it, and no longer one
+                // begins here.
                 if len == painted || self.exact[usize::from(len)].contains_key(&bits) {
                     walk.meets(Prefix::<V4>::new(bits, len).any());
                 }
@@ -264,7 +266,7 @@ impl Dir24 {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory.
     pub(crate) fn allocation_size(&self) -> usize {
         self.first.capacity() * size_of::<Option<Branch>>()
             + self.first.iter().flatten().count() * size_of::<[Option<Leaf>; BRANCH]>()
@@ -342,7 +344,7 @@ impl Dir24 {
         &mut self.second[block].get_or_insert_with(|| unreachable!("a slot names a block that is there")).1
     }
 
-    /// Counts one long route of this /24 less; the last one gives the block back.
+    /// Removes one long route of this /24 from the count; the last one frees the block.
     fn close_block(&mut self, prefix: Prefix<V4>) {
         let at = (prefix.bits() >> 8) as usize;
         let Some(block) = self.slot(at).block() else { return };
@@ -369,7 +371,7 @@ mod tests {
     use ribtide_swss::sai::Oid;
     use std::collections::HashMap;
 
-    /// The slowest correct table: every route is looked at.
+    /// The slowest correct table: it compares every route.
     #[derive(Default)]
     struct Naive(HashMap<Prefix<V4>, Target>);
 
@@ -388,7 +390,7 @@ mod tests {
             .prop_map(|(base, low, len)| Prefix::new(base.wrapping_add(low), len))
     }
 
-    /// All that a walk meets, a few at a time.
+    /// All entries of a walk, a few at a time.
     fn walk(table: &Dir24) -> Vec<EntryKey> {
         let (mut met, mut place) = (Vec::new(), 0);
         while place < Dir24::PLACES {

@@ -1,4 +1,4 @@
-//! Looking: where the switch would send a packet, and whether that is where it should go.
+//! Look-ups: where the switch would send a packet, compared with the expected next hop.
 
 use crate::switch::{VirtualSwitch, neighbor_mac};
 use crate::target::Action;
@@ -13,29 +13,30 @@ use std::net::IpAddr;
 pub struct Forward {
     /// The route that matches.
     pub prefix: AnyPrefix,
-    /// What it does.
+    /// Its action.
     pub action: PacketAction,
-    /// Where packets go; several are spread over. Empty when they go nowhere.
+    /// The outgoing hops, several with ECMP. Empty when packets are not forwarded.
     pub hops: Vec<ForwardHop>,
 }
 
-/// One way out of the switch.
+/// One outgoing hop.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForwardHop {
-    /// The gateway; `None` when the address itself is on the wire, or for the CPU.
+    /// The gateway; `None` on the link itself, or to the CPU.
     pub gateway: Option<IpAddr>,
     /// The port.
     pub port: Name,
-    /// The gateway's MAC address; `None` when the switch has no such neighbour, and so would drop.
+    /// The gateway's MAC address; `None` without such a neighbour, and packets are then dropped.
     pub mac: Option<Mac>,
-    /// The labels that packets get on the way.
+    /// Labels that packets get.
     pub labels: Option<LabelStack>,
     /// The share among several.
     pub weight: u32,
 }
 
 impl Forward {
-    /// Whether a packet really leaves through `gateway`: the route forwards, and the gateway's MAC address is known.
+    /// Whether packets leave through `gateway`: the route forwards, and the gateway's MAC address
+    /// is known.
     pub fn reaches(&self, gateway: IpAddr) -> bool {
         let through = |hop: &ForwardHop| hop.gateway == Some(gateway) && hop.mac.is_some();
         self.action == PacketAction::Forward && self.hops.iter().any(through)
@@ -46,50 +47,50 @@ impl Forward {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Checked {
     /// Look-ups made.
-    pub asked: usize,
-    /// Those that lead where they should.
+    pub lookups: usize,
+    /// Look-ups with the expected result.
     pub right: usize,
-    /// The first few that do not: address, expected gateway, and what the switch does instead.
+    /// The first wrong ones: address, expected gateway, and the actual result.
     pub wrong: Vec<(IpAddr, IpAddr, Option<Forward>)>,
 }
 
-/// How many wrong look-ups are kept as examples.
+/// Stored examples of wrong look-ups.
 const EXAMPLES: usize = 10;
 
 impl VirtualSwitch {
-    /// The virtual router that is always there; `None` before the switch is started.
+    /// The switch's default virtual router; `None` before the switch is created.
     pub fn default_router(&self) -> Option<Oid> {
         self.started.as_ref().map(|own| own.default_router)
     }
 
-    /// Where packets to `addr` go in virtual router `vr`; `None` when no route matches.
+    /// The forwarding of `addr` in virtual router `vr`; `None` when no route matches.
     pub fn lookup(&self, vr: Oid, addr: IpAddr) -> Option<Forward> {
         let (prefix, target) = self.routers.get(&vr)?.lookup(addr)?;
         Some(self.forward(prefix, target))
     }
 
-    /// What the route at exactly `prefix` does.
+    /// The forwarding of the route at exactly `prefix`.
     pub fn route_at(&self, vr: Oid, prefix: AnyPrefix) -> Option<Forward> {
         let target = self.routers.get(&vr)?.get(prefix)?;
         Some(self.forward(prefix, target))
     }
 
-    /// Every route of virtual router `vr`, in no order.
+    /// Every route of virtual router `vr`, in any order.
     pub fn routes(&self, vr: Oid) -> impl Iterator<Item = Forward> {
         let router = self.routers.get(&vr);
         router.into_iter().flat_map(|r| r.iter().map(|(prefix, target)| self.forward(prefix, target)))
     }
 
-    /// The prefix of every route of virtual router `vr`, in no order.
+    /// The prefix of every route of virtual router `vr`, in any order.
     pub fn prefixes(&self, vr: Oid) -> impl Iterator<Item = AnyPrefix> {
         self.routers.get(&vr).into_iter().flat_map(|router| router.iter().map(|(prefix, _)| prefix))
     }
 
-    /// Looks up each address and compares where it goes with the gateway that it should go through.
+    /// Looks up each address and compares the result with the expected gateway.
     pub fn check(&self, vr: Oid, expected: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Checked {
         let mut checked = Checked::default();
         for (addr, gateway) in expected {
-            checked.asked += 1;
+            checked.lookups += 1;
             let forward = self.lookup(vr, addr);
             if forward.as_ref().is_some_and(|f| f.reaches(gateway)) {
                 checked.right += 1;
@@ -105,7 +106,7 @@ impl VirtualSwitch {
         Forward { prefix, action: action.packet, hops: self.hops(action) }
     }
 
-    /// Where packets go.
+    /// The outgoing hops of an action.
     pub(crate) fn hops(&self, action: Action) -> Vec<ForwardHop> {
         let straight = |port| ForwardHop { gateway: None, port, mac: None, labels: None, weight: 1 };
         let mut hops = Vec::new();

@@ -1,6 +1,5 @@
-//! What the switch does with packets that arrive with an MPLS label.
-//!
-//! A table of its own, exact match: the entry says how many labels are taken off, and leads where routes may lead.
+//! Forwarding of packets with an MPLS label (SAI `saimpls.h`): a table of exact matches. An entry
+//! has the number of labels to pop, and a target as routes have.
 
 use crate::audit::EntryKey;
 use crate::dir24::Target;
@@ -15,21 +14,21 @@ pub(crate) struct LabelEntry {
     pop: u8,
 }
 
-/// What the switch does with packets with a label.
+/// The forwarding of a label.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LabelForward {
     /// The label.
     pub label: u32,
-    /// How many labels it takes off.
+    /// Labels to pop.
     pub pop: u8,
-    /// What it does.
+    /// Its action.
     pub action: PacketAction,
-    /// Where packets go; several are spread over. Empty when they go nowhere.
+    /// The outgoing hops, several with ECMP. Empty when packets are not forwarded.
     pub hops: Vec<ForwardHop>,
 }
 
 impl VirtualSwitch {
-    /// What the switch does with packets whose outermost label is `label`; `None` when it has no entry.
+    /// The forwarding of packets with the outermost label `label`; `None` without an entry.
     pub fn label(&self, label: u32) -> Option<LabelForward> {
         let entry = self.labels.get(&label)?;
         let action = self.targets.action(entry.target);
@@ -57,7 +56,7 @@ impl VirtualSwitch {
         for attr in attrs {
             match attr {
                 Attr::InsegPacketAction(packet) => action.packet = *packet,
-                Attr::InsegNextHop(oid) => action.to = self.leads_to(*oid)?,
+                Attr::InsegNextHop(oid) => action.to = self.target_object(*oid)?,
                 Attr::InsegPop(count) => pop = *count,
                 _ => return Err(Status::NotSupported),
             }

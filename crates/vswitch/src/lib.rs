@@ -22,6 +22,6 @@ pub use audit::EntryKey;
 pub use behavior::{Behavior, Failures, Latency, Limits, SETTINGS};
 pub use forward::{Checked, Forward, ForwardHop};
 pub use labels::LabelForward;
-pub use pace::Work;
+pub use pace::ChipTime;
 pub use switch::{Counts, PortSetup, VirtualSwitch};
 pub use walk::Cursor;

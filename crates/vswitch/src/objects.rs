@@ -1,12 +1,12 @@
-//! Numbered objects: attributes, and who refers to whom.
+//! Numbered objects: attributes and reference counts.
 //!
-//! Every kind is kept the same way, as the attributes that it was given. What a kind needs, and what its
-//! references must lead to, is one table here; what makes it complete is SAI's own schema.
+//! All kinds are stored alike, as attributes. One table here has the required attributes of each
+//! kind and the kinds of its references; SAI's own schema decides completeness.
 
 use ribtide_prefix::Map;
 use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, Status, schema};
 
-/// The chip's own numbers have this bit, which no number of orchagent's has: a mix-up finds no object.
+/// Numbers of the chip have this bit, which no number of orchagent has: a mix-up finds no object.
 const OURS: u64 = 1 << 63;
 
 /// One object.
@@ -29,12 +29,12 @@ impl Objects {
         self.map.get(&oid)
     }
 
-    /// Gives out no number that `earlier` gave out.
+    /// Continues with numbers above those of `earlier`.
     pub(crate) fn number_after(&mut self, earlier: &Objects) {
         self.last = earlier.last;
     }
 
-    /// The highest number that was given out.
+    /// The highest assigned number.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
@@ -49,7 +49,7 @@ impl Objects {
         self.map.get(&oid).is_some_and(|object| kinds.contains(&object.kind))
     }
 
-    /// What `pick` finds first among the attributes of `oid`.
+    /// The first result of `pick` among the attributes of `oid`.
     pub(crate) fn find<T>(&self, oid: Oid, pick: impl FnMut(&Attr) -> Option<T>) -> Option<T> {
         self.map.get(&oid)?.attrs.iter().find_map(pick)
     }
@@ -58,7 +58,7 @@ impl Objects {
         self.map.values().filter(|object| object.kind == kind).count()
     }
 
-    /// Makes an object of attributes that were checked.
+    /// Creates an object with checked attributes.
     pub(crate) fn insert(&mut self, kind: ObjectType, attrs: Attrs) -> Oid {
         self.last += 1;
         let oid = Oid(OURS | Oid::vid(kind, self.last).0);
@@ -107,7 +107,7 @@ impl Objects {
         Ok(attrs)
     }
 
-    /// Counts users of an object up or down; of the null object there is nothing to count.
+    /// Changes the reference count of an object; the null object has none.
     pub(crate) fn refer(&mut self, oid: Oid, by: i32) {
         if let Some(object) = self.map.get_mut(&oid) {
             object.users = object.users.saturating_add_signed(by);
@@ -131,7 +131,7 @@ impl Objects {
         schema::complete(kind, attrs).map_err(|broken| broken.status)
     }
 
-    /// Whether what an attribute refers to exists and is of the right kind.
+    /// Whether the object of an attribute exists and has the right kind.
     fn check(&self, attr: &Attr) -> Result<(), Status> {
         let (oid, kinds): (Oid, &[ObjectType]) = match attr {
             Attr::RifVirtualRouter(oid) => (*oid, &[ObjectType::VirtualRouter]),

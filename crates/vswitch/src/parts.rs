@@ -1,7 +1,7 @@
 //! IPv6 routes: exact look-up in one hash probe, longest match in one for each length.
 //!
-//! A table with many is cut into parts by a hash of its own, so that a checker can walk through it a part at a time: however the tables of
-//! the parts grow and shrink, an entry stays in its part.
+//! A large table is divided into parts by a hash of its own, so that a checker can walk it part by
+//! part: an entry stays in its part however tables grow and shrink.
 
 use crate::dir24::Target;
 use crate::walk::Walk;
@@ -9,9 +9,9 @@ use ribtide_prefix::{Family, HashBuilder, Prefix, PrefixTable, V6};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-/// Parts of a table with many.
+/// Parts of a large table.
 const PARTS: usize = 256;
-/// Entries of a table that is cut, and those of one that is put together again.
+/// Entries at which a table is divided or joined.
 const SPLIT_THRESHOLD: usize = 16_384;
 const JOIN_THRESHOLD: usize = SPLIT_THRESHOLD / 4;
 
@@ -29,15 +29,15 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// Places of a walk: one for each part, also of a table that is in one piece.
+    /// Places of a walk: one for each part, also of an undivided table.
     pub(crate) const PLACES: usize = PARTS;
 
-    /// How many routes it holds.
+    /// The number of routes.
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(PrefixTable::len).sum()
     }
 
-    /// Which part a route is in.
+    /// The part of a route.
     fn part(&self, prefix: Prefix<V6>) -> usize {
         match self.parts.len() {
             1 => 0,
@@ -65,7 +65,7 @@ impl Parts {
         self.parts[part].remove(prefix)
     }
 
-    /// Makes it so many parts.
+    /// Divides it into so many parts.
     fn cut(&mut self, parts: usize) {
         let old = std::mem::take(&mut self.parts);
         self.parts.resize_with(parts, PrefixTable::default);
@@ -89,12 +89,12 @@ impl Parts {
         (0..=V6::WIDTH).rev().map(|len| host.truncate(len)).find_map(|at| Some((at, self.get(at)?)))
     }
 
-    /// Every route, in no order.
+    /// Every route, in any order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Prefix<V6>, Target)> {
         self.parts.iter().flat_map(PrefixTable::iter).map(|(prefix, target)| (prefix, *target))
     }
 
-    /// Goes on from a place: the place that comes next, [`Parts::PLACES`] after the last.
+    /// Continues a walk at a place; returns the next place: [`Parts::PLACES`] after the last.
     pub(crate) fn walk(&self, mut place: usize, walk: &mut Walk) -> usize {
         let places = PARTS / self.parts.len();
         while place < PARTS && walk.goes_on() {
@@ -105,7 +105,7 @@ impl Parts {
         place
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory.
     pub(crate) fn allocation_size(&self) -> usize {
         self.parts.iter().map(PrefixTable::allocation_size).sum::<usize>() + size_of::<Self>()
     }

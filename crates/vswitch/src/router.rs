@@ -50,7 +50,7 @@ impl Router {
         }
     }
 
-    /// The longest route that holds `addr`, from the tables that packets would use.
+    /// The longest route that holds `addr`, from the tables that forward packets.
     pub(crate) fn lookup(&self, addr: IpAddr) -> Option<(AnyPrefix, Target)> {
         match addr {
             IpAddr::V4(a) => {
@@ -66,7 +66,7 @@ impl Router {
         v4.chain(self.v6.iter().map(|(prefix, target)| (prefix.any(), target)))
     }
 
-    /// Goes on from a place, those of IPv4 first: the place that comes next, if there is one.
+    /// Continues a walk at a place, IPv4 first; returns the next place, if there is one.
     pub(crate) fn walk(&self, mut place: usize, walk: &mut Walk) -> Option<usize> {
         if place < Dir24::PLACES {
             place = self.v4.walk(place, walk);

@@ -5,7 +5,7 @@ use crate::behavior::Behavior;
 use crate::dir24::Target;
 use crate::labels::LabelEntry;
 use crate::objects::Objects;
-use crate::pace::{Pace, Work};
+use crate::pace::{ChipTime, Pace};
 use crate::router::Router;
 use crate::target::{Action, Targets};
 use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, Set};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// A port that the chip has from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSetup {
-    /// What look-ups call it.
+    /// Its name in look-ups.
     pub name: Name,
     /// The lanes by which orchagent recognises it.
     pub lanes: Vec<u32>,
@@ -42,7 +42,7 @@ impl PortSetup {
     }
 }
 
-/// How full the switch is.
+/// Entries in each table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "each is the number of entries of the table that its name says")]
 pub struct Counts {
@@ -54,11 +54,11 @@ pub struct Counts {
     pub groups: usize,
     pub group_members: usize,
     pub labels: usize,
-    /// Bytes of the forwarding tables and of what routes lead to.
+    /// Bytes of the forwarding tables and of targets.
     pub bytes: usize,
 }
 
-/// A switch in software. One thread owns it; who wants to look asks that thread.
+/// A switch in software. One thread owns it; other threads send it queries.
 pub struct VirtualSwitch {
     setup: Vec<PortSetup>,
     behavior: Behavior,
@@ -78,24 +78,24 @@ pub struct VirtualSwitch {
     groups: u32,
     group_members: u32,
     pub(crate) started: Option<Started>,
-    /// Routes that it refuses: faults on demand.
+    /// Routes that it refuses on demand.
     refused: Set<AnyPrefix>,
-    /// Entries that who compares wants to know unchanged.
+    /// Entries watched by checks.
     pub(crate) watches: Watches,
     operations: u64,
     stall: Option<Stall>,
     pace: Pace,
 }
 
-/// The chip does nothing for a while.
+/// A stall on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stall {
     since: Instant,
-    /// `None`: until told.
+    /// `None`: until resumed.
     until: Option<Instant>,
 }
 
-/// What a started switch has of its own.
+/// The state of a created switch.
 #[derive(Clone)]
 pub(crate) struct Started {
     switch: Oid,
@@ -113,7 +113,7 @@ fn index(afi: Afi) -> usize {
 }
 
 impl VirtualSwitch {
-    /// A switch that waits to be started by the creation of its switch object.
+    /// A chip without a switch; the creation of the switch object starts it.
     pub fn new(setup: Vec<PortSetup>, behavior: Behavior) -> VirtualSwitch {
         VirtualSwitch {
             setup,
@@ -140,16 +140,16 @@ impl VirtualSwitch {
         }
     }
 
-    /// How it behaves.
+    /// Its behaviour.
     pub fn behavior(&self) -> Behavior {
         self.behavior
     }
 
-    /// Behaves otherwise from now on; or not at all when one of the settings cannot be. Beside those of [`Behavior::set`] there
-    /// is `stall`: a number of seconds, `on` or `off`. What is in a table that is smaller now stays.
+    /// Changes the behaviour; all settings or none. Beside those of [`Behavior::set`] there is
+    /// `stall`: a number of seconds, `on` or `off`. Entries beyond a smaller limit stay.
     ///
     /// # Errors
-    /// A sentence: which setting cannot be that, and why.
+    /// A sentence with the invalid setting and the reason.
     pub fn behave<'a>(
         &mut self,
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -181,7 +181,7 @@ impl VirtualSwitch {
         Ok(())
     }
 
-    /// Whether it does nothing `now`: until when, as far as that is known.
+    /// Whether it is stalled `now`, with the end of the stall, if known.
     pub fn stalled(&mut self, now: Instant) -> Option<Option<Instant>> {
         let stall = self.stall?;
         if let Some(until) = stall.until.filter(|until| *until <= now) {
@@ -197,30 +197,31 @@ impl VirtualSwitch {
         self.routers.values_mut().for_each(Router::shrink_to_fit);
     }
 
-    /// When it will have done what it was asked since the last time, which came `now`; `None`: it is done. Tables show it
-    /// at once: only the driver of the chip can tell.
+    /// When the calls since the last time, which came `now`, will be done; `None`: they are done.
+    /// Tables change at once: only the chip's driver delays replies.
     pub fn done_at(&mut self, now: Instant) -> Option<Instant> {
         self.pace.done_at(now)
     }
 
-    /// How long it will work on what it was asked until `now`, if it goes on.
+    /// The remaining time of its calls at `now`, without further stalls.
     pub fn left(&self, now: Instant) -> Duration {
         self.pace.left(now)
     }
 
-    /// What it did since the start.
-    pub fn work(&self) -> Work {
-        self.pace.work
+    /// Its calls and time since the start.
+    pub fn chip_time(&self) -> ChipTime {
+        self.pace.time
     }
 
-    /// The prefixes of which it refuses routes, in order.
+    /// The refused prefixes, in order.
     pub fn refused(&self) -> Vec<AnyPrefix> {
         let mut refused: Vec<AnyPrefix> = self.refused.iter().copied().collect();
         refused.sort_unstable();
         refused
     }
 
-    /// Refuses routes of exactly this prefix from now on, or no longer: a fault on demand. What it has of them stays.
+    /// Refuses routes of exactly this prefix, or accepts them again: a fault on demand. Existing
+    /// routes stay.
     pub fn refuse(&mut self, prefix: AnyPrefix, refused: bool) {
         match refused {
             true => self.refused.insert(prefix),
@@ -228,28 +229,28 @@ impl VirtualSwitch {
         };
     }
 
-    /// The highest number that it gave to an object.
+    /// The highest number of an object.
     pub fn last_number(&self) -> u64 {
         self.objects.last()
     }
 
-    /// Has the next object that is made numbered after `last`: so a switch is made again as it was in another process.
+    /// Numbers the next object after `last`: so another process can rebuild the same switch.
     pub fn number_after(&mut self, last: u64) {
         self.objects.count_from(last);
     }
 
-    /// How often it was told to make, change or remove something, successful or not, since [`VirtualSwitch::new`] or
-    /// the last [`VirtualSwitch::forget_operations`].
+    /// The number of requests to create, set or remove, successful or not, since
+    /// [`VirtualSwitch::new`] or the last [`VirtualSwitch::forget_operations`].
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Counts [`VirtualSwitch::operations`] from 0 again.
+    /// Resets [`VirtualSwitch::operations`].
     pub fn forget_operations(&mut self) {
         self.operations = 0;
     }
 
-    /// How full it is.
+    /// Entries in each table.
     pub fn counts(&self) -> Counts {
         let routers = self.routers.values();
         Counts {
@@ -283,11 +284,11 @@ impl VirtualSwitch {
         switch
     }
 
-    /// The removal of the switch: all that it holds goes with it.
+    /// Removes the switch with all its objects.
     fn shut_down(&mut self) {
         let mut empty = VirtualSwitch::new(std::mem::take(&mut self.setup), self.behavior);
         empty.objects.number_after(&self.objects);
-        // It is the same chip.
+        // The chip is the same.
         empty.refused = std::mem::take(&mut self.refused);
         (empty.stall, empty.pace) = (self.stall, self.pace);
         empty.watches = self.watches.after();
@@ -337,7 +338,7 @@ impl VirtualSwitch {
         Ok(oid)
     }
 
-    /// The table that a next hop is in: how many there are, and how many fit.
+    /// The count and limit of the table of a next hop.
     fn next_hops_like(&mut self, attrs: &[Attr]) -> (&mut u32, u32) {
         let limits = &self.behavior.limits;
         if attrs.iter().any(|a| matches!(a, Attr::NextHopLabels(_))) {
@@ -394,7 +395,8 @@ impl VirtualSwitch {
         }
     }
 
-    /// Whether it is a route without which no switch starts: a default route, or one to the switch itself.
+    /// Whether the route belongs to the start of a switch: a default route, or one to the switch
+    /// itself.
     fn is_own(&self, dest: AnyPrefix, attrs: &[Attr]) -> bool {
         let cpu = self.started.as_ref().map(|own| own.cpu_port);
         dest.len() == 0 || attrs.iter().any(|attr| matches!(attr, Attr::RouteNextHop(to) if Some(*to) == cpu))
@@ -430,7 +432,7 @@ impl VirtualSwitch {
         for attr in attrs {
             match attr {
                 Attr::RoutePacketAction(packet) => action.packet = *packet,
-                Attr::RouteNextHop(oid) => action.to = self.leads_to(*oid)?,
+                Attr::RouteNextHop(oid) => action.to = self.target_object(*oid)?,
                 _ => return Err(Status::NotSupported),
             }
         }
@@ -446,7 +448,7 @@ impl VirtualSwitch {
         Ok(())
     }
 
-    /// What an entry does before it is changed.
+    /// The action of an entry before its change.
     pub(crate) fn action_of(&self, target: Option<Target>) -> Action {
         match target {
             Some(target) => self.targets.action(target),
@@ -454,8 +456,8 @@ impl VirtualSwitch {
         }
     }
 
-    /// An object that entries may lead to.
-    pub(crate) fn leads_to(&self, oid: Oid) -> Result<Oid, Status> {
+    /// The target object of an entry, if entries may use it.
+    pub(crate) fn target_object(&self, oid: Oid) -> Result<Oid, Status> {
         let kinds =
             [ObjectType::NextHop, ObjectType::NextHopGroup, ObjectType::RouterInterface, ObjectType::Port];
         let fits = oid.is_null() || self.objects.is(oid, &kinds);
@@ -596,7 +598,7 @@ fn next_hop_family(attrs: &[Attr]) -> Afi {
     ip.map_or(Afi::Ipv4, family)
 }
 
-/// Whether an attribute of a question says this family, as SAI does of routes and neighbours.
+/// Whether an attribute of a query has this family, as SAI's availability attributes do.
 fn is_of_family(attr: &Attr, afi: Afi) -> bool {
     let value = match afi {
         Afi::Ipv4 => "SAI_IP_ADDR_FAMILY_IPV4",
@@ -635,7 +637,7 @@ impl Sai for VirtualSwitch {
                     (false, true) => Status::Failure,
                     (false, false) => self.apply(verb, object, item),
                 };
-                self.pace.work.failed += u64::from(!status.is_success());
+                self.pace.time.failed += u64::from(!status.is_success());
                 stopped |= mode == ErrorMode::StopOnError && !status.is_success();
                 statuses.push(status);
             }

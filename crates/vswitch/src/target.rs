@@ -1,4 +1,4 @@
-//! What routes do with packets, each different thing once: a million routes lead to a few thousand targets.
+//! Targets of routes, each stored once: a million routes share a few thousand targets.
 
 use crate::dir24::{MAX_TARGET, Target};
 use ribtide_prefix::Map;
@@ -8,7 +8,7 @@ use ribtide_swss::sai::{Oid, PacketAction};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Action {
     pub(crate) packet: PacketAction,
-    /// A next hop, group, router interface or port; null when there is none.
+    /// A next hop, group, router interface or port; null without one.
     pub(crate) to: Oid,
 }
 
@@ -25,7 +25,8 @@ impl Targets {
         self.slots[target as usize].0
     }
 
-    /// Counts one more route on `action`. The flag says that it is the first; `None` that there is no room.
+    /// Adds a reference to `action`. The flag marks the first one; `None` means that the table is
+    /// full.
     pub(crate) fn acquire(&mut self, action: Action) -> Option<(Target, bool)> {
         if let Some(&target) = self.of.get(&action) {
             self.slots[target as usize].1 += 1;
@@ -44,7 +45,7 @@ impl Targets {
         Some((target, true))
     }
 
-    /// Counts one route less; true when it was the last.
+    /// Removes a reference; true for the last one.
     pub(crate) fn release(&mut self, target: Target) -> bool {
         let (action, routes) = &mut self.slots[target as usize];
         *routes -= 1;

@@ -1,18 +1,19 @@
-//! A walk through the switch's routes and labels, a piece at a time and whatever changes between two of them: who walks from the
-//! beginning to the end meets all that is there all the time.
+//! A walk through the switch's routes and labels in pieces, while the tables change. A complete
+//! walk meets every entry that exists throughout.
 //!
-//! Where it goes on is a place of the tables' own: a network of IPv4, a part of the IPv6 routes, a label. No table that grows
-//! or shrinks moves an entry to another place.
+//! Its position is a place of the tables: a /24 of IPv4, a part of the IPv6 routes, a label. No
+//! table that grows or shrinks moves an entry to another place.
 
 use crate::audit::EntryKey;
 use crate::switch::VirtualSwitch;
 use ribtide_prefix::AnyPrefix;
 use ribtide_swss::sai::Oid;
 
-/// Places that are looked at in one piece though nothing is there: a millisecond's.
+/// Empty places of one piece, at most: about a millisecond.
 const STEPS: usize = 1 << 18;
 
-/// Where a walk goes on: at a place of this virtual router, or, if it is gone, in the next one; or at this label.
+/// The position of a walk: a place of a virtual router (or of the next one, if that is removed), or
+/// a label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the type says it")]
 pub enum Cursor {
@@ -27,7 +28,7 @@ impl Default for Cursor {
     }
 }
 
-/// A piece of it.
+/// One piece of a walk.
 pub(crate) struct Walk {
     router: Oid,
     pub(crate) met: Vec<EntryKey>,
@@ -40,20 +41,21 @@ impl Walk {
         Walk { router: Oid::NULL, met: Vec::new(), enough: enough.max(1), steps: 0 }
     }
 
-    /// Whether there is to be more in this piece; asked before each step.
+    /// Whether the piece may continue; checked before each step.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.steps += 1;
         self.met.len() < self.enough && self.steps <= STEPS
     }
 
-    /// A route of the virtual router that it is in.
+    /// Adds a route of the current virtual router.
     pub(crate) fn meets(&mut self, prefix: AnyPrefix) {
         self.met.push(EntryKey::Route(self.router, prefix));
     }
 }
 
 impl VirtualSwitch {
-    /// Its routes and labels from there on, `enough` or some more, and where to go on; fewer where there are places with nothing for long.
+    /// The routes and labels from a position on, about `enough`, and the next position; fewer after
+    /// many empty places.
     pub fn walk(&self, from: Cursor, enough: usize) -> (Vec<EntryKey>, Option<Cursor>) {
         let mut walk = Walk::new(enough);
         let label = match from {

@@ -1,4 +1,4 @@
-//! syncd on the virtual switch: starts of orchagent and of syncd leave what forwards as it is.
+//! syncd on the virtual switch: restarts of orchagent and syncd keep the forwarding.
 
 use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, RifType,
@@ -28,7 +28,7 @@ impl Bench {
         Bench { syncd, vids, rows: BTreeMap::new(), hidden: Vec::new(), vr: Oid::NULL, ports: Vec::new() }
     }
 
-    fn ask(&mut self, call: SaiCall) -> SaiReply {
+    fn call(&mut self, call: SaiCall) -> SaiReply {
         let mut out = SyncdOut::default();
         self.syncd.handle(SaiRequest { id: 1, call }, &mut out);
         assert_eq!(out.events, [""; 0]);
@@ -57,7 +57,7 @@ impl Bench {
     fn create(&mut self, object: ObjectType, id: impl Into<ObjectId>, attrs: impl IntoIterator<Item = Attr>) {
         let items = vec![Item { id: id.into(), attrs: attrs.into_iter().collect() }];
         let call = SaiCall::Bulk { verb: Verb::Create, object, items, mode: ErrorMode::IgnoreError };
-        assert_eq!(self.ask(call).statuses, [Status::Success], "{object:?}");
+        assert_eq!(self.call(call).statuses, [Status::Success], "{object:?}");
     }
 
     fn make<const N: usize>(&mut self, object: ObjectType, attrs: [Attr; N]) -> Oid {
@@ -68,13 +68,13 @@ impl Bench {
 
     /// A start of orchagent that describes routes over two next hops.
     fn describe(&mut self, routes: &[&str]) {
-        assert_eq!(self.ask(SaiCall::View(View::Init)).status, Status::Success);
+        assert_eq!(self.call(SaiCall::View(View::Init)).status, Status::Success);
         self.create(ObjectType::Switch, SWITCH, [Attr::SwitchInit(true)]);
         let attrs = vec![
             Attr::SwitchDefaultVirtualRouter(Oid::NULL),
             Attr::SwitchPortList(vec![Oid::NULL; 32].into()),
         ];
-        let reply = self.ask(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
+        let reply = self.call(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
         let [Attr::SwitchDefaultVirtualRouter(vr), Attr::SwitchPortList(ports)] = &reply.values[..] else {
             panic!("{reply:?}")
         };
@@ -95,7 +95,7 @@ impl Bench {
             let entry = RouteEntry { switch: SWITCH, vr: self.vr, dest: dest.parse().unwrap() };
             self.create(ObjectType::RouteEntry, entry, [Attr::RouteNextHop(group)]);
         }
-        assert_eq!(self.ask(SaiCall::View(View::Apply)).status, Status::Success);
+        assert_eq!(self.call(SaiCall::View(View::Apply)).status, Status::Success);
     }
 
     fn gateways(&self, addr: &str) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The virtual switch through its public face: what it accepts, what it refuses, where it forwards.
+//! The virtual switch through its public interface: accepted and refused requests, and forwarding.
 
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
@@ -128,7 +128,7 @@ fn packets_with_a_label_follow_its_entry() {
     assert_eq!(shown(&bench, 200), (PacketAction::Forward, 1, vec!["swap201/3@10.0.0.1".into()]));
     assert_eq!(shown(&bench, 300), (PacketAction::Drop, 1, vec![]));
     assert_eq!(bench.chip.label(400), None);
-    // A label keeps what it leads to.
+    // A label keeps its target.
     let mut gone = Item::bare(swap);
     assert_eq!(bench.chip.one(Verb::Remove, ObjectType::NextHop, &mut gone), Status::ObjectInUse);
     assert_eq!(one(&mut bench, Verb::Set, 200, vec![Attr::InsegNextHop(plain)]), Status::Success);
@@ -159,7 +159,8 @@ fn each_watch_has_its_entries_until_they_change() {
         unchanged.sort_unstable();
         unchanged
     };
-    // What it does not have is not watched, nor any more what is changed, though to the same.
+    // Missing entries are not watched, and changed ones are watched no longer, even if the change
+    // has no effect.
     let first = bench.chip.watch(keys(&["10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24"]));
     assert_eq!(unchanged(&bench, first).len(), 2);
     assert_eq!(bench.route(Verb::Set, "10.0.1.0/24", drop()), Status::Success);
@@ -171,7 +172,7 @@ fn each_watch_has_its_entries_until_they_change() {
     assert_eq!(bench.route(Verb::Set, "10.0.0.0/24", drop()), Status::Success);
     assert_eq!(unchanged(&bench, first), []);
     assert_eq!(unchanged(&bench, second), keys(&["10.0.1.0/24"]));
-    // Sixteen later each is over, in turn, and its place is another's; of one that never was nothing is known.
+    // Each ends at the sixteenth later watch. An unknown watch has no entries.
     let third = (0..15).map(|_| bench.chip.watch(keys(&["10.0.0.0/24"]))).last().unwrap();
     assert!(bench.chip.unchanged(first).is_none());
     assert_eq!(unchanged(&bench, second), keys(&["10.0.1.0/24"]));
@@ -227,7 +228,8 @@ fn a_walk_meets_all_that_stays() {
         let v4 = (0..10).map(move |m| route(format!("30.{n}.{m}.0/26")));
         v6.chain(v4).chain((0..10).map(move |m| EntryKey::Label((20_000 + n * 10 + m) as u32)))
     };
-    // At rest; while tables grow; and while they shrink, that of IPv6 so far that it is put together again in the midst of it.
+    // Without changes; while tables grow; and while they shrink, so far that the IPv6 table is
+    // joined meanwhile.
     let mut there = 0;
     for verb in [None, Some(Verb::Create), Some(Verb::Remove)] {
         let (mut met, mut from) = (HashSet::new(), Some(Cursor::default()));
@@ -282,13 +284,13 @@ fn packets_follow_routes_groups_and_neighbours() {
     assert_eq!(bench.chip.lookup(bench.vr, ip("192.0.2.1")).unwrap().action, PacketAction::Drop);
     assert_eq!(bench.chip.lookup(bench.vr, ip("2001:db9::1")), None);
 
-    // A member that goes takes effect without any route being touched.
+    // Removal of a member takes effect without a change of routes.
     assert_eq!(bench.remove(ObjectType::NextHopGroupMember, second), Status::Success);
     assert_eq!(bench.gateways("10.1.1.1"), ["10.0.0.1 Ethernet4 3"]);
 
     let expected = [("10.1.1.1", "10.0.0.1"), ("10.1.2.3", "10.0.0.2"), ("192.0.2.1", "10.0.0.1")];
     let checked = bench.chip.check(bench.vr, expected.map(|(addr, gateway)| (ip(addr), ip(gateway))));
-    assert_eq!((checked.asked, checked.right, checked.wrong.len()), (3, 2, 1));
+    assert_eq!((checked.lookups, checked.right, checked.wrong.len()), (3, 2, 1));
 
     // Without its neighbour a next hop drops.
     let neighbor = NeighborEntry { switch: bench.switch, rif: bench.rif, ip: ip("10.0.0.1") };
@@ -335,7 +337,7 @@ fn what_is_referred_to_stays_and_what_is_missing_is_refused() {
 }
 
 #[test]
-fn a_full_table_says_so_and_recovers() {
+fn a_full_table_refuses_and_recovers() {
     let mut bench = Bench::new(Limits { ipv4_routes: 2, groups: 1, ..Limits::default() });
     let mut items: Vec<Item> = ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "2001:db8::/32"]
         .map(|dest| Item::new(bench.entry(dest), [Attr::RoutePacketAction(PacketAction::Drop)]))
@@ -368,7 +370,7 @@ fn a_full_table_says_so_and_recovers() {
 }
 
 #[test]
-fn it_fails_as_it_is_told_to() {
+fn configured_failures_happen() {
     let mut bench = Bench::new(Limits::default());
     let entry = |bench: &Bench, n: u32| {
         Item::new(
@@ -384,25 +386,25 @@ fn it_fails_as_it_is_told_to() {
             (0..).zip(&statuses).filter(|(_, s)| !s.is_success()).map(|(n, _)| n).collect();
         (statuses.len(), failed)
     };
-    // One entry of a bulk, and not of what is no bulk.
+    // One entry of a bulk, and no single call.
     bench.chip.behave([("fail-entry", "40")]).unwrap();
     assert_eq!(bulk(&mut bench, Verb::Create, 0..100), (100, vec![39]));
     assert_eq!(bulk(&mut bench, Verb::Create, 39..40), (1, vec![]));
-    // A share of all destinations, the same ones each time; what is there can always go.
+    // A share of all destinations, always the same ones; removal always succeeds.
     bench.chip.behave([("fail-entry", "0"), ("fail-rate", "0.1")]).unwrap();
     let (_, failed) = bulk(&mut bench, Verb::Set, 0..100);
     assert!((1..30).contains(&failed.len()), "{failed:?}");
     assert_eq!(bulk(&mut bench, Verb::Set, 0..100).1, failed);
     assert_eq!(bulk(&mut bench, Verb::Remove, 0..100).1, []);
     assert_eq!(bulk(&mut bench, Verb::Create, 0..100).1, failed);
-    // A table that becomes smaller than what is in it.
+    // A table that becomes smaller than its contents.
     bench.chip.behave([("fail-rate", "0"), ("ipv4-routes", "50")]).unwrap();
     assert_eq!(bulk(&mut bench, Verb::Set, 0..100).1, failed, "they are not there");
     assert_eq!(bulk(&mut bench, Verb::Create, 100..110).1.len(), 10);
-    // All or nothing of what is set.
+    // All settings or none.
     assert!(bench.chip.behave([("ipv4-routes", "70"), ("speed", "1")]).is_err());
     assert_eq!(bench.chip.behavior().limits.ipv4_routes, 50);
-    assert!(bench.chip.work().failed >= 11);
+    assert!(bench.chip.chip_time().failed >= 11);
 }
 
 #[test]
@@ -424,8 +426,8 @@ fn its_time_and_its_stalls() {
         &mut Vec::new(),
     );
     assert_eq!(bench.chip.done_at(now), Some(now + Duration::from_micros(5500)));
-    let work = bench.chip.work();
-    assert_eq!((work.busy, work.idle), (Duration::from_micros(5500), Duration::ZERO));
+    let time = bench.chip.chip_time();
+    assert_eq!((time.busy, time.idle), (Duration::from_micros(5500), Duration::ZERO));
 
     bench.chip.behave([("stall", "on")]).unwrap();
     assert_eq!(bench.chip.stalled(now + ms(60_000)), Some(None));

@@ -22,7 +22,7 @@ use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
-use ribtide_runtime::call::NoAnswer;
+use ribtide_runtime::call::NoReply;
 use std::net::IpAddr;
 
 /// Places of the RIB manager's tables that one question goes through.
@@ -58,7 +58,7 @@ pub(super) fn check(
     state: &mut State,
     changed: &[VrfPrefix],
     part: usize,
-) -> Result<Found, NoAnswer> {
+) -> Result<Found, NoReply> {
     let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
     let all = part == usize::MAX;
     // BGP is the default VRF's.
@@ -92,7 +92,7 @@ pub(super) fn check(
 }
 
 /// How many prefixes BGP has, and how many have a best path.
-fn counts(router: &RouterState) -> Result<(u64, u64), NoAnswer> {
+fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     let (mut held, mut best) = (0, 0);
     for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
         let counts = shard.ask(|shard| shard.counts())?;
@@ -104,7 +104,7 @@ fn counts(router: &RouterState) -> Result<(u64, u64), NoAnswer> {
 
 /// The next `limit` prefixes of the Loc-RIB, of both families; a round is over when every logical shard was visited.
 /// A shard copies the prefixes of whole logical shards, of as many as it takes.
-fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
+fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoReply> {
     if let Some(owners) = router.owners() {
         for (index, shard) in owners.shards.iter().enumerate() {
             // One that is moving is visited when it has moved.
@@ -145,7 +145,7 @@ fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<A
 }
 
 /// The prefixes of BGP's candidates in the next `limit` places of the RIB manager's tables or some more, or to their end.
-fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
+fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoReply> {
     let (mut all, mut seen) = (Vec::new(), 0);
     while seen < limit {
         let place = state.place;
@@ -183,7 +183,7 @@ fn differing(
     router: &RouterState,
     rib: &RibHandle,
     page: &[AnyPrefix],
-) -> Result<Vec<(AnyPrefix, Difference)>, NoAnswer> {
+) -> Result<Vec<(AnyPrefix, Difference)>, NoReply> {
     let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(router, page)?).collect();
     let (views, wrong) = rib.handle.call(move |stage| {
         let mut comparison = Comparison::default();
@@ -198,7 +198,7 @@ fn differing(
 }
 
 /// What BGP has of each prefix of `page`.
-fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoAnswer> {
+fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoReply> {
     let mut views = vec![None; page.len()];
     let Some(owners) = router.owners() else { return Ok(views) };
     let mut asked: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];

@@ -10,7 +10,7 @@ use ribtide_model::Difference;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::{GroupId, IfIndex, Protocol, RouteInfo};
 use ribtide_ribd::{RibHandle, RibStage};
-use ribtide_runtime::call::NoAnswer;
+use ribtide_runtime::call::NoReply;
 use std::io;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) fn check(
     state: &mut State,
     part: usize,
     all: bool,
-) -> Result<Vec<Difference>, NoAnswer> {
+) -> Result<Vec<Difference>, NoReply> {
     let (Some(rib), Some(kernel)) = (&router.rib, &router.kernel) else { return Ok(Vec::new()) };
     if !all && !state.differs && walk_on(rib, kernel, state, part)? {
         return Ok(Vec::new());
@@ -73,7 +73,7 @@ impl Comparison {
 
 /// Looks at the next part of the kernel's table. False: something seems to differ. Each route that is there must be selected,
 /// and lead where it does; that none is missing, their number tells at the end.
-fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usize) -> Result<bool, NoAnswer> {
+fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usize) -> Result<bool, NoReply> {
     let Ok((found, ended)) = state.walk.step(&kernel.config, part) else { return Ok(false) };
     state.seen += found.len() as u64;
     if !found.is_empty() {
@@ -105,7 +105,7 @@ fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usiz
 }
 
 /// All of our routes there against those that should be.
-fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>, NoAnswer> {
+fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>, NoReply> {
     let read = || -> io::Result<_> { Ok((installed(&kernel.config)?, Arc::new(next_hop_objects()?))) };
     let (mut there, objects) = match read() {
         Ok(read) => read,

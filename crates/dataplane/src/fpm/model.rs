@@ -4,7 +4,7 @@
 
 use super::super::install_results::InstallResults;
 use super::encode::Encoder;
-use super::replies::{DOUBT, Replies, SILENCE};
+use super::replies::{DOUBT, Replies, SILENCE_TIMEOUT};
 use super::sent_state::{FORGOTTEN, Meaning};
 use super::*;
 use crate::announce::Style;
@@ -353,7 +353,7 @@ proptest! {
         // From now on the server answers everything, and nothing changes.
         settle(&mut client, &mut server);
         prop_assert!(server.is_idle());
-        client.pass(SILENCE, &mut server);
+        client.pass(SILENCE_TIMEOUT, &mut server);
         prop_assert_eq!(client.acked, client.seq);
         // Only what the chip failed is not confirmed; the RIB manager tries it again.
         for prefix in std::mem::take(&mut client.failed) {

@@ -5,7 +5,7 @@
 //! be told once more, so that there will be another; until it is sure or there is none.
 //!
 //! What the server never answers (SONiC's ignores routes of its management network, and says nothing of what failed, which ours
-//! does) must not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE`];
+//! does) must not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE_TIMEOUT`];
 //! or nothing of its batch, while all of a batch was that was written so much later.
 
 use super::super::install_results::InstallResults;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// How long a server may say nothing before what it has not answered counts as failed.
-pub(super) const SILENCE: Duration = Duration::from_secs(10);
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long after a reply that may be about a former route another is waited for.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
 /// The most routes that are asked about again at once.
@@ -230,7 +230,7 @@ impl Replies {
         }
     }
 
-    /// How many routes waited when the server had answered nothing at all for [`SILENCE`]; said once a connection.
+    /// How many routes waited when the server had answered nothing at all for [`SILENCE_TIMEOUT`]; said once a connection.
     pub(super) fn in_vain(&mut self) -> Option<usize> {
         self.in_vain.as_mut().map(std::mem::take).filter(|routes| *routes > 0)
     }
@@ -238,7 +238,7 @@ impl Replies {
     /// Reports as failed what is not going to be answered.
     fn give_up(&mut self, now: Instant) {
         let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
-        if now.saturating_duration_since(self.last) >= SILENCE {
+        if now.saturating_duration_since(self.last) >= SILENCE_TIMEOUT {
             if !self.speaks {
                 self.in_vain.get_or_insert(self.pending.len());
             }
@@ -249,7 +249,7 @@ impl Replies {
         }
         // Only the first holds up others.
         let Some(first) = self.open.iter().find(|open| open.left > 0) else { return };
-        if self.answered.saturating_duration_since(first.last) >= SILENCE {
+        if self.answered.saturating_duration_since(first.last) >= SILENCE_TIMEOUT {
             let of_first = |(_, seq): &(&VrfPrefix, &u64)| **seq == first.seq;
             let unanswered: Vec<VrfPrefix> =
                 self.pending.iter().filter(of_first).map(|(at, _)| *at).collect();
@@ -338,12 +338,12 @@ mod tests {
         let mut replies = Replies::new(3, now);
         replies.asked(&batch(1, &[(a, true)]), true, now);
         replies.written(Vec::new());
-        assert_eq!(replies.news(now + SILENCE / 2), None);
+        assert_eq!(replies.news(now + SILENCE_TIMEOUT / 2), None);
         assert_eq!(replies.in_vain(), None);
-        assert_eq!(told(replies.news(now + SILENCE)), (1, vec![a.into()], vec![]));
+        assert_eq!(told(replies.news(now + SILENCE_TIMEOUT)), (1, vec![a.into()], vec![]));
         assert_eq!((replies.in_vain(), replies.in_vain()), (Some(1), None), "once");
-        replies.replied(p, None, now + SILENCE);
-        assert_eq!(told(replies.news(now + SILENCE)), (0, vec![], vec![a.into()]));
+        replies.replied(p, None, now + SILENCE_TIMEOUT);
+        assert_eq!(told(replies.news(now + SILENCE_TIMEOUT)), (0, vec![], vec![a.into()]));
         replies.asked(&batch(2, &[(a, true)]), true, now);
         replies.written(Vec::new());
         replies.forgo();
@@ -360,15 +360,22 @@ mod tests {
             replies.news(now + after)
         };
         let mut replies = Replies::new(3, now);
-        assert_eq!(ask(&mut replies, 1, SILENCE / 2), None);
-        assert_eq!(ask(&mut replies, 2, SILENCE).map(|ack| ack.seq), Some(1), "another took its place");
-        assert_eq!(told(ask(&mut replies, 3, SILENCE * 3 / 2)), (3, vec![a.into()], vec![]));
-        replies.replied(p, None, now + SILENCE * 3 / 2);
-        assert_eq!(told(replies.news(now + SILENCE * 3 / 2)), (0, vec![], vec![a.into()]));
-        assert_eq!(ask(&mut replies, 4, SILENCE * 2), None);
-        assert_eq!(ask(&mut replies, 5, SILENCE * 2 + SILENCE / 2).map(|ack| ack.seq), Some(4));
+        assert_eq!(ask(&mut replies, 1, SILENCE_TIMEOUT / 2), None);
         assert_eq!(
-            ask(&mut replies, 6, SILENCE * 3).map(|ack| ack.seq),
+            ask(&mut replies, 2, SILENCE_TIMEOUT).map(|ack| ack.seq),
+            Some(1),
+            "another took its place"
+        );
+        assert_eq!(told(ask(&mut replies, 3, SILENCE_TIMEOUT * 3 / 2)), (3, vec![a.into()], vec![]));
+        replies.replied(p, None, now + SILENCE_TIMEOUT * 3 / 2);
+        assert_eq!(told(replies.news(now + SILENCE_TIMEOUT * 3 / 2)), (0, vec![], vec![a.into()]));
+        assert_eq!(ask(&mut replies, 4, SILENCE_TIMEOUT * 2), None);
+        assert_eq!(
+            ask(&mut replies, 5, SILENCE_TIMEOUT * 2 + SILENCE_TIMEOUT / 2).map(|ack| ack.seq),
+            Some(4)
+        );
+        assert_eq!(
+            ask(&mut replies, 6, SILENCE_TIMEOUT * 3).map(|ack| ack.seq),
             Some(5),
             "one that answers is waited for"
         );

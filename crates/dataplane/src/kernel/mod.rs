@@ -217,7 +217,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self) {
-        thread::hurry(WRITER_PRIORITY);
+        thread::raise_priority(WRITER_PRIORITY);
         while !self.channel.stop.stopped() {
             match self.step() {
                 Ok(Ok(())) => {}

@@ -66,7 +66,7 @@ impl Objects {
     /// Those of the switch's own that routes are about, and no others.
     pub(super) fn switch(asic: &mut Lanes) -> Result<Objects, Error> {
         let mut all = Objects::default();
-        for (name, value) in asic.ask(&["HGETALL", "HIDDEN"])?.into_pairs() {
+        for (name, value) in asic.query(&["HGETALL", "HIDDEN"])?.into_pairs() {
             match Attr::read(&name, &value) {
                 Some(Attr::SwitchDefaultVirtualRouter(oid)) => all.router = oid,
                 Some(Attr::SwitchCpuPort(oid)) => all.cpu = oid,
@@ -86,7 +86,7 @@ impl Objects {
         let mut all = Objects::switch(asic)?;
         let table = asic.key(ASIC_STATE, "");
         let (mut ids, mut keys) = (Vec::new(), Vec::new());
-        for (vid, rid) in asic.ask(&["HGETALL", "VIDTORID"])?.into_pairs() {
+        for (vid, rid) in asic.query(&["HGETALL", "VIDTORID"])?.into_pairs() {
             let Some(oid) = text::read_oid(&vid) else { continue };
             match oid.object_type() {
                 Some(ObjectType::VirtualRouter) => {
@@ -115,7 +115,7 @@ impl Objects {
                 all.object(object, oid, attrs.collect());
             }
         }
-        let names = counters.ask(&["HGETALL", "COUNTERS_RIF_NAME_MAP"])?.into_pairs();
+        let names = counters.query(&["HGETALL", "COUNTERS_RIF_NAME_MAP"])?.into_pairs();
         all.name(&names, ground);
         Ok(all)
     }

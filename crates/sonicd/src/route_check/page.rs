@@ -51,12 +51,12 @@ impl Lanes {
         self.one.database().key(table, key)
     }
 
-    /// Asks one thing.
+    /// Sends one command and returns its reply.
     ///
     /// # Errors
     /// As [`Connection::flush`].
-    pub(super) fn ask(&mut self, command: &[&str]) -> Result<Reply, TableError> {
-        self.one.ask(command)
+    pub(super) fn query(&mut self, command: &[&str]) -> Result<Reply, TableError> {
+        self.one.query(command)
     }
 
     /// Asks a command of each key, at most [`PAGE`] or so: the answers are for [`Lanes::end`], and the server works meanwhile.

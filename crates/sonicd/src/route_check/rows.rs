@@ -299,9 +299,9 @@ impl Rows {
 
     /// What waits for orchagent to take it.
     pub(super) fn queued(&mut self, appl: &mut Lanes) -> Result<Set<Dest>, Error> {
-        let keys = appl.ask(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
+        let keys = appl.query(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
         let mut queued: Set<Dest> = keys.iter().filter_map(|key| self.dest(key)).collect();
-        let keys = appl.ask(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();
+        let keys = appl.query(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();
         queued.extend(keys.iter().filter_map(|key| Rows::label(key)));
         Ok(queued)
     }

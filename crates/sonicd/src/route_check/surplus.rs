@@ -113,7 +113,7 @@ impl DaemonsCheck {
         if !absent.is_empty() {
             // It may have come to be known.
             let routers: Set<String> =
-                self.asic.ask(&["HVALS", "VIDTORID"])?.into_texts().into_iter().collect();
+                self.asic.query(&["HVALS", "VIDTORID"])?.into_texts().into_iter().collect();
             absent.retain(
                 |key| !matches!(key, EntryKey::Route(router, _) if routers.contains(&router.to_string())),
             );

@@ -135,17 +135,17 @@ impl Bench {
     /// Writes a row as any producer does.
     pub(crate) fn set(&self, table: &str, key: &str, fields: &str) {
         let mut client = self.appl();
-        client.ask(&format!("HSET _{table}:{key} {fields}"));
-        client.ask(&format!("SADD {table}_KEY_SET {key}"));
-        client.ask(&format!("PUBLISH {table}_CHANNEL@0 G"));
+        client.query(&format!("HSET _{table}:{key} {fields}"));
+        client.query(&format!("SADD {table}_KEY_SET {key}"));
+        client.query(&format!("PUBLISH {table}_CHANNEL@0 G"));
     }
 
     pub(crate) fn del(&self, table: &str, key: &str) {
         let mut client = self.appl();
-        client.ask(&format!("DEL _{table}:{key}"));
-        client.ask(&format!("SADD {table}_DEL_SET {key}"));
-        client.ask(&format!("SADD {table}_KEY_SET {key}"));
-        client.ask(&format!("PUBLISH {table}_CHANNEL@0 G"));
+        client.query(&format!("DEL _{table}:{key}"));
+        client.query(&format!("SADD {table}_DEL_SET {key}"));
+        client.query(&format!("SADD {table}_KEY_SET {key}"));
+        client.query(&format!("PUBLISH {table}_CHANNEL@0 G"));
     }
 
     /// Two ports with a subnet and a neighbour each.

@@ -36,7 +36,7 @@ fn routes_reach_the_chip_and_leave_it() {
         "{hop_row}"
     );
     assert!(
-        asic.ask(&format!("HGET VIDTORID {hop}")).into_text().is_some_and(|rid| rid.starts_with("oid:0x"))
+        asic.query(&format!("HGET VIDTORID {hop}")).into_text().is_some_and(|rid| rid.starts_with("oid:0x"))
     );
     let (row, _) = bench.asic_route("10.3.0.0/16");
     assert_eq!(row, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP");
@@ -184,7 +184,7 @@ fn a_chip_takes_orders_while_it_stalls() {
 #[test]
 fn settings_that_cannot_be_combined_are_refused_at_the_start() {
     let Some(bench) = Bench::new() else { return };
-    bench.server.client(Db::State).ask("HSET WARM_RESTART_ENABLE_TABLE|system enable true");
+    bench.server.client(Db::State).query("HSET WARM_RESTART_ENABLE_TABLE|system enable true");
     let options: syncd::Options = parse(&format!("syncd -s --asic-db off {}", bench.config()));
     let says = syncd::run_until(&options, &Stop::default()).unwrap_err().to_string();
     assert!(says.contains("does not know what the chip holds"), "{says}");

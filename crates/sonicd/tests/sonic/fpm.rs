@@ -207,7 +207,7 @@ fn routes_go_from_zebra_to_the_chip() {
 fn with_suppression_only_what_the_chip_has_is_offloaded() {
     in_namespace("fpm::with_suppression_only_what_the_chip_has_is_offloaded", || {
         let Some(mut bench) = Bench::new() else { return };
-        bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
+        bench.server.client(Db::Config).query("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
         let (address, _) = bench.fpmsyncd();
         let mut zebra = Zebra::connect(address);
         zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
@@ -231,13 +231,13 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
 fn an_answer_counts_once_whichever_way_answers_come() {
     in_namespace("fpm::an_answer_counts_once_whichever_way_answers_come", || {
         let Some(mut bench) = Bench::new() else { return };
-        bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
+        bench.server.client(Db::Config).query("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
         // As one of SONiC's has left them: what APPL_DB has is in the chip.
         let mut states = bench.server.client(Db::ApplState);
-        states.ask("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp");
+        states.query("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp");
         bench
             .appl()
-            .ask("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
+            .query("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
         let (address, _) = bench.fpmsyncd();
         let mut zebra = Zebra::connect(address);
         let way = |bench: &Bench, wanted: &str| {
@@ -254,7 +254,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         let mut publish = |prefix: &str| {
             let message =
                 format!(r#"["SWSS_RC_SUCCESS","{prefix}","err_str","SWSS_RC_SUCCESS","protocol","bgp"]"#);
-            redis.ask(&format!("PUBLISH APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL {message}"))
+            redis.query(&format!("PUBLISH APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL {message}"))
         };
         // An orchagent of SONiC's answers.
         zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);

@@ -1,8 +1,9 @@
-//! The layout of SONiC's ZeroMQ table messages (its `BinarySerializer`): a count of pairs, then pairs of texts, each
-//! with its length before it. Numbers are 64 bits, least significant byte first.
+//! The layout of SONiC's ZeroMQ table messages (sonic-swss-common, `common/binaryserializer.h`): a
+//! count of pairs, then pairs of texts, each after its length. Numbers are 64 bits, least
+//! significant byte first.
 //!
-//! The first pair is database and table. Then comes for each change: its key and, as decimal text, how many fields
-//! follow; no field means that the row is deleted.
+//! The first pair is database and table. Each change follows as its key and, in decimal text, its
+//! number of fields, then the fields; no field means deletion.
 
 use std::io::Write as _;
 
@@ -22,7 +23,8 @@ impl Writer {
         writer
     }
 
-    /// Adds a change. `fields` hands over the row's; a row without any would read as a deletion.
+    /// Adds a change. `fields` passes the row's fields; a row without fields would read as a
+    /// deletion.
     pub(super) fn change(&mut self, key: &str, fields: impl FnOnce(&mut dyn FnMut(&str, &str))) {
         let mut count = 0u64;
         let scratch = &mut self.fields;
@@ -42,7 +44,7 @@ impl Writer {
         self.pairs += 1 + count;
     }
 
-    /// How long it is by now.
+    /// Its length so far.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -75,7 +77,7 @@ pub(super) struct Reader<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Change<'a> {
     pub(super) key: &'a str,
-    /// The row's fields as they stand in the message; empty for a deletion.
+    /// The encoded fields of the row; empty for a deletion.
     pub(super) fields: &'a [u8],
 }
 
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_sonics() {
-        // The contract's vector.
+        // The test vector of SONiC.
         let hex = "0400000000000000 0700000000000000 746573745f6462 0a00000000000000 746573745f7461626c65 \
                    0800000000000000 746573745f6b6579 0100000000000000 31 0300000000000000 6b6579 \
                    0500000000000000 76616c7565 0a00000000000000 746573745f6b65795f32 0100000000000000 30";

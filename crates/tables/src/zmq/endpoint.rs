@@ -1,5 +1,5 @@
-//! Where a ZeroMQ socket is: `tcp://ADDRESS:PORT`, or an interface instead of an address, as SONiC's scripts write where the
-//! address is another on each machine (`tcp://eth0-midplane`).
+//! ZeroMQ endpoints: `tcp://ADDRESS:PORT`, or an interface instead of an address
+//! (`tcp://eth0-midplane`), as in SONiC's scripts.
 
 use nix::ifaddrs::getifaddrs;
 use std::fmt;
@@ -13,10 +13,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint of a text; `port` where it names none.
+    /// Parses an endpoint; `port` is the default.
     ///
     /// # Errors
-    /// A sentence when it is not one.
+    /// A sentence when the text is no endpoint.
     pub fn parse(text: &str, port: u16) -> Result<Endpoint, String> {
         let wrong = || format!("\"{text}\" is not a ZeroMQ endpoint such as tcp://127.0.0.1:{port}");
         let rest = text.strip_prefix("tcp://").filter(|rest| !rest.is_empty()).ok_or_else(wrong)?;
@@ -35,8 +35,8 @@ impl Endpoint {
         Endpoint { port, ..self }
     }
 
-    /// Its addresses, the one to be tried first at first. An interface of this machine goes before a name that reads the
-    /// same.
+    /// Its addresses in the order of attempts. An interface of this machine precedes a host of the
+    /// same name.
     pub(super) fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         let mut of_interface: Vec<SocketAddr> = getifaddrs()?
             .filter(|entry| entry.interface_name == self.host)
@@ -48,7 +48,7 @@ impl Endpoint {
             .collect();
         if !of_interface.is_empty() {
             of_interface.iter_mut().for_each(|address| address.set_port(self.port));
-            // What else listens on the interface's name, ZeroMQ's own, takes the IPv4 one.
+            // ZeroMQ uses an interface's IPv4 address first.
             of_interface.sort_by_key(SocketAddr::is_ipv6);
             return Ok(of_interface);
         }
@@ -92,8 +92,8 @@ mod tests {
             assert_eq!(Endpoint::parse(text, 8100).unwrap().to_string(), ours);
         }
         for text in ["", "tcp://", "ipc:///tmp/x", "tcp://a:b", "tcp://a:70000"] {
-            let says = Endpoint::parse(text, 8100).unwrap_err();
-            assert!(says.ends_with("is not a ZeroMQ endpoint such as tcp://127.0.0.1:8100"), "{says}");
+            let message = Endpoint::parse(text, 8100).unwrap_err();
+            assert!(message.ends_with("is not a ZeroMQ endpoint such as tcp://127.0.0.1:8100"), "{message}");
         }
     }
 }

@@ -1,29 +1,30 @@
-//! Who connects to a socket that is bound: a thread waits for them, and each is served on one of its own.
+//! The listener of a bound socket: one thread accepts, and each connection is served on a thread of
+//! its own.
 
 use super::endpoint::Endpoint;
 use super::push::reason;
-use super::zmtp::{Kind, Peer, introduce};
+use super::zmtp::{Kind, Peer, handshake};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is served, and on which threads.
+/// The served messages, and the names of the threads.
 #[derive(Clone, Copy)]
 pub(super) struct Service {
     pub(super) kind: Kind,
     /// The longest message, in bytes.
     pub(super) limit: usize,
-    /// What comes, for the log.
+    /// The content, for the log.
     pub(super) what: &'static str,
-    /// The thread that waits.
-    pub(super) listens: &'static str,
-    /// The thread of a connection.
-    pub(super) serves: &'static str,
+    /// The name of the accepting thread.
+    pub(super) accept_thread: &'static str,
+    /// The name of a connection's thread.
+    pub(super) serve_thread: &'static str,
 }
 
-/// A socket that is bound; dropping this leaves it so.
+/// A bound socket; dropping it keeps it bound.
 #[derive(Debug)]
 pub(super) struct Bound {
     address: SocketAddr,
@@ -32,17 +33,17 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Waits for no client any more: the address is free from now on. Those who are served go on.
+    /// Stops accepting and frees the address. Open connections continue.
     pub(super) fn end(self) {
         self.stop.stop();
-        // It looks when a client connects.
+        // The accepting thread checks for the end at each connection.
         drop(TcpStream::connect(self.address));
         let _ = self.thread.join();
     }
 }
 
-/// Binds to `endpoint`, and has `serve` deal with whoever connects until its connection ends. The error is of the
-/// address or of the thread that waits.
+/// Binds to `endpoint` and calls `serve` for each connection until it ends. The error is of the
+/// address or of the accepting thread.
 pub(super) fn bind(
     endpoint: &Endpoint,
     service: Service,
@@ -52,11 +53,11 @@ pub(super) fn bind(
     let listener = TcpListener::bind(endpoint.resolve()?.as_slice())?;
     let address = listener.local_addr()?;
     let (stop, its) = (stop.clone(), stop.clone());
-    let Service { kind, limit, what, listens, serves } = service;
+    let Service { kind, limit, what, accept_thread, serve_thread } = service;
     let body = move || {
         while !its.stopped() {
             let Ok((stream, from)) = listener.accept() else {
-                // Out of descriptors, most likely: trying at once would only spin.
+                // Most likely no descriptor is free; an immediate retry would spin.
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             };
@@ -65,10 +66,10 @@ pub(super) fn bind(
             }
             let serve = serve.clone();
             let body = move || {
-                let served = introduce(stream, kind, limit, 0).and_then(|peer| {
+                let served = handshake(stream, kind, limit, 0).and_then(|peer| {
                     let writer = peer.writer.clone();
                     let served = serve(peer);
-                    // Also for who is still in the middle of an answer.
+                    // Also for a thread in the middle of a reply.
                     writer.end();
                     served
                 });
@@ -76,10 +77,10 @@ pub(super) fn bind(
                     crate::report(&format!("{what} from {from} ended: {}", reason(&e)));
                 }
             };
-            if let Err(e) = thread::spawn(serves, body) {
+            if let Err(e) = thread::spawn(serve_thread, body) {
                 crate::report(&format!("no thread for {what} from {from}: {e}"));
             }
         }
     };
-    thread::spawn(listens, body).map(|thread| Bound { address, stop, thread })
+    thread::spawn(accept_thread, body).map(|thread| Bound { address, stop, thread })
 }

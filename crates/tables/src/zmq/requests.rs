@@ -4,11 +4,11 @@
 //! several may be under way to any syncd; their answers come in order.
 //!
 //! What was under way on a connection that breaks is asked again on the next one. A syncd of ours knows that the first
-//! requests of a connection may be such, which it, or one before it, has carried out ([`Again`]).
+//! requests of a connection may be such, which it, or one before it, has carried out ([`Resent`]).
 
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
-use super::push::{BACK_OFF, connect, given_up, reason};
+use super::push::{CONNECT_BACKOFF, connect, given_up, reason};
 use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Reader, Writer, next_socket};
 use crate::TableError;
@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often a request is asked again: not for ever, as it may be what ends syncd.
-const AGAIN: u8 = 5;
+/// Attempts to send a request again, at most: the request may be what ends syncd.
+const RESENDS_MAX: u8 = 5;
 /// The longest message: SONiC's buffer.
 const LIMIT: usize = 128 << 20;
 
@@ -30,21 +30,22 @@ fn no_thread(endpoint: &Endpoint, cause: &io::Error) -> TableError {
     TableError::Endpoint { endpoint: endpoint.to_string(), cause: cause.to_string() }
 }
 
-/// A request that is under way.
+/// A request in flight.
 struct Sent<Q> {
     request: Q,
-    /// How often it was asked before.
+    /// How often it was sent before.
     before: u8,
 }
 
 /// Sends requests to the server at `endpoint`, on two threads. `encode` appends a request's message; its flag says whether
 /// syncd is ribtide's. `decode` decodes the reply to a request, or returns `None` for another message.
 ///
-/// A broken connection is made again, and the requests in flight on it are sent again. Two cases end the exchange: SONiC's
-/// syncd kept running, so it may still carry a request out; or one request was lost too often.
+/// A broken connection is made again, and the requests in flight on it are sent again. Two cases
+/// end the exchange: SONiC's syncd kept running, so it may still execute a request; or one request
+/// was lost too often.
 ///
 /// # Errors
-/// [`TableError::Endpoint`] when there is no thread for it.
+/// [`TableError::Endpoint`] when no thread can be created.
 pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
@@ -52,16 +53,16 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     encode: impl Fn(&Q, bool, &mut Vec<u8>) + Send + 'static,
     decode: impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static,
 ) -> Result<Exchange<Q, A>, TableError> {
-    let (requests, asked) = rings.bounded::<Q>("orchagent to syncd", WAITING);
-    let (answers, replies) = rings.bounded("syncd to orchagent", WAITING);
+    let (requests, requests_rx) = rings.bounded::<Q>("orchagent to syncd", WAITING);
+    let (replies_tx, replies) = rings.bounded("syncd to orchagent", WAITING);
     let (to, stop, decode) = (endpoint.clone(), stop.clone(), Arc::new(decode));
     let body = move || {
         let interrupted = || {
-            let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
+            let _ = replies_tx.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
         };
         let socket = next_socket();
-        let mut pause = BACK_OFF.0;
-        // There was no answer for a moment; which process answered last, where it is one of ours.
+        let mut pause = CONNECT_BACKOFF.0;
+        // Whether the connection is lost, and the process of the last syncd, when it is ribtide's.
         let (mut away, mut who) = (false, None);
         let mut lost = VecDeque::new();
         while !stop.stopped() {
@@ -72,27 +73,28 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
                         crate::report(&format!("waiting for syncd at {to}: {e}"));
                     }
                     std::thread::sleep(pause);
-                    pause = BACK_OFF.1.min(pause * 2);
+                    pause = CONNECT_BACKOFF.1.min(pause * 2);
                     continue;
                 }
             };
             if !away && peer.ours.or(who).is_none() && !lost.is_empty() {
                 return interrupted();
             }
-            crate::report(&format!("syncd answers at {to}"));
-            (pause, away, who) = (BACK_OFF.0, false, peer.ours);
+            crate::report(&format!("connected to syncd at {to}"));
+            (pause, away, who) = (CONNECT_BACKOFF.0, false, peer.ours);
             let pending = Pending::default();
-            let Some(why) = converse(peer, &mut lost, &asked, &answers, &pending, &encode, &decode) else {
+            let Some(why) = converse(peer, &mut lost, &requests_rx, &replies_tx, &pending, &encode, &decode)
+            else {
                 return;
             };
-            crate::report(&format!("syncd no longer answers at {to}: {why}"));
+            crate::report(&format!("the connection to syncd at {to} is lost: {why}"));
             let mut again: VecDeque<_> =
-                std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.answered()).collect();
-            // What was not asked again is younger.
+                std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.replied()).collect();
+            // Requests that were not sent again are younger.
             again.append(&mut lost);
             lost = again;
-            let too_often = lost.iter().any(|sent: &Sent<Q>| sent.before == AGAIN);
-            // What got another answer than its own is under way and not among the lost.
+            let too_often = lost.iter().any(|sent: &Sent<Q>| sent.before == RESENDS_MAX);
+            // A request whose reply did not match is pending and not among the lost ones.
             if too_often || !pending.is_empty() {
                 return interrupted();
             }
@@ -102,23 +104,23 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     Ok(Exchange { requests, replies, _reader: None })
 }
 
-/// One connection to its end, and why it ended; `None` when no client asks any more. Asks what was `lost` before all else; what it did
-/// not come to stays there.
+/// Serves one connection until its end, and returns the reason; `None` when the requester has
+/// stopped. Sends the requests in `lost` first, and leaves there what it did not send.
 fn converse<Q: Send + 'static, A: Send + 'static>(
     peer: Peer,
     lost: &mut VecDeque<Sent<Q>>,
-    asked: &ring::Receiver<Q>,
-    answers: &ring::Sender<Result<A, TableError>>,
+    requests_rx: &ring::Receiver<Q>,
+    replies_tx: &ring::Sender<Result<A, TableError>>,
     pending: &Pending<Sent<Q>>,
     encode: &impl Fn(&Q, bool, &mut Vec<u8>),
     decode: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
 ) -> Option<String> {
     let Peer { reader, writer, ours, .. } = peer;
     let (gone, is_gone) = channel::bounded::<String>(1);
-    let (answers, under_way, decode) = (answers.clone(), pending.clone(), decode.clone());
+    let (replies_tx, in_flight, decode) = (replies_tx.clone(), pending.clone(), decode.clone());
     let ended = writer.clone();
     let body = move || {
-        let why = listen(reader, &answers, &under_way, &*decode);
+        let why = listen(reader, &replies_tx, &in_flight, &*decode);
         ended.end();
         let _ = gone.send(why);
     };
@@ -129,11 +131,11 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     let mut send = |sent: Sent<Q>| {
         message.clear();
         encode(&sent.request, ours.is_some(), &mut message);
-        // Its answer may come before this returns.
+        // Its reply may come before this call returns.
         pending.add(sent);
         writer.message(&message)
     };
-    // What is still read counts as answered.
+    // The reading thread still takes replies that have arrived.
     let end = |e: &io::Error| Some(given_up(e, &writer, &is_gone));
     while let Some(sent) = lost.pop_front() {
         if let Err(e) = send(Sent { before: sent.before + 1, ..sent }) {
@@ -142,13 +144,13 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     }
     loop {
         channel::select! {
-            recv(asked.raw()) -> request => {
+            recv(requests_rx.raw()) -> request => {
                 idle::on_wait(false);
                 let Ok(request) = request else {
                     writer.end();
                     return None;
                 };
-                if let Err(e) = send(Sent { request: asked.took(request), before: 0 }) {
+                if let Err(e) = send(Sent { request: requests_rx.took(request), before: 0 }) {
                     return end(&e);
                 }
             }
@@ -162,7 +164,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
 
 fn listen<Q, A>(
     mut reader: Reader,
-    answers: &ring::Sender<Result<A, TableError>>,
+    replies_tx: &ring::Sender<Result<A, TableError>>,
     pending: &Pending<Sent<Q>>,
     decode: &impl Fn(&Q, &[u8]) -> Option<A>,
 ) -> String {
@@ -172,58 +174,60 @@ fn listen<Q, A>(
             return reason(&e);
         }
         let Some(answer) = pending.oldest().and_then(|sent| decode(&sent.request, &message)) else {
-            return "it answered something else than what was asked".into();
+            return "its reply does not belong to the oldest request".into();
         };
-        pending.answered();
-        if answers.send(Ok(answer)).is_err() {
+        pending.replied();
+        if replies_tx.send(Ok(answer)).is_err() {
             return "no server listens".into();
         }
     }
 }
 
-/// The way back to who asked.
+/// Sends the reply to a request.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ReplySender {
     writer: Writer,
-    /// Who asked is one of ours.
+    /// Whether the requester is ribtide's.
     pub ours: bool,
 }
 
-impl Answer {
-    /// Answers. Who asked may be gone: then the answer is dropped.
+impl ReplySender {
+    /// Sends the reply. A requester that is gone loses it.
     pub fn send(&self, message: &[u8]) {
         let _ = self.writer.message(message);
     }
 }
 
-/// Whether a request may have been asked before, and carried out: as many of a connection's first ones as may be under way.
+/// Whether a request may have been sent and executed before: the first requests of a connection, up
+/// to the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Again {
+pub enum Resent {
     /// It is new.
     No,
-    /// It may have been asked of an earlier syncd.
+    /// It may have been sent to an earlier syncd.
     Elsewhere,
-    /// It may have been asked here, over a connection that broke.
+    /// It may have been sent here, over a connection that broke.
     Here,
 }
 
-/// Binds to `endpoint` and takes requests from whoever connects, each read by `read` on its connection's thread.
+/// Binds to `endpoint` and takes requests of all connections, each read by `read` on its
+/// connection's thread.
 ///
 /// # Errors
-/// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
+/// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.
 pub fn serve<T: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
     stop: &Stop,
-    read: impl Fn(&[u8], Again) -> T + Send + Clone + 'static,
-) -> Result<ring::Receiver<(T, Answer)>, TableError> {
+    read: impl Fn(&[u8], Resent) -> T + Send + Clone + 'static,
+) -> Result<ring::Receiver<(T, ReplySender)>, TableError> {
     let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
     let service = Service {
         kind: Kind::Rep,
         limit: LIMIT,
         what: "requests",
-        listens: "asic-listen",
-        serves: "asic-requests",
+        accept_thread: "asic-listen",
+        serve_thread: "asic-requests",
     };
     let turns = Turns::default();
     let last = Arc::new(Mutex::new(None));
@@ -231,7 +235,7 @@ pub fn serve<T: Send + 'static>(
         let _turn = turns.wait(&peer);
         let who = peer.ours.map(|process| (process, peer.socket));
         let before = std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), who);
-        let again = if who.is_some() && who == before { Again::Here } else { Again::Elsewhere };
+        let again = if who.is_some() && who == before { Resent::Here } else { Resent::Elsewhere };
         take(peer, again, &requests, &read)
     };
     bind(endpoint, service, stop, body).map(drop).map_err(|e| no_thread(endpoint, &e))?;
@@ -240,16 +244,16 @@ pub fn serve<T: Send + 'static>(
 
 fn take<T>(
     peer: Peer,
-    again: Again,
-    requests: &ring::Sender<(T, Answer)>,
-    read: &impl Fn(&[u8], Again) -> T,
+    again: Resent,
+    requests: &ring::Sender<(T, ReplySender)>,
+    read: &impl Fn(&[u8], Resent) -> T,
 ) -> io::Result<()> {
     let Peer { mut reader, writer, ours, .. } = peer;
-    let answer = Answer { writer, ours: ours.is_some() };
+    let answer = ReplySender { writer, ours: ours.is_some() };
     let mut message = Vec::new();
     for n in 0_u64.. {
         reader.message(&mut message)?;
-        let request = read(&message, if n < WINDOW as u64 { again } else { Again::No });
+        let request = read(&message, if n < WINDOW as u64 { again } else { Resent::No });
         if requests.send((request, answer.clone())).is_err() {
             return Ok(());
         }
@@ -259,7 +263,7 @@ fn take<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::zmtp::{Process, introduce_as};
+    use super::super::zmtp::{Process, handshake_as};
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -267,13 +271,13 @@ mod tests {
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// An end that answers, as one process after the other.
+    /// A REP socket of one process after the other.
     struct Syncd(TcpListener);
 
     impl Syncd {
         fn accept(&self, process: u64) -> Peer {
             let (stream, _) = self.0.accept().unwrap();
-            introduce_as(stream, Kind::Rep, LIMIT, (Process::numbered(process), 0)).unwrap()
+            handshake_as(stream, Kind::Rep, LIMIT, (Process::numbered(process), 0)).unwrap()
         }
     }
 
@@ -283,7 +287,7 @@ mod tests {
         message[0]
     }
 
-    /// One of SONiC's: it introduces itself, and that is all.
+    /// SONiC's syncd: it sends its greeting and no more.
     fn of_sonic(syncd: &Syncd) -> TcpStream {
         let (mut stream, _) = syncd.0.accept().unwrap();
         let mut greeting = [0; 64];
@@ -294,7 +298,7 @@ mod tests {
         stream
     }
 
-    /// Requests are numbers, in messages of a megabyte; so are their answers.
+    /// Requests are numbers, in messages of a megabyte; replies too.
     fn begin() -> (Syncd, Exchange<u8, u8>, Stop) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syncd_that_is_another_process_is_asked_again() {
+    fn requests_are_resent_to_another_syncd_process() {
         let (syncd, exchange, stop) = begin();
         let mut first = syncd.accept(1);
         for n in [7, 8, 9] {
@@ -322,7 +326,7 @@ mod tests {
         assert_eq!(answer(&exchange).unwrap(), 7);
         assert_eq!(request(&mut first), 8);
         first.writer.end();
-        // It listened all the time, and goes away before it read anything, too.
+        // It listened before, and ends without reading.
         syncd.accept(2).writer.end();
         let mut third = syncd.accept(3);
         for n in [8, 9] {
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syncd_of_ours_that_was_there_all_the_time_is_asked_again() {
+    fn requests_are_resent_to_the_same_ribtide_syncd() {
         let (syncd, exchange, stop) = begin();
         let mut first = syncd.accept(1);
         exchange.requests.send(7).unwrap();
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_knows_what_may_have_been_asked_before() {
+    fn server_knows_which_requests_may_be_resent() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let endpoint = Endpoint::parse(&format!("tcp://{free}"), 0).unwrap();
         let read = |message: &[u8], again| (message[0], again);
@@ -369,10 +373,10 @@ mod tests {
         let connect = |socket| connect(&endpoint, Kind::Req, LIMIT, socket).unwrap();
         let former = connect(1);
         (0..=window).for_each(|n| former.writer.message(&[n]).unwrap());
-        (0..window).for_each(|n| assert_eq!(next(), (n, Again::Elsewhere)));
-        assert_eq!(next(), (window, Again::No));
-        // The former one was not ended.
-        for (socket, before) in [(1, Again::Here), (2, Again::Elsewhere)] {
+        (0..window).for_each(|n| assert_eq!(next(), (n, Resent::Elsewhere)));
+        assert_eq!(next(), (window, Resent::No));
+        // The earlier process has not ended.
+        for (socket, before) in [(1, Resent::Here), (2, Resent::Elsewhere)] {
             let again = connect(socket);
             again.writer.message(&[7]).unwrap();
             assert_eq!(next(), (7, before));

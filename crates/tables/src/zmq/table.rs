@@ -1,14 +1,15 @@
 //! A table over ZeroMQ: [`ZmqProducer`] connects and pushes, [`ZmqConsumer`] binds and pulls.
 //!
-//! SONiC's own loses what a full queue or a restart had not delivered. Here nothing is sent that there is no room for:
-//! the producer asks [`ZmqProducer::has_room`] first, and keeps (and coalesces) what must wait. A consumer of ours tells
-//! how many messages its owner has taken, which makes room; with SONiC's the connection itself is the bound. What a
-//! broken connection had under way is not known, so after each new one the producer's owner says everything again.
+//! SONiC's transport loses what a full queue or a restart did not deliver. Here a message is sent
+//! only when there is room: the producer checks [`ZmqProducer::has_room`], and stores (and
+//! coalesces) the rest. A ribtide consumer acknowledges the messages that its owner took, which
+//! makes room; with SONiC's consumer, the connection itself is the bound. Messages in flight on a
+//! broken connection may be lost, so the producer's owner sends everything again on the next one.
 
 use super::binary::{self, Malformed};
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
-use super::push::{BACK_OFF, LIMIT, Push, Pushed, WINDOW, unreachable, wake};
+use super::push::{CONNECT_BACKOFF, LIMIT, Push, PushSettings, WINDOW, unreachable, wake};
 use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Process, Writer};
 use crate::row_cache::RowCache;
@@ -25,8 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes in one message at most.
 const BATCH: usize = 1000;
-/// Bytes of one message, from which on it is full. SONiC takes less than 16 MiB.
-const FULL: usize = 1 << 20;
+/// Bytes at which a message is full. SONiC accepts less than 16 MiB.
+const MESSAGE_BYTES_THRESHOLD: usize = 1 << 20;
 
 /// The producing side.
 #[derive(Debug)]
@@ -37,22 +38,28 @@ pub struct ZmqProducer<R: Row> {
 }
 
 impl<R: Row> ZmqProducer<R> {
-    /// Connects to `endpoint`, again and again until `stop`.
+    /// Connects to `endpoint`, and again after each loss, until `stop`.
     ///
     /// # Errors
-    /// [`TableError::Endpoint`] when there is no thread for it.
+    /// [`TableError::Endpoint`] when no thread can be created.
     pub fn connect(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let pushed = Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-acks", backoff_max: BACK_OFF.1 };
-        let push = Push::connect(endpoint, pushed, rings, stop)?;
+        let settings = PushSettings {
+            what: R::TABLE,
+            send_thread: "zmq-push",
+            ack_thread: "zmq-acks",
+            backoff_max: CONNECT_BACKOFF.1,
+        };
+        let push = Push::connect(endpoint, settings, rings, stop)?;
         Ok(ZmqProducer { push, waiting: VecDeque::new(), scratch: String::new() })
     }
 
-    /// Says when to look again: a connection is there or gone, or there is room.
+    /// The channel of wake-ups: the connection opened or closed, or there is room.
     pub fn wake(&self) -> &Wake {
         self.push.wake()
     }
 
-    /// Looks whether the connection is a new one: then everything must be said again, and what waited is forgotten.
+    /// Whether the connection is new: then everything must be sent again, and pending changes are
+    /// dropped.
     pub fn renewed(&mut self) -> bool {
         let renewed = self.push.renewed();
         if renewed {
@@ -66,17 +73,17 @@ impl<R: Row> ZmqProducer<R> {
         self.push.is_connected()
     }
 
-    /// Whether who is connected acknowledges, and is therefore one of ours.
+    /// Whether the connected peer acknowledges, and is therefore ribtide's.
     pub fn is_acknowledged(&self) -> bool {
         self.push.is_acknowledged()
     }
 
-    /// Whether nothing waits and another message would go at once.
+    /// Whether no change waits and another message can be sent at once.
     pub fn has_room(&self) -> bool {
         self.waiting.is_empty() && self.push.has_room()
     }
 
-    /// How many changes wait for room.
+    /// The number of changes that wait for room.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -86,12 +93,12 @@ impl<R: Row> ZmqProducer<R> {
         self.push.unacknowledged()
     }
 
-    /// Whether everything that was sent is taken, as far as the consumer says.
+    /// Whether every message was acknowledged, as far as the consumer acknowledges.
     pub fn is_taken(&self) -> bool {
         self.waiting.is_empty() && self.push.is_taken()
     }
 
-    /// Takes all changes and sends what there is room for. Without a connection they are dropped: everything is said
+    /// MessageSink all changes and sends what there is room for. Without a connection they are dropped: everything is said
     /// again when there is one.
     pub fn send(&mut self, changes: &mut Vec<Change<R>>) {
         if self.push.is_linked() {
@@ -101,10 +108,10 @@ impl<R: Row> ZmqProducer<R> {
         changes.clear();
     }
 
-    /// Sends of what waits what there is room for now.
+    /// Sends waiting changes as far as there is room.
     pub fn resume(&mut self) {
         if self.waiting.is_empty() {
-            // What waited once may have been the whole table.
+            // The queue may have held the whole table.
             self.waiting = VecDeque::new();
         }
         while !self.waiting.is_empty() && self.push.has_room() {
@@ -115,23 +122,24 @@ impl<R: Row> ZmqProducer<R> {
                 R::key_text(&change.key, &mut self.scratch);
                 message.change(&self.scratch, |put| match &change.row {
                     None => {}
-                    // Who is not ours coalesces rows that wait, and would keep fields that are not named.
+                    // SONiC's consumer coalesces pending rows, and would keep fields that a row
+                    // does not name.
                     Some(row) if change.reshaped || !self.push.acknowledges() => row.all_fields(put),
                     Some(row) => row.fields(put),
                 });
-                if message.len() >= FULL {
+                if message.len() >= MESSAGE_BYTES_THRESHOLD {
                     break;
                 }
             }
             if !self.push.send(message.finish()) {
-                // Everything is said again on the next connection.
+                // Everything is sent again on the next connection.
                 self.waiting.clear();
             }
         }
     }
 }
 
-/// What one message held.
+/// The changes of one message.
 #[derive(Debug)]
 struct Batch<R: Row> {
     changes: Vec<Change<R>>,
@@ -145,39 +153,39 @@ pub struct ZmqConsumer<R: Row> {
     batches: ring::Receiver<Batch<R>>,
     wake: Wake,
     turns: Turns,
-    /// How many batches came.
+    /// The number of received batches.
     came: Arc<AtomicU64>,
-    /// How many of them were popped, the last perhaps in part.
+    /// The number of popped batches, the last one perhaps in part.
     popped: u64,
     fence: Fence,
     rest: VecDeque<Change<R>>,
-    /// To be told when `rest` is taken.
+    /// The acknowledgement to send when `rest` is taken.
     taken: Option<(Writer, u64)>,
 }
 
-/// Where the fence stands.
+/// The position of the fence.
 #[derive(Clone, Copy, Debug)]
 enum Fence {
-    /// Behind all that processes but this one send until they end.
+    /// After all that other processes send until they end.
     OfOthers(Process),
-    /// Behind this many batches.
+    /// After this many batches.
     Batches(u64),
 }
 
 impl<R: Row> ZmqConsumer<R> {
-    /// Binds to `endpoint` and takes messages of this table from whoever connects, until `stop`. A message of another
-    /// table, or one that cannot be read, is passed over.
+    /// Binds to `endpoint` and takes messages of this table from all connections, until `stop`. A
+    /// message of another table, or a malformed one, is ignored.
     ///
     /// # Errors
-    /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
+    /// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.
     pub fn bind(endpoint: &Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
         let turns = Turns::default();
-        let (inlet, consumer) = Inlet::<R>::new(&turns, rings);
-        serve(endpoint, R::TABLE, vec![Box::new(inlet)], turns, stop)?;
+        let (input, consumer) = TableInput::<R>::new(&turns, rings);
+        serve(endpoint, R::TABLE, vec![Box::new(input)], turns, stop)?;
         Ok(consumer)
     }
 
-    /// [`ZmqConsumer::bind`] for two tables that come to the same endpoint, over one connection or several.
+    /// [`ZmqConsumer::bind`] for two tables at one endpoint, over one or several connections.
     ///
     /// # Errors
     /// As [`ZmqConsumer::bind`].
@@ -187,48 +195,48 @@ impl<R: Row> ZmqConsumer<R> {
         stop: &Stop,
     ) -> Result<(Self, ZmqConsumer<S>), TableError> {
         let turns = Turns::default();
-        let (first, consumer) = Inlet::<R>::new(&turns, rings);
-        let (second, other) = Inlet::<S>::new(&turns, rings);
+        let (first, consumer) = TableInput::<R>::new(&turns, rings);
+        let (second, other) = TableInput::<S>::new(&turns, rings);
         serve(endpoint, R::TABLE, vec![Box::new(first), Box::new(second)], turns, stop)?;
         Ok((consumer, other))
     }
 }
 
-/// Where messages of one table go.
-trait Takes: Send {
+/// The destination of one table's messages.
+trait MessageSink: Send {
     /// The database and the table.
     fn table(&self) -> (&'static str, &'static str);
 
-    /// Takes a message, and who is to be told when its owner has taken it. False when the owner is gone.
+    /// MessageSink a message, and who is to be told when its owner has taken it. False when the owner is gone.
     fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool;
 
-    /// The connection has ended.
+    /// Notes that the connection has ended.
     fn ended(&self);
 
     /// The same for another connection.
-    fn again(&self) -> Box<dyn Takes>;
+    fn again(&self) -> Box<dyn MessageSink>;
 }
 
-struct Inlet<R: Row> {
+struct TableInput<R: Row> {
     batches: ring::Sender<Batch<R>>,
     came: Arc<AtomicU64>,
     waker: channel::Sender<()>,
     row_cache: RowCache<R>,
 }
 
-impl<R: Row> Inlet<R> {
-    fn new(turns: &Turns, rings: &Rings) -> (Inlet<R>, ZmqConsumer<R>) {
+impl<R: Row> TableInput<R> {
+    fn new(turns: &Turns, rings: &Rings) -> (TableInput<R>, ZmqConsumer<R>) {
         let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
         let (waker, wake) = channel::bounded(1);
         let came = Arc::new(AtomicU64::new(0));
-        let inlet = Inlet { batches, came: came.clone(), waker, row_cache: RowCache::default() };
+        let input = TableInput { batches, came: came.clone(), waker, row_cache: RowCache::default() };
         let (turns, fence) = (turns.clone(), Fence::Batches(0));
         let rest = VecDeque::new();
-        (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, fence, rest, taken: None })
+        (input, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, fence, rest, taken: None })
     }
 }
 
-impl<R: Row> Takes for Inlet<R> {
+impl<R: Row> MessageSink for TableInput<R> {
     fn table(&self) -> (&'static str, &'static str) {
         (R::DB.name(), R::TABLE)
     }
@@ -254,44 +262,50 @@ impl<R: Row> Takes for Inlet<R> {
         wake(&self.waker);
     }
 
-    fn again(&self) -> Box<dyn Takes> {
-        let Inlet { batches, came, waker, .. } = self;
+    fn again(&self) -> Box<dyn MessageSink> {
+        let TableInput { batches, came, waker, .. } = self;
         let (batches, came, waker) = (batches.clone(), came.clone(), waker.clone());
-        Box::new(Inlet { batches, came, waker, row_cache: RowCache::default() })
+        Box::new(TableInput { batches, came, waker, row_cache: RowCache::default() })
     }
 }
 
-/// The inlets of one connection.
-struct Inlets(Vec<Box<dyn Takes>>);
+/// The inputs of one connection.
+struct TableInputs(Vec<Box<dyn MessageSink>>);
 
-impl Clone for Inlets {
-    fn clone(&self) -> Inlets {
-        Inlets(self.0.iter().map(|inlet| inlet.again()).collect())
+impl Clone for TableInputs {
+    fn clone(&self) -> TableInputs {
+        TableInputs(self.0.iter().map(|input| input.again()).collect())
     }
 }
 
 fn serve(
     endpoint: &Endpoint,
     what: &'static str,
-    inlets: Vec<Box<dyn Takes>>,
+    inputs: Vec<Box<dyn MessageSink>>,
     turns: Turns,
     stop: &Stop,
 ) -> Result<(), TableError> {
-    let service = Service { kind: Kind::Pull, limit: LIMIT, what, listens: "zmq-listen", serves: "zmq-pull" };
-    let inlets = Inlets(inlets);
+    let service = Service {
+        kind: Kind::Pull,
+        limit: LIMIT,
+        what,
+        accept_thread: "zmq-listen",
+        serve_thread: "zmq-pull",
+    };
+    let inputs = TableInputs(inputs);
     let body = move |peer: Peer| {
-        let mut inlets = inlets.clone();
+        let mut inputs = inputs.clone();
         let turn = turns.wait(&peer);
-        let ended = pull(peer, &mut inlets);
+        let ended = pull(peer, &mut inputs);
         drop(turn);
-        inlets.0.iter().for_each(|inlet| inlet.ended());
+        inputs.0.iter().for_each(|input| input.ended());
         ended
     };
     bind(endpoint, service, stop, body).map(drop).map_err(|e| unreachable(&endpoint.to_string(), &e))
 }
 
-/// One connection to its end.
-fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
+/// Serves one connection until its end.
+fn pull(peer: Peer, inputs: &mut TableInputs) -> io::Result<()> {
     let Peer { mut reader, writer, ours, .. } = peer;
     let mut message = Vec::new();
     let mut count = 0;
@@ -300,10 +314,10 @@ fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
         count += 1;
         let of = binary::Reader::new(&message)
             .ok()
-            .and_then(|read| inlets.0.iter().position(|inlet| inlet.table() == (read.database, read.table)));
-        // A sender of a malformed message learns of it with the first.
-        let Some(inlet) = inlets.0.get_mut(of.unwrap_or(0)) else { return Ok(()) };
-        if !inlet.take(&message, ours.map(|_| (writer.clone(), count))) {
+            .and_then(|read| inputs.0.iter().position(|input| input.table() == (read.database, read.table)));
+        // A malformed message is reported by the first table.
+        let Some(input) = inputs.0.get_mut(of.unwrap_or(0)) else { return Ok(()) };
+        if !input.take(&message, ours.map(|_| (writer.clone(), count))) {
             return Ok(());
         }
     }
@@ -360,7 +374,7 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
             if self.rest.is_empty()
                 && let Some((writer, count)) = self.taken.take()
             {
-                // A producer that is gone says everything again when it is back.
+                // A producer that is gone sends everything again later.
                 let _ = writer.message(&count.to_le_bytes());
             }
             if room == 0 {

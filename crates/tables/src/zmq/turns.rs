@@ -1,16 +1,19 @@
-//! One process after the other: a connection is read when those of processes that came before have been read to their end.
+//! Turns of processes: a connection is read after the connections of earlier processes have been
+//! read to their end.
 //!
-//! A process that is killed leaves bytes in its connections, which are read until there are no more. What the one in its place
-//! says is newer, though it may come sooner over a connection of its own.
+//! A killed process leaves bytes in its connections, which are read to the end. Messages of its
+//! successor are newer, but may arrive earlier over another connection.
 //!
-//! A process has a connection for each of its sockets, which are all read. One of a socket that had another before is what it made
+//! A process has one connection per socket, and all are read. A second connection of one socket
+//! replaces the first, because its host seemed gone. The first is then ended, and its messages are
+//! read before those of the second.
 //! when it gave that up, for the other host was gone to it: the former ends then, and what came over it is read first.
 
 use super::zmtp::{Peer, Process};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The connections that are read, or wait to be, in the order in which they came.
+/// The connections that are read or wait, in the order of arrival.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Turns(Arc<(Mutex<Line>, Condvar)>);
 
@@ -34,13 +37,14 @@ impl fmt::Debug for Connection {
 }
 
 impl Turns {
-    /// Waits for the turn of a connection, which lasts until what is returned is dropped; `None`, at once, where it is not ours.
+    /// Waits for the turn of a connection, which lasts until the returned value is dropped; `None`,
+    /// without waiting, for a peer that is not ribtide's.
     pub(super) fn wait(&self, peer: &Peer) -> Option<Turn> {
         let writer = peer.writer.clone();
         peer.ours.map(|process| self.wait_as(process, peer.socket, move || writer.end()))
     }
 
-    /// The same for a connection of this process and socket, which `end` ends.
+    /// The same for this process and socket; `end` ends the connection.
     fn wait_as(&self, process: Process, socket: u64, end: impl Fn() + Send + 'static) -> Turn {
         let mut line = self.line();
         line.came += 1;
@@ -59,7 +63,7 @@ impl Turns {
         Turn { turns: self.clone(), number }
     }
 
-    /// Whether no other process has a connection that is not read to its end.
+    /// Whether every connection of other processes has been read to its end.
     pub(super) fn is_alone(&self, process: Process) -> bool {
         self.line().connections.iter().all(|other| other.process == process)
     }
@@ -95,14 +99,14 @@ mod tests {
         let turns = Turns::default();
         let of_former = [1, 2].map(|socket| turns.wait_as(former, socket, || {}));
         assert!(turns.is_alone(former) && !turns.is_alone(latter));
-        let (tell, told) = mpsc::sync_channel(2);
+        let (turn_tx, turn_rx) = mpsc::sync_channel(2);
         let wait = |process| {
             let before = turns.line().came;
-            let (turns, tell) = (turns.clone(), tell.clone());
+            let (turns, turn_tx) = (turns.clone(), turn_tx.clone());
             let of = turns.clone();
             let waits = thread::spawn(move || {
                 let turn = of.wait_as(process, 1, || {});
-                tell.send(process).unwrap();
+                turn_tx.send(process).unwrap();
                 turn
             });
             while turns.line().came == before {
@@ -114,12 +118,12 @@ mod tests {
         let of_last = wait(last);
         let [one, other] = of_former;
         drop(other);
-        assert!(told.try_recv().is_err() && !turns.is_alone(latter));
+        assert!(turn_rx.try_recv().is_err() && !turns.is_alone(latter));
         drop(one);
-        assert_eq!(told.recv(), Ok(latter));
-        assert!(told.try_recv().is_err());
+        assert_eq!(turn_rx.recv(), Ok(latter));
+        assert!(turn_rx.try_recv().is_err());
         drop(of_latter.join().unwrap());
-        assert_eq!(told.recv(), Ok(last));
+        assert_eq!(turn_rx.recv(), Ok(last));
         assert!(turns.is_alone(last));
         drop(of_last.join().unwrap());
     }

@@ -1,9 +1,10 @@
-//! ZeroMQ's wire protocol: ZMTP 3.0 without security (RFC 23), for the four kinds of socket that SONiC uses.
+//! ZeroMQ's wire protocol: ZMTP 3.0 without security (RFC 23), for the four socket types that SONiC
+//! uses.
 //!
-//! Our own, and not libzmq or another client, because of what stands behind a socket there: queues of the library's
-//! that drop or block at a count of messages, and no word about what became of one. Here a message is written where the
-//! caller's bound is, and a peer of our own kind is recognised in the greeting ([`Peer::ours`]). What is left of the
-//! protocol is a greeting, one command and frames with a length.
+//! It is our own, because libzmq and other clients have queues that drop or block at a count of
+//! messages, and do not report the fate of a message. Here a message is written within the caller's
+//! bound, and the greeting identifies a ribtide peer ([`Peer::ours`]). The protocol is a greeting,
+//! one command, and frames with a length.
 
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
@@ -14,36 +15,36 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long a peer may take to introduce itself.
-const GREETING_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a peer may leave a message untaken before it counts as gone.
-const STALL: Duration = Duration::from_secs(60);
-/// What one read takes at most.
+/// The timeout of a peer's greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a peer may leave a message unread before it counts as gone.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of one read, at most.
 const READ_BYTES: usize = 256 << 10;
-/// The same where nothing comes but word of what was taken.
+/// The same for a socket that receives only acknowledgements.
 const ACK_READ_BYTES: usize = 4 << 10;
-/// A message that is copied behind its head: to send both at once costs less than to send the head alone.
+/// A message that is copied after its header: one write costs less than two.
 const SHORT: usize = 16 << 10;
-/// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
-/// other things, and so as good as SONiC's.
-const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"4");
-/// The property by which they tell one process from the next, and one connecting socket of it from the others, eight bytes each.
-const PROCESS: &str = "X-Ribtide-Process";
+/// The property of READY that identifies a ribtide socket; ZeroMQ ignores it. Another value is
+/// another version, which counts as SONiC's.
+const ACKNOWLEDGES_PROPERTY: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"4");
+/// The property with the process and the connecting socket, eight bytes each.
+const PROCESS_PROPERTY: &str = "X-Ribtide-Process";
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// What kind of socket one is.
+/// The socket type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Sends.
+    /// Sends messages.
     Push,
-    /// Receives.
+    /// Receives messages.
     Pull,
-    /// Asks.
+    /// Sends requests.
     Req,
-    /// Answers.
+    /// Sends replies.
     Rep,
 }
 
@@ -66,26 +67,26 @@ impl Kind {
         }
     }
 
-    /// Whether an empty frame stands before each message.
+    /// Whether an empty delimiter frame precedes each message.
     fn has_envelope(self) -> bool {
         matches!(self, Kind::Req | Kind::Rep)
     }
 }
 
-/// A connection that has introduced itself.
+/// A connection after the greeting.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Where messages come out.
+    /// Receives messages.
     pub(super) reader: Reader,
-    /// Where messages go in.
+    /// Sends messages.
     pub(super) writer: Writer,
-    /// The other side is one of ribtide's: in which process it is, by a number that no other has.
+    /// The unique number of the other side's process, when it is ribtide's.
     pub(super) ours: Option<Process>,
-    /// Which of that process's connecting sockets it is, by a number that none of the others has.
+    /// The number of its connecting socket, unique in that process.
     pub(super) socket: u64,
 }
 
-/// A process, as long as it lives.
+/// A process during its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process(u64);
 
@@ -95,28 +96,28 @@ impl Process {
         Process(number)
     }
 
-    /// This one. Its number is drawn as it is first asked for.
+    /// This process. Its number is drawn at the first call.
     fn this() -> Process {
         static THIS: OnceLock<u64> = OnceLock::new();
-        // A hasher's key is random, and another one in each process.
+        // A hasher's key is random, and differs between processes.
         Process(*THIS.get_or_init(|| RandomState::new().hash_one(std::process::id())))
     }
 }
 
-/// A number that no other connecting socket of this process has.
+/// A number that is unique among the connecting sockets of this process.
 pub(super) fn next_socket() -> u64 {
     static SOCKETS: AtomicU64 = AtomicU64::new(1);
     SOCKETS.fetch_add(1, Relaxed)
 }
 
-/// Introduces this side, of that number where it connects, and waits for the other. Messages of `limit` bytes and more are
-/// refused.
-pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize, socket: u64) -> io::Result<Peer> {
-    introduce_as(stream, kind, limit, (Process::this(), socket))
+/// Exchanges greetings, with this socket number where this side connects. Messages of `limit` bytes
+/// and more are refused.
+pub(super) fn handshake(stream: TcpStream, kind: Kind, limit: usize, socket: u64) -> io::Result<Peer> {
+    handshake_as(stream, kind, limit, (Process::this(), socket))
 }
 
-/// The same, as one process or another.
-pub(super) fn introduce_as(
+/// The same for a given process.
+pub(super) fn handshake_as(
     stream: TcpStream,
     kind: Kind,
     limit: usize,
@@ -124,8 +125,8 @@ pub(super) fn introduce_as(
 ) -> io::Result<Peer> {
     stream.set_nodelay(true)?;
     liveness::probe(&stream)?;
-    stream.set_read_timeout(Some(GREETING_PATIENCE))?;
-    stream.set_write_timeout(Some(STALL))?;
+    stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+    stream.set_write_timeout(Some(STALL_TIMEOUT))?;
     let mut greeting = [0; 64];
     (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
     greeting[12..16].copy_from_slice(b"NULL");
@@ -147,15 +148,15 @@ pub(super) fn introduce_as(
     let mut body = Vec::new();
     let flags = reader.frame(&mut body)?;
     let properties = (flags & COMMAND != 0).then(|| properties(&body)).flatten();
-    let properties = properties.ok_or_else(|| io::Error::other("the other side did not introduce itself"))?;
+    let properties = properties.ok_or_else(|| io::Error::other("the other side sent no greeting"))?;
     let get =
         |name: &str| properties.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
     let wanted = kind.partner().name();
     if get("Socket-Type") != Some(wanted.as_bytes()) {
         return Err(io::Error::other(format!("the other side is no {wanted} socket")));
     }
-    let numbers = get(PROCESS).and_then(|numbers| numbers.try_into().ok()).map(u128::from_be_bytes);
-    let numbers = numbers.filter(|_| get(OURS.0) == Some(OURS.1));
+    let numbers = get(PROCESS_PROPERTY).and_then(|numbers| numbers.try_into().ok()).map(u128::from_be_bytes);
+    let numbers = numbers.filter(|_| get(ACKNOWLEDGES_PROPERTY.0) == Some(ACKNOWLEDGES_PROPERTY.1));
     let ours = numbers.map(|numbers| Process((numbers >> 64) as u64));
     stream.set_read_timeout(Some(idle::IDLE_TIMEOUT))?;
     reader.input.get_mut().waits = true;
@@ -175,8 +176,8 @@ fn ready(kind: Kind, (process, socket): (Process, u64)) -> Vec<u8> {
     if kind.has_envelope() {
         put("Identity", b"");
     }
-    put(OURS.0, OURS.1);
-    put(PROCESS, &(u128::from(process.0) << 64 | u128::from(socket)).to_be_bytes());
+    put(ACKNOWLEDGES_PROPERTY.0, ACKNOWLEDGES_PROPERTY.1);
+    put(PROCESS_PROPERTY, &(u128::from(process.0) << 64 | u128::from(socket)).to_be_bytes());
     let mut frame = vec![COMMAND, body.len() as u8];
     frame.append(&mut body);
     frame
@@ -196,7 +197,7 @@ fn properties(body: &[u8]) -> Option<Vec<(&str, &[u8])>> {
     Some(all)
 }
 
-/// A connection. Who reads it waits however long nothing comes, but not for a greeting.
+/// A connection. A read waits without a timeout, but not for the greeting.
 #[derive(Debug)]
 struct Input {
     from: idle::IdleReader<Watched<Arc<TcpStream>>>,
@@ -209,7 +210,7 @@ impl Read for Input {
     }
 }
 
-/// Where messages come out.
+/// Receives messages.
 #[derive(Debug)]
 pub(super) struct Reader {
     input: BufReader<Input>,
@@ -218,8 +219,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Waits for a message; of one with several frames, the last counts. The buffer is overwritten, and made again where nothing
-    /// waits to be read: a long message may be the last for long.
+    /// Waits for a message; of several frames, the last counts. The buffer is overwritten. It is
+    /// allocated again when no data waits, because a long message may be the last for long.
     pub(super) fn message(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         if self.input.buffer().is_empty() {
             *body = Vec::new();
@@ -249,13 +250,13 @@ impl Reader {
             return Err(io::Error::other(format!("a message of {len} bytes is too long")));
         }
         body.clear();
-        // Memory follows what came, not what was promised, but for little.
+        // Memory follows the received bytes and not the announced length, except for small frames.
         body.reserve(len.min(READ_BYTES as u64) as usize);
         let got = (&mut self.input).take(len).read_to_end(body)? as u64;
         if got < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(flags) }
     }
 
-    /// A heartbeat is answered; other commands need no answer.
+    /// Replies to a heartbeat (PING); other commands need no reply.
     fn command(&mut self, body: &[u8]) -> io::Result<()> {
         let Some(context) = body.strip_prefix(b"\x04PING").and_then(|rest| rest.get(2..)) else {
             return Ok(());
@@ -267,7 +268,7 @@ impl Reader {
     }
 }
 
-/// Where frames go in, those of one message in a row. The other side is watched by who reads.
+/// Writes frames, those of one message in a row. The reading thread detects a lost peer.
 #[derive(Clone, Debug)]
 struct Frames {
     stream: Arc<TcpStream>,
@@ -275,14 +276,14 @@ struct Frames {
 }
 
 impl Frames {
-    /// Writes all parts, and waits while the connection is full.
+    /// Writes all parts; blocks while the connection is full.
     fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         parts.iter().try_for_each(|part| (&*self.stream).write_all(part))
     }
 }
 
-/// Where messages go in. Clones write to the same connection.
+/// Sends messages. Clones write to the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     frames: Frames,
@@ -290,7 +291,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes one message; waits while the connection is full.
+    /// Writes one message; blocks while the connection is full.
     pub(super) fn message(&self, body: &[u8]) -> io::Result<()> {
         let mut head = Vec::with_capacity(11 + if body.len() <= SHORT { body.len() } else { 0 });
         if self.envelope {
@@ -310,7 +311,8 @@ impl Writer {
         self.frames.write(&[&head, body])
     }
 
-    /// Ends the connection for both sides, and who waits at it, be it in the middle of a message.
+    /// Ends the connection for both sides, and wakes threads that wait at it, also in the middle of
+    /// a message.
     pub(super) fn end(&self) {
         let _ = self.frames.stream.shutdown(Shutdown::Both);
     }

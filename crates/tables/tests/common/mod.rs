@@ -99,20 +99,20 @@ pub(crate) struct Client(Connection);
 #[allow(dead_code)]
 impl Client {
     /// One command, words separated by spaces.
-    pub(crate) fn ask(&mut self, command: &str) -> Reply {
-        self.0.ask(&command.split(' ').collect::<Vec<_>>()).unwrap()
+    pub(crate) fn query(&mut self, command: &str) -> Reply {
+        self.0.query(&command.split(' ').collect::<Vec<_>>()).unwrap()
     }
 
     /// A hash as `field=value` words, sorted.
     pub(crate) fn hash(&mut self, key: &str) -> String {
-        let mut pairs = self.0.ask(&["HGETALL", key]).unwrap().into_pairs();
+        let mut pairs = self.0.query(&["HGETALL", key]).unwrap().into_pairs();
         pairs.sort();
         pairs.into_iter().map(|(field, value)| format!("{field}={value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// All keys of the database, sorted.
     pub(crate) fn keys(&mut self) -> Vec<String> {
-        let mut keys = self.0.ask(&["KEYS", "*"]).unwrap().into_texts();
+        let mut keys = self.0.query(&["KEYS", "*"]).unwrap().into_texts();
         keys.sort();
         keys
     }

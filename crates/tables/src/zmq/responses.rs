@@ -1,12 +1,12 @@
-//! The way of answers from orchagent back to fpmsyncd, between two of ours: messages of bytes, each acknowledged when it is
-//! taken. The client listens, the server connects.
+//! The response channel from orchagent to fpmsyncd, between two ribtide ends: messages of bytes,
+//! each acknowledged when it is handled. The client listens, the server connects.
 //!
-//! SONiC's daemons have nothing of the kind and go on with what is published in Redis; whoever connects and is not
-//! ours is sent away.
+//! SONiC's daemons have no such channel and use publications in Redis. A peer that is not ribtide's
+//! is disconnected.
 
 use super::endpoint::Endpoint;
 use super::listener::{Bound, Service, bind};
-use super::push::{LIMIT, Push, Pushed, WINDOW, unreachable};
+use super::push::{LIMIT, Push, PushSettings, WINDOW, unreachable};
 use super::zmtp::{Kind, Peer, Writer};
 use crate::TableError;
 use ribtide_runtime::ring::{self, Rings};
@@ -15,59 +15,60 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What goes there.
-const WHAT: &str = "the way of answers";
-/// The longest pause between two attempts to connect: fpmsyncd waits for it before it goes through Redis.
+/// The name in the log.
+const WHAT: &str = "the response channel";
+/// The longest pause between connection attempts: fpmsyncd waits this long before it falls back to
+/// Redis.
 const CONNECT_BACKOFF_MAX: Duration = Duration::from_millis(400);
 
-/// Connects to the client at `endpoint`, again and again until `stop`.
+/// Connects to the client at `endpoint`, and again after each loss, until `stop`.
 ///
 /// # Errors
-/// [`TableError::Endpoint`] when there is no thread for it.
-pub fn answer_to(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Push, TableError> {
-    let pushed = Pushed {
+/// [`TableError::Endpoint`] when no thread can be created.
+pub fn connect_responses(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Push, TableError> {
+    let settings = PushSettings {
         what: WHAT,
-        sends: "response-push",
-        hears: "response-acks",
+        send_thread: "response-push",
+        ack_thread: "response-acks",
         backoff_max: CONNECT_BACKOFF_MAX,
     };
-    Push::connect(endpoint, pushed, rings, stop)
+    Push::connect(endpoint, settings, rings, stop)
 }
 
-/// What happens at the end that asks. The number is the connection's: they count up.
+/// An event at the listening end, with the number of the connection: numbers count up.
 #[derive(Debug)]
-pub enum AnswerEvent {
-    /// An orchagent answers.
+pub enum ResponseEvent {
+    /// An orchagent has connected.
     Connected(u64),
     /// A message.
-    Message(u64, Vec<u8>, Taken),
-    /// It answers no longer.
+    Message(u64, Vec<u8>, Acknowledgement),
+    /// The connection has ended.
     Gone(u64),
 }
 
-/// Tells who sent a message that it was taken.
+/// Acknowledges a message to its sender.
 #[derive(Debug)]
-pub struct Taken {
+pub struct Acknowledgement {
     writer: Writer,
     count: u64,
 }
 
-impl Taken {
-    /// Tells it. Who is gone says everything again when it is back.
-    pub fn tell(self) {
+impl Acknowledgement {
+    /// Sends the acknowledgement. A sender that is gone sends all messages again later.
+    pub fn send(self) {
         let _ = self.writer.message(&self.count.to_le_bytes());
     }
 }
 
-/// The end that asks. When it is dropped, no answer is received any more, and the address is free.
+/// The listening end. Dropping it stops the reception and frees the address.
 #[derive(Debug)]
-pub struct AnswersAt {
-    events: ring::Receiver<AnswerEvent>,
+pub struct ResponseListener {
+    events: ring::Receiver<ResponseEvent>,
     connections: Arc<Mutex<Connections>>,
     bound: Option<Bound>,
 }
 
-/// Who is connected, by number.
+/// Open connections by number.
 #[derive(Default, Debug)]
 struct Connections {
     last: u64,
@@ -79,14 +80,14 @@ fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl AnswersAt {
-    /// What happens.
-    pub fn events(&self) -> &ring::Receiver<AnswerEvent> {
+impl ResponseListener {
+    /// The events.
+    pub fn events(&self) -> &ring::Receiver<ResponseEvent> {
         &self.events
     }
 }
 
-impl Drop for AnswersAt {
+impl Drop for ResponseListener {
     fn drop(&mut self) {
         if let Some(bound) = self.bound.take() {
             bound.end();
@@ -97,18 +98,18 @@ impl Drop for AnswersAt {
     }
 }
 
-/// Listens at `endpoint` for who answers.
+/// Listens at `endpoint` for orchagent.
 ///
 /// # Errors
-/// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
-pub fn answers_at(endpoint: &Endpoint, rings: &Rings) -> Result<AnswersAt, TableError> {
+/// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.
+pub fn listen_responses(endpoint: &Endpoint, rings: &Rings) -> Result<ResponseListener, TableError> {
     let (events, came) = rings.bounded("responses to fpmsyncd", WINDOW as usize);
     let service = Service {
         kind: Kind::Pull,
         limit: LIMIT,
         what: WHAT,
-        listens: "response-listen",
-        serves: "response-pull",
+        accept_thread: "response-listen",
+        serve_thread: "response-pull",
     };
     let connections = Arc::<Mutex<Connections>>::default();
     let all = connections.clone();
@@ -127,9 +128,9 @@ pub fn answers_at(endpoint: &Endpoint, rings: &Rings) -> Result<AnswersAt, Table
             id
         };
         let mut ended = Ok(());
-        if events.send(AnswerEvent::Connected(id)).is_ok() {
+        if events.send(ResponseEvent::Connected(id)).is_ok() {
             ended = pull(id, peer, &events);
-            let _ = events.send(AnswerEvent::Gone(id));
+            let _ = events.send(ResponseEvent::Gone(id));
         }
         let mut all = lock(&all);
         all.open.retain(|(other, _)| *other != id);
@@ -137,16 +138,16 @@ pub fn answers_at(endpoint: &Endpoint, rings: &Rings) -> Result<AnswersAt, Table
     };
     let bound = bind(endpoint, service, &Stop::default(), body)
         .map_err(|e| unreachable(&endpoint.to_string(), &e))?;
-    Ok(AnswersAt { events: came, connections, bound: Some(bound) })
+    Ok(ResponseListener { events: came, connections, bound: Some(bound) })
 }
 
-fn pull(id: u64, peer: Peer, events: &ring::Sender<AnswerEvent>) -> io::Result<()> {
+fn pull(id: u64, peer: Peer, events: &ring::Sender<ResponseEvent>) -> io::Result<()> {
     let Peer { mut reader, writer, .. } = peer;
     for count in 1.. {
         let mut message = Vec::new();
         reader.message(&mut message)?;
-        let taken = Taken { writer: writer.clone(), count };
-        if events.send(AnswerEvent::Message(id, message, taken)).is_err() {
+        let taken = Acknowledgement { writer: writer.clone(), count };
+        if events.send(ResponseEvent::Message(id, message, taken)).is_err() {
             break;
         }
     }
