@@ -4,12 +4,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use ribtide_wire::bgp::update::parse;
-use ribtide_wire::bgp::{UpdateContext, promises};
+use ribtide_wire::bgp::{UpdateContext, invariants};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (four_octet_as, external, body) = input;
     let ctx = UpdateContext { four_octet_as, external };
     if let Ok(update) = parse(body, &ctx) {
-        promises::check(&update, &ctx);
+        invariants::check(&update, &ctx);
     }
 });

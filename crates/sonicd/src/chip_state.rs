@@ -9,7 +9,7 @@ use std::time::Instant;
 pub fn chip_state(switch: &mut VirtualSwitch) -> AsicState {
     let now = Instant::now();
     let stall = switch.stalled(now);
-    let (work, counts) = (switch.work(), switch.counts());
+    let (time, counts) = (switch.chip_time(), switch.counts());
     let settings = switch.behavior().settings().into_iter().map(|(name, value)| (name.into(), value));
     let entries = [
         ("ipv4-routes", counts.ipv4_routes),
@@ -27,11 +27,11 @@ pub fn chip_state(switch: &mut VirtualSwitch) -> AsicState {
         stalled: stall.is_some(),
         stalled_seconds: stall.flatten().map(|until| (until - now).as_secs_f64()),
         entries: entries.into_iter().map(|(name, count)| (name.into(), count as u64)).collect(),
-        calls: work.calls,
-        asked: work.entries,
-        failed: work.failed,
-        busy_seconds: work.busy.as_secs_f64(),
+        calls: time.calls,
+        asked: time.entries,
+        failed: time.failed,
+        busy_seconds: time.busy.as_secs_f64(),
         left_seconds: switch.left(now).as_secs_f64(),
-        idle_seconds: work.idle.as_secs_f64(),
+        idle_seconds: time.idle.as_secs_f64(),
     }
 }

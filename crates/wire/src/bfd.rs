@@ -24,11 +24,11 @@ const LENGTH_WITH_AUTHENTICATION: u8 = 26;
 pub enum State {
     /// Kept down by an operator.
     AdminDown,
-    /// Nothing has come from the other side, or no more.
+    /// No packet came from the other side during the detection time.
     Down,
-    /// The other side sends, but has not heard of us yet.
+    /// The other side sends, but has not received our packets yet.
     Init,
-    /// Both sides hear each other.
+    /// Each side receives the other's packets.
     Up,
 }
 
@@ -59,16 +59,17 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a session changed state last (RFC 5880 section 4.1), 0 to 31. Displays as words.
+/// The reason of a session's last change of state (RFC 5880 section 4.1), 0 to 31. Displays as
+/// words.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Diagnostic(pub u8);
 
 impl Diagnostic {
-    /// Nothing to say.
+    /// No diagnostic.
     pub const NONE: Diagnostic = Diagnostic(0);
     /// No packet came for the detection time.
     pub const DETECTION_TIME_EXPIRED: Diagnostic = Diagnostic(1);
-    /// The other side said that its session is down.
+    /// The other side signalled that its session is down.
     pub const NEIGHBOR_SIGNALED_DOWN: Diagnostic = Diagnostic(3);
     /// An operator keeps the session down.
     pub const ADMINISTRATIVELY_DOWN: Diagnostic = Diagnostic(7);
@@ -95,13 +96,13 @@ impl fmt::Display for Diagnostic {
 /// A control packet. Intervals are in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Control {
-    /// Why the sender's session changed state last.
+    /// The reason of the last change of state of the sender's session.
     pub diagnostic: Diagnostic,
     /// The state of the sender's session.
     pub state: State,
-    /// The sender wants an answer with [`Control::finished`] set.
+    /// The sender wants a reply with [`Control::finished`] set.
     pub poll: bool,
-    /// The answer to a poll.
+    /// The reply to a poll.
     pub finished: bool,
     /// The sender's BFD goes on while its control plane restarts.
     pub control_plane_independent: bool,
@@ -115,20 +116,20 @@ pub struct Control {
     pub my_discriminator: u32,
     /// The receiver's number for the session, or 0 when the sender does not know it.
     pub your_discriminator: u32,
-    /// The sender would like to send so often at most.
+    /// Desired Min TX Interval of the sender.
     pub desired_min_tx: u32,
-    /// The sender can receive so often at most; 0: not at all.
+    /// Required Min RX Interval of the sender; 0: it accepts no packets.
     pub required_min_rx: u32,
-    /// The sender can receive echo packets so often at most; 0: not at all.
+    /// Required Min Echo RX Interval of the sender; 0: it accepts no echo packets.
     pub required_min_echo_rx: u32,
 }
 
-/// Why a packet is to be discarded, whatever session it is for (RFC 5880 section 6.8.6).
+/// The reason to discard a packet, for any session (RFC 5880 section 6.8.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Malformed {
     /// Its version is not 1.
     Version,
-    /// It is shorter than a packet is, or than its length field says, or that field is too small.
+    /// It is shorter than a packet or than its length field, or that field is too small.
     Length,
     /// Its detection multiplier is 0.
     Multiplier,
@@ -136,16 +137,16 @@ pub enum Malformed {
     Multipoint,
     /// Its own discriminator is 0.
     Discriminator,
-    /// It does not know ours, and says that it is in a state that it could not be in then.
+    /// Its Your Discriminator is 0 in a state that requires one.
     State,
 }
 
 impl Control {
-    /// Reads the UDP payload `bytes`. What follows the packet is passed over, as is the content of an authentication
-    /// section.
+    /// Parses the UDP payload `bytes`. Bytes after the packet are ignored, as is the content of an
+    /// authentication section.
     ///
     /// # Errors
-    /// Why the packet is to be discarded.
+    /// The reason to discard the packet.
     pub fn parse(bytes: &[u8]) -> Result<Control, Malformed> {
         let Some((&[first, flags, multiplier, length], rest)) = bytes.split_first_chunk() else {
             return Err(Malformed::Length);

@@ -1,5 +1,6 @@
-//! The forwarding plane manager's protocol (FPM): netlink messages in frames over TCP, between the program that
-//! has the routes (client) and the one that programs the switch (server; SONiC's `fpmsyncd`, port 2620).
+//! The Forwarding Plane Manager protocol (FPM, FRR `dplane_fpm_nl`): netlink messages in frames
+//! over TCP, from the routing daemon (client) to the program of the switch (server; SONiC's
+//! `fpmsyncd`, port 2620).
 //!
 //! A frame is a header of four bytes (version, type, length in network order including the header) and one or more
 //! netlink messages.
@@ -15,16 +16,16 @@ use ribtide_prefix::AnyPrefix;
 pub const PORT: u16 = 2620;
 /// Length of a frame's header in bytes.
 pub const HEADER: usize = 4;
-/// The longest frame that SONiC's own `fpmsyncd` takes; it never recovers from a longer one. Writers keep to it,
-/// [`frame`] reads up to the 65,535 bytes that the length field can say.
+/// The longest frame that SONiC's `fpmsyncd` accepts; it never recovers from a longer one. Writers
+/// keep this limit, and [`frame`] accepts the 65,535 bytes of the length field.
 pub const MAX_SENT: usize = 16_384;
 
-/// The longest reason that a refusal carries, in binary.
+/// The longest reason of a refusal, in bytes.
 const LONGEST_REASON: usize = 255;
 const VERSION: u8 = 1;
 const TYPE_NETLINK: u8 = 1;
 
-/// What one message in a frame says. Of the variants, FPM uses routes, next-hop objects and `Other`.
+/// The content of one message. FPM uses routes, next-hop objects and `Other`.
 pub type FpmMessage<'a> = Content<'a>;
 
 /// A complete frame.
@@ -37,19 +38,19 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The messages, not looked into: for those that need header fields.
+    /// The undecoded messages: for readers of header fields.
     pub fn raw(&self) -> Messages<'a> {
         messages(self.body)
     }
 
-    /// The messages, read. An error after which more items follow concerns one message; after one that ends the
-    /// iteration the rest of the frame is unreadable.
+    /// The decoded messages. An error before further items concerns one message; after an error
+    /// that ends the iteration, the rest of the frame is unreadable.
     pub fn messages(&self) -> impl Iterator<Item = Result<FpmMessage<'a>, Malformed>> + use<'a> {
         self.raw().map(|m: Result<Message<'a>, _>| m.and_then(|m| Content::decode(&m)))
     }
 }
 
-/// Why a stream is not FPM. There is no way to find the next frame: close the connection.
+/// The stream is not FPM. The next frame cannot be found: close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FpmError {
     /// The type is 0, which no frame has.
@@ -88,8 +89,8 @@ pub fn frame(buf: &[u8]) -> Result<Option<Frame<'_>>, FpmError> {
     Ok(buf.get(HEADER..len).map(|body| Frame { len, body: if kind == TYPE_NETLINK { body } else { &[] } }))
 }
 
-/// Appends a frame to `out` that holds what `fill` appends. Takes everything back when `fill` fails or the frame
-/// would exceed [`MAX_SENT`].
+/// Appends a frame with what `fill` appends. Removes it again when `fill` fails or the frame would
+/// exceed [`MAX_SENT`].
 pub fn write_frame(
     out: &mut Vec<u8>,
     fill: impl FnOnce(&mut Vec<u8>) -> Result<(), TooLong>,
@@ -143,10 +144,9 @@ pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), T
     write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
 }
 
-/// Appends a frame that says that everything is announced from now on, and that [`write_end_of_replay`] will say when that is
-/// done; and whether the client `waits` for the chip before it counts on a route. It is said again when that changes.
-/// It is netlink's message without a meaning, marked as one of several, and with `waits` as to be acknowledged. Servers that do not
-/// know it pass over it.
+/// Appends the frame that starts a replay, which [`write_end_of_replay`] ends. `waits`: the client
+/// waits for the chip before it uses a route; a change of it is sent again. The message is
+/// `NLMSG_NOOP` with `NLM_F_MULTI`, and with `NLM_F_ACK` if `waits`. Other servers ignore it.
 pub fn write_start_of_replay(out: &mut Vec<u8>, waits: bool) {
     write_short(out, |out| {
         write_multipart(out, waits);
@@ -154,14 +154,14 @@ pub fn write_start_of_replay(out: &mut Vec<u8>, waits: bool) {
     });
 }
 
-/// Appends the server's frame that says when it replies: when the chip has a route (`in_chip`), or at once. Only for a client that
-/// sent [`write_start_of_replay`]'s, which is the same message; it is said again when it changes.
+/// Appends the server's frame with the time of its replies: when the chip has a route (`in_chip`),
+/// or at once. The message is that of [`write_start_of_replay`]; it is sent only to clients that
+/// sent theirs, and again after a change.
 pub fn write_start_of_replies(out: &mut Vec<u8>, in_chip: bool) {
     write_start_of_replay(out, in_chip);
 }
 
-/// Appends a frame that says that everything was announced: netlink's mark of the end of a dump. Servers that do not know
-/// it pass over it.
+/// Appends the frame that ends a replay: `NLMSG_DONE`. Other servers ignore it.
 pub fn write_end_of_replay(out: &mut Vec<u8>) {
     write_short(out, |out| {
         write_done(out);
@@ -185,8 +185,8 @@ pub fn write_offload_reply(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, pro
     write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
 }
 
-/// The same where it refused, with why, as a sentence: clients that know no reasons pass over it, and one longer than 255 bytes is
-/// left out.
+/// The same for a refusal, with the reason as a sentence: other clients ignore it, and one longer
+/// than 255 bytes is left out.
 pub fn write_refusal(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8, why: &str) {
     let mut route = Route::new(prefix, table, protocol, NextHops::None);
     route.flags = RTM_F_OFFLOAD_FAILED;

@@ -1,4 +1,4 @@
-//! Capabilities: what each side can do, said in OPEN (RFC 5492).
+//! Capabilities: the supported features of a speaker, advertised in OPEN (RFC 5492).
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ pub enum Capability<'a> {
     AddPath(AddPaths<'a>),
     /// Begin and end of a route refresh are marked.
     EnhancedRouteRefresh,
-    /// A capability that is not known, or a known one of a length that it cannot have.
+    /// An unknown capability, or a known one with an invalid length.
     Unknown {
         /// Capability code.
         code: u8,
@@ -56,8 +56,8 @@ pub enum Capability<'a> {
 }
 
 impl<'a> Capability<'a> {
-    /// The capability of a code and value. A value that does not fit its code makes it [`Capability::Unknown`]:
-    /// capabilities are offers, so one that cannot be read is one that was not made.
+    /// The capability of a code and value. A value that does not fit its code becomes
+    /// [`Capability::Unknown`]: capabilities are offers, so a malformed one counts as not made.
     pub fn from_parts(code: u8, value: &'a [u8]) -> Self {
         match (code, value) {
             (code::MULTIPROTOCOL, [a, b, _reserved, safi]) => {
@@ -190,7 +190,8 @@ pub struct GracefulRestart<'a> {
 }
 
 impl<'a> GracefulRestart<'a> {
-    /// A capability that names no family: "I send End-of-RIB, and keep nothing over a restart of mine".
+    /// A capability without families: the sender sends End-of-RIB, and preserves no forwarding
+    /// state over its restart.
     pub fn end_of_rib_only(restart_time: u16) -> GracefulRestart<'static> {
         GracefulRestart { restarting: false, notification: false, restart_time, families: &[] }
     }

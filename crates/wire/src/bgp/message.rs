@@ -1,9 +1,9 @@
-//! The common message header, cutting messages out of a byte stream, and the messages that are little more
-//! than a header: KEEPALIVE and ROUTE-REFRESH.
+//! The common message header, framing of a byte stream, and the short messages KEEPALIVE and
+//! ROUTE-REFRESH.
 
 use super::notification::{Notification, code, header, route_refresh};
 
-/// What every message begins with (RFC 4271 section 4.1).
+/// The marker of every message (RFC 4271 section 4.1).
 pub const MARKER: [u8; 16] = [0xff; 16];
 /// Bytes of the header: marker, length, type.
 pub const HEADER_LEN: usize = 19;
@@ -57,11 +57,11 @@ impl MessageType {
 /// One message at the start of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What the body is.
+    /// The type of the body.
     pub kind: MessageType,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
-    /// Bytes to take from the buffer: header and body.
+    /// Bytes of header and body.
     pub total_len: usize,
 }
 
@@ -122,16 +122,16 @@ pub fn write_keepalive(out: &mut Vec<u8>) {
     finish(out, at);
 }
 
-/// What a ROUTE-REFRESH says (RFC 7313 section 3.2).
+/// The kind of a ROUTE-REFRESH (RFC 7313 section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RefreshKind {
     /// Send your routes again (RFC 2918).
     Request,
-    /// The routes that follow are the answer to a request.
+    /// The beginning of the reply to a request.
     Begin,
-    /// All routes were sent again: what was not among them is gone.
+    /// The end of the reply: routes that were not sent again are withdrawn.
     End,
-    /// A subtype that is not known; to be ignored.
+    /// An unknown subtype, which must be ignored.
     Unknown(u8),
 }
 
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_length_says_which() {
+    fn a_wrong_length_is_in_the_data() {
         for (kind, len, max) in [
             (4u8, 18u16, MAX_LEN),
             (4, 20, MAX_LEN),

@@ -1,9 +1,9 @@
 //! BGP-4 on the wire: RFC 4271, with the error handling of RFC 7606.
 //!
-//! Reading: [`message::frame`] cuts one message out of a stream; [`open::Open`], [`update::parse`],
-//! [`notification::Notification::parse`] and [`message::RouteRefresh`] read its body in place. Writing:
-//! [`build`] for attributes and UPDATEs, the same modules for the rest. What was checked while parsing is
-//! not checked again: the iterators that a parsed message hands out cannot fail.
+//! [`message::frame`] cuts one message out of a stream. [`open::Open`], [`update::parse`],
+//! [`notification::Notification::parse`] and [`message::RouteRefresh`] read its body in place.
+//! [`build`] writes attributes and UPDATEs, and the same modules write the other messages. Parsing
+//! checks everything once: the iterators of a parsed message cannot fail.
 
 pub mod attribute;
 pub mod build;
@@ -26,7 +26,7 @@ pub use update::{Update, UpdateContext};
 pub const AS_TRANS: u16 = 23456;
 
 #[cfg(any(test, fuzzing))]
-pub mod promises;
+pub mod invariants;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the routes of an UPDATE lead.
+//! The next hop of an UPDATE's routes.
 
 use ribtide_prefix::Afi;
 use std::fmt;
@@ -42,8 +42,8 @@ impl NextHop {
         Some(NextHop::from_v6(first, second))
     }
 
-    /// Peers differ in how they say that there is a link-local address only: alone, after `::`, or twice.
-    /// All of these become one form; a second address that is not link-local means nothing.
+    /// Peers encode a lone link-local address in three ways: alone, after `::`, or twice. All
+    /// become one form. A second address that is not link-local is ignored.
     pub fn from_v6(first: Ipv6Addr, second: Option<Ipv6Addr>) -> NextHop {
         let link_local = second.or(Some(first)).filter(Ipv6Addr::is_unicast_link_local);
         match link_local {

@@ -1,4 +1,4 @@
-//! NOTIFICATION: why a session ends, as numbers on the wire and as a sentence for people.
+//! NOTIFICATION: the reason of a session's end, as codes and as a sentence.
 
 use super::message::{MessageType, finish, start};
 use std::fmt;
@@ -119,14 +119,14 @@ pub mod route_refresh {
     pub const INVALID_LENGTH: u8 = 1;
 }
 
-/// Why a session ends. Displays as a sentence.
+/// The reason of a session's end. Displays as a sentence.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Notification {
     /// Error code, one of [`code`].
     pub code: u8,
     /// Error subcode; its meaning depends on the code. Zero: unspecific.
     pub subcode: u8,
-    /// What helps to diagnose; its meaning depends on both.
+    /// Diagnostic data; its meaning depends on code and subcode.
     pub data: Vec<u8>,
 }
 
@@ -155,8 +155,8 @@ impl Notification {
         Notification::with_data(code::CEASE, subcode, data)
     }
 
-    /// Reads the body of a NOTIFICATION. There is no error to report about one (RFC 4271 section 6.4), so
-    /// what is missing is taken as unspecific.
+    /// Parses the body of a NOTIFICATION. Missing fields count as unspecific, because errors in it
+    /// must not be reported (RFC 4271 section 6.4).
     pub fn parse(body: &[u8]) -> Self {
         match body {
             [code, subcode, data @ ..] => Notification::with_data(*code, *subcode, data.to_vec()),
@@ -181,12 +181,12 @@ impl Notification {
         }
         let (len, rest) = self.data.split_first()?;
         let text = String::from_utf8_lossy(rest.get(..usize::from(*len))?);
-        // The peer's text goes to a terminal or a log: no line breaks, no escape sequences.
+        // The peer's text may be shown on a terminal: no line breaks, no escape sequences.
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         (!text.is_empty()).then_some(text)
     }
 
-    /// What the subcode says, or `None` when it says nothing or is not known.
+    /// The meaning of the subcode, or `None` without one or for an unknown one.
     fn detail(&self) -> Option<&'static str> {
         Some(match (self.code, self.subcode) {
             (code::HEADER, header::NOT_SYNCHRONIZED) => "connection not synchronized",
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn it_is_a_sentence() {
-        for (notification, says) in [
+        for (notification, expected) in [
             (Notification::new(code::HOLD_TIMER_EXPIRED, 0), "hold timer expired"),
             (Notification::new(code::SEND_HOLD_TIMER_EXPIRED, 0), "send hold timer expired"),
             (Notification::cease(cease::ADMIN_RESET), "cease: administrative reset"),
@@ -273,7 +273,7 @@ mod tests {
             (Notification::new(code::UPDATE, 7), "UPDATE message error: unknown subcode 7"),
             (Notification::new(99, 0), "unknown error 99"),
         ] {
-            assert_eq!(notification.to_string(), says);
+            assert_eq!(notification.to_string(), expected);
         }
     }
 

@@ -1,4 +1,4 @@
-//! OPEN: who the peer is and what it can do.
+//! OPEN: the identity and capabilities of a peer.
 
 use super::AS_TRANS;
 use super::capability::{Capabilities, Capability};
@@ -11,7 +11,7 @@ pub const VERSION: u8 = 4;
 
 /// The parameter that holds capabilities (RFC 5492).
 const PARAM_CAPABILITIES: u8 = 2;
-/// In place of a parameter type: the extended form follows (RFC 9072).
+/// In place of a parameter type, it announces the extended form (RFC 9072).
 const EXTENDED: u8 = 255;
 
 /// A received OPEN, checked.
@@ -30,8 +30,8 @@ impl<'a> Open<'a> {
     /// Reads and checks the body of an OPEN.
     ///
     /// # Errors
-    /// The NOTIFICATION to close with (RFC 4271 section 6.2). Whether the AS number is the expected one, and
-    /// whether the router id differs from ours, is for the session to check.
+    /// The NOTIFICATION to close with (RFC 4271 section 6.2). The session checks whether the AS
+    /// number is the expected one and whether the router ID differs from ours.
     pub fn parse(body: &'a [u8]) -> Result<Open<'a>, Notification> {
         let unreadable = || Notification::new(code::OPEN, open::UNSPECIFIC);
         let Some(([version, as1, as2, hold1, hold2, a, b, c, d], optional)) = body.split_first_chunk::<9>()
@@ -133,8 +133,8 @@ impl<'a> Iterator for Parameters<'a> {
 /// An OPEN to send.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenBuilder<'a> {
-    /// Our AS number; the two-octet field says [`AS_TRANS`] when it needs four. The four-octet capability
-    /// is sent when it is among `capabilities`.
+    /// Our AS number; the two-octet field has [`AS_TRANS`] when it needs four. The four-octet
+    /// capability is sent when it is among `capabilities`.
     pub asn: u32,
     /// The hold time that we propose, in seconds.
     pub hold_time: u16,

@@ -1,10 +1,10 @@
-//! What any bytes at all may do: be refused or be read, never panic, never break a promise of the views.
+//! Arbitrary bytes are refused or parsed, never panic, and never violate an invariant of the views.
 
 use super::attribute::{Attributes, code};
 use super::message::{MAX_EXTENDED_LEN, RouteRefresh, frame};
 use super::nlri::Prefixes;
 use super::update::{UpdateContext, parse};
-use super::{AsPath, Notification, Open, build, promises};
+use super::{AsPath, Notification, Open, build, invariants};
 use proptest::prelude::*;
 use ribtide_prefix::{V4, V6};
 
@@ -66,7 +66,7 @@ fn plausible_attribute(code: u8) -> BoxedStrategy<Vec<u8>> {
     (prop_oneof![30 => right, 1 => any_value], any::<u8>(), 0u8..40)
         .prop_map(move |(value, noise, right)| {
             let flags = match super::attribute::expected_flags(code) {
-                // Partial is no fault where it must not be; what is kept has it no more (`promises`).
+                // Partial is no fault where it must not be; what is kept has it no more (`invariants`).
                 Some(flags) if right > 0 => flags | noise & 0x20,
                 None if right > 0 => 0xc0,
                 _ => noise,
@@ -148,14 +148,14 @@ proptest! {
         ctx in contexts(),
     ) {
         if let Ok(update) = parse(&body, &ctx) {
-            promises::check(&update, &ctx);
+            invariants::check(&update, &ctx);
         }
     }
 
     #[test]
     fn plausible_updates_have_an_outcome(body in plausible_body(), ctx in contexts()) {
         match parse(&body, &ctx) {
-            Ok(update) => promises::check(&update, &ctx),
+            Ok(update) => invariants::check(&update, &ctx),
             Err(notification) => prop_assert_eq!(notification.code, 3),
         }
     }

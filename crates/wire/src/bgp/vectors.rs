@@ -1,5 +1,5 @@
-//! Messages that another implementation wrote, with what it meant by them: ExaBGP's encoding tests. They are not
-//! part of this repository, so without them the test says that it skips.
+//! Messages of another implementation with their meaning: ExaBGP's encoding tests. They are not
+//! part of this repository; without them, the test prints that it is skipped.
 
 use super::message::{MAX_LEN, MessageType, frame};
 use super::update::{Disposition, Update, UpdateContext, parse};
@@ -57,8 +57,8 @@ fn vectors() -> Option<Vec<Vector>> {
 /// Prefixes by next hop, as text.
 type Routes = BTreeMap<String, Vec<String>>;
 
-/// What the JSON says of unicast routes: announced and withdrawn; `None` when it speaks of something we do not
-/// read the same way: other families, or several paths for a prefix.
+/// The unicast routes of the JSON: announced and withdrawn; `None` with other families or several
+/// paths per prefix.
 fn meant(json: &Value) -> Option<(Routes, Vec<String>)> {
     let update = &json["neighbor"]["message"]["update"];
     let unicast = |section: &str| {
@@ -84,7 +84,7 @@ fn meant(json: &Value) -> Option<(Routes, Vec<String>)> {
     (!announced.is_empty() || !withdrawn.is_empty()).then_some((announced, withdrawn))
 }
 
-/// The same of what we read.
+/// The same of a parsed UPDATE.
 fn read(update: &Update<'_>) -> (Routes, Vec<String>) {
     let (mut announced, mut withdrawn) = (Routes::new(), Vec::new());
     for_each_family!(F => {

@@ -5,7 +5,7 @@ use super::{Body, Error};
 use ribtide_prefix::Afi;
 use std::net::IpAddr;
 
-/// Whose session a record is of.
+/// The session of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bgp4mp {
     /// AS number of the peer.

@@ -1,4 +1,4 @@
-//! Writes MRT records: what the decoder's tests and generated table files are made with.
+//! Writes MRT records, for the decoder's tests and generated table files.
 
 use super::bgp4mp::afi_of;
 use super::table_dump::{RIB_IPV4_UNICAST, RIB_IPV6_UNICAST};

@@ -1,4 +1,4 @@
-//! A place in a record, moved by reading. Every read names its field, so that an error can.
+//! A read position in a record. Every read names its field for errors.
 
 use super::Error;
 use ribtide_prefix::{Afi, AnyPrefix};

@@ -1,11 +1,11 @@
 //! MRT, the format that routing tables and update streams are recorded in (RFC 6396; add-path RFC 8050).
 //!
-//! A file is a row of length-delimited records, so reading needs no index and no state but one: the peer table
-//! at the head of a TABLE_DUMP_V2 file, to which its entries refer by number. [`read_record`] cuts one record off
-//! a buffer that may still grow; [`Record::body`] looks into it. Nothing is copied.
+//! A file is a sequence of length-delimited records. The only state is the peer table at the head
+//! of a TABLE_DUMP_V2 file, to which its entries refer by number. [`read_record`] cuts one record
+//! off a buffer that may still grow; [`Record::body`] decodes it. Nothing is copied.
 //!
-//! What a collector recorded is not what a session carried: attributes are stored in forms that
-//! [`AttributeForm`] names, and the reader of attributes must honour them.
+//! Recorded attributes differ from those of a session: [`AttributeForm`] names their forms, and
+//! their reader must observe it.
 
 mod bgp4mp;
 mod build;
@@ -22,8 +22,8 @@ use std::fmt;
 /// Bytes of a record's header (RFC 6396 section 2).
 pub const HEADER_LEN: usize = 12;
 
-/// The longest body accepted. A table entry of a thousand peers with long attributes is under a megabyte; what
-/// claims more than this is not MRT, and must not make a reader collect it.
+/// The longest body accepted. A table entry of a thousand peers with long attributes is under a
+/// megabyte. A longer record is not MRT, and must not make a reader buffer it.
 pub const MAX_BODY_LEN: usize = 64 << 20;
 
 /// One record: its header and the bytes of its body.
@@ -59,7 +59,7 @@ pub struct AttributeForm {
     pub short_mp_reach: bool,
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Body<'a> {
     /// The peers that the following [`Rib`] records refer to.
@@ -72,11 +72,11 @@ pub enum Body<'a> {
     Message(Message<'a>),
     /// A change of a session's state.
     StateChange(StateChange),
-    /// A type or subtype that carries no unicast route: multicast tables, OSPF, IS-IS and what is unknown.
+    /// A type or subtype without unicast routes: multicast tables, OSPF, IS-IS and unknown ones.
     Other,
 }
 
-/// Why bytes are not an MRT record. Displays as a sentence.
+/// The error of decoding MRT. Displays as a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
     /// The header claims a body longer than [`MAX_BODY_LEN`].
@@ -123,7 +123,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Cuts the first record off `buf` and says how many bytes it took; `None` when `buf` does not hold all of it yet.
+/// Cuts the first record off `buf` and returns its number of bytes; `None` when `buf` does not hold
+/// all of it yet.
 ///
 /// # Errors
 /// [`Error::TooLong`], and [`Error::Short`] for an "ET" record without room for its microseconds. Both mean that
@@ -146,7 +147,8 @@ pub fn read_record(buf: &[u8]) -> Result<Option<(Record<'_>, usize)>, Error> {
 }
 
 impl<'a> Record<'a> {
-    /// What the record holds. Checks the fixed fields; entries and peers are checked as they are iterated.
+    /// The content of the record. Checks the fixed fields; entries and peers are checked during
+    /// iteration.
     ///
     /// # Errors
     /// The fixed fields are cut, or name an address family or a prefix length that does not exist. The records

@@ -12,7 +12,7 @@ pub struct TableDump<'a> {
     pub view: u16,
     /// Number of the entry, modulo 65,536.
     pub sequence: u16,
-    /// Where the route goes.
+    /// The prefix of the route.
     pub prefix: AnyPrefix,
     /// When the route was received, in seconds since 1970.
     pub originated: u32,
@@ -23,7 +23,7 @@ pub struct TableDump<'a> {
 }
 
 impl<'a> TableDump<'a> {
-    /// How its attributes are written.
+    /// The form of its attributes.
     pub const FORM: AttributeForm = AttributeForm { four_octet_as: false, short_mp_reach: false };
 
     pub(super) fn parse(subtype: u16, payload: &'a [u8]) -> Result<Body<'a>, Error> {
@@ -112,7 +112,7 @@ fn read_peer(c: &mut Cursor<'_>) -> Result<Peer, Error> {
 pub struct Rib<'a> {
     /// Number of the record in its file.
     pub sequence: u32,
-    /// Where the routes go.
+    /// The prefix of the routes.
     pub prefix: AnyPrefix,
     /// How many entries there should be.
     pub count: u16,
@@ -121,7 +121,7 @@ pub struct Rib<'a> {
 }
 
 impl<'a> Rib<'a> {
-    /// How the attributes of its entries are written.
+    /// The form of its entries' attributes.
     pub const FORM: AttributeForm = AttributeForm { four_octet_as: true, short_mp_reach: true };
 
     /// The paths in the file's order.

@@ -1,4 +1,4 @@
-//! What is built is read back, and what is cut or hostile is an error and never a panic.
+//! Written records read back equal, and cut or hostile ones are errors and never panic.
 
 use super::*;
 use proptest::prelude::*;

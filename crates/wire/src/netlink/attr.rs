@@ -40,7 +40,8 @@ impl<'a> Attr<'a> {
         self.value.get(2..).ok_or(Malformed("a gateway attribute is cut short")).and_then(addr)
     }
 
-    /// Text up to its terminating zero. Names that are not UTF-8 come out as `?`: nothing ribtide does depends on them.
+    /// Text up to its terminating zero. Names that are not UTF-8 become `?`, because ribtide does
+    /// not depend on them.
     pub(super) fn text(self) -> &'a str {
         let end = self.value.iter().position(|b| *b == 0).unwrap_or(self.value.len());
         self.value.get(..end).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or("?")

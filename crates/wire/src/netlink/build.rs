@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// A message or one of its attributes would be longer than its 16-bit length field can say
-/// (thousands of next hops). Nothing was written.
+/// A message or attribute would exceed its 16-bit length field (thousands of next hops). Nothing
+/// was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong;
 
@@ -28,7 +28,7 @@ impl<'a> Builder<'a> {
         let start = out.len();
         let ([k0, k1], [f0, f1], [s0, s1, s2, s3]) =
             (kind.to_ne_bytes(), flags.to_ne_bytes(), seq.to_ne_bytes());
-        // In as few pieces as can be: a million routes are a million of these.
+        // Few writes, because a million routes need a million of these.
         out.extend_from_slice(&[0, 0, 0, 0, k0, k1, f0, f1, s0, s1, s2, s3, 0, 0, 0, 0]);
         out.extend_from_slice(fixed);
         Builder { out, start, too_long: false }
@@ -81,7 +81,7 @@ impl<'a> Builder<'a> {
             Ok(len) => patch(self.out, at, len.to_ne_bytes()),
             Err(_) => self.too_long = true,
         }
-        // Relative to the message: in an FPM stream messages start where they start.
+        // Relative to the message, because in an FPM stream it may start at any offset.
         let pad = (self.start.wrapping_sub(self.out.len())) & 3;
         self.out.resize(self.out.len() + pad, 0);
     }
@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
         debug_assert!(finished.is_ok());
     }
 
-    /// Ends the message. When something in it was too long it is taken back.
+    /// Ends the message, or removes it when a part of it was too long.
     pub(crate) fn finish(self) -> Result<(), TooLong> {
         let len = u32::try_from(self.out.len() - self.start);
         match len {

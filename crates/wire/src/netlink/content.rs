@@ -1,31 +1,31 @@
-//! What a message says, by its type.
+//! The content of a message by its type.
 
 use super::numbers::*;
 use super::{Ack, Address, LabelRoute, Link, Malformed, Message, NextHop, Route};
 
-/// A message that was read.
+/// A decoded message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content<'a> {
-    /// The verdict on a request (`NLMSG_ERROR`; errno 0 is an acknowledgement).
+    /// The result of a request (`NLMSG_ERROR`; errno 0 is an acknowledgement).
     Ack(Ack<'a>),
-    /// Nothing, but that more messages come (`NLMSG_NOOP` with `NLM_F_MULTI`).
+    /// An empty message of a series (`NLMSG_NOOP` with `NLM_F_MULTI`).
     Multipart {
-        /// They are acknowledged, or shall be (`NLM_F_ACK`).
+        /// The series is acknowledged (`NLM_F_ACK`).
         ack: bool,
     },
     /// The end of a dump.
     Done(Ack<'a>),
-    /// A route was added or replaced, or shall be.
+    /// Adds or replaces a route.
     NewRoute(Route<'a>),
-    /// A route was deleted, or shall be.
+    /// Deletes a route.
     DelRoute(Route<'a>),
-    /// The route of a label was added or replaced, or shall be.
+    /// Adds or replaces the route of a label.
     NewLabelRoute(LabelRoute<'a>),
-    /// The route of a label was deleted, or shall be.
+    /// Deletes the route of a label.
     DelLabelRoute(LabelRoute<'a>),
-    /// A next-hop object was made or replaced, or shall be.
+    /// Adds or replaces a next-hop object.
     NewNextHop(NextHop<'a>),
-    /// The next-hop object of this id was deleted, or shall be.
+    /// Deletes the next-hop object with this id.
     DelNextHop(u32),
     /// An interface appeared or changed.
     NewLink(Link<'a>),
@@ -35,7 +35,7 @@ pub enum Content<'a> {
     NewAddress(Address),
     /// An address is gone.
     DelAddress(Address),
-    /// A message that ribtide does not read: of another type, or of another family of a type above.
+    /// A message that is not decoded: of another type, or of another family.
     Other(u16),
 }
 

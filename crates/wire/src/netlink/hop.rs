@@ -10,7 +10,7 @@ use super::{Attrs, Malformed};
 use ribtide_prefix::Afi;
 use std::net::IpAddr;
 
-/// Where packets go: a gateway, an interface or both.
+/// The next hop of a packet: a gateway, an interface or both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Via {
     /// The neighbour; absent when the destination is on the interface's own network. May be IPv6 under an IPv4 route.
@@ -24,22 +24,22 @@ pub struct Via {
 /// One next hop of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hop {
-    /// Where to.
+    /// The next hop.
     pub via: Via,
     /// Share of the traffic relative to the route's other hops. At least 1; a route without a list of hops has 1.
     /// On the wire it has 8 bits, so writing cuts it to 256.
     pub weight: u16,
 }
 
-/// The next hops of one route: an iterator over what was received, or over a slice of one's own. [`Hops::labelled`] tells
-/// their labels too.
+/// The next hops of one route: an iterator over received ones, or over a slice. [`Hops::labelled`]
+/// adds their labels.
 #[derive(Clone, Copy)]
 pub struct Hops<'a>(Form<'a>);
 
 #[derive(Clone, Copy)]
 enum Form<'a> {
     One(Option<Hop>, Labels<'a>),
-    /// The value of `RTA_MULTIPATH`; `check` found it in order.
+    /// The value of `RTA_MULTIPATH`, checked by `check`.
     Wire(&'a [u8]),
     Slice(&'a [Hop]),
     Labelled(&'a [(Hop, &'a [u32])]),
@@ -50,7 +50,7 @@ impl<'a> Hops<'a> {
         Hops(Form::One(Some(Hop { via, weight: 1 }), labels))
     }
 
-    /// The hops, each with the labels that packets get on the way to it.
+    /// The hops, each with its labels.
     pub fn labelled(mut self) -> impl Iterator<Item = (Hop, Labels<'a>)> {
         std::iter::from_fn(move || self.next_labelled())
     }
@@ -76,13 +76,13 @@ impl<'a> Hops<'a> {
         }
     }
 
-    /// The hops in an `RTA_MULTIPATH` attribute that was found in order before. In one that was not, the first malformed hop
-    /// ends the list.
+    /// The hops of an `RTA_MULTIPATH` attribute that was checked before. In another one, the first
+    /// malformed hop ends the list.
     pub(super) fn wire(value: &'a [u8]) -> Self {
         Hops(Form::Wire(value))
     }
 
-    /// The list as it was received, if it was; equal bytes are equal lists.
+    /// The list as received, if it was received; equal bytes are equal lists.
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match self.0 {
             Form::Wire(value) => Some(value),
@@ -90,8 +90,8 @@ impl<'a> Hops<'a> {
         }
     }
 
-    /// The hops in an `RTA_MULTIPATH` attribute, and the first encapsulation type that one of them names (0: none). One of
-    /// MPLS, which is understood, counts only when there is no other.
+    /// The hops of an `RTA_MULTIPATH` attribute, and the first encapsulation type in it (0: none).
+    /// MPLS, which is supported, is returned only when no other type is present.
     pub(super) fn check(value: &'a [u8]) -> Result<(Self, u16), Malformed> {
         let mut rest = value;
         let mut encap = 0;
@@ -105,15 +105,15 @@ impl<'a> Hops<'a> {
         Ok((Hops::wire(value), encap))
     }
 
-    /// Writes the hops into a route of family `afi`, `None` for the route of a label: a list of one as plain attributes, as
-    /// every consumer knows it.
+    /// Writes the hops into a route of family `afi`, `None` for the route of a label. A list of one
+    /// is written as plain attributes, which every consumer supports.
     pub(super) fn write(self, b: &mut Builder<'_>, afi: Option<Afi>) {
         let mut ahead = self;
         let (first, second) = (ahead.next_labelled(), ahead.next_labelled());
         match (first, second) {
             (None, _) => {}
             (Some((hop, labels)), None) => {
-                write_way(b, afi, hop.via.gateway, labels);
+                write_hop(b, afi, hop.via.gateway, labels);
                 if hop.via.ifindex != 0 {
                     b.attr_u32(RTA_OIF, hop.via.ifindex);
                 }
@@ -125,7 +125,7 @@ impl<'a> Hops<'a> {
                     let weight = u8::try_from(hop.weight.saturating_sub(1)).unwrap_or(u8::MAX);
                     b.bytes(&[if hop.via.onlink { RTNH_F_ONLINK } else { 0 }, weight]);
                     b.bytes(&hop.via.ifindex.to_ne_bytes());
-                    write_way(b, afi, hop.via.gateway, labels);
+                    write_hop(b, afi, hop.via.gateway, labels);
                     b.close(at);
                 }
                 b.close(list);
@@ -209,9 +209,10 @@ fn read(bytes: &[u8]) -> Result<Received<'_>, Malformed> {
     Ok(Received { hop: Hop { via, weight: u16::from(weight) + 1 }, encap, labels, rest })
 }
 
-/// A gateway of the route's own family has an attribute without a family, another needs the one that names it; labels are
-/// an encapsulation in an IP route, and the new destination in the route of a label.
-fn write_way(b: &mut Builder<'_>, afi: Option<Afi>, gateway: Option<IpAddr>, labels: Labels<'_>) {
+/// A gateway of the route's own family has an attribute without a family; another one needs the
+/// attribute that names the family. Labels are an encapsulation in an IP route, and the new
+/// destination in the route of a label.
+fn write_hop(b: &mut Builder<'_>, afi: Option<Afi>, gateway: Option<IpAddr>, labels: Labels<'_>) {
     match (labels.is_empty(), afi) {
         (true, _) => {}
         (false, Some(_)) => labels.write_encap(b),

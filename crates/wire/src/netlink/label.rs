@@ -1,7 +1,8 @@
 //! MPLS: stacks of labels, and the routes of labels (`AF_MPLS`).
 //!
-//! A route of a label says what becomes of packets whose outermost label it is: the label is taken off, each next hop's
-//! labels (`RTA_NEWDST`) are put on. A next hop of an IP route may put labels on too, which is an encapsulation there.
+//! The route of a label applies to packets with this outermost label. The label is removed, and
+//! each next hop's labels (`RTA_NEWDST`) are added. A next hop of an IP route may add labels too,
+//! as an encapsulation.
 
 use super::build::{Builder, TooLong};
 use super::numbers::*;
@@ -10,16 +11,16 @@ use super::{Attr, Attrs, Hops, Malformed, Message, Via};
 
 /// The highest label: it has 20 bits (RFC 3032, section 2.1).
 pub const LABEL_MAX: u32 = (1 << 20) - 1;
-/// The bit of a label stack entry that says that it is the last.
+/// The bottom-of-stack bit of a label stack entry (RFC 3032).
 const BOTTOM: u32 = 1 << 8;
 
-/// A stack of labels, outermost first: an iterator over what was received, or over a slice of one's own.
+/// A stack of labels, outermost first: an iterator over a received one, or over a slice.
 #[derive(Clone, Copy)]
 pub struct Labels<'a>(Form<'a>);
 
 #[derive(Clone, Copy)]
 enum Form<'a> {
-    /// Label stack entries; `read` found them in order.
+    /// Label stack entries, checked by `read`.
     Wire(&'a [[u8; 4]]),
     Slice(&'a [u32]),
 }
@@ -41,7 +42,7 @@ impl<'a> Labels<'a> {
         };
         let is_bottom = |entry: &[u8; 4]| u32::from_be_bytes(*entry) & BOTTOM != 0;
         if !is_bottom(last) || above.iter().any(is_bottom) {
-            return Err(Malformed("a label stack does not end where it says"));
+            return Err(Malformed("a label stack does not end at its bottom bit"));
         }
         Ok(Labels(Form::Wire(entries)))
     }

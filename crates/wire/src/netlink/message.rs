@@ -9,16 +9,16 @@ use super::{Attrs, Malformed};
 /// Length of the header that every message begins with.
 pub(super) const HEADER: usize = 16;
 
-/// One message, not looked into.
+/// One undecoded message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
     /// The type: `RTM_NEWROUTE` and so on (see [`numbers`](super::numbers)).
     pub kind: u16,
     /// `NLM_F_*`.
     pub flags: u16,
-    /// The sequence number that a request chose; answers repeat it.
+    /// The sequence number of a request; replies repeat it.
     pub seq: u32,
-    /// The port of the socket whose request this answers; 0 in what the kernel says unasked.
+    /// The port of the socket whose request this replies to; 0 for the kernel's notifications.
     pub port: u32,
     /// What follows the header.
     pub body: &'a [u8],
@@ -60,7 +60,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Appends a message that says nothing but that it is one of several, and whether they are to be acknowledged.
+/// Appends an empty message of a series, with the flag whether the series is acknowledged.
 pub fn write_multipart(out: &mut Vec<u8>, ack: bool) {
     let flags = if ack { NLM_F_MULTI | NLM_F_ACK } else { NLM_F_MULTI };
     Builder::new(out, NLMSG_NOOP, flags, 0, &[]).finish_short();
@@ -71,12 +71,12 @@ pub fn write_done(out: &mut Vec<u8>) {
     Builder::new(out, NLMSG_DONE, 0, 0, &[0; 4]).finish_short();
 }
 
-/// The kernel's verdict on a request, or the end of a dump. Which request: [`Message::seq`].
+/// The result of a request, or the end of a dump. [`Message::seq`] identifies the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
     /// 0 when the request was done, otherwise the positive error number.
     pub errno: i32,
-    /// The kernel's own sentence, when it gave one (extended acknowledgements).
+    /// The kernel's message, if any (extended acknowledgements).
     pub text: Option<&'a str>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Ack<'a> {
         Ok(Ack { errno: i32::from_ne_bytes(*errno).wrapping_neg(), text: text(tlvs)? })
     }
 
-    /// Reads `NLMSG_DONE`; kernels that have nothing to say leave the body out.
+    /// Reads `NLMSG_DONE`; some kernels leave the body out.
     pub(super) fn decode_done(message: &Message<'a>) -> Result<Self, Malformed> {
         let Some((errno, tlvs)) = message.body.split_first_chunk() else {
             return Ok(Ack { errno: 0, text: None });

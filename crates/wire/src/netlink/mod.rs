@@ -1,4 +1,4 @@
-//! Netlink, route family: the messages that Linux's routing speaks, and that FPM carries over TCP.
+//! Netlink, route family (rtnetlink(7)): the messages of Linux routing, which FPM carries over TCP.
 //!
 //! [`messages`] walks the messages of one buffer, [`Content::decode`] reads one, and each typed form
 //! ([`Route`], [`LabelRoute`], [`NextHop`]) writes itself back. A typed form borrows what is of variable length, so decoding
@@ -33,7 +33,7 @@ pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
 pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes, dump_table};
 pub use route::{NextHops, Route, RouteKind};
 
-/// Why bytes are not the netlink message that they say they are. Displays as a sentence.
+/// The bytes are not a valid netlink message. Displays as a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub(crate) &'static str);
 

@@ -1,5 +1,5 @@
-//! Next-hop objects: `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`. Routes name them by id, so that a change of
-//! forwarding is one message whatever the number of routes.
+//! Next-hop objects: `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`. Routes refer to them by id, so one
+//! message changes the forwarding of all their routes.
 
 use super::build::{Builder, TooLong};
 use super::numbers::*;
@@ -12,27 +12,29 @@ use ribtide_prefix::Afi;
 pub struct NextHop<'a> {
     /// Its id, never 0. In the kernel ids are shared by all programs of a network namespace.
     pub id: u32,
-    /// Who made it: `RTPROT_*`.
+    /// Its creator: `RTPROT_*`.
     pub protocol: u8,
-    /// What it does.
+    /// Its action.
     pub forward: Forward<'a>,
 }
 
-/// What a next-hop object does with packets.
+/// The action of a next-hop object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward<'a> {
     /// Drops them. IPv6 routes can only use an object of family IPv6; IPv4 routes can use either.
     Blackhole(Afi),
-    /// Sends them one way. The family matters only where no gateway says it; the rule above applies.
+    /// Sends them to one next hop. The family matters only without a gateway; the rule above
+    /// applies.
     Via(Afi, Via),
     /// Shares them among other objects.
     Group(Members<'a>),
-    /// Something that ribtide does not know (a nexthop for bridges, an encapsulation).
+    /// An unsupported object (for bridges, or an encapsulation).
     Other,
 }
 
 impl Forward<'_> {
-    /// A single way; the family is the gateway's, or IPv6 for an interface alone, since routes of both families can use that.
+    /// A single next hop. The family is the gateway's, or IPv6 for an interface alone, which routes
+    /// of both families can use.
     pub fn via(via: Via) -> Self {
         Forward::Via(via.gateway.map_or(Afi::Ipv6, afi_of), via)
     }
@@ -47,7 +49,7 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// The members of a group: an iterator over what was received, or over a slice of one's own.
+/// The members of a group: an iterator over received ones, or over a slice.
 #[derive(Clone, Copy)]
 pub struct Members<'a>(Form<'a>);
 
@@ -182,7 +184,8 @@ impl<'a> NextHop<'a> {
                 let at = b.open(NHA_GROUP);
                 for member in members {
                     b.bytes(&member.id.to_ne_bytes());
-                    // The low byte first whatever the machine: the kernel has two fields of one byte.
+                    // The low byte comes first on every machine: the kernel has two fields of one
+                    // byte.
                     b.bytes(&member.weight.saturating_sub(1).to_le_bytes());
                     b.bytes(&[0; 2]);
                 }

@@ -48,10 +48,11 @@ pub const RTA_NEWDST: u16 = 19;
 pub const RTA_ENCAP_TYPE: u16 = 21;
 pub const RTA_ENCAP: u16 = 22;
 pub const RTA_NH_ID: u16 = 30;
-/// A text of ribtide's own. No kernel and no other daemon has a number as high: their readers pass over it.
+/// ribtide's own attribute for a text. No kernel and no other daemon has so high a number: they
+/// ignore it.
 pub const RTA_WHY: u16 = 0x3a57;
 
-/// The encapsulation that puts MPLS labels on, and its attribute with the labels (`linux/lwtunnel.h`,
+/// The MPLS encapsulation, and its attribute with the labels (`linux/lwtunnel.h`,
 /// `linux/mpls_iptunnel.h`).
 pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
 pub const MPLS_IPTUNNEL_DST: u16 = 1;

@@ -1,4 +1,4 @@
-//! Requests for everything of a kind. The answer is a series of messages that ends with `NLMSG_DONE`.
+//! Dump requests. The reply is a series of messages that ends with `NLMSG_DONE`.
 //!
 //! The filters work on a socket with strict checking (`NETLINK_GET_STRICT_CHK`); without it the kernel sends all,
 //! so readers compare table and protocol in any case.

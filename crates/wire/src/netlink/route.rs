@@ -14,24 +14,25 @@ pub struct Route<'a> {
     pub prefix: AnyPrefix,
     /// The kernel's table, or in SONiC's FPM the interface index of the VRF (0: the default one).
     pub table: u32,
-    /// Who installed it: `RTPROT_*`.
+    /// Its creator: `RTPROT_*`.
     pub protocol: u8,
     /// `RT_SCOPE_*`.
     pub scope: u8,
-    /// What happens to packets.
+    /// Its action.
     pub kind: RouteKind,
     /// `RTM_F_*`, and for a route with one inline next hop `RTNH_F_*` in the low byte.
     pub flags: u32,
     /// The metric. In a kernel table, routes of one prefix differ in it.
     pub metric: Option<u32>,
-    /// The source address that locally made packets prefer.
+    /// The preferred source address of locally created packets.
     pub prefsrc: Option<IpAddr>,
-    /// `RTA_ENCAP_TYPE` of the route or of the first next hop that has one, one of another type than MPLS first; 0 without.
-    /// Read only: labels of next hops are written whatever this says, and no other encapsulation is.
+    /// `RTA_ENCAP_TYPE` of the route or of its next hops, preferably another type than MPLS; 0
+    /// without. Only decoded: writing emits labels of next hops and no other encapsulation.
     pub encap: u16,
-    /// Where packets go.
+    /// The next hops.
     pub next_hops: NextHops<'a>,
-    /// Why the forwarding hardware refused it, as a sentence: between ribtide and its `fpmsyncd` ([`RTA_WHY`]).
+    /// The reason of the hardware's refusal, as a sentence: between ribtide and its `fpmsyncd`
+    /// ([`RTA_WHY`]).
     pub why: Option<&'a str>,
 }
 
@@ -40,18 +41,18 @@ pub struct Route<'a> {
 pub enum NextHops<'a> {
     /// None: a blackhole, or a deletion.
     None,
-    /// The next-hop object of this id. What a kernel repeats inline beside it is not shown.
+    /// The next-hop object with this id. A copy of it that the kernel adds inline is ignored.
     Id(u32),
-    /// Written into the route.
+    /// Inline next hops.
     Inline(Hops<'a>),
 }
 
-/// What a route does with packets (`RTN_*`).
+/// The action of a route (`RTN_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RouteKind {
     /// Forwards them.
     Unicast,
-    /// Takes them: an own address.
+    /// Delivers them locally: an own address.
     Local,
     /// A broadcast address.
     Broadcast,
@@ -59,9 +60,9 @@ pub enum RouteKind {
     Multicast,
     /// Drops them silently.
     Blackhole,
-    /// Drops them and says unreachable.
+    /// Drops them with ICMP unreachable.
     Unreachable,
-    /// Drops them and says prohibited.
+    /// Drops them with ICMP prohibited.
     Prohibit,
     /// Another, by its number.
     Other(u8),
@@ -113,12 +114,12 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Whether the message says that the forwarding hardware has the route.
+    /// Whether the hardware has the route (`RTM_F_OFFLOAD`).
     pub fn offloaded(&self) -> bool {
         self.flags & RTM_F_OFFLOAD != 0
     }
 
-    /// Whether the message says that the forwarding hardware refused the route.
+    /// Whether the hardware refused the route (`RTM_F_OFFLOAD_FAILED`).
     pub fn offload_failed(&self) -> bool {
         self.flags & RTM_F_OFFLOAD_FAILED != 0
     }
@@ -128,12 +129,12 @@ impl<'a> Route<'a> {
         Self::decode_knowing(message, |_| false)
     }
 
-    /// The same for a reader that remembers lists of next hops by their bytes ([`Hops::bytes`]): one that is `known` is not
-    /// read again, which saves the time where thousands of routes have the same hundreds of next hops. Of such a list no
-    /// encapsulation is told, so whoever cares about that does not remember lists that have one.
-    ///
+    /// The same for a reader with a cache of next-hop lists by their bytes ([`Hops::bytes`]). A
+    /// list that is `known` is not parsed again, which saves time when thousands of routes share
+    /// hundreds of next hops. Its encapsulation is not reported, so such lists must not be cached
+    /// by a reader that needs it.
     /// # Errors
-    /// What is wrong with the message; in a list that is said to be known nothing is found wrong.
+    /// The fault of the message; a known list is not checked.
     pub fn decode_knowing(
         message: &Message<'a>,
         mut known: impl FnMut(&'a [u8]) -> bool,
@@ -154,7 +155,7 @@ impl<'a> Route<'a> {
         let mut id = None;
         let mut list = None;
         let mut encapsulation = None;
-        // The prefix is filled in below, when the whole message was read.
+        // The prefix is set below, after the whole message was read.
         let mut route = Route::new(AnyPrefix::host(dst), u32::from(table), protocol, NextHops::None);
         route.scope = scope;
         route.kind = RouteKind::from_u8(kind);
@@ -250,7 +251,7 @@ impl<'a> Route<'a> {
             f3,
         ];
         let mut b = Builder::new(out, kind, flags | NLM_F_REQUEST, seq, &fixed);
-        // Always, also for the default route: consumers that use libnl print none for a route without it.
+        // Also for the default route: consumers with libnl print no route without it.
         b.attr_addr(RTA_DST, self.prefix.addr());
         if let Some(metric) = self.metric {
             b.attr_u32(RTA_PRIORITY, metric);

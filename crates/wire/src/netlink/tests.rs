@@ -1,4 +1,5 @@
-//! What is written reads back equal; no bytes make a reader panic; a real acknowledgement is understood.
+//! Written messages read back equal; arbitrary bytes never panic; a real acknowledgement is
+//! understood.
 
 use super::numbers::*;
 use super::*;
@@ -257,7 +258,7 @@ fn a_kernels_copy_of_the_next_hops_beside_an_id_is_not_shown() {
 
 /// As FRR sends `mpls lsp 200 10.0.0.1 201` and `ip route 10.0.0.0/8 10.0.0.1 label 100/101`.
 #[test]
-fn label_stacks_that_do_not_end_where_they_say_are_refused() {
+fn label_stacks_without_bottom_bit_at_the_end_are_refused() {
     let via = [2, 0, 10, 0, 0, 1];
     let label = |dst: &[u8], new: &[u8]| {
         let mut out = Vec::new();
@@ -279,12 +280,12 @@ fn label_stacks_that_do_not_end_where_they_say_are_refused() {
     let good = label(&[0, 0x0c, 0x81, 0], &last).unwrap();
     assert!(good.contains("label: 200,") && good.contains("[201]") && good.contains("10.0.0.1"), "{good}");
     assert!(label(&last, &[above, last].concat()).unwrap().contains("[201, 201]"));
-    let says = |dst: &[u8], new: &[u8]| label(dst, new).unwrap_err().0;
-    assert_eq!(says(&last, &above), "a label stack does not end where it says");
-    assert_eq!(says(&last, &[last, last].concat()), "a label stack does not end where it says");
-    assert_eq!(says(&last, &[0; 5]), "a label stack is not a whole number of entries");
-    assert_eq!(says(&last, &[]), "a label stack is not a whole number of entries");
-    assert_eq!(says(&[above, last].concat(), &last), "a route is of several labels");
+    let error = |dst: &[u8], new: &[u8]| label(dst, new).unwrap_err().0;
+    assert_eq!(error(&last, &above), "a label stack does not end at its bottom bit");
+    assert_eq!(error(&last, &[last, last].concat()), "a label stack does not end at its bottom bit");
+    assert_eq!(error(&last, &[0; 5]), "a label stack is not a whole number of entries");
+    assert_eq!(error(&last, &[]), "a label stack is not a whole number of entries");
+    assert_eq!(error(&[above, last].concat(), &last), "a route is of several labels");
 
     let ip = |encap: &[u8]| {
         let mut out = Vec::new();

@@ -102,7 +102,7 @@ pub struct AsPath<'a> {
 }
 
 impl<'a> AsPath<'a> {
-    /// A view of `value`. Nothing is checked: where it is malformed, the path ends.
+    /// A view of `value`, unchecked: a malformed path ends at its fault.
     #[inline]
     pub fn new(value: &'a [u8]) -> Self {
         AsPath { bytes: value }
@@ -135,8 +135,8 @@ impl<'a> AsPath<'a> {
         self.segments().map(Segment::hop_count).sum()
     }
 
-    /// The very first AS number if the path begins with a sequence, of a confederation or not: the AS that
-    /// sent the route, which RFC 4271 section 6.3 lets one compare with the peer's.
+    /// The first AS number if the path begins with a sequence, of a confederation or not: the AS
+    /// that sent the route. RFC 4271 section 6.3 permits its comparison with the peer's AS.
     #[inline]
     pub fn first_as(self) -> Option<u32> {
         let first = self.segments().next()?;
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_route_selection_asks() {
+    fn inputs_of_route_selection() {
         let bytes = path(&[(3, &[64512, 64513]), (2, &[65001, 65002]), (1, &[65003, 70000])]);
         let p = AsPath::new(&bytes);
         assert_eq!(p.to_string(), "(64512 64513) 65001 65002 {65003,70000}");

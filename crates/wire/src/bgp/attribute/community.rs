@@ -86,7 +86,7 @@ impl FromStr for LargeCommunity {
     }
 }
 
-/// An extended community: eight bytes whose first one or two say what the others are.
+/// An extended community: eight bytes, of which the first one or two are the type of the rest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ExtendedCommunity(pub [u8; 8]);
 
@@ -94,8 +94,8 @@ impl ExtendedCommunity {
     /// The subtypes with a name that is the same for the three transitive types with an AS or address.
     const NAMED: [(u8, &'static str); 2] = [(2, "rt"), (3, "soo")];
 
-    /// What a link that its sender leads over carries, in bytes per second, if it is a link bandwidth (RFC 10005),
-    /// transitive or not. One that is no number, negative or not finite is none.
+    /// The link's bandwidth in bytes per second, if it is a link bandwidth community (RFC 10005),
+    /// transitive or not. `None` for NaN, infinite and negative values.
     pub fn link_bandwidth(self) -> Option<f32> {
         let [0x00 | 0x40, 0x04, _, _, a, b, c, d] = self.0 else { return None };
         let bandwidth = f32::from_be_bytes([a, b, c, d]);
@@ -180,7 +180,7 @@ fn number(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Why a text is not a community. Displays as a sentence that says what to write.
+/// The error of parsing a community. Its text gives the correct form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseCommunityError {
     text: String,
@@ -205,7 +205,7 @@ macro_rules! list {
         }
 
         impl<'a> $name<'a> {
-            /// A view of an attribute value. What does not fill an item at the end is left out.
+            /// A view of an attribute value. An incomplete item at the end is ignored.
             pub fn new(value: &'a [u8]) -> Self {
                 $name { bytes: value }
             }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_say_what_to_write() {
+    fn errors_give_the_correct_form() {
         for text in ["65001", "65536:1", "1:65536", "1:2:3", "", ":", "+1:2", "noexport"] {
             assert!(text.parse::<Community>().is_err(), "{text}");
         }

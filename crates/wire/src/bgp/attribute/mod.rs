@@ -1,6 +1,6 @@
 //! Path attributes as bytes: their codes, their flags, and views of the values that ribtide understands.
 //!
-//! Views are for values in the form that ribtide keeps: four-octet AS numbers, whatever the session spoke.
+//! Views read the form that ribtide stores: four-octet AS numbers, from every kind of session.
 
 pub(super) mod as_path;
 mod community;
@@ -130,7 +130,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// How a route came into BGP. The order is that of preference: IGP first.
+/// The ORIGIN of a route, in the order of preference: IGP first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Origin {
@@ -138,7 +138,7 @@ pub enum Origin {
     Igp = 0,
     /// From the protocol before BGP.
     Egp = 1,
-    /// In some other way.
+    /// By other means.
     Incomplete = 2,
 }
 

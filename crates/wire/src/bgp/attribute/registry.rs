@@ -1,6 +1,7 @@
-//! IANA's registry "BGP Path Attributes" as one table: the flags of each attribute, what its value must look like, and
-//! what becomes of a malformed one. An attribute whose RFC describes its errors is a row here even where ribtide makes
-//! no use of it: what is passed on malformed resets or loses routes at a peer that knows it.
+//! IANA's registry "BGP Path Attributes" as one table: the flags of each attribute, the form of its
+//! value, and the outcome of a malformed one. Attributes with error handling in their RFC are rows
+//! even if ribtide does not use them: a malformed one that is passed on would reset a peer's
+//! session or lose its routes.
 //!
 //! The outcome is that of the attribute's own RFC; where that has none, or demands a session reset, it is RFC 7606's
 //! (section 7 by attribute, else section 2's treat-as-withdraw). Wrong flags are treated as withdrawal (section 3 (c))
@@ -8,7 +9,7 @@
 
 use super::{code, flags};
 
-/// What becomes of a malformed attribute (RFC 7606 section 2).
+/// The outcome of a malformed attribute (RFC 7606 section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// "Treat-as-withdraw".
@@ -19,7 +20,7 @@ pub(crate) enum Outcome {
     Reset,
 }
 
-/// What a value must look like.
+/// The form of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// Anything.
@@ -40,9 +41,9 @@ pub(crate) enum Form {
     As4Path,
     /// A four-octet AS number and an address, only from a two-octet speaker.
     As4Aggregator,
-    /// Parsed for itself.
+    /// Parsed separately.
     MpReach,
-    /// Parsed for itself.
+    /// Parsed separately.
     MpUnreach,
     /// Flags, tunnel type, label, and a tunnel identifier.
     PmsiTunnel,
@@ -70,14 +71,15 @@ pub(crate) enum Form {
     AttrSet,
 }
 
-/// Who uses an attribute.
+/// The use of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
-    /// ribtide: it is kept, and sent on as its RFC says.
+    /// ribtide uses it, and sends it as its RFC requires.
     Ours,
-    /// The same, and it means nothing from another AS, where it is discarded.
+    /// The same, but only from the own AS; from another AS it is discarded.
     Internal,
-    /// Others: checked, and then passed on or dropped as an unrecognized one (RFC 4271 section 5).
+    /// Other programs use it: checked, then passed on or dropped as unrecognized (RFC 4271 section
+    /// 5).
     Others,
     /// No RFC, or only a draft: not checked.
     Unknown,
@@ -108,7 +110,7 @@ const fn row(
     Row { code, name, flags, form, malformed, wrong_flags, of }
 }
 
-/// Deprecated, reserved or a draft's: as if it were not here, but for its name.
+/// Deprecated, reserved or a draft's: only its name is known.
 const fn unknown(code: u8, name: &'static str) -> Row {
     row(code, name, 0, Form::Any, WITHDRAW, Use::Unknown)
 }
@@ -117,7 +119,7 @@ const WITHDRAW: (Outcome, Outcome) = (Outcome::Withdraw, Outcome::Withdraw);
 /// The RFC discards both a malformed value and a set transitive flag.
 const DISCARD: (Outcome, Outcome) = (Outcome::Discard, Outcome::Discard);
 const RESET: (Outcome, Outcome) = (Outcome::Reset, Outcome::Reset);
-/// The RFC discards a malformed value and says nothing of flags.
+/// The RFC discards a malformed value and does not mention flags.
 const DISCARD_VALUE: (Outcome, Outcome) = (Outcome::Discard, Outcome::Withdraw);
 
 /// The registry. Codes that are not here are unassigned, or deprecated without a name (RFC 8093: 30, 31, 129,
@@ -165,7 +167,7 @@ const ROWS: &[Row] = &[
     row(code::AIGP, "AIGP", LINK, Form::Aigp, DISCARD, Use::Others),
     // RFC 6514 section 8.
     row(27, "PE_DISTINGUISHER_LABELS", TRANSITIVE, Form::PeDistinguisherLabels, WITHDRAW, Use::Others),
-    // RFC 7447: never to be looked at.
+    // RFC 7447: must not be evaluated.
     unknown(28, "ENTROPY_LABEL_CAPABILITY"),
     // RFC 9552 section 8.2.2.
     row(29, "BGP_LS", LINK, Form::WideTlvs, DISCARD_VALUE, Use::Others),
@@ -193,7 +195,7 @@ const ROWS: &[Row] = &[
     unknown(255, "DEVELOPMENT"),
 ];
 
-/// What the parser asks of a code.
+/// The parser's rule for a code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// The optional and transitive flags that it must have.

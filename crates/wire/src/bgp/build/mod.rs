@@ -43,9 +43,9 @@ pub fn as_path(out: &mut Vec<u8>, path: AsPath<'_>) {
     known(out, code::AS_PATH, path.as_bytes());
 }
 
-/// Appends AS_PATH for a peer with two-octet AS numbers: [`AS_TRANS`] in place of what does not fit.
+/// Appends AS_PATH for a peer with two-octet AS numbers; [`AS_TRANS`] replaces larger ones.
 ///
-/// When there is such, AS4_PATH is needed too, and its code comes later: see [`as4_path`].
+/// Then AS4_PATH is needed too, and its code comes later: see [`as4_path`].
 pub fn as_path_two_octet(out: &mut Vec<u8>, path: AsPath<'_>) {
     let mut value = Vec::with_capacity(path.as_bytes().len());
     for segment in path.segments() {
@@ -139,9 +139,9 @@ pub fn aggregator(out: &mut Vec<u8>, flags: u8, aggregator: Aggregator) {
     optional_transitive(out, flags, code::AGGREGATOR, &value);
 }
 
-/// Appends AGGREGATOR for a peer with two-octet AS numbers: [`AS_TRANS`] in place of what does not fit.
+/// Appends AGGREGATOR for a peer with two-octet AS numbers; [`AS_TRANS`] replaces a larger one.
 ///
-/// When it does not, AS4_AGGREGATOR is needed too, and its code comes later: see [`as4_aggregator`].
+/// Then AS4_AGGREGATOR is needed too, and its code comes later: see [`as4_aggregator`].
 pub fn aggregator_two_octet(out: &mut Vec<u8>, flags: u8, aggregator: Aggregator) {
     let mut value = [0; 6];
     let (asn, router_id) = value.split_at_mut(2);

@@ -1,4 +1,4 @@
-//! Prefixes into UPDATEs, as many in each as fit.
+//! Packs prefixes into UPDATEs, as many in each as fit.
 //!
 //! IPv4 prefixes with an IPv4 next hop, and IPv4 withdrawals, go in the fields of RFC 4271 that every peer has.
 //! All others go in MP_REACH_NLRI and MP_UNREACH_NLRI, which are the first attribute (RFC 7606 section 5.1).
@@ -10,11 +10,11 @@ use super::super::nlri;
 use ribtide_prefix::{Afi, Family, Prefix, Safi};
 use std::fmt;
 
-/// Where the length of the withdrawn routes is, from the start of the message.
+/// The offset of the length of the withdrawn routes in the message.
 const WITHDRAWN_LEN: usize = HEADER_LEN;
-/// Where the length of the attributes is when no routes are withdrawn.
+/// The offset of the length of the attributes, without withdrawn routes.
 const ATTRIBUTES_LEN: usize = HEADER_LEN + 2;
-/// Where the attributes start when no routes are withdrawn.
+/// The offset of the attributes, without withdrawn routes.
 const ATTRIBUTES: usize = HEADER_LEN + 4;
 /// Bytes of an attribute's header with extended length.
 const MP_HEADER: usize = 4;
@@ -42,8 +42,8 @@ impl<'a> UpdatePacker<'a> {
         UpdatePacker { attributes: (before, after), next_hop, max_len }
     }
 
-    /// Appends messages that announce `prefixes`, in order, and returns how many messages that are. Each says its
-    /// own length, so they can be told apart again.
+    /// Appends messages that announce `prefixes`, in order, and returns their number. Each has its
+    /// length in its header.
     ///
     /// IPv6 prefixes with an IPv4 next hop get it as an IPv4-mapped address (RFC 4798 section 2).
     ///

@@ -1,4 +1,4 @@
-//! What is written reads back as meant.
+//! Written messages read back equal.
 
 use super::*;
 use crate::bgp::NextHop;
@@ -135,7 +135,7 @@ fn attributes_that_leave_no_room_are_refused() {
 }
 
 #[test]
-fn nothing_to_say_is_no_message() {
+fn empty_input_makes_no_message() {
     let mut out = Vec::new();
     let packer = UpdatePacker::new(&[], v6("2001:db8::1"), MAX_LEN);
     assert_eq!(packer.announce::<V6>([], &mut out), Ok(0));

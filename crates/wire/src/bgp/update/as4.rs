@@ -4,7 +4,7 @@
 use super::super::attribute::{Aggregator, AsPath, Attribute, SegmentKind, as_path, code};
 use super::super::{AS_TRANS, build};
 
-/// The values that have to be brought together.
+/// The values that are merged.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Parts<'a> {
     pub(super) aggregator: Option<&'a [u8]>,

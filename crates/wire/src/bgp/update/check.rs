@@ -1,17 +1,17 @@
-//! When an attribute is malformed, and what has become of it then. The rules are the table
-//! [`registry`](super::super::attribute::registry); this is how they are applied.
+//! Checks an attribute by the table [`registry`](super::super::attribute::registry), and decides
+//! the outcome of a malformed one.
 
 use super::super::attribute::registry::{Form, Outcome, Rule, rule};
 use super::super::attribute::{Aggregator, Attribute, Attributes, as_path, code, flags};
 use super::forms::{self, PrefixSid};
 use super::{FaultKind, UpdateContext};
 
-/// What becomes of an attribute.
+/// The outcome of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AttributeOutcome {
     /// It is well formed.
     Keep,
-    /// It is left out, the routes stay.
+    /// It is discarded, and the routes stay.
     Discard(FaultKind),
     /// The routes are treated as withdrawn.
     Withdraw(FaultKind),
@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// The verdict on one attribute.
+/// Checks one attribute.
 #[inline]
 pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> AttributeOutcome {
     let Attribute { flags: have, code, value } = *attribute;
@@ -61,8 +61,8 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
     if value.is_empty() && !may_be_empty(rule.form) {
         return rule.malformed.of(FaultKind::Length);
     }
-    let length = |fits: bool| judge(rule, fits, FaultKind::Length);
-    let content = |fits: bool| judge(rule, fits, FaultKind::Value);
+    let length = |fits: bool| outcome_of(rule, fits, FaultKind::Length);
+    let content = |fits: bool| outcome_of(rule, fits, FaultKind::Value);
     match rule.form {
         Form::Origin => match value {
             [0..=2] => AttributeOutcome::Keep,
@@ -127,7 +127,7 @@ fn may_be_empty(form: Form) -> bool {
 }
 
 #[inline]
-fn judge(rule: &Rule, fits: bool, kind: FaultKind) -> AttributeOutcome {
+fn outcome_of(rule: &Rule, fits: bool, kind: FaultKind) -> AttributeOutcome {
     if fits { AttributeOutcome::Keep } else { rule.malformed.of(kind) }
 }
 
@@ -140,11 +140,11 @@ fn check_aggregator(rule: &Rule, aggregator: Option<Aggregator>) -> AttributeOut
     }
 }
 
-/// How many ATTR_SETs may be inside one another: each level is a VPN that carries another. More are malformed, so that
-/// no sender decides how deep a check goes.
+/// Nested ATTR_SETs, at most: each level is a VPN that carries another. Deeper ones are malformed,
+/// so a sender cannot choose the depth of a check.
 const ATTR_SET_DEPTH: u8 = 8;
 
-/// The attributes behind the origin AS.
+/// The attributes after the origin AS.
 fn split_attr_set(value: &[u8]) -> Option<&[u8]> {
     value.split_first_chunk::<4>().map(|(_asn, block)| block)
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with an attribute, for logs and counters and for the NOTIFICATION where one is due.
+//! Faults of attributes, for logs, counters and NOTIFICATIONs.
 
 use super::super::attribute::{code, name};
 use super::super::notification::{self, Notification, update};
@@ -9,36 +9,36 @@ use std::fmt;
 pub struct Fault {
     /// The attribute's type code.
     pub code: u8,
-    /// What is wrong with it.
+    /// The kind of the fault.
     pub kind: FaultKind,
 }
 
-/// What is wrong with an attribute.
+/// The kind of an attribute's fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FaultKind {
-    /// Its optional or transitive flag is not what its type demands.
+    /// Its optional or transitive flag is wrong for its type.
     Flags,
     /// Its length is impossible.
     Length,
     /// Its value is impossible.
     Value,
-    /// It is mandatory and not there.
+    /// It is mandatory and missing.
     Missing,
-    /// It was there before.
+    /// It is a repetition.
     Duplicate,
-    /// It means nothing from a peer of another AS.
+    /// It is not permitted from another AS.
     External,
-    /// It means nothing from a peer that has four-octet AS numbers.
+    /// It is not permitted from a peer with four-octet AS numbers.
     FourOctet,
     /// It does not end inside the attributes.
     Overrun,
-    /// It is well-known to its sender, but not to us.
+    /// Its flags say well-known, and its type is unknown.
     UnknownWellKnown,
-    /// An operator does not want it from this neighbour ([`AttributeFilter`](super::AttributeFilter)).
+    /// The configuration filters it ([`AttributeFilter`](super::AttributeFilter)).
     Unwanted,
-    /// It may not be with routes of this family.
+    /// It is not permitted with routes of this family.
     Family,
-    /// It gives another next hop for IPv4 than NEXT_HOP does, with prefixes for both.
+    /// Its next hop for IPv4 differs from NEXT_HOP, and both have prefixes.
     Conflict,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Fault {
 /// An attribute that was discarded while the routes were kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Discarded {
-    /// Which one, and why.
+    /// The fault.
     pub fault: Fault,
     /// Where it starts in the attribute block.
     pub(super) start: usize,

@@ -1,4 +1,4 @@
-//! Attributes that an operator does not want from a neighbour, well formed or not.
+//! Filters of attributes by code, well formed or not.
 
 use super::super::attribute::code;
 
@@ -13,7 +13,7 @@ impl CodeSet {
         self.0.get(usize::from(code >> 6)).is_some_and(|word| word >> (code & 63) & 1 != 0)
     }
 
-    /// Adds `code`; false when it was there.
+    /// Adds `code`; false when it was a member.
     #[inline]
     pub fn insert(&mut self, code: u8) -> bool {
         let new = !self.contains(code);
@@ -29,7 +29,7 @@ impl CodeSet {
     }
 }
 
-/// What becomes of attributes by their code alone, before they are checked (the outcomes are RFC 7606's).
+/// Outcomes of attributes by code, before they are checked (the outcomes are RFC 7606's).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AttributeFilter {
     /// These are discarded, and the routes are kept.
@@ -39,8 +39,8 @@ pub struct AttributeFilter {
 }
 
 impl AttributeFilter {
-    /// Attributes that cannot be in a filter: without them there is no route (RFC 4271 section 5, RFC 4760), and without
-    /// AS4_PATH a loop through a two-octet speaker is not found (RFC 6793).
+    /// Attributes that cannot be filtered. Without them there is no route (RFC 4271 section 5, RFC
+    /// 4760); without AS4_PATH, a loop through a two-octet speaker is not detected (RFC 6793).
     pub const NEVER: [u8; 6] = [
         code::ORIGIN,
         code::AS_PATH,

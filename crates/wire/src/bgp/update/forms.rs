@@ -1,4 +1,4 @@
-//! The shape of values that ribtide passes on without a use for them.
+//! The forms of values that ribtide passes on unused.
 
 use super::super::next_hop::NextHop;
 
@@ -25,8 +25,8 @@ pub(super) fn is_wide_tlvs(mut value: &[u8]) -> bool {
     true
 }
 
-/// A PMSI tunnel of a type that is defined, whose identifier has the form of its type (RFC 6514 section 5). The identifiers
-/// of types that came after that RFC are not looked into.
+/// A PMSI tunnel of a defined type, whose identifier has the form of its type (RFC 6514 section 5).
+/// Identifiers of types of later RFCs are not checked.
 pub(super) fn is_pmsi_tunnel(value: &[u8]) -> bool {
     let Some(([_flags, kind, ..], identifier)) = value.split_first_chunk::<5>() else { return false };
     match (kind, identifier.len()) {
@@ -83,8 +83,8 @@ fn is_labelled<const N: usize>(mut value: &[u8], unicast: impl Fn(&[u8; N]) -> b
     value.is_empty()
 }
 
-/// One or more tunnel TLVs of whole sub-TLVs (RFC 9012 section 13). No tunnel type is recognized here, so each TLV "MUST
-/// remain in the attribute", and no sub-TLV is looked into.
+/// One or more tunnel TLVs of whole sub-TLVs (RFC 9012 section 13). No tunnel type is recognized
+/// here, so each TLV "MUST remain in the attribute", and sub-TLVs are not checked.
 pub(super) fn is_tunnels(mut value: &[u8]) -> bool {
     if value.is_empty() {
         return false;
@@ -195,7 +195,7 @@ fn split_counted(value: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)).checked_sub(2)?)
 }
 
-/// Signatures, each behind a key identifier of 20 bytes and its length.
+/// Signatures, each after a key identifier of 20 bytes and its length.
 fn count_signatures(mut signatures: &[u8]) -> Option<usize> {
     let mut count = 0;
     while !signatures.is_empty() {
@@ -241,7 +241,7 @@ pub(super) fn is_domain_path(mut value: &[u8]) -> bool {
     true
 }
 
-/// What is wrong with a BGP Prefix-SID.
+/// The fault of a BGP Prefix-SID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PrefixSid {
     Valid,

@@ -1,4 +1,4 @@
-//! UPDATE: routes that are gone, routes that are there, and their attributes.
+//! UPDATE: withdrawn routes, announced routes, and their attributes.
 //!
 //! [`parse`] checks everything once, in one pass that allocates nothing for a message without faults. Every fault
 //! has the outcome that RFC 7606 gives it: the session is reset (the `Err` of `parse`), the routes of the message
@@ -22,8 +22,8 @@ use check::AttributeOutcome;
 use ribtide_prefix::{Afi, Family, Safi, V4, V6};
 use std::net::Ipv4Addr;
 
-/// What the session says about how to read an UPDATE. Attribute bytes mean the same only under an equal context,
-/// so whoever remembers the meaning of bytes keys it by both.
+/// The properties of a session that parsing depends on. Equal attribute bytes have equal meaning
+/// only under an equal context, so a cache of parsed bytes has both in its key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UpdateContext {
     /// Both sides have four-octet AS numbers (RFC 6793).
@@ -32,12 +32,13 @@ pub struct UpdateContext {
     pub external: bool,
 }
 
-/// What becomes of the routes that an UPDATE announces.
+/// The outcome of the announced routes of an UPDATE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disposition {
-    /// They are as announced.
+    /// The routes are announced.
     Normal,
-    /// They are gone: an attribute is malformed so that none of them can be trusted (RFC 7606 section 2).
+    /// The routes are withdrawn, because a malformed attribute makes them unusable (RFC 7606
+    /// section 2).
     TreatAsWithdraw {
         /// The first such fault.
         reason: Fault,
@@ -53,7 +54,8 @@ pub struct Update<'a> {
     next_hop: Option<Ipv4Addr>,
     reach: Option<MpReach<'a>>,
     unreach: Option<MpUnreach<'a>>,
-    /// Where in `attributes` MP_REACH_NLRI and MP_UNREACH_NLRI are, in the order received; at the end: not there.
+    /// The ranges of MP_REACH_NLRI and MP_UNREACH_NLRI in `attributes`, in the order received; the
+    /// end of `attributes` when missing.
     mp_ranges: [(usize, usize); 2],
     disposition: Disposition,
     discarded: Vec<Discarded>,
@@ -86,7 +88,7 @@ pub fn parse<'a>(body: &'a [u8], ctx: &UpdateContext) -> Result<Update<'a>, Noti
     parse_filtered(body, ctx, None)
 }
 
-/// The same, with attributes that an operator does not want.
+/// As [`parse`], with a filter of attributes.
 ///
 /// # Errors
 /// As [`parse`]; a filter adds none.
@@ -128,7 +130,7 @@ fn split_field(buf: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Update<'a> {
-    /// Walks the attributes once and decides what becomes of each and of the message.
+    /// Walks the attributes once and decides the outcome of each and of the message.
     fn read_attributes(
         &mut self,
         ctx: &UpdateContext,
@@ -136,7 +138,8 @@ impl<'a> Update<'a> {
     ) -> Result<(), Notification> {
         let block = self.attributes;
         let mut seen = CodeSet::default();
-        // Some AFI and SAFI that we have no business with: its routes cannot be read, only ignored.
+        // Whether an unsupported address family is present: its routes cannot be read, only
+        // ignored.
         let mut other_family = false;
         let mut as4 = as4::Parts::default();
         let mut worst: Option<(Fault, &[u8])> = None;
@@ -202,11 +205,12 @@ impl<'a> Update<'a> {
         let announces =
             !self.nlri.is_empty() || other_family || self.reach.is_some_and(|reach| !reach.nlri.is_empty());
         if announces && worst.is_none() {
-            // What is unwanted is no fault, so that it resets no session where it came without routes.
+            // A filtered attribute is no fault, so it resets no session of a message without
+            // routes.
             worst = self.whole_message_fault(&seen).or(unwanted).map(|fault| (fault, &[][..]));
         }
         match worst {
-            // RFC 7606 section 5.2: the prefixes it was about may be hidden in what is malformed.
+            // RFC 7606 section 5.2: the prefixes may be hidden in the malformed part.
             Some((fault, data)) if !announces => Err(fault.notification(data)),
             Some((reason, _)) => {
                 self.disposition = Disposition::TreatAsWithdraw { reason };
@@ -234,7 +238,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// What is wrong with a message that announces routes although each of its attributes is well formed.
+    /// The fault of a message with routes whose attributes are each well formed.
     fn whole_message_fault(&self, seen: &CodeSet) -> Option<Fault> {
         let missing = |code| Some(Fault { code, kind: FaultKind::Missing });
         if !seen.contains(code::ORIGIN) {
@@ -244,7 +248,7 @@ impl<'a> Update<'a> {
             return missing(code::AS_PATH);
         }
         if !self.nlri.is_empty() {
-            // Beside MP_REACH_NLRI alone, NEXT_HOP means nothing (RFC 4760 section 3).
+            // With MP_REACH_NLRI alone, NEXT_HOP is ignored (RFC 4760 section 3).
             let Some(addr) = self.next_hop else { return missing(code::NEXT_HOP) };
             if !NextHop::V4(addr).is_host() {
                 return Some(Fault { code: code::NEXT_HOP, kind: FaultKind::Value });
@@ -287,8 +291,9 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// The prefixes of family `F` that are gone; under [`Disposition::TreatAsWithdraw`] also those that the message
-    /// announced. To be applied before [`Update::announced`]: a prefix in both is announced (RFC 4271 section 4.3).
+    /// The withdrawn prefixes of family `F`; under [`Disposition::TreatAsWithdraw`] with the
+    /// announced ones. Apply them before [`Update::announced`]: a prefix in both is announced (RFC
+    /// 4271 section 4.3).
     #[inline]
     pub fn withdrawn<F: Family>(&self) -> Prefixes<'a, F> {
         let classic = if F::AFI == Afi::Ipv4 { self.withdrawn } else { &[] };
@@ -325,10 +330,11 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// The attributes to keep with the announced routes, in the order received: what was not discarded, without
-    /// NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI, without what is optional, not transitive and not recognized;
-    /// AS numbers have four bytes. An unrecognized attribute to pass on is marked partial
-    /// (RFC 4271 section 5), and one that may not be partial is not (section 4.3). None under [`Disposition::TreatAsWithdraw`].
+    /// The attributes to store with the announced routes, in the order received, with four-octet AS
+    /// numbers. Excluded are discarded attributes, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI, and
+    /// unrecognized optional ones that are not transitive. An unrecognized attribute gets the
+    /// partial flag (RFC 4271 section 5); one that may not be partial loses it (section 4.3). None
+    /// under [`Disposition::TreatAsWithdraw`].
     pub fn attributes(&self) -> Survivors<'_> {
         match (&self.widened, self.disposition) {
             (_, Disposition::TreatAsWithdraw { .. }) => Survivors::new(&[], &[]),
@@ -342,9 +348,10 @@ impl<'a> Update<'a> {
         self.attributes
     }
 
-    /// The attribute block as received without MP_REACH_NLRI and MP_UNREACH_NLRI, in up to three pieces, the
-    /// unused ones empty. Under one [`UpdateContext`] and one filter, equal bytes here mean equal [`Update::attributes`]: with
-    /// [`Update::next_hop`], the key under which to remember what was made of them.
+    /// The attribute block as received without MP_REACH_NLRI and MP_UNREACH_NLRI, in up to three
+    /// pieces. Under one [`UpdateContext`] and one filter, equal bytes here mean equal
+    /// [`Update::attributes`]. With [`Update::next_hop`], they are the key of a cache of parsed
+    /// attributes.
     #[inline]
     pub fn attribute_key(&self) -> [&'a [u8]; 3] {
         let [first, second] = self.mp_ranges;
@@ -352,7 +359,7 @@ impl<'a> Update<'a> {
         [piece(0, first.0), piece(first.1, second.0), piece(second.1, self.attributes.len())]
     }
 
-    /// The family whose initial routes have all been sent, when the message says that (RFC 4724 section 2).
+    /// The family whose End-of-RIB the message is (RFC 4724 section 2).
     pub fn end_of_rib(&self) -> Option<Afi> {
         if !self.withdrawn.is_empty() || !self.nlri.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! One test per rule of RFC 7606 and its relatives; what any bytes may do is in `../tests.rs`.
+//! One test per rule of RFC 7606 and related RFCs; arbitrary bytes are tested in `../tests.rs`.
 
 use super::*;
 use crate::bgp::attribute::{Aggregator, AsPath};
@@ -592,7 +592,7 @@ fn attributes_that_overrun_withdraw_what_can_be_located() {
 
 #[test]
 fn a_serious_fault_without_routes_resets() {
-    // RFC 7606 section 5.2: what it was about may be hidden in what is malformed.
+    // RFC 7606 section 5.2: the prefixes may be hidden in the malformed part.
     let malformed = attr(0xc0, 8, &[0; 3]);
     assert_eq!(resets(&body(&[], std::slice::from_ref(&malformed), &[]), &EXTERNAL, 5), malformed);
     resets(&body(&[8, 10], &[attr(0x40, 1, &[7])], &[]), &EXTERNAL, 6);
@@ -651,7 +651,7 @@ fn other_families_are_passed_over() {
 }
 
 #[test]
-fn end_of_rib_is_only_what_says_nothing_else() {
+fn end_of_rib_has_no_other_content() {
     let end = |body: &[u8]| parse(body, &EXTERNAL).unwrap().end_of_rib();
     assert_eq!(end(&[0, 0, 0, 0]), Some(Afi::Ipv4));
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1])], &[])), Some(Afi::Ipv6));
@@ -665,13 +665,13 @@ fn end_of_rib_is_only_what_says_nothing_else() {
 
 #[test]
 fn faults_are_sentences() {
-    for (code, kind, says) in [
+    for (code, kind, expected) in [
         (1, FaultKind::Missing, "ORIGIN is missing"),
         (8, FaultKind::Length, "COMMUNITIES has a wrong length"),
         (5, FaultKind::External, "LOCAL_PREF came from an external peer"),
         (99, FaultKind::Duplicate, "attribute 99 appears more than once"),
     ] {
-        assert_eq!(Fault { code, kind }.to_string(), says);
+        assert_eq!(Fault { code, kind }.to_string(), expected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What [`Update`] promises to whoever reads it, for tests and the fuzzer: broken, it panics.
+//! The invariants of a parsed [`Update`], for tests and the fuzzer; it panics on a violation.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::attribute::{code, flags};
@@ -7,7 +7,7 @@ use super::update::{Disposition, Update, UpdateContext, parse};
 use super::{NextHop, build};
 use ribtide_prefix::{Family, for_each_family};
 
-/// Checks what [`Update`] promises to whoever reads it.
+/// Checks the invariants of a parsed [`Update`].
 pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
     let withdrawn = matches!(update.disposition(), Disposition::TreatAsWithdraw { .. });
     for_each_family!(F => {
@@ -36,7 +36,7 @@ pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
     for_each_family!(F => rebuild::<F>(update, ctx));
 }
 
-/// Writes an UPDATE again from what was read, as for a four-octet peer: it has to read the same.
+/// Writes a parsed UPDATE again for a four-octet peer, and checks that it reads equal.
 fn rebuild<F: Family>(update: &Update<'_>, ctx: &UpdateContext) {
     let Some(next_hop) = update.next_hop::<F>().filter(|_| update.announced::<F>().next().is_some()) else {
         return;
