@@ -182,7 +182,7 @@ def test_warm_restart_enabled_while_nothing_is_kept(host):
         assert sentence.split("again: ")[1] in sonic.processes[name].log()
 
 
-def test_routes_go_one_way_and_are_taken_another(host):
+def test_routes_sent_over_another_transport_than_orchagent_reads(host):
     """fpmsyncd does not start beside an orchagent that takes routes the other way, and one that runs says so of an orchagent that comes."""
     over_zmq = {"orchagent": ["-q", "tcp://127.0.0.1", "--route-zmq"], "fpmsyncd": ["-q", "tcp://127.0.0.1"]}
     sonic = Sonic(host, start=("syncd",))
@@ -234,7 +234,7 @@ def test_a_router_and_fpmsyncd_that_differ_about_suppression(host):
     differ("disabled", "at-once", "the router waits for the chip", "replies before the chip has a route")
     said = lambda: "the server's suppress-fib-pending is off" in router.process.log() and "enable suppress-fib-pending" in sonic.processes["fpmsyncd"].log()
     wait_for("both logs have it", said, 20, alive=[router.process, *sonic.alive()])
-    assert "Mind" in router.text("show", "fpm")
+    assert "Warning" in router.text("show", "fpm")
     assert config(sonic, "suppress-fib-pending", "enable").returncode == 0
     differ("enabled", "in-chip", "", "")
     router.text("config", "fib", "suppress-fib-pending", "off")

@@ -1,9 +1,9 @@
-//! What a reader does with UPDATEs, on one thread without sockets: nanoseconds per path, and bytes per attribute
-//! set. The load is that of the "learn": each peer announces one table over paths of its own, so that no two
-//! UPDATEs have equal attributes.
+//! The cost of a reader's work on UPDATEs, on one thread without sockets: nanoseconds per path, and
+//! bytes per attribute set. The load is that of the workload "learn": each peer announces one table
+//! over paths of its own, so no two UPDATEs have equal attributes.
 //!
 //! `cargo bench -p ribtide-bench --bench ingest [-- PEERS [PREFIXES [ROUNDS]]]`. For instructions, run the executable
-//! of `target/release/deps` under `valgrind --tool=callgrind` with one round: the calls of `Reader::read` in the order
+//! of `target/release/deps` under `valgrind --tool=callgrind` with one round: the calls of `ReaderBench::read` in the order
 //! of their lines are new sets, sets from long ago, and both of an UPDATE that comes twice.
 
 use ribtide_bench::AddressPool;
@@ -27,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SHARDS: u16 = 2;
 /// Bytes read from one session at a time.
 const READ: usize = 64 << 10;
-/// Prefixes after which batches are handed on.
+/// Prefixes after which batches are passed on.
 const FLUSH_THRESHOLD: usize = 4096;
 
 fn main() {
@@ -42,7 +42,7 @@ fn main() {
     );
     println!("ns of CPU a path: every set new, known from the UPDATE before, known from long ago");
     for round in 1..=rounds {
-        let mut reader = Reader::new(peers);
+        let mut reader = ReaderBench::new(peers);
         let new = reader.read(&streams, 1, true);
         let long_ago = reader.read(&streams, 1, false);
         let just_now = reader.read(&streams, 2, false).saturating_sub(long_ago);
@@ -88,18 +88,18 @@ fn streams(peers: u32, prefixes: u32) -> Vec<Vec<u8>> {
     (0..peers).map(stream).collect()
 }
 
-struct Reader {
+struct ReaderBench {
     ingest: Ingest,
     batches: ShardBatches,
     peers: Vec<IngestPeer>,
-    /// What the shards would keep.
+    /// The sets that shards would store.
     kept: Vec<AttrSet>,
 }
 
-impl Reader {
-    fn new(peers: u32) -> Reader {
+impl ReaderBench {
+    fn new(peers: u32) -> ReaderBench {
         let map = std::array::from_fn(|shard| shard as u16 % SHARDS);
-        Reader {
+        ReaderBench {
             ingest: Ingest::default(),
             batches: ShardBatches::new(map),
             peers: (0..peers).map(peer).collect(),
@@ -107,7 +107,7 @@ impl Reader {
         }
     }
 
-    /// Reads the streams in turns, each UPDATE so many times; whether the shards keep what they get.
+    /// Reads the streams in turns, each UPDATE `times` times. `keep`: the shards store the sets.
     #[inline(never)]
     fn read(&mut self, streams: &[Vec<u8>], times: u32, keep: bool) -> Duration {
         let mut rests: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
@@ -170,7 +170,7 @@ fn peer(n: u32) -> IngestPeer {
     IngestPeer::new(Arc::new(info), settings)
 }
 
-/// How long this thread has run: a machine that does other things as well does not count.
+/// CPU time of this thread, so that other work of the machine does not count.
 fn on_cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc/thread-self/schedstat");
     let nanoseconds = stat.split(' ').next().and_then(|n| n.parse().ok());

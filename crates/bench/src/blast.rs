@@ -1,4 +1,4 @@
-//! Sends a made-up table to a router, from one sender or many at once.
+//! Sends a generated table to a router, from one or many senders.
 
 use crate::expected::{Expected, Rank};
 use crate::options::{ConnectOptions, Role, SpeakerOptions, StayOptions, defaults};
@@ -77,7 +77,7 @@ impl Default for Options {
     }
 }
 
-/// What was sent.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Report {
     /// Names the table.
@@ -88,11 +88,11 @@ pub struct Report {
     pub ipv6: usize,
     /// Sets of attributes that one sender announces.
     pub sets: usize,
-    /// What all senders together sent as the table.
+    /// The announcements of all senders.
     pub sent: Sent,
     /// Seconds from the first byte to when the system had taken the last.
     pub seconds: f64,
-    /// What was sent as churn.
+    /// The churn.
     pub churn: Sent,
     /// Seconds that took.
     pub churn_seconds: f64,
@@ -100,7 +100,7 @@ pub struct Report {
     pub senders: Vec<SenderReport>,
 }
 
-/// What one sender sent as the table.
+/// The announcements of one sender.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct SenderReport {
     /// The sender's own address.
@@ -192,7 +192,7 @@ impl Blast {
         &self.sessions
     }
 
-    /// What sender `index` says about the table.
+    /// The feed of sender `index`.
     pub fn feed(&self, index: usize) -> Feed<'_> {
         let session = self.sessions[index].peer();
         let options = &self.options;
@@ -251,7 +251,8 @@ impl Blast {
         })
     }
 
-    /// Keeps the sessions up for as long as the options say. A ROUTE-REFRESH is answered with the family's table.
+    /// Keeps the sessions up for as long as the options say. A ROUTE-REFRESH is replied to with the
+    /// family's table.
     ///
     /// # Errors
     /// A session ended.
@@ -267,7 +268,7 @@ impl Blast {
         })
     }
 
-    /// What the router's forwarding must say when it has no other routes: the best path of all senders.
+    /// The expected forwarding of a router without other routes: the best path of all senders.
     pub fn expected(&self) -> Expected {
         let mut expected = Expected::default();
         let mut path = Path::default();
@@ -336,13 +337,13 @@ impl Blast {
 }
 
 impl Options {
-    /// Who sender number `index` says it is.
+    /// The speaker of sender number `index`.
     pub fn speaker_of(&self, index: u32) -> Speaker {
         self.speaker.speaker(Role::Sender, index, self.asn_per_sender)
     }
 }
 
-/// Memory for one group's attributes, used again for the next.
+/// Memory of one group's attributes, reused for the next.
 #[derive(Default)]
 struct GroupWriter {
     path: Path,
@@ -366,7 +367,7 @@ impl GroupWriter {
 
 fn announce<F: Family>(sender: &mut Sender<'_>, feed: &Feed<'_>, progress: &Progress) -> Result<(), Error> {
     let mut writer = GroupWriter::default();
-    // Threads meet at the counter only now and then.
+    // Threads share the counter, so each adds to it in batches.
     let mut uncounted = 0;
     for (group, prefixes) in feed.groups::<F>() {
         writer.announce::<F>(sender, feed, group, prefixes)?;

@@ -1,4 +1,4 @@
-//! What can go wrong, as sentences that say what, where and what to do.
+//! Errors of the tools, as sentences with cause, place and remedy.
 
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::mrt;
@@ -15,7 +15,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A record of an MRT file could not be read.
@@ -33,30 +33,30 @@ pub enum Error {
     NothingToPlay {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The expected content.
         wanted: String,
     },
-    /// No address follows from what was given as one.
+    /// A text does not resolve to an address.
     Resolve {
-        /// What was given.
+        /// The text.
         text: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The peer could not be reached.
     Connect {
         /// The peer.
         to: SocketAddr,
-        /// Our own address, where one was asked for.
+        /// Our own address, if one was requested.
         from: Option<IpAddr>,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A port could not be listened on.
     Listen {
         /// The address.
         at: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No peer connected.
@@ -68,7 +68,7 @@ pub enum Error {
     Session {
         /// The peer.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         end: End,
     },
     /// Settings that do not go together.
@@ -77,20 +77,20 @@ pub enum Error {
     System(io::Error),
 }
 
-/// Why a session ended.
+/// The reason of a session's end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
     /// The peer sent a NOTIFICATION.
     Received(Notification),
     /// The peer broke the protocol; the NOTIFICATION that was sent to it.
     Sent(Notification),
-    /// The peer closed the connection and said nothing.
+    /// The peer closed the connection without a NOTIFICATION.
     Closed,
     /// The connection broke.
     Broken(io::ErrorKind),
     /// Nothing came for the hold time.
     HoldTimer(Duration),
-    /// The peer is not who it should be, or lacks what is needed.
+    /// The peer has another identity, or lacks a required capability.
     Peer(String),
 }
 

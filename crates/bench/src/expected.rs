@@ -1,12 +1,12 @@
-//! What the forwarding tables must say: the oracle that the virtual ASIC is checked with. A longest match over what
-//! was sent, and nothing of the router's own code but the prefix.
+//! The expected forwarding: the oracle for the virtual ASIC. It is a longest match over the sent
+//! routes, and shares only the prefix type with the router.
 
 use crate::routes::Routes;
 use ribtide_prefix::{Families, Family, PerFamily, Prefix, PrefixTable, V4, V6, for_each_family};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What decides between two senders' paths to one prefix, smaller first. Senders that differ in nothing else have
-/// these in the order of RFC 4271 section 9.1.2.2.
+/// The rank of a sender's path, smaller first: of otherwise equal senders, the order of RFC 4271
+/// section 9.1.2.2.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Rank {
     /// Hops of the AS path.
@@ -31,7 +31,7 @@ impl PerFamily for Best {
 }
 
 impl Expected {
-    /// What follows from the routes of one sender.
+    /// The expected forwarding of one sender's routes.
     pub fn of(routes: &Routes) -> Expected {
         let mut expected = Expected::default();
         for_each_family!(F => {
@@ -42,7 +42,7 @@ impl Expected {
         expected
     }
 
-    /// Takes one sender's path into account: it counts when it ranks before what is there.
+    /// Adds one sender's path, which replaces a path of lower rank.
     pub fn offer<F: Family>(&mut self, prefix: Prefix<F>, rank: Rank, next_hop: IpAddr) {
         let best = self.best.get_mut::<F>().get_or_insert_with(prefix, || (Some(rank), next_hop));
         if best.0.is_some_and(|other| rank < other) {
@@ -63,8 +63,8 @@ impl Expected {
         self.best.v4.len() + self.best.v6.len()
     }
 
-    /// One address for every prefix of family `F`, in no order: one that no more specific prefix holds, if one of the
-    /// first, the last and those halfway is such; else the first.
+    /// One address for every prefix of family `F`, in any order: the first, last or middle address
+    /// that no more specific prefix holds, else the first.
     pub fn probes<F: Family>(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let table = self.best.get::<F>();
         table.iter().map(move |(prefix, _)| {
@@ -73,21 +73,21 @@ impl Expected {
         })
     }
 
-    /// Compares answers with what they should be.
-    pub fn check(&self, answers: impl IntoIterator<Item = (IpAddr, Option<IpAddr>)>) -> TableCheck {
-        let mut verdict = TableCheck::default();
-        for (address, answered) in answers {
+    /// Compares results with the expected next hops.
+    pub fn check(&self, results: impl IntoIterator<Item = (IpAddr, Option<IpAddr>)>) -> TableCheck {
+        let mut result = TableCheck::default();
+        for (address, actual) in results {
             let expected = self.expected_next_hop(address);
-            if answered == expected {
-                verdict.right += 1;
+            if actual == expected {
+                result.right += 1;
             } else {
-                verdict.wrong += 1;
-                if verdict.examples.len() < EXAMPLES {
-                    verdict.examples.push(Wrong { address, expected, answered });
+                result.wrong += 1;
+                if result.examples.len() < EXAMPLES {
+                    result.examples.push(Wrong { address, expected, actual });
                 }
             }
         }
-        verdict
+        result
     }
 }
 
@@ -97,35 +97,35 @@ fn candidates<F: Family>(prefix: Prefix<F>) -> [IpAddr; 3] {
     [prefix.addr(), prefix.last_addr(), half.map_or(prefix.addr(), Prefix::addr)]
 }
 
-/// How many wrong answers a verdict shows.
+/// How many wrong answers a result shows.
 const EXAMPLES: usize = 10;
 
-/// How many answers were right.
+/// Counts of correct and wrong results.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct TableCheck {
-    /// Answers that were as expected.
+    /// Results as expected.
     pub right: u64,
-    /// Answers that were not.
+    /// Other results.
     pub wrong: u64,
     /// The first of those.
     pub examples: Vec<Wrong>,
 }
 
-/// One wrong answer.
+/// One wrong result.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Wrong {
-    /// What was looked up.
+    /// The address.
     pub address: IpAddr,
     /// The next hop that it should have; `None`: it should not be forwarded.
     pub expected: Option<IpAddr>,
-    /// The next hop that was answered.
-    pub answered: Option<IpAddr>,
+    /// The actual next hop.
+    pub actual: Option<IpAddr>,
 }
 
 impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let show = |next_hop: Option<IpAddr>| next_hop.map_or("nothing".to_string(), |a| a.to_string());
-        write!(f, "{}: should go to {}, goes to {}", self.address, show(self.expected), show(self.answered))
+        write!(f, "{}: should go to {}, goes to {}", self.address, show(self.expected), show(self.actual))
     }
 }
 
@@ -141,9 +141,9 @@ impl std::ops::AddAssign for TableCheck {
 impl Expected {
     /// Looks every prefix up with `lookup`, at the addresses of [`Expected::probes`].
     pub fn check_all(&self, mut lookup: impl FnMut(IpAddr) -> Option<IpAddr>) -> TableCheck {
-        let mut verdict = self.check(self.probes::<V4>().map(|addr| (addr, lookup(addr))));
-        verdict += self.check(self.probes::<V6>().map(|addr| (addr, lookup(addr))));
-        verdict
+        let mut result = self.check(self.probes::<V4>().map(|addr| (addr, lookup(addr))));
+        result += self.check(self.probes::<V6>().map(|addr| (addr, lookup(addr))));
+        result
     }
 }
 
@@ -165,13 +165,16 @@ mod tests {
         expected.offer(outer, rank(3, 1), b);
         expected.offer(outer, rank(4, 0), a);
         expected.offer::<V4>("10.0.0.0/9".parse().unwrap(), rank(1, 0), a);
-        let ask = |addr: &str| expected.expected_next_hop(addr.parse().unwrap());
-        assert_eq!((ask("10.200.0.1"), ask("10.0.0.1"), ask("11.0.0.0")), (Some(b), Some(a), None));
+        let next_hop = |addr: &str| expected.expected_next_hop(addr.parse().unwrap());
+        assert_eq!(
+            (next_hop("10.200.0.1"), next_hop("10.0.0.1"), next_hop("11.0.0.0")),
+            (Some(b), Some(a), None)
+        );
 
-        // The outer prefix is probed where the inner does not hide it.
-        let verdict = expected.check_all(|_| Some(b));
-        assert_eq!((verdict.right, verdict.wrong), (1, 1));
-        assert_eq!(verdict.examples[0].to_string(), "10.0.0.0: should go to 192.0.2.1, goes to 192.0.2.2");
+        // The outer prefix is probed at an address that the inner one does not hold.
+        let result = expected.check_all(|_| Some(b));
+        assert_eq!((result.right, result.wrong), (1, 1));
+        assert_eq!(result.examples[0].to_string(), "10.0.0.0: should go to 192.0.2.1, goes to 192.0.2.2");
         assert!(expected.probes::<V4>().any(|p| p.to_string() == "10.255.255.255"));
     }
 }

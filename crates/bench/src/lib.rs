@@ -1,10 +1,10 @@
-//! Load and proof: real tables from MRT files, internet-shaped tables from a seed, senders that play them into BGP
-//! sessions, and receivers that count what comes back.
+//! Load and proof: recorded tables from MRT files, generated tables from a seed, senders that play
+//! them into BGP sessions, and receivers that count routes.
 //!
-//! Each tool is a module with its options, a `run` for the command line, and the steps of it for who needs more:
-//! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards. [`harness`] is what
-//! every suite of `ribtide bench` needs; [`bgp`], [`kernel`] and [`nexthop`] are suites.
-// These macros panic when the reader of the pipe is gone.
+//! Each tool is a module with its options, a `run` for the command line, and its steps for callers:
+//! [`replay`], [`blast`], [`sink`]. [`expected`] is the expected forwarding. [`harness`] has the
+//! shared parts of the suites; [`bgp`], [`kernel`] and [`nexthop`] are suites.
+// These macros panic when the pipe has no reader.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bgp;
@@ -41,6 +41,6 @@ fn print<R: std::fmt::Display + serde::Serialize>(report: &R, json: bool) {
         Ok(text) if json => text,
         _ => report.to_string(),
     };
-    // A reader that went away wants no report.
+    // A closed pipe wants no report.
     let _ = writeln!(std::io::stdout(), "{text}");
 }

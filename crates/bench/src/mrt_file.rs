@@ -15,14 +15,14 @@ pub struct MrtFile {
     path: PathBuf,
     reader: Box<dyn Read + Send>,
     buf: Vec<u8>,
-    /// The part of `buf` that is read and not yet given out.
+    /// The part of `buf` that is read and not yet returned.
     unread: std::ops::Range<usize>,
     records: u64,
     offset: u64,
     cut: Option<Cut>,
 }
 
-/// Where a file ends although its last record does not.
+/// The place of an incomplete last record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Cut {
     /// Number of the record that is cut; the first of the file is 1.
@@ -37,7 +37,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// How much is asked of the decompressor at a time.
+/// Bytes of one read from the decompressor.
 const READ: usize = 1 << 18;
 
 impl MrtFile {
@@ -67,8 +67,8 @@ impl MrtFile {
         })
     }
 
-    /// The next record, or `None` at the end. A file that is cut ends before the record that is cut, and
-    /// [`MrtFile::cut`] says so.
+    /// The next record, or `None` at the end. A cut file ends before the incomplete record, and
+    /// [`MrtFile::cut`] reports it.
     ///
     /// # Errors
     /// [`Error::File`], and [`Error::Record`] when what follows is not a record.
@@ -94,17 +94,17 @@ impl MrtFile {
         Ok(mrt::read_record(&self.buf[record]).ok().flatten().map(|(record, _)| record))
     }
 
-    /// Where the file is cut, once the last whole record is read.
+    /// The place of the cut, after the last complete record.
     pub fn cut(&self) -> Option<Cut> {
         self.cut
     }
 
-    /// How many records were given out.
+    /// The number of returned records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes of all records given out, decompressed.
+    /// Bytes of all returned records, decompressed.
     pub fn bytes(&self) -> u64 {
         self.offset
     }
@@ -114,7 +114,8 @@ impl MrtFile {
         Error::Record { path: self.path.clone(), record, byte, source }
     }
 
-    /// Reads more; false at the end. A compressed stream that breaks off is an end: what came out before it counts.
+    /// Reads more; false at the end. A broken compressed stream ends the file after its decoded
+    /// part.
     fn fill(&mut self) -> Result<bool, Error> {
         self.buf.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();

@@ -1,4 +1,4 @@
-//! Options that several tools have.
+//! Options that several tools share.
 
 use crate::Error;
 use crate::session::{self, Opened, Session, Speaker};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Options as they are when nothing is given. All of them have defaults, which stand in one place: their help.
+/// The default options. Each default is in the option's help.
 pub(crate) fn defaults<A: clap::Args>() -> A {
     let matches = A::augment_args(clap::Command::new("")).get_matches_from([""]);
     A::from_arg_matches(&matches).expect("every option has a default or is optional")
@@ -36,7 +36,8 @@ impl Default for SpeakerOptions {
     }
 }
 
-/// What a session is for: decides the speaker's defaults, so that a sender and a receiver differ.
+/// The role of a session: it determines the speaker's defaults, so that a sender and a receiver
+/// differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It sends.
@@ -46,7 +47,7 @@ pub enum Role {
 }
 
 impl SpeakerOptions {
-    /// Who to say we are in session number `index`. `asn_each`: the AS number also rises by one for each.
+    /// The speaker of session number `index`. `asn_each`: the AS number rises by one per session.
     pub fn speaker(&self, role: Role, index: u32, asn_each: bool) -> Speaker {
         // Identifiers from the addresses for benchmarks (RFC 2544), private AS numbers.
         let (asn, router_id) = match role {
@@ -84,7 +85,7 @@ impl ConnectOptions {
     /// The same for session number `index` of `count`.
     ///
     /// # Errors
-    /// Several sessions were asked for from one address.
+    /// Several sessions were requested from one address.
     pub fn nth(&self, index: u32, count: u32) -> Result<ConnectOptions, Error> {
         if count > 1 && self.from.is_none() {
             return Err(Error::Options(format!(
@@ -97,7 +98,7 @@ impl ConnectOptions {
     /// Brings a session up.
     ///
     /// # Errors
-    /// The address is none, or the session did not come up.
+    /// The text is no address, or the session did not come up.
     pub fn connect(&self, speaker: &Speaker) -> Result<Opened, Error> {
         let deadline = Instant::now() + Duration::from_secs(self.wait);
         session::connect(self.resolve()?, self.from, speaker, deadline)
@@ -141,8 +142,8 @@ pub struct StayOptions {
 }
 
 impl StayOptions {
-    /// Keeps the sessions up for as long as the options say, and calls `resend` with the number of a session whose
-    /// peer asks for all routes of a family again.
+    /// Keeps the sessions up for as long as the options say. Calls `resend` with the session and
+    /// family of each ROUTE-REFRESH.
     ///
     /// # Errors
     /// A session ended, or `resend` failed.
@@ -165,16 +166,16 @@ impl StayOptions {
                     }
                 }
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 }
 
-/// How often something that may happen at any time is looked for.
-pub(crate) const POLL: Duration = Duration::from_millis(50);
+/// The interval between checks for events.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A flag that Ctrl-C or SIGTERM sets. The second of them ends the process as if there were no flag.
+/// A flag that Ctrl-C or SIGTERM sets. The second signal ends the process.
 ///
 /// # Errors
 /// The system lets no signal be caught.

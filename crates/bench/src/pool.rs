@@ -1,4 +1,4 @@
-//! The addresses of a prefix, by number: where made-up next hops and senders' addresses come from.
+//! The addresses of a prefix by number, for generated next hops and senders.
 
 use ribtide_prefix::AnyPrefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,7 +36,7 @@ impl AddressPool {
         false
     }
 
-    /// Address number `n`, counted on from the first again after the last.
+    /// Address number `n`, modulo their number.
     pub fn addr(&self, n: u64) -> IpAddr {
         let len = self.len();
         let first = u64::from(len > 2 || self.prefix_has_network_address());

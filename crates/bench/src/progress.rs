@@ -1,5 +1,5 @@
-//! How far the work is: a bar on a terminal, a line every few seconds elsewhere. Both on standard error, so that
-//! the report on standard output can be piped.
+//! Progress: a bar on a terminal, else a line every few seconds. On standard error, so that the
+//! report can be piped.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -62,7 +62,7 @@ impl Progress {
                     *next = Instant::now() + EVERY;
                     let rate = done as f64 / self.started.elapsed().as_secs_f64();
                     let of = if self.total == 0 { String::new() } else { format!(" of {}", self.total) };
-                    // Progress without a reader is no reason to stop.
+                    // A closed standard error does not stop the work.
                     let _ = writeln!(std::io::stderr(), "{done}{of} prefixes {what}, {rate:.0}/s");
                 }
             }

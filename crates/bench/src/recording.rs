@@ -1,5 +1,5 @@
-//! What an MRT file recorded, as UPDATEs: a table's entries and a stream's messages alike, so that one reader of
-//! attributes, the router's strict one, is enough.
+//! The contents of an MRT file as UPDATEs, from table entries and messages alike, so that the
+//! router's strict parser reads all attributes.
 
 use crate::Error;
 use crate::mrt_file::{Cut, MrtFile};
@@ -21,10 +21,10 @@ pub struct RecordedPeer {
     pub asn: u32,
 }
 
-/// One thing that a file recorded.
+/// One recorded event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Whose route it was.
+    /// The peer of the route.
     pub peer: RecordedPeer,
     /// An entry of a table, not a message of a stream.
     pub table: bool,
@@ -32,11 +32,11 @@ pub struct Event<'a> {
     pub seconds: u32,
     /// The path identifier of a table's entry that has one.
     pub path_id: Option<u32>,
-    /// What it says.
+    /// The UPDATE.
     pub update: &'a Update<'a>,
 }
 
-/// What a file held.
+/// Counts of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Summary {
     /// Records read.
@@ -51,17 +51,17 @@ pub struct Summary {
     pub bad: u64,
     /// What was wrong with the first of those.
     pub first_bad: Option<String>,
-    /// Where the file is cut, if it is.
+    /// The place where the file is cut, if it is.
     pub cut: Option<Cut>,
 }
 
-/// Reads a file and gives each event for which `wanted` is true of the peer to `each`.
+/// Reads a file and passes each event of a `wanted` peer to `each`.
 ///
-/// `external` says how attributes are to be read: as from a peer of another AS, whose LOCAL_PREF means nothing, or as
-/// from one of the same.
+/// `external`: attributes are read as from a peer of another AS, whose LOCAL_PREF is ignored, or as
+/// from an internal one.
 ///
 /// # Errors
-/// The file cannot be read, or `each` failed. What is wrong inside a record is counted, not fatal.
+/// The file cannot be read, or `each` failed. Faults inside a record are counted and not fatal.
 pub fn read(
     path: &Path,
     external: bool,
@@ -69,7 +69,7 @@ pub fn read(
     each: impl FnMut(Event<'_>) -> Result<(), Error>,
 ) -> Result<Summary, Error> {
     let mut file = MrtFile::open(path)?;
-    let mut reader = Reader {
+    let mut reader = RecordReader {
         external,
         wanted,
         each,
@@ -89,7 +89,7 @@ pub fn read(
     Ok(reader.summary)
 }
 
-/// What is wrong inside a record: counted, not fatal.
+/// A fault inside a record: counted and not fatal.
 struct Trouble(String);
 
 impl<E: std::fmt::Display> From<E> for Trouble {
@@ -98,7 +98,7 @@ impl<E: std::fmt::Display> From<E> for Trouble {
     }
 }
 
-struct Reader<W, E> {
+struct RecordReader<W, E> {
     external: bool,
     wanted: W,
     each: E,
@@ -108,7 +108,7 @@ struct Reader<W, E> {
     summary: Summary,
 }
 
-impl<W, E> Reader<W, E>
+impl<W, E> RecordReader<W, E>
 where
     W: FnMut(RecordedPeer) -> bool,
     E: FnMut(Event<'_>) -> Result<(), Error>,
@@ -145,7 +145,7 @@ where
                     self.entry(seconds, peer, rib.prefix, e.path_id, e.attributes, Rib::FORM)?;
                 }
             }
-            // What the collector said itself is no route of a peer.
+            // Messages that the collector sent are no routes of a peer.
             Body::Message(m) if !m.local => {
                 let peer = RecordedPeer { address: m.session.peer, asn: m.session.peer_asn };
                 match frame(m.bytes, MAX_EXTENDED_LEN) {
@@ -201,7 +201,7 @@ where
         };
         let usable = update.disposition() == Disposition::Normal;
         self.summary.unusable += u64::from(!usable);
-        // A table's entry that cannot be used is not there; a message's routes are withdrawn.
+        // An unusable table entry is skipped; the routes of an unusable message are withdrawn.
         if usable || !table {
             (self.each)(Event { peer, table, seconds, path_id, update: &update })?;
         }
@@ -244,7 +244,7 @@ fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: 
             build::attribute(out, a.flags, a.code, a.value);
         }
     }
-    // What is cut stays, for the reader of attributes to judge.
+    // The incomplete rest stays, for the parser of attributes to reject.
     out.extend(all.remainder());
     let len = u16::try_from(out.len() - 4).unwrap_or(u16::MAX);
     out[2..4].copy_from_slice(&len.to_be_bytes());
@@ -260,7 +260,7 @@ fn push_prefix(out: &mut Vec<u8>, prefix: AnyPrefix) {
     }
 }
 
-/// The peers of a file and how much each said.
+/// The peers of a file with their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     /// Peers in the order of their numbers: of the peer table, or of appearance in a file that has none.
@@ -270,7 +270,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The peer that said most, the first of equals; `None` when no peer said anything.
+    /// The peer with the highest count, the first of equals; `None` without peers.
     pub fn busiest(&self) -> Option<RecordedPeer> {
         let most = self.peers.iter().map(|(_, count)| *count).max().filter(|count| *count > 0)?;
         self.peers.iter().find(|(_, count)| *count == most).map(|(peer, _)| *peer)

@@ -49,7 +49,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Who the player says it is.
+    /// The player's speaker.
     pub fn speaker(&self) -> Speaker {
         self.speaker.speaker(Role::Sender, 0, false)
     }
@@ -92,7 +92,7 @@ pub enum Prepend {
     Never,
 }
 
-/// What becomes of next hops.
+/// The rewriting of next hops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextHopRule {
     /// They stay.
@@ -118,7 +118,7 @@ impl FromStr for NextHopRule {
     }
 }
 
-/// What was played.
+/// The result of a replay.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Report {
     /// Whose routes; `None`: of all peers.
@@ -201,7 +201,7 @@ impl Replay {
     /// # Errors
     /// The file does not exist, or the session did not come up.
     pub fn connect(options: &Options) -> Result<Replay, Error> {
-        // Before the session: the router need not see a session that has nothing to say.
+        // Checked before the session, so that the router sees no session without routes.
         std::fs::File::open(&options.file)
             .map_err(|source| Error::File { path: options.file.clone(), source })?;
         let session = options.connect.connect(&options.speaker())?.start(|_| Ok(()))?;
@@ -213,17 +213,17 @@ impl Replay {
         &self.session
     }
 
-    /// What the router has from us.
+    /// The routes sent to the router.
     pub fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    /// What the router's forwarding must say when it has no other routes.
+    /// The expected forwarding of a router without other routes.
     pub fn expected(&self) -> Expected {
         Expected::of(&self.routes)
     }
 
-    /// Plays the whole file and says End-of-RIB.
+    /// Plays the whole file and sends End-of-RIB.
     ///
     /// # Errors
     /// The file cannot be read or has nothing to play, or the session ended.
@@ -236,7 +236,7 @@ impl Replay {
         let mut rewrite = Rewrite::new(&self.options, &peer);
         let mut sender = Sender::new(&self.session);
         let routes = &mut self.routes;
-        // A table is collected first, so that prefixes with equal attributes share UPDATEs as they did once.
+        // A table is collected first, so that prefixes with equal attributes share UPDATEs.
         let mut table_waits = false;
         let wanted = |p| choice.is_none_or(|chosen| chosen == p);
         let file = recording::read(&path, !peer.internal, wanted, |event| {
@@ -293,7 +293,8 @@ impl Replay {
         })
     }
 
-    /// Keeps the session up for as long as the options say. A ROUTE-REFRESH is answered with all routes.
+    /// Keeps the session up for as long as the options say. A ROUTE-REFRESH is replied to with all
+    /// routes.
     ///
     /// # Errors
     /// The session ended.
@@ -358,11 +359,11 @@ fn send_family<F: Family>(
     Ok(())
 }
 
-/// Makes recorded attributes ours.
+/// Rewrites recorded attributes for our session.
 struct Rewrite {
-    /// To be put before paths that begin with another.
+    /// The AS to prepend to paths that begin with another.
     asn: Option<u32>,
-    /// To be given to routes that have none: the peer is of our AS.
+    /// LOCAL_PREF for routes without one: the peer is internal.
     local_pref: Option<u32>,
     own: Option<IpAddr>,
     pools: Vec<AddressPool>,
@@ -413,9 +414,9 @@ impl Rewrite {
         let pool = self.pools.iter().find(|pool| pool.prefix().addr().is_ipv4() == recorded.is_ipv4());
         let addr = if let Some(own) = self.own {
             match (own, recorded) {
-                // The only way to say an IPv4 address for IPv6 routes (RFC 4798 section 2).
+                // The only encoding of an IPv4 next hop for IPv6 routes (RFC 4798 section 2).
                 (IpAddr::V4(own), IpAddr::V6(_)) => own.to_ipv6_mapped().into(),
-                // The other way round would need extended next hops (RFC 8950).
+                // The other direction needs extended next hops (RFC 8950).
                 (IpAddr::V6(_), IpAddr::V4(_)) => recorded,
                 _ => own,
             }

@@ -1,5 +1,5 @@
-//! Routes as one session carries them: each prefix with its attributes, equal attributes kept once. What a replay
-//! sends, what a sink holds, and what tests compare.
+//! The routes of one session: each prefix with its attributes, equal attributes stored once. For
+//! replays, sinks and comparisons.
 
 use ribtide_prefix::{Bits, Families, Family, Map, PerFamily, Prefix, PrefixTable, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::{AsPath, Attributes, Origin, code};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// carries prefixes or the next hop, and the next hop beside them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PathAttributes {
-    /// Where the routes lead.
+    /// The next hop of the routes.
     pub next_hop: NextHop,
     /// The attributes as in an UPDATE.
     pub block: Vec<u8>,
@@ -61,7 +61,7 @@ impl fmt::Debug for PathAttributes {
 /// Prefixes and their attributes, for both families.
 #[derive(Default)]
 pub struct Routes {
-    /// Each set once. A set that no prefix has any more stays, so that numbers remain valid.
+    /// Each set once. Unused sets stay, so that numbers remain valid.
     sets: Vec<Arc<PathAttributes>>,
     numbers: Map<Arc<PathAttributes>, u32>,
     tables: Families<Tables>,
@@ -95,12 +95,12 @@ impl Routes {
         self.tables.get_mut::<F>().insert(prefix, set).is_none()
     }
 
-    /// Forgets `prefix`; true when it was there.
+    /// Removes `prefix`; true when it had a route.
     pub fn remove<F: Family>(&mut self, prefix: Prefix<F>) -> bool {
         self.tables.get_mut::<F>().remove(prefix).is_some()
     }
 
-    /// Does what an UPDATE says.
+    /// Applies an UPDATE.
     pub fn apply(&mut self, update: &Update<'_>) {
         for_each_family!(F => {
             for prefix in update.withdrawn::<F>() {
@@ -138,9 +138,9 @@ impl Routes {
         all
     }
 
-    /// A number that is the same for equal routes, in whatever order they came and wherever it is computed.
+    /// A digest that is equal for equal routes, in any order and on any machine.
     pub fn digest(&self) -> u64 {
-        // A sum over all routes, so order cannot matter; each set is hashed once.
+        // A sum over all routes, independent of their order; each set is hashed once.
         let hash = |item: &dyn Fn(&mut DefaultHasher)| {
             let mut hasher = DefaultHasher::new();
             item(&mut hasher);

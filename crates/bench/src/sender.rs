@@ -5,7 +5,7 @@ use crate::session::Session;
 use ribtide_prefix::{Family, Prefix, V4, V6};
 use ribtide_wire::bgp::{NextHop, build};
 
-/// What was sent. Displays nothing by itself; it is part of reports.
+/// Counts of sent messages; part of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Sent {
     /// Prefixes announced.
@@ -16,7 +16,8 @@ pub struct Sent {
     pub updates: u64,
     /// Bytes of all messages.
     pub bytes: u64,
-    /// Prefixes left out: the peer does not take their family, or their attributes are too long for a message.
+    /// Prefixes left out: the peer does not accept their family, or their attributes are too long
+    /// for a message.
     pub left_out: u64,
 }
 
@@ -30,7 +31,7 @@ impl std::ops::AddAssign for Sent {
     }
 }
 
-/// Messages are handed to the system when this many bytes are ready.
+/// Bytes at which messages are written to the socket.
 const FLUSH: usize = 64 << 10;
 
 /// Writes routes into a session.
@@ -94,8 +95,7 @@ impl<'a> Sender<'a> {
         self.wrote(messages)
     }
 
-    /// Says, for each family that the peer takes, that all initial routes were sent (RFC 4724), and sends all that
-    /// is ready.
+    /// Sends End-of-RIB (RFC 4724) for each family that the peer accepts, and flushes.
     ///
     /// # Errors
     /// The session ended.
@@ -109,7 +109,7 @@ impl<'a> Sender<'a> {
         self.flush()
     }
 
-    /// Sends all that is ready.
+    /// Flushes.
     ///
     /// # Errors
     /// The session ended.

@@ -1,13 +1,14 @@
-//! A small BGP speaker for load: it sends what it is given as fast as the peer reads, and reads all that comes back
-//! so that the peer is never held up.
+//! A small BGP speaker for load: it sends as fast as the peer reads, and reads everything so that
+//! the peer never blocks.
 //!
-//! Not the router's own session code, on purpose: a tool that shares the router's mistakes cannot show them. One
-//! thread reads, one keeps the session alive, and the caller of [`Session::send`] writes.
+//! It shares no code with the router's sessions, because a tool with the router's faults cannot
+//! show them. One thread reads, one sends KEEPALIVEs, and the caller of [`Session::send`] writes.
 //!
-//! `blast`, `replay`, `sink` and the suite `kernel` use this speaker: a session that blocks, with two threads of its own, both families, route
-//! refresh and extended messages. The suite `bgp` has a second one in `bgp::load`, for hundreds of neighbours on a few
-//! threads: its sockets never block, it notes when bytes came and parses them after the measurement. The two share what an
-//! OPEN means (`agree`) and how a session ends (`last_words`).
+//! `blast`, `replay`, `sink` and the suite `kernel` use this speaker: a blocking session with two
+//! threads, both families, route refresh and extended messages. The suite `bgp` has a second
+//! speaker in `bgp::load`, for hundreds of neighbours on a few threads. Its sockets never block; it
+//! notes arrival times and parses after the measurement. Both share the negotiation (`agree`) and
+//! the end of a session (`final_notification`).
 
 use crate::error::{End, Error};
 use ribtide_prefix::{Afi, Safi};
@@ -22,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Who we say we are.
+/// Our side of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Speaker {
     /// Our AS number.
@@ -33,7 +34,7 @@ pub struct Speaker {
     pub hold_time: u16,
 }
 
-/// Who the peer is, and what the two agreed on.
+/// The peer and the negotiated values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its address and port.
@@ -44,13 +45,13 @@ pub struct Peer {
     pub asn: u32,
     /// Its BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Hold time agreed on; zero means that neither side runs the timer.
+    /// The negotiated hold time; zero means that neither side runs the timer.
     pub hold_time: Duration,
     /// The longest message, in bytes.
     pub max_len: usize,
-    /// It takes IPv4 unicast routes.
+    /// It accepts IPv4 unicast routes.
     pub ipv4: bool,
-    /// It takes IPv6 unicast routes.
+    /// It accepts IPv6 unicast routes.
     pub ipv6: bool,
     /// It has our AS number.
     pub internal: bool,
@@ -66,10 +67,10 @@ impl Peer {
     }
 }
 
-/// How long a peer may take from the connection to its first KEEPALIVE.
-const OPEN_TIME: Duration = Duration::from_secs(10);
-/// How long to wait, after a session broke, for the NOTIFICATION that says why.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time limit from the connection to the peer's first KEEPALIVE.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time to wait, after a session broke, for the peer's NOTIFICATION.
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session that is up but not running: nothing is read until [`Opened::start`].
 pub struct Opened {
@@ -77,10 +78,10 @@ pub struct Opened {
     peer: Peer,
 }
 
-/// Brings a session up on a connection, whoever made it.
+/// Brings a session up on a connection of either direction.
 ///
 /// # Errors
-/// Why the session did not come up.
+/// The reason why the session did not come up.
 pub fn open(stream: TcpStream, speaker: &Speaker) -> Result<Opened, Error> {
     let remote = stream.peer_addr().map_err(Error::System)?;
     handshake(stream, speaker).map_err(|end| Error::Session { peer: remote, end })
@@ -89,7 +90,7 @@ pub fn open(stream: TcpStream, speaker: &Speaker) -> Result<Opened, Error> {
 fn handshake(stream: TcpStream, speaker: &Speaker) -> Result<Opened, End> {
     let (remote, local) = (stream.peer_addr()?, stream.local_addr()?);
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(OPEN_TIME))?;
+    stream.set_read_timeout(Some(OPEN_TIMEOUT))?;
     let mut inbox = Inbox::new(stream);
     let mut out = Vec::new();
     let multiprotocol = |afi: Afi| Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 };
@@ -128,7 +129,7 @@ fn handshake(stream: TcpStream, speaker: &Speaker) -> Result<Opened, End> {
     Ok(Opened { inbox, peer })
 }
 
-/// What follows from the peer's OPEN and ours.
+/// The negotiated values of both OPENs.
 pub(crate) fn agree(
     frame: &Frame<'_>,
     speaker: &Speaker,
@@ -152,7 +153,7 @@ pub(crate) fn agree(
         router_id: open.router_id,
         hold_time: Duration::from_secs(u64::from(open.hold_time.min(speaker.hold_time))),
         max_len: if has(Capability::ExtendedMessage) { message::MAX_EXTENDED_LEN } else { message::MAX_LEN },
-        // RFC 4760 section 8: who names no family speaks IPv4 unicast.
+        // RFC 4760 section 8: a speaker without the capability speaks IPv4 unicast.
         ipv4: family(Afi::Ipv4) || !any_family,
         ipv6: family(Afi::Ipv6),
         internal: open.asn() == speaker.asn,
@@ -160,13 +161,13 @@ pub(crate) fn agree(
 }
 
 impl Opened {
-    /// Who the peer is.
+    /// The peer.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Lets the session run. `on_update` gets the body of every UPDATE, on the thread that reads; an error ends the
-    /// session with that NOTIFICATION.
+    /// Starts the session. `on_update` gets the body of every UPDATE on the reading thread; its
+    /// error ends the session with that NOTIFICATION.
     ///
     /// # Errors
     /// The system has no more threads.
@@ -201,11 +202,11 @@ impl Opened {
     }
 }
 
-/// A running session. Dropped, it says goodbye with a Cease.
+/// A running session. Drop sends a Cease.
 pub struct Session {
     peer: Peer,
     shared: Arc<Shared>,
-    /// To close the connection whoever else is using it.
+    /// Closes the connection under its other users.
     stream: TcpStream,
     threads: Vec<JoinHandle<()>>,
 }
@@ -215,16 +216,16 @@ struct Shared {
     writer: Mutex<TcpStream>,
     end: Mutex<Option<End>>,
     ended: Condvar,
-    /// We are about to leave: what happens now is no failure.
+    /// We close the session: later events are no failures.
     closing: AtomicBool,
-    /// The peer asked for all routes again, per family.
+    /// ROUTE-REFRESH requests of the peer, per family.
     refresh: [AtomicBool; 2],
     /// UPDATEs received.
     received: AtomicU64,
 }
 
 impl Session {
-    /// Who the peer is.
+    /// The peer.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -232,31 +233,31 @@ impl Session {
     /// Sends whole messages; returns when the peer's window has taken them.
     ///
     /// # Errors
-    /// The session ended; the reason is the peer's own words when it said any.
+    /// The session ended; the reason is the peer's NOTIFICATION if it sent one.
     pub fn send(&self, messages: &[u8]) -> Result<(), Error> {
         if lock(&self.shared.writer).write_all(messages).is_ok() {
             return Ok(());
         }
-        let end = self.wait_end(Some(LAST_WORDS)).unwrap_or(End::Broken(io::ErrorKind::BrokenPipe));
+        let end = self.wait_end(Some(NOTIFICATION_TIMEOUT)).unwrap_or(End::Broken(io::ErrorKind::BrokenPipe));
         Err(Error::Session { peer: self.peer.remote, end })
     }
 
-    /// How many UPDATEs came back.
+    /// The number of received UPDATEs.
     pub fn received(&self) -> u64 {
         self.shared.received.load(Relaxed)
     }
 
-    /// Whether the peer asked for all routes of the family again (RFC 2918) since the last call.
+    /// Whether the peer requested a route refresh of the family (RFC 2918) since the last call.
     pub fn take_refresh(&self, afi: Afi) -> bool {
         self.shared.refresh[afi as usize - 1].swap(false, Relaxed)
     }
 
-    /// Why the session ended, or `None` while it is up.
+    /// The reason of the session's end, or `None` while it is up.
     pub fn end(&self) -> Option<End> {
         lock(&self.shared.end).clone()
     }
 
-    /// The error of a session that ended, for the caller that still needs it.
+    /// The error of an ended session, for a caller that still needs it.
     ///
     /// # Errors
     /// The session ended.
@@ -281,18 +282,19 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.shared.closing.store(true, Relaxed);
-        // The keepalive thread may be stuck with a peer that does not read: then there is nothing to say.
+        // The keepalive thread may be blocked by a peer that does not read: then nothing can be
+        // sent.
         if self.end().is_none()
             && let Ok(mut writer) = self.shared.writer.try_lock()
         {
             let mut out = Vec::new();
             Notification::cease(cease::ADMIN_SHUTDOWN).write(&mut out);
-            let _ = writer.set_write_timeout(Some(LAST_WORDS));
+            let _ = writer.set_write_timeout(Some(NOTIFICATION_TIMEOUT));
             let _ = writer.write_all(&out);
             // Only our direction: closing both would discard the NOTIFICATION when something is unread here.
             let _ = writer.shutdown(Shutdown::Write);
             drop(writer);
-            self.wait_end(Some(LAST_WORDS));
+            self.wait_end(Some(NOTIFICATION_TIMEOUT));
         }
         let _ = self.stream.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {
@@ -366,14 +368,14 @@ impl Shared {
 
 /// Tells the peer why the session ends, where it does not know.
 fn notify(mut stream: &TcpStream, end: &End) {
-    if let Some(words) = last_words(end) {
-        let _ = stream.set_write_timeout(Some(LAST_WORDS));
+    if let Some(words) = final_notification(end) {
+        let _ = stream.set_write_timeout(Some(NOTIFICATION_TIMEOUT));
         let _ = stream.write_all(&words);
     }
 }
 
 /// The NOTIFICATION that tells the peer why the session ends; `None` where it knows.
-pub(crate) fn last_words(end: &End) -> Option<Vec<u8>> {
+pub(crate) fn final_notification(end: &End) -> Option<Vec<u8>> {
     let notification = match end {
         End::Sent(notification) => notification.clone(),
         End::HoldTimer(_) => Notification::new(code::HOLD_TIMER_EXPIRED, 0),
@@ -418,7 +420,7 @@ impl Inbox {
                 Ok(n) => self.unread.end += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(End::HoldTimer(OPEN_TIME));
+                    return Err(End::HoldTimer(OPEN_TIMEOUT));
                 }
                 Err(e) => return Err(End::Broken(e.kind())),
             }
@@ -462,6 +464,6 @@ fn dial(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
     if let Some(from) = from {
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }
-    socket.connect_timeout(&to.into(), OPEN_TIME)?;
+    socket.connect_timeout(&to.into(), OPEN_TIMEOUT)?;
     Ok(socket.into())
 }

@@ -1,7 +1,7 @@
 //! Receivers that take all a router sends, count it and, when asked, keep it to be compared.
 
 use crate::Error;
-use crate::options::{ConnectOptions, POLL, Role, SpeakerOptions, defaults, interrupted, nth};
+use crate::options::{ConnectOptions, POLL_INTERVAL, Role, SpeakerOptions, defaults, interrupted, nth};
 use crate::progress::Progress;
 use crate::routes::Routes;
 use crate::session::{self, Opened, Peer, Session, Speaker};
@@ -229,7 +229,7 @@ fn accept(
         if interrupted.load(Relaxed) || deadline.is_some_and(|d| Instant::now() >= d) {
             return Err(Error::NoConnection { at });
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -283,7 +283,7 @@ impl Sink {
             for receiver in &self.receivers {
                 receiver.session.check()?;
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

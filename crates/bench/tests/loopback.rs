@@ -1,4 +1,4 @@
-//! What is sent arrives: replay and blast against a sink in the same process.
+//! Sent routes arrive: replay and blast against a sink in the same process.
 
 use clap::Parser;
 use ribtide_bench::table::Path as FeedPath;
@@ -66,7 +66,8 @@ fn assert_equal(held: &Routes, sent: &Routes) {
     assert!(sent.total() > 0);
 }
 
-/// Replays `file` and checks that the sink holds what was to be sent. Returns the report and what was held.
+/// Replays `file` and checks that the sink holds the sent routes. Returns the report and the held
+/// routes.
 fn replay(file: &Path, sink_arguments: &str, arguments: &str) -> (replay::Report, Routes) {
     let (bound, at) = listen("127.0.0.1", sink_arguments);
     let line = format!("{} --to {at} --quiet {arguments}", file.display());
@@ -183,9 +184,9 @@ fn a_cut_file_is_played_to_the_cut() {
     std::fs::write(&cut, &bytes[..bytes.len() - 10]).unwrap();
     let (report, _) = replay(&cut, "", "--peer all");
     assert_eq!((report.ipv4, report.ipv6), (1000, 1000));
-    let says = report.file.cut.unwrap().to_string();
-    assert!(says.starts_with("the file ends in the middle of record 2002 at byte "), "{says}");
-    assert!(report.to_string().contains(&says));
+    let message = report.file.cut.unwrap().to_string();
+    assert!(message.starts_with("the file ends in the middle of record 2002 at byte "), "{message}");
+    assert!(report.to_string().contains(&message));
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn a_made_up_table_arrives_from_every_sender_and_survives_churn() {
 
     let expected = blast.expected();
     assert_eq!(expected.total(), 25_000);
-    // The best path of every prefix by what arrived, decided here once more and in another way.
+    // The best path of every prefix by arrival, computed independently.
     let mut best: Vec<(AnyPrefix, (usize, u8, Ipv4Addr), IpAddr)> = Vec::new();
     for (index, session) in sink.sessions().enumerate() {
         let peer = session.peer();
@@ -244,8 +245,8 @@ fn a_made_up_table_arrives_from_every_sender_and_survives_churn() {
         IpAddr::V4(_) => trie4.longest_match(addr).map(|(_, next_hop)| *next_hop),
         IpAddr::V6(_) => trie6.longest_match(addr).map(|(_, next_hop)| *next_hop),
     };
-    let verdict = expected.check_all(lookup);
-    assert_eq!((verdict.right, verdict.wrong), (25_000, 0), "{:?}", verdict.examples);
+    let result = expected.check_all(lookup);
+    assert_eq!((result.right, result.wrong), (25_000, 0), "{:?}", result.examples);
     assert_eq!(expected.expected_next_hop("127.0.0.1".parse().unwrap()), None);
 }
 
@@ -299,7 +300,7 @@ fn a_sender_learns_why_its_session_ended() {
 }
 
 #[test]
-fn a_route_refresh_is_answered_with_all_routes() {
+fn a_route_refresh_gets_all_routes() {
     let (bound, at) = listen("127.0.0.1", "");
     let senders = options::<Blast>(&format!("--to {at} --ipv4 1000 --ipv6 100 --quiet --hold 3")).options;
     let (sink, blast) = both(bound, || blast::Blast::connect(&senders).unwrap());
@@ -316,20 +317,20 @@ fn a_route_refresh_is_answered_with_all_routes() {
 #[test]
 fn what_goes_wrong_is_a_sentence() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let say = |e: Error| e.to_string();
-    let blast_error = |line: &str| say(blast::run(&options::<Blast>(line).options).unwrap_err());
+    let text = |e: Error| e.to_string();
+    let blast_error = |line: &str| text(blast::run(&options::<Blast>(line).options).unwrap_err());
     let error = blast_error(&format!("--to {closed} --ipv4 1"));
     assert!(error.starts_with(&format!("cannot connect to {closed}: Connection refused")), "{error}");
     assert!(error.contains("--wait SECONDS"), "{error}");
     assert!(blast_error("--to nowhere --ipv4 1").starts_with("\"nowhere\" is not an address and a port"));
     assert!(blast_error(&format!("--to {closed} --senders 2 --ipv4 1")).contains("--from 127.0.0.2"));
     let missing = options::<Replay>(&format!("/does/not/exist.mrt --to {closed}")).options;
-    let error = say(replay::run(&missing).unwrap_err());
+    let error = text(replay::run(&missing).unwrap_err());
     assert!(error.starts_with("cannot read /does/not/exist.mrt: No such file"), "{error}");
 
     // A file that is no MRT file, and one with nothing in it.
     let folder = tempfile::tempdir().unwrap();
-    for (name, content, says) in [
+    for (name, content, expected) in [
         (
             "text.mrt",
             "this is not an MRT file at all, only text",
@@ -342,8 +343,8 @@ fn what_goes_wrong_is_a_sentence() {
         let (bound, at) = listen("127.0.0.1", "");
         let options = options::<Replay>(&format!("{} --to {at} --quiet", file.display())).options;
         let (_sink, mut replay) = both(bound, || replay::Replay::connect(&options).unwrap());
-        let error = say(replay.play().unwrap_err());
-        assert!(error.contains(says), "{error}");
+        let error = text(replay.play().unwrap_err());
+        assert!(error.contains(expected), "{error}");
     }
 
     let (bound, at) = listen("127.0.0.1", "--router-id 198.18.0.1");

@@ -1,4 +1,4 @@
-//! Every file of recorded routes, against what another decoder (`bgpdump -m`) says of it, line by line.
+//! Every file of recorded routes, compared line by line with another decoder (`bgpdump -m`).
 
 use ribtide_bench::mrt_file::MrtFile;
 use ribtide_bench::recording::{self, Event};
@@ -186,8 +186,8 @@ fn a_file_that_is_cut_ends_with_a_sentence() {
         assert_eq!((summary.events, summary.bad), (entries, 0), "{name}");
         let found = summary.cut.unwrap();
         assert_eq!((found.record, found.byte), cut);
-        let says = format!("the file ends in the middle of record {} at byte {}", cut.0, cut.1);
-        assert_eq!(found.to_string(), says);
+        let message = format!("the file ends in the middle of record {} at byte {}", cut.0, cut.1);
+        assert_eq!(found.to_string(), message);
     }
 }
 

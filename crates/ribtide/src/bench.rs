@@ -1,10 +1,10 @@
-//! `ribtide bench`: the suites, registered here and nowhere else.
+//! `ribtide bench`: the registry of all suites.
 
-use crate::text::say;
+use crate::text::write_stdout;
 use clap::{CommandFactory, Subcommand, ValueEnum};
 use ribtide_bench::{bgp, download, kernel, nexthop};
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// The suites, their workloads and the routers that can be measured here
@@ -41,10 +41,10 @@ pub(crate) enum Suite {
     BatchSizes(download::sizes::Options),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(bench: &Bench) -> Result<(), String> {
     match bench {
-        Bench::List => say(&list()),
+        Bench::List => write_stdout(&list()),
         Bench::Run { suite: Suite::Bgp(options) } => bgp::run(options).map_err(|e| e.to_string()),
         Bench::Run { suite: Suite::Kernel(options) } => kernel::run(options).map_err(|e| e.to_string()),
         Bench::Run { suite: Suite::RouteDownload(options) } => {
@@ -78,15 +78,15 @@ fn list() -> String {
         out += &format!("{}: {}\n", suite.get_name(), about(suite));
     }
     out += "\nworkloads of bgp (--work):\n";
-    out += &values::<bgp::work::Work>();
+    out += &values::<bgp::workload::BgpWorkload>();
     out += "\nworkloads of nexthop-cache (--work):\n";
-    out += &values::<nexthop::Work>();
+    out += &values::<nexthop::NexthopWorkload>();
     out += "\nwhat nexthop-cache measures (--dut):\n";
     out += &values::<nexthop::Subject>();
     out += "\nwirings of route-download (--dut):\n";
     out += &values::<download::Wiring>();
     out += "\nworkloads of transport (--work):\n";
-    out += &values::<download::transport::Work>();
+    out += &values::<download::transport::TransportWorkload>();
     out += "\ncombinations of transport (--dut):\n";
     out += &values::<download::transport::Combination>();
     out += "\nwhat loading measures (--dut):\n";
@@ -101,7 +101,7 @@ fn list() -> String {
     out
 }
 
-/// What an option takes, a line each.
+/// The values of an option, one per line.
 fn values<T: ValueEnum>() -> String {
     let all = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     all.map(|value| {

@@ -1,4 +1,4 @@
-//! `ribtide config` and `ribtide reload`: the running router, otherwise.
+//! `ribtide config` and `ribtide reload`: changes of the running router.
 
 use crate::client::Client;
 use crate::show::{self, Output};
@@ -73,7 +73,7 @@ pub(crate) struct ConfigAsic {
     asic: Option<String>,
 }
 
-/// What the virtual ASIC is told.
+/// A change of the virtual ASIC.
 #[derive(Clone, Debug, Subcommand)]
 enum AsicChange {
     /// Refuse routes of these prefixes: a fault on demand
@@ -106,7 +106,7 @@ enum AsicChange {
 }
 
 impl AsicChange {
-    /// Settings that it comes to.
+    /// Its settings for the API.
     fn settings(&self) -> Option<Vec<(String, String)>> {
         let stall = |value: String| Some(vec![("stall".into(), value)]);
         match self {
@@ -128,7 +128,7 @@ fn asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), Strin
     if let Some(path) = &what.syncd {
         let settings = settings.iter().flatten().map(|(name, value)| format!(" {name}={value}"));
         let words = prefixes.iter().map(|prefix| format!(" {prefix}")).chain(settings);
-        return show::asic::say(
+        return show::asic::print(
             output,
             &show::asic::of_syncd(path, &format!("{word}{}", words.collect::<String>()))?,
         );
@@ -136,12 +136,12 @@ fn asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), Strin
     match settings {
         Some(set) => {
             let set = SetAsic { asic: what.asic.clone(), set: set.into_iter().collect() };
-            show::asic::say(output, &client.post::<_, AsicState>("/v1/asic", &set)?)
+            show::asic::print(output, &client.post::<_, AsicState>("/v1/asic", &set)?)
         }
         None => {
             let request =
                 AsicFaults { asic: what.asic.clone(), prefixes: prefixes.to_vec(), refuse: word == "refuse" };
-            say(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
+            print(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
         }
     }
 }
@@ -174,33 +174,36 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
     match what {
         Config::Bgp(ConfigBgp::Shards { number }) => {
             let request = Resize { shards: *number };
-            say(output, &client.post::<_, Resized>("/v1/bgp/shards", &request)?)
+            print(output, &client.post::<_, Resized>("/v1/bgp/shards", &request)?)
         }
         Config::Fib(ConfigFib::SuppressFibPending { on }) => {
             let request = SetSuppression { suppress_fib_pending: on == "on" };
-            say(output, &client.post::<_, SuppressionSet>("/v1/fib/suppression", &request)?)
+            print(output, &client.post::<_, SuppressionSet>("/v1/fib/suppression", &request)?)
         }
         Config::Sonic { setting, state, database_config } => {
             let on = state.starts_with("enable");
-            say(output, &config_db::set(*setting, on, database_config.as_deref()).map_err(|e| e.to_string())?)
+            print(
+                output,
+                &config_db::set(*setting, on, database_config.as_deref()).map_err(|e| e.to_string())?,
+            )
         }
         Config::Asic(what) => asic(what, output, &client),
         Config::Fib(ConfigFib::NexthopCache { mode }) => {
             let request = SetNextHopCache { mode: mode.clone() };
-            say(output, &client.post::<_, NextHopCacheSet>("/v1/nexthop-cache", &request)?)
+            print(output, &client.post::<_, NextHopCacheSet>("/v1/nexthop-cache", &request)?)
         }
     }
 }
 
 /// Runs `ribtide reload`.
 pub(crate) fn reload(output: &Output) -> Result<(), String> {
-    say(output, &Client::new(&output.socket).post::<_, Reloaded>("/v1/reload", &serde_json::Map::new())?)
+    print(output, &Client::new(&output.socket).post::<_, Reloaded>("/v1/reload", &serde_json::Map::new())?)
 }
 
-fn say<T: Serialize + Display>(output: &Output, answer: &T) -> Result<(), String> {
+fn print<T: Serialize + Display>(output: &Output, reply: &T) -> Result<(), String> {
     if output.json {
-        let json = serde_json::to_string_pretty(answer).map_err(|e| e.to_string())?;
-        return text::say(&format!("{json}\n"));
+        let json = serde_json::to_string_pretty(reply).map_err(|e| e.to_string())?;
+        return text::write_stdout(&format!("{json}\n"));
     }
-    text::say(&format!("{answer}\n"))
+    text::write_stdout(&format!("{reply}\n"))
 }

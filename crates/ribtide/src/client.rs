@@ -1,4 +1,4 @@
-//! Asks the running router over its Unix socket.
+//! The client of the running router's API over its Unix socket.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
-/// A connection's worth of knowledge: where the router listens.
+/// A client; it connects for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
@@ -22,7 +22,7 @@ impl Client {
         Client { socket: socket.into() }
     }
 
-    /// Whether a router listens there.
+    /// Whether a router listens at the socket.
     pub(crate) fn is_there(&self) -> bool {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }
@@ -43,12 +43,11 @@ impl Client {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         let (status, bytes) = runtime.block_on(self.exchange(method, path, body))?;
         if !status.is_success() {
-            let said: Result<ApiError, _> = serde_json::from_slice(&bytes);
-            return Err(said.map_or_else(|_| format!("the router answered {status}"), |e| e.error));
+            let error: Result<ApiError, _> = serde_json::from_slice(&bytes);
+            return Err(error.map_or_else(|_| format!("the router replied {status}"), |e| e.error));
         }
-        serde_json::from_slice(&bytes).map_err(|e| {
-            format!("the router's answer to {path} cannot be read ({e}); is it another version?")
-        })
+        serde_json::from_slice(&bytes)
+            .map_err(|e| format!("the router's reply to {path} cannot be read ({e}); is it another version?"))
     }
 
     async fn exchange(

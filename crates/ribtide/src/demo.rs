@@ -1,7 +1,8 @@
-//! `ribtide demo`: the whole path on one screen. A router in this process, a full table over a real BGP session into
-//! the virtual ASIC, and then every prefix looked up there and compared with what was sent.
+//! `ribtide demo`: the whole path on one screen. A router in this process gets a full table over a
+//! real BGP session into the virtual ASIC. Then every prefix is looked up there and compared with
+//! the sent routes.
 
-use crate::text::{Table, bytes, number, say};
+use crate::text::{Table, bytes, number, write_stdout};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ribtide_bench::Expected;
@@ -21,16 +22,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How often progress is looked at.
-const TICK: Duration = Duration::from_millis(100);
-/// Without a terminal, a line this often.
-const LINE: Duration = Duration::from_secs(2);
-/// No stage has moved for this long: the pipeline is stuck.
-const STUCK: Duration = Duration::from_secs(60);
-/// Addresses looked up at a time.
-const PROBES: usize = 4096;
+/// The interval between updates of the progress bars.
+const PROGRESS_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The interval between lines without a terminal.
+const PROGRESS_LINE_INTERVAL: Duration = Duration::from_secs(2);
+/// The time without progress after which the pipeline counts as stalled.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Addresses of one look-up request.
+const LOOKUP_BATCH_MAX: usize = 4096;
 
-/// What to load.
+/// Options of the demonstration.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
     /// Prefixes of the generated table; one in six is IPv6
@@ -85,7 +86,7 @@ socket = "{}"
     )
 }
 
-/// Where the table comes from.
+/// The source of the table.
 enum Feed {
     Made(Box<Blast>),
     Recorded(Box<Replay>),
@@ -105,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), String> {
     let interrupted = interrupted().map_err(|e| e.to_string())?;
-    say(&format!(
+    write_stdout(&format!(
         "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process.\n"
     ))?;
 
@@ -115,18 +116,18 @@ fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), Stri
     wait_for_chip(router, total, &interrupted)?;
     let seconds = begin.elapsed().as_secs_f64();
     let pipeline = router.pipeline()?;
-    say(&format!(
+    write_stdout(&format!(
         "\n{}Peak memory {} for everything, the sender included.\n",
         stage_table(&pipeline, total, sent_seconds, seconds),
         bytes(pipeline.peak_memory_bytes)
     ))?;
 
-    let verdict = check(router, &expected, &interrupted)?;
-    report(&verdict)?;
+    let result = check(router, &expected, &interrupted)?;
+    report(&result)?;
     if options.once {
         return Ok(());
     }
-    say("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:\n")?;
+    write_stdout("\nThe router stays up; Ctrl-C ends it. Query it from another terminal:\n")?;
     let example = expected.probes::<V4>().next().map_or("192.0.2.1".into(), |a| a.to_string());
     let at = if router.socket() == default_root_socket() {
         String::new()
@@ -137,9 +138,9 @@ fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), Stri
     for command in
         ["show bgp summary", "show pipeline", &format!("show fib {example}"), &format!("explain {example}")]
     {
-        say(&format!("  {program} {command}{at}\n"))?;
+        write_stdout(&format!("  {program} {command}{at}\n"))?;
     }
-    go_on(&interrupted)?;
+    check_interrupt(&interrupted)?;
     stay(feed)
 }
 
@@ -159,7 +160,7 @@ fn default_socket() -> PathBuf {
     if writable { root } else { std::env::temp_dir().join(format!("ribtide-{}.sock", std::process::id())) }
 }
 
-/// 1179 if it is free, else whatever the system gives.
+/// Port 1179 if it is free, else a port from the system.
 fn free_port() -> Result<u16, String> {
     let bound = TcpListener::bind("127.0.0.1:1179").or_else(|_| TcpListener::bind("127.0.0.1:0"));
     let address = bound
@@ -168,8 +169,8 @@ fn free_port() -> Result<u16, String> {
     Ok(address.port())
 }
 
-/// For every loop that a person may want to leave.
-fn go_on(interrupted: &AtomicBool) -> Result<(), String> {
+/// The error of an interrupt, for every loop that waits.
+fn check_interrupt(interrupted: &AtomicBool) -> Result<(), String> {
     if interrupted.load(Relaxed) { Err("interrupted before the check was done".into()) } else { Ok(()) }
 }
 
@@ -183,7 +184,7 @@ fn load(
     let sender = {
         let options = options.clone();
         std::thread::Builder::new().name("sender".into()).spawn(move || {
-            // The receiver waits for exactly this.
+            // The receiver waits for this message.
             let _ = done.send(send(&options, port));
         })
     };
@@ -196,12 +197,12 @@ fn load(
             options.seed
         ),
     };
-    say(&format!("{what}:\n"))?;
+    write_stdout(&format!("{what}:\n"))?;
     let expected_total = options.mrt.is_none().then_some(u64::from(options.prefixes));
     let mut progress = Progress::new(expected_total);
     loop {
-        go_on(interrupted)?;
-        match result.recv_timeout(TICK) {
+        check_interrupt(interrupted)?;
+        match result.recv_timeout(PROGRESS_POLL_INTERVAL) {
             Ok(sent) => {
                 let sent = sent?;
                 progress.show(&router.pipeline()?);
@@ -254,7 +255,7 @@ fn send(options: &Options, port: u16) -> Result<(Feed, Expected, f64), String> {
     }
 }
 
-/// The load tools' own options, with their defaults.
+/// The load tools' options with their defaults.
 fn parse<O: Args>(args: &[String]) -> Result<O, String> {
     #[derive(clap::Parser)]
     struct Wrapper<O: Args> {
@@ -265,12 +266,12 @@ fn parse<O: Args>(args: &[String]) -> Result<O, String> {
     parsed.map(|w| w.options).map_err(|e| format!("the demonstration's own options are wrong: {e}"))
 }
 
-/// Waits until the chip holds `total` routes of the table and nothing moves any more.
+/// Waits until the chip holds `total` routes and no stage moves.
 fn wait_for_chip(router: &Router, total: u64, interrupted: &AtomicBool) -> Result<(), String> {
     let mut progress = Progress::new(Some(total));
     let mut last = (Instant::now(), 0);
     loop {
-        go_on(interrupted)?;
+        check_interrupt(interrupted)?;
         let pipeline = router.pipeline()?;
         progress.show(&pipeline);
         let moved: u64 = pipeline.stages.iter().map(|s| s.routes).sum();
@@ -280,54 +281,59 @@ fn wait_for_chip(router: &Router, total: u64, interrupted: &AtomicBool) -> Resul
         if router.asic_routes()? >= total && router.settled()? {
             return Ok(());
         }
-        if last.0.elapsed() > STUCK {
+        if last.0.elapsed() > STALL_TIMEOUT {
             let reached: Vec<String> =
                 pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
-            return Err(format!("nothing has moved for {} s: {}", STUCK.as_secs(), reached.join(", ")));
+            return Err(format!(
+                "nothing has moved for {} s: {}",
+                STALL_TIMEOUT.as_secs(),
+                reached.join(", ")
+            ));
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(PROGRESS_POLL_INTERVAL);
     }
 }
 
 /// Looks up an address of every prefix in the chip.
 fn check(router: &Router, expected: &Expected, interrupted: &AtomicBool) -> Result<TableCheck, String> {
-    let mut verdict = TableCheck::default();
+    let mut result = TableCheck::default();
     let mut probes: Vec<IpAddr> = expected.probes::<V4>().chain(expected.probes::<V6>()).collect();
-    // In the order of addresses the chip's tables are read as a sweep, and examples are the same in each run.
+    // In the order of addresses, look-ups read memory in sequence, and examples are the same in
+    // each run.
     probes.sort_unstable();
-    for chunk in probes.chunks(PROBES) {
-        go_on(interrupted)?;
-        let answers = router.asic_lookup(chunk.to_vec())?;
-        verdict += expected.check(chunk.iter().copied().zip(answers.iter().map(single_next_hop)));
+    for chunk in probes.chunks(LOOKUP_BATCH_MAX) {
+        check_interrupt(interrupted)?;
+        let replies = router.asic_lookup(chunk.to_vec())?;
+        result += expected.check(chunk.iter().copied().zip(replies.iter().map(single_next_hop)));
     }
-    Ok(verdict)
+    Ok(result)
 }
 
-/// The one next hop of an answer; a drop, or a choice of several, is none.
-fn single_next_hop(answer: &AsicAnswer) -> Option<IpAddr> {
-    match (answer.action.as_str(), answer.next_hops.as_slice()) {
+/// The only next hop of a reply; `None` for a drop or ECMP.
+fn single_next_hop(reply: &AsicAnswer) -> Option<IpAddr> {
+    match (reply.action.as_str(), reply.next_hops.as_slice()) {
         ("forward", [only]) => Some(*only),
         _ => None,
     }
 }
 
-fn report(verdict: &TableCheck) -> Result<(), String> {
-    let asked = verdict.right + verdict.wrong;
-    if verdict.wrong == 0 && asked > 0 {
-        return say(&format!(
+fn report(result: &TableCheck) -> Result<(), String> {
+    let total = result.right + result.wrong;
+    if result.wrong == 0 && total > 0 {
+        return write_stdout(&format!(
             "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.\n",
-            number(asked)
+            number(total)
         ));
     }
-    let mut says = format!(
+    let mut sentence = format!(
         "{} of {} prefixes have the wrong next hop in the virtual ASIC",
-        number(verdict.wrong),
-        number(asked)
+        number(result.wrong),
+        number(total)
     );
-    for wrong in &verdict.examples {
-        says.push_str(&format!("\n  {wrong}"));
+    for wrong in &result.examples {
+        sentence.push_str(&format!("\n  {wrong}"));
     }
-    Err(says)
+    Err(sentence)
 }
 
 fn stay(feed: Feed) -> Result<(), String> {
@@ -382,7 +388,7 @@ fn span(s: &Stage) -> f64 {
     s.last_seconds.unwrap_or(0.0) - s.first_seconds.unwrap_or(0.0)
 }
 
-/// Live progress: a bar for each stage on a terminal, a line now and then elsewhere.
+/// Progress: a bar for each stage on a terminal, else lines.
 struct Progress {
     total: Option<u64>,
     bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
@@ -405,11 +411,11 @@ impl Progress {
                     bar.set_position(s.routes);
                 }
             }
-            None if self.last_line.elapsed() >= LINE => {
+            None if self.last_line.elapsed() >= PROGRESS_LINE_INTERVAL => {
                 let stages: Vec<String> =
                     pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
                 let at = self.begin.elapsed().as_secs_f64();
-                // Progress without a reader is no reason to stop.
+                // A closed standard error does not stop the load.
                 let _ = writeln!(std::io::stderr(), "{at:6.1} s  {}", stages.join("  "));
                 self.last_line = Instant::now();
             }
@@ -419,10 +425,10 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Takes the bars away, however the watching ends.
+    /// Removes the bars, however the wait ends.
     fn drop(&mut self) {
         if let Some((multi, _)) = &self.bars {
-            // Nothing to be done about a terminal that went away.
+            // A closed terminal is ignored.
             let _ = multi.clear();
         }
     }

@@ -1,4 +1,4 @@
-//! `ribtide flush`: what ribtide installed leaves the kernel, with no router running.
+//! `ribtide flush`: removes ribtide's routes from the kernel without a running router.
 
 use crate::client::Client;
 use crate::text;
@@ -7,7 +7,7 @@ use ribtide_config as config;
 use ribtide_dataplane::kernel::flush::{self, Flushed, Scope};
 use std::path::PathBuf;
 
-/// What to remove.
+/// Options of the command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
     /// The configuration, which says what is ribtide's: protocol number, tables, VRFs
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Removes it.
+/// Removes them.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let (scope, configured) = match options.protocol {
         Some(protocol) => {
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         None => {
             let config = config::load(&options.config).map_err(|e| e.to_string())?;
             let (scope, missing) = Scope::of(&config)?;
-            missing.iter().for_each(|why| text::complain(why));
+            missing.iter().for_each(|why| text::write_stderr(why));
             (scope, Some(config.api.socket))
         }
     };
@@ -63,9 +63,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     })?;
     if options.json {
         let json = serde_json::to_string_pretty(&flushed).map_err(|e| e.to_string())?;
-        text::say(&format!("{json}\n"))?;
+        text::write_stdout(&format!("{json}\n"))?;
     } else {
-        text::say(&table(&flushed))?;
+        text::write_stdout(&table(&flushed))?;
     }
     if flushed.left > 0 {
         return Err(format!(

@@ -153,13 +153,13 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => Exit::Done.into(),
         Err(sentence) => {
-            text::complain(&sentence);
+            text::write_stderr(&sentence);
             Exit::Failed.into()
         }
     }
 }
 
-/// The command line, with SONiC's daemon names standing for subcommands.
+/// The command line; SONiC's daemon names act as subcommands.
 fn command() -> Result<Command, String> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let called =

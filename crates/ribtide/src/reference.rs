@@ -56,7 +56,7 @@ pub(super) fn run(what: &Reference) -> Result<(), String> {
         Reference::Threads { process } => threads((*process).into()),
         Reference::Queues { process } => queues((*process).into()),
     };
-    crate::text::say(&text)
+    crate::text::write_stdout(&text)
 }
 
 /// A Markdown table.

@@ -1,6 +1,6 @@
-//! `ribtide route-check`: whether everybody from the RIB down to the chip has the same routes.
+//! `ribtide route-check`: compares the routes of all stages from the RIB to the chip.
 //!
-//! Exit status: 0 they have, 1 they have not, 2 it could not be found out.
+//! Exit status: 0 equal, 1 different, 2 not determined.
 
 use crate::client::Client;
 use crate::exit::Exit;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often a difference that a daemon is at work on is looked at.
+/// The interval between checks of a difference that may still be in progress.
 const DIFFERENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What to compare.
@@ -44,24 +44,26 @@ pub(crate) struct Options {
     output: Output,
 }
 
-/// Who is asked.
-enum Asked {
+/// The target of the check.
+enum CheckTarget {
     Router(Client),
     Daemons(Box<DaemonsCheck>),
 }
 
-impl Asked {
+impl CheckTarget {
     fn look(&mut self, look: Look) -> Result<RouteCheck, String> {
         match self {
-            Asked::Router(client) => client.get(&format!("/v1/route-check?full={}", look == Look::Full)),
-            Asked::Daemons(daemons) => daemons.look(look).map_err(|e| e.to_string()),
+            CheckTarget::Router(client) => {
+                client.get(&format!("/v1/route-check?full={}", look == Look::Full))
+            }
+            CheckTarget::Daemons(daemons) => daemons.look(look).map_err(|e| e.to_string()),
         }
     }
 
     fn defaults(&mut self) -> Result<RouteCheck, String> {
         match self {
-            Asked::Router(client) => client.get("/v1/route-check?defaults=true"),
-            Asked::Daemons(daemons) => {
+            CheckTarget::Router(client) => client.get("/v1/route-check?defaults=true"),
+            CheckTarget::Daemons(daemons) => {
                 let default_routes = daemons.default_routes().map_err(|e| e.to_string())?;
                 Ok(RouteCheck { default_routes, ..RouteCheck::default() })
             }
@@ -69,13 +71,13 @@ impl Asked {
     }
 }
 
-/// Compares, prints, and says by the exit status whether all is well.
+/// Compares, prints, and returns the exit status.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match compare(options) {
         Ok(true) => Exit::Done.into(),
         Ok(false) => Exit::Failed.into(),
         Err(sentence) => {
-            text::complain(&sentence);
+            text::write_stderr(&sentence);
             Exit::Unusable.into()
         }
     }
@@ -85,27 +87,27 @@ fn compare(options: &Options) -> Result<bool, String> {
     let wait = Duration::try_from_secs_f64(options.wait).map_err(|e| format!("--wait: {e}"))?;
     let every =
         options.every.map(Duration::try_from_secs_f64).transpose().map_err(|e| format!("--every: {e}"))?;
-    let mut asked = match options.sonic {
-        false => Asked::Router(Client::new(&options.output.socket)),
+    let mut target = match options.sonic {
+        false => CheckTarget::Router(Client::new(&options.output.socket)),
         true => {
             let daemons = DaemonsCheck::open(options.database_config.as_deref(), options.syncd.clone());
-            Asked::Daemons(Box::new(daemons.map_err(|e| e.to_string())?))
+            CheckTarget::Daemons(Box::new(daemons.map_err(|e| e.to_string())?))
         }
     };
     loop {
         let begin = Instant::now();
         let well = if options.default_route {
-            let found = asked.defaults()?;
+            let found = target.defaults()?;
             print(options, &found, defaults)?;
             found.default_routes.iter().any(|route| route.forwarded)
         } else {
-            // Who looks but once wants to know of everything.
+            // A single check compares everything.
             let less = if options.every.is_some() { Look::Part } else { Look::Changed };
-            let mut found = asked.look(if options.full { Look::Full } else { less })?;
+            let mut found = target.look(if options.full { Look::Full } else { less })?;
             while found.differing > 0 && found.under_way > 0 && begin.elapsed() < wait {
                 std::thread::sleep(DIFFERENCE_POLL_INTERVAL);
-                // What differed is looked at again in any case.
-                found = asked.look(less)?;
+                // Known differences are compared again in any case.
+                found = target.look(less)?;
             }
             print(
                 options,
@@ -121,19 +123,19 @@ fn compare(options: &Options) -> Result<bool, String> {
 
 fn print(options: &Options, found: &RouteCheck, text: fn(&RouteCheck) -> String) -> Result<(), String> {
     if options.output.json {
-        // A line for each look.
+        // One line per check.
         let json = serde_json::to_string(found).map_err(|e| e.to_string())?;
-        return text::say(&format!("{json}\n"));
+        return text::write_stdout(&format!("{json}\n"));
     }
-    text::say(&text(found))
+    text::write_stdout(&text(found))
 }
 
-/// `less`: what is compared where it is not everything.
+/// The numbers of a check; `less` names the part that it compared.
 fn all(found: &RouteCheck, less: &str) -> String {
-    let mut told: Vec<String> =
+    let mut parts: Vec<String> =
         found.routes.iter().map(|(stage, n)| format!("{stage} {}", number(*n))).collect();
-    if told.is_empty() {
-        told.push("not counted".to_owned());
+    if parts.is_empty() {
+        parts.push("not counted".to_owned());
     }
     let what = if found.full { "everything" } else { less };
     let mut out = format!(
@@ -143,7 +145,7 @@ fn all(found: &RouteCheck, less: &str) -> String {
             1 => "1 route differs".to_owned(),
             n => format!("{} differ", text::count(n, "route")),
         },
-        told.join(", "),
+        parts.join(", "),
         number(found.checked),
         found.milliseconds
     );
@@ -162,9 +164,9 @@ fn all(found: &RouteCheck, less: &str) -> String {
 
 fn defaults(found: &RouteCheck) -> String {
     let line = |route: &ribtide_model::DefaultRoute| {
-        let leads = route.leads.as_deref().unwrap_or("absent");
+        let target = route.leads.as_deref().unwrap_or("absent");
         let forwards = if route.forwarded { "forwards" } else { "does not forward" };
-        format!("{} {leads}: {forwards}\n", route.prefix)
+        format!("{} {target}: {forwards}\n", route.prefix)
     };
     found.default_routes.iter().map(line).collect()
 }

@@ -13,14 +13,14 @@ pub(crate) fn run(path: &Path) -> Result<(), String> {
     warn(path, &config);
     let router = Router::start(config, Some(file)).map_err(|e| e.to_string())?;
     let at = router.socket().display();
-    text::complain(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
+    text::write_stderr(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
     router.run_until_signal().map_err(|e| e.to_string())
 }
 
-/// Says what of a valid configuration an operator may not have meant.
+/// Prints the warnings of a valid configuration.
 fn warn(path: &Path, config: &config::Config) {
-    for says in config.warnings() {
-        text::complain(&format!("{}: warning: {says}", path.display()));
+    for warning in config.warnings() {
+        text::write_stderr(&format!("{}: warning: {warning}", path.display()));
     }
 }
 
@@ -33,10 +33,10 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
         text::count(config.statics.len() as u64, "static route"),
     );
     warn(path, &config);
-    text::say(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
+    text::write_stdout(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }
 
 /// `ribtide schema`: the shape of the configuration.
 pub(crate) fn schema() -> Result<(), String> {
-    text::say(&format!("{:#}\n", config::schema()))
+    text::write_stdout(&format!("{:#}\n", config::schema()))
 }

@@ -1,18 +1,18 @@
-//! What people read: durations, sizes and lists; tables and numbers are those of the suites' reports.
+//! Text output: durations, sizes and lists. Tables and numbers are those of the suites' reports.
 
 pub(crate) use ribtide_text::{Table, number};
 use std::io::Write as _;
 
-/// Writes to standard output. `println!` would panic where the reader has gone (`| head`).
-pub(crate) fn say(text: &str) -> Result<(), String> {
+/// Writes to standard output. `println!` would panic on a closed pipe (`| head`).
+pub(crate) fn write_stdout(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|e| format!("cannot write the output: {e}"))
 }
 
-/// Writes a line to standard error, if anybody reads it.
-pub(crate) fn complain(sentence: &str) {
+/// Writes a line to standard error; a closed one is ignored.
+pub(crate) fn write_stderr(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "ribtide: {sentence}");
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn count(n: u64, what: &str) -> String {
     format!("{} {what}{}", number(n), if n == 1 { "" } else { "s" })
 }
 
-/// Seconds as people say them: `7s`, `3m12s`, `2h05m`, `4d03h`.
+/// A duration: `7s`, `3m12s`, `2h05m`, `4d03h`.
 pub(crate) fn duration(seconds: u64) -> String {
     let (d, h, m, s) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     match (d, h, m) {
@@ -44,7 +44,7 @@ pub(crate) fn bytes(n: u64) -> String {
     unreachable!("the last unit takes everything")
 }
 
-/// `words` one after another, in lines of at most 110 columns that begin with `indent`, the first with `title` as well.
+/// `words` in lines of at most 110 columns that begin with `indent`, the first also with `title`.
 pub(crate) fn wrap(indent: &str, title: &str, between: &str, words: &[String]) -> String {
     const WIDTH: usize = 110;
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! `ribtide bench` itself, on tables so small that its figures mean nothing: every workload runs, and a router that is
-//! wrong is found out.
+//! `ribtide bench` on small tables: every workload runs, and a wrong router is detected. The
+//! figures have no meaning.
 
 use serde_json::Value;
 use std::fs;
@@ -73,12 +73,12 @@ fn every_workload_runs_and_ends_right() {
     assert!(text.contains("ribtide:shards=2") && text.contains("threads, CPU s: learn"), "{text}");
 }
 
-/// The workloads that change in every way what receivers hold.
+/// The workloads that add, replace and remove routes.
 #[test]
-fn ipv6_routes_end_right_as_ipv4_routes_do() {
+fn ipv6_routes_end_correct_as_ipv4_routes_do() {
     let folder = tempfile::tempdir().unwrap();
-    let works = ["--work", "withdraw,flap,churn", "--family", "ipv6"];
-    let (output, report) = bench("ribtide:shards=2", &folder.path().join("report.json"), &works);
+    let workloads = ["--work", "withdraw,flap,churn", "--family", "ipv6"];
+    let (output, report) = bench("ribtide:shards=2", &folder.path().join("report.json"), &workloads);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(phases(&report).count(), 2 + 1 + 2 + 1 + 5 + 1);
     for phase in phases(&report) {
@@ -90,9 +90,9 @@ fn ipv6_routes_end_right_as_ipv4_routes_do() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("x 200 prefixes of ipv6-unicast"), "{output:?}");
 }
 
-/// Each mode of the next-hop cache ends with the same FIB, and that one is right; the suite says so otherwise.
+/// Each mode of the next-hop cache ends with the same correct FIB; else the suite reports it.
 #[test]
-fn every_mode_of_the_next_hop_cache_ends_right() {
+fn every_mode_of_the_next_hop_cache_ends_correct() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("report.json");
     let mut command = Command::new(RIBTIDE);
@@ -101,15 +101,15 @@ fn every_mode_of_the_next_hop_cache_ends_right() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    let works = report["works"].as_array().unwrap();
-    assert_eq!([&works[0]["routes"], &works[1]["routes"]], [100, 10_000]);
-    for work in works {
-        for run in work["runs"].as_array().unwrap() {
+    let workloads = report["works"].as_array().unwrap();
+    assert_eq!([&workloads[0]["routes"], &workloads[1]["routes"]], [100, 10_000]);
+    for workload in workloads {
+        for run in workload["runs"].as_array().unwrap() {
             for phase in run["phases"].as_array().unwrap() {
                 assert!(phase["wrong"].is_null() && phase["cpu_s"].as_f64() > Some(0.0), "{phase}");
             }
             let install = &run["phases"][0];
-            let each = if run["subject"] == "off" { work["routes"].as_u64() } else { Some(1) };
+            let each = if run["subject"] == "off" { workload["routes"].as_u64() } else { Some(1) };
             assert_eq!(install["resolutions"].as_u64(), each, "{install}");
         }
     }
@@ -117,9 +117,9 @@ fn every_mode_of_the_next_hop_cache_ends_right() {
     assert!(text.contains("ecmp: 100 routes") && text.contains("link down"), "{text}");
 }
 
-/// A router that passes on nothing: ribtide with another setting than it was given.
+/// A router that advertises nothing: ribtide with another configuration.
 #[test]
-fn a_router_that_is_wrong_is_found_out() {
+fn a_wrong_router_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let liar = folder.path().join("liar");
     let script = format!(

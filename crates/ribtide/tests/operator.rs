@@ -1,5 +1,5 @@
-//! What an operator sees of a running router: the real binary under real sessions, looked at through `ribtide show`, the
-//! API over TCP, `/metrics` and standard error.
+//! An operator's view of a running router: the real binary with real sessions, through `ribtide
+//! show`, the API over TCP, `/metrics` and standard error.
 
 use ribtide_daemon::registry;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before the test fails; nothing waits that long when all is well.
+/// The time limit of every wait in these tests.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 const IPV4: u64 = 3000;
@@ -86,7 +86,7 @@ impl Router {
         let errors = File::create(folder.path().join("stderr")).unwrap();
         let process = ribtide().arg("run").arg("-c").arg(&config).stderr(errors).spawn().unwrap();
         let router = Router { process: Running(process), folder, bgp, http };
-        until("the router answers", || router.try_text(&["bgp", "summary"]).is_some());
+        until("the router replies", || router.try_text(&["bgp", "summary"]).is_some());
         router
     }
 
@@ -99,7 +99,7 @@ impl Router {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 
-    /// What `ribtide show WHAT` prints.
+    /// The output of `ribtide show WHAT`.
     fn text(&self, what: &[&str]) -> String {
         self.try_text(what).unwrap_or_else(|| panic!("ribtide show {what:?} fails"))
     }
@@ -109,7 +109,7 @@ impl Router {
         serde_json::from_str(&self.text(&[what, &["--json"]].concat())).unwrap()
     }
 
-    /// What is printed when it fails.
+    /// The error output of a failing command.
     fn complaint(&self, what: &[&str]) -> String {
         let output = ribtide().arg("show").args(what).arg("--socket").arg(self.socket()).output().unwrap();
         assert!(!output.status.success(), "{what:?} should fail");
@@ -120,7 +120,7 @@ impl Router {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
-    /// Peers that speak from `from`, until they are dropped.
+    /// Peers with addresses from `from` on, until they are dropped.
     fn peers(&self, tool: &str, from: &str, more: &[&str]) -> Running {
         let to = self.bgp.to_string();
         let options = ["--to", &to, "--from", from, "--quiet", "--wait", "30"];
@@ -129,12 +129,12 @@ impl Router {
         Running(command.spawn().unwrap())
     }
 
-    /// Status, head and body of what the API answers over TCP.
+    /// Status, head and body of an API reply over TCP.
     fn http(&self, request: &str) -> (u16, String, String) {
         self.exchange(TcpStream::connect(self.http).unwrap(), request)
     }
 
-    /// The same over the Unix socket, which may change things.
+    /// The same over the Unix socket, which permits changes.
     fn unix(&self, request: &str) -> (u16, String, String) {
         self.exchange(UnixStream::connect(self.socket()).unwrap(), request)
     }
@@ -148,13 +148,13 @@ impl Router {
              content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.into())
     }
 
-    /// What `ribtide WORDS` prints.
+    /// The output of `ribtide WORDS`.
     fn command(&self, words: &[&str]) -> String {
         let output = ribtide().args(words).arg("--socket").arg(self.socket()).output().unwrap();
         assert!(output.status.success(), "ribtide {words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -194,7 +194,7 @@ fn sum<'a>(items: &'a Value, of: impl Fn(&'a Value) -> &'a Value) -> u64 {
 }
 
 #[test]
-fn everything_the_operator_asks_for_is_there_and_adds_up() {
+fn operator_commands_are_complete_and_consistent() {
     let (router, peers) = loaded("shards = 2\nupdate-threads = 2");
     summary_and_neighbours(&router);
     routes_and_shards(&router);
@@ -205,12 +205,12 @@ fn everything_the_operator_asks_for_is_there_and_adds_up() {
     drop(peers);
     until("the neighbours are gone", || router.json(&["bgp", "summary"])["established"] == 0);
     let log = router.log();
-    for says in [
+    for expected in [
         "bgp: neighbor 127.0.1.5 (AS 65101, group upstream) is up: ipv4-unicast ipv6-unicast, hold time 90 s",
         "bgp: neighbor 127.0.0.12 (AS 65001, group clients) is up: ipv4-unicast ipv6-unicast, hold time 90 s",
         "bgp: neighbor 127.0.0.12 (AS 65001, group clients) is down after ",
     ] {
-        assert!(log.contains(says), "{says}\n{log}");
+        assert!(log.contains(expected), "{expected}\n{log}");
     }
 }
 
@@ -255,15 +255,17 @@ fn summary_and_neighbours(router: &Router) {
     let active = |n: &Value| n.pointer("/session/active/ipv4").and_then(Value::as_u64).unwrap_or(0);
     assert_eq!(all.as_array().unwrap().iter().map(active).sum::<u64>(), IPV4);
 
-    // The filters of group and update thread, and that they part the neighbours.
+    // The filters by group and update thread; together they select all neighbours.
     let clients = router.json(&["bgp", "neighbor", "--group", "clients"]);
     assert_eq!(clients.as_array().unwrap().len(), 2);
     let of = |n: &str| router.json(&["bgp", "neighbor", "--update-thread", n]).as_array().unwrap().len();
     assert_eq!(of("0") + of("1"), 3);
     assert!(of("0") > 0 && of("1") > 0, "the groups are spread over both");
     let text = router.text(&["bgp", "neighbor", "127.0.0.12"]);
-    for says in ["client AS 65001", "sent to by egress-", "KEEPALIVE", "not a slow writer", "full 0 times"] {
-        assert!(text.contains(says), "{says}\n{text}");
+    for expected in
+        ["client AS 65001", "sent to by egress-", "KEEPALIVE", "not a slow writer", "full 0 times"]
+    {
+        assert!(text.contains(expected), "{expected}\n{text}");
     }
     assert!(router.complaint(&["bgp", "neighbor", "192.0.2.77"]).contains("show bgp summary"));
     assert!(router.complaint(&["bgp", "neighbor", "--group", "x"]).contains("it has clients, upstream"));
@@ -326,8 +328,8 @@ fn routes_and_shards(router: &Router) {
     assert_eq!((names.len() as u64, prefixes.len() as u64), (IPV4 + IPV6, IPV4 + IPV6));
     let (prefix, logical) = prefixes.last().unwrap();
     let prefix = prefix.trim_matches('"');
-    let says = format!("{prefix} is in logical shard {logical}, on shard 1.\n");
-    assert!(router.text(&["route", prefix]).ends_with(&says), "{says}");
+    let expected = format!("{prefix} is in logical shard {logical}, on shard 1.\n");
+    assert!(router.text(&["route", prefix]).ends_with(&expected), "{expected}");
     let text = router.text(&["route", "rib-sharding", "1"]);
     assert!(text.starts_with("shard-1: ") && text.contains(prefix), "{}", text.lines().next().unwrap());
     let main = router.text(&["route", "rib-sharding", "main"]);
@@ -345,12 +347,12 @@ fn groups(router: &Router) {
     let thread = &group["update_thread"];
     assert_eq!(router.json(&["bgp", "neighbor", "127.0.0.12"])["session"]["update_thread"], *thread);
     let text = router.text(&["bgp", "group"]);
-    for says in [
+    for expected in [
         "to route reflector clients of cluster 10.255.0.1",
         "Members 127.0.0.12",
         "1 member at 1 position: 0 full",
     ] {
-        assert!(text.contains(says), "{says}\n{text}");
+        assert!(text.contains(expected), "{expected}\n{text}");
     }
     assert!(router.complaint(&["bgp", "group", "missing"]).contains("no group \"missing\""));
 }
@@ -364,7 +366,7 @@ fn next_hop_groups(router: &Router) {
     let all = router.json(&["nexthop-group"]);
     assert_eq!(all["cache"]["mode"], "dependency");
     let groups = all["groups"].as_array().unwrap();
-    // The interface's own group, the blackhole's, and those of BGP's next hops.
+    // The group of the interface, of the blackhole, and those of BGP's next hops.
     assert!(groups.len() > 2, "{groups:?}");
     assert_eq!(router.json(&["route", "summary"])["main"]["next_hop_groups"], groups.len());
     let most = groups.iter().max_by_key(|g| g["installed_routes"].as_u64()).unwrap();
@@ -383,22 +385,22 @@ fn next_hop_groups(router: &Router) {
     );
     assert_eq!(router.text(&["nexthop-group"]).lines().count(), groups.len() + 4, "a head, and a line each");
     assert!(router.complaint(&["nexthop-group", "99999"]).contains("there is no next-hop group 99999"));
-    // A route names its groups.
+    // A route shows its groups.
     let routes = router.text(&["route", "--json"]);
     let route: Value = serde_json::from_str(routes.lines().next().unwrap()).unwrap();
-    let told = router.json(&["route", route["prefix"].as_str().unwrap()]);
-    assert_eq!(told["groups"]["received"], told["groups"]["installed"]["group"]);
-    assert_eq!(told["groups"]["installed"]["protocol"], "ebgp");
+    let shown = router.json(&["route", route["prefix"].as_str().unwrap()]);
+    assert_eq!(shown["groups"]["received"], shown["groups"]["installed"]["group"]);
+    assert_eq!(shown["groups"]["installed"]["protocol"], "ebgp");
 
-    let says = change(&["config", "fib", "nexthop-cache", "epoch"]);
-    assert_eq!(says, "the next-hop cache works by \"epoch\" now, by \"dependency\" before\n");
+    let expected = change(&["config", "fib", "nexthop-cache", "epoch"]);
+    assert_eq!(expected, "the next-hop cache works by \"epoch\" now, by \"dependency\" before\n");
     let epoch = router.json(&["nexthop-group", &id]);
     assert_eq!((&epoch["cache"]["mode"], &epoch["groups"][0]["stamp"]), (&"epoch".into(), &0.into()));
     let config = router.folder.path().join("ribtide.toml");
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text.replace("[fib]", "[fib]\nnexthop-cache = \"off\"")).unwrap();
-    let says = change(&["reload"]);
-    assert!(says.contains("the next-hop cache works by \"off\" now, by \"epoch\" before"), "{says}");
+    let expected = change(&["reload"]);
+    assert!(expected.contains("the next-hop cache works by \"off\" now, by \"epoch\" before"), "{expected}");
     assert!(router.text(&["nexthop-group", &id]).contains("Cache: not cached"));
     std::fs::write(&config, text).unwrap();
     assert!(change(&["reload"]).contains("works by \"dependency\" now"));
@@ -539,7 +541,7 @@ fn unchunked(head: &str, body: String) -> String {
 #[test]
 fn wrong_requests_are_refused_in_json_with_what_to_do() {
     let router = Router::start("shards = 1\nupdate-threads = 1");
-    for (request, status, says) in [
+    for (request, status, expected) in [
         ("GET /v1/nothing", 404, "no endpoint /v1/nothing; docs/operations.md"),
         ("POST /v1/pipeline", 405, "/v1/pipeline does not take POST"),
         ("GET /v1/routes?limit=many", 400, "invalid digit"),
@@ -562,7 +564,7 @@ fn wrong_requests_are_refused_in_json_with_what_to_do() {
         assert_eq!(got, status, "{request}: {body}");
         assert!(head.contains("content-type: application/json"), "{request}: {head}");
         let error: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{request}: {e}: {body}"));
-        assert!(error["error"].as_str().unwrap().contains(says), "{request}: {body}");
+        assert!(error["error"].as_str().unwrap().contains(expected), "{request}: {body}");
     }
 }
 
@@ -573,51 +575,51 @@ fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
     let down = || router.log().lines().filter(|line| line.contains("is down")).count();
     until("it is up", || router.log().contains("127.0.0.13 (AS 65001, group clients) is up"));
     for body in ["{\"neighbor\": \"127.0.0.13\"}", "{}", "{\"soft\": false}"] {
-        let (status, _, says) = router.unix(&format!("POST /v1/bgp/clear\n{body}"));
-        assert_eq!(status, 400, "{body}: {says}");
+        let (status, _, expected) = router.unix(&format!("POST /v1/bgp/clear\n{body}"));
+        assert_eq!(status, 400, "{body}: {expected}");
         if body.contains("neighbor") {
-            let says_all = ["unknown field `neighbor`", "`address`", "`all`", "`soft`"];
-            assert!(says_all.iter().all(|word| says.contains(word)), "{says}");
+            let fields = ["unknown field `neighbor`", "`address`", "`all`", "`soft`"];
+            assert!(fields.iter().all(|word| expected.contains(word)), "{expected}");
         }
     }
     for request in ["POST /v1/bgp/clear\n{\"all\": true}", "POST /v1/reload"] {
-        let (status, _, says) = router.http(request);
-        assert!(status == 403 && says.contains("api.token-file"), "{request}: {status} {says}");
+        let (status, _, expected) = router.http(request);
+        assert!(status == 403 && expected.contains("api.token-file"), "{request}: {status} {expected}");
     }
     assert_eq!(down(), 0, "{}", router.log());
     let refused = "api: POST /v1/reload from 127.0.0.1:";
     assert!(router.log().lines().any(|line| line.starts_with(refused) && line.contains("is refused")));
-    // The command line asks for what the API takes.
+    // The command line uses the API.
     router.command(&["clear", "bgp", "neighbor", "all"]);
     until("the session has ended", || down() == 1);
-    // A sink does not connect a second time.
+    // A sink does not reconnect.
     let _again = router.peers("sink", "127.0.0.13", &["--asn", "65001"]);
     until("it is up again", || router.log().matches("group clients) is up").count() == 2);
     router.command(&["clear", "bgp", "neighbor", "127.0.0.13", "soft"]);
     router.command(&["config", "fib", "nexthop-cache", "epoch"]);
     router.command(&["reload"]);
     let (log, uid) = (router.log(), format!("uid {}", nix_uid()));
-    for says in [
+    for expected in [
         "sessions begin again with all neighbors, 2 in number",
         "routes are exchanged again with neighbor 127.0.0.13, 1 in number",
         "the next-hop cache works by \"epoch\" now, by \"dependency\" before",
         "the next-hop cache works by \"dependency\" now, by \"epoch\" before",
     ] {
         let logged = log.lines().any(|l| {
-            l.starts_with("api: POST") && l.contains(&uid) && l.contains(", pid ") && l.contains(says)
+            l.starts_with("api: POST") && l.contains(&uid) && l.contains(", pid ") && l.contains(expected)
         });
-        assert!(logged, "{says}: {log}");
+        assert!(logged, "{expected}: {log}");
     }
 }
 
-/// The user that the test, and so the command line, runs as.
+/// The user of the test, and so of the command line.
 fn nix_uid() -> String {
     let output = Command::new("id").arg("-u").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
 #[test]
-fn explain_tells_the_way_of_a_static_route_and_what_bgp_has_beside_it() {
+fn explain_has_stages_of_static_route_and_bgp_path() {
     let prefix = "11.0.0.0/24";
     let more = format!("[[static]]\nprefix = \"{prefix}\"\nnext-hop = [\"10.0.0.9\"]");
     let router = Router::start_with("shards = 1\nupdate-threads = 1", &more);
@@ -630,11 +632,11 @@ fn explain_tells_the_way_of_a_static_route_and_what_bgp_has_beside_it() {
         assert!(stages.iter().any(|s| s["stage"] == "static" && s["state"] == "passed"), "{why}: {stages:?}");
         stages
     };
-    let says = |stages: &[Value], stage: &str| {
+    let expected = |stages: &[Value], stage: &str| {
         let stage = stages.iter().find(|s| s["stage"] == stage).unwrap();
         (stage["state"].as_str().unwrap().to_owned(), stage["says"].to_string())
     };
-    let (state, _) = says(&concludes("BGP has nothing"), "bgp");
+    let (state, _) = expected(&concludes("BGP has nothing"), "bgp");
     assert_eq!(state, "absent");
     let table = ["--uniform", "--ipv4", "1", "--asn", "65002", "--next-hops", "1"];
     let announce = |from: &str, next_hops: &str| {
@@ -642,26 +644,26 @@ fn explain_tells_the_way_of_a_static_route_and_what_bgp_has_beside_it() {
         until("BGP has a path", || explained()["stages"][0]["says"].to_string().contains(from));
         peer
     };
-    // A path that BGP cannot use is no end of the static route.
+    // A BGP path that is unusable does not hide the static route.
     let unusable = announce("127.0.1.10", "192.168.77.0/24");
     until("it is not used", || explained()["stages"][0]["state"] == "stopped");
-    let (_, why) = says(&concludes("BGP has an unusable path"), "bgp");
+    let (_, why) = expected(&concludes("BGP has an unusable path"), "bgp");
     assert!(why.contains("not used: "), "{why}");
     drop(unusable);
     until("it is gone", || explained()["stages"][0]["state"] == "absent");
-    // The best path of BGP loses in the RIB manager, and both say so.
+    // The best BGP path loses in the RIB manager, and both stages report it.
     let _worse = announce("127.0.1.11", "10.0.0.0/16");
     until("the RIB manager has it", || {
         explained()["stages"][0]["says"].to_string().contains("the RIB manager does not take the best path")
     });
     let stages = concludes("BGP's path has the worse distance");
     let lower = "not used: the selected route has the lower distance 1";
-    assert!(says(&stages, "bgp").1.contains(lower), "{stages:?}");
-    assert!(says(&stages, "rib").1.contains(lower), "{stages:?}");
+    assert!(expected(&stages, "bgp").1.contains(lower), "{stages:?}");
+    assert!(expected(&stages, "rib").1.contains(lower), "{stages:?}");
 }
 
 #[test]
-fn without_threads_of_its_own_bgp_says_so() {
+fn bgp_without_own_threads_is_reported() {
     let (router, _peers) = loaded("shards = \"off\"\nupdate-threads = \"off\"");
     let summary = router.json(&["bgp", "summary"]);
     let off = "RIB sharding off, update threading off: all of BGP on the session thread";

@@ -1,4 +1,5 @@
-//! VRFs of a running router, down to the virtual ASIC: the real binary, its commands, and its configuration changed under it.
+//! VRFs of a running router down to the virtual ASIC: the real binary, its commands, and reloads of
+//! its configuration.
 
 use serde_json::Value;
 use std::fs::File;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before the test fails; nothing waits that long when all is well.
+/// The time limit of every wait in these tests.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 const PORTS: &str = r#"
@@ -72,7 +73,7 @@ impl Router {
         let file = folder.path().join("ribtide.toml");
         let process = command.arg("run").arg("-c").arg(file).stderr(errors).spawn().unwrap();
         let router = Router { process, folder };
-        until("the router answers", || router.ask(&["show", "pipeline"]).status.success());
+        until("the router replies", || router.run(&["show", "pipeline"]).status.success());
         router
     }
 
@@ -80,12 +81,12 @@ impl Router {
         self.folder.path().join("api.sock")
     }
 
-    fn ask(&self, what: &[&str]) -> Output {
+    fn run(&self, what: &[&str]) -> Output {
         ribtide().args(what).arg("--socket").arg(self.socket()).output().unwrap()
     }
 
     fn text(&self, what: &[&str]) -> String {
-        let output = self.ask(what);
+        let output = self.run(what);
         assert!(output.status.success(), "{what:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -94,25 +95,25 @@ impl Router {
         serde_json::from_str(&self.text(&[what, &["--json"]].concat())).unwrap()
     }
 
-    /// Another configuration from now on; what became of it.
+    /// Changes the configuration and returns the output of `ribtide reload`.
     fn reload(&self, config: &[&str]) -> String {
         write(&self.folder, config);
         self.text(&["reload"])
     }
 
-    /// Where the chip sends packets to an address: the neighbour, or what else it does.
+    /// The chip's next hop for an address, or its action.
     fn asic(&self, vrf: Option<&str>, address: &str) -> String {
         let of = vrf.map(|vrf| ["--vrf", vrf]);
-        let answer =
+        let reply =
             self.json(&[&["show", "asic", address][..], of.as_ref().map_or(&[], |of| &of[..])].concat());
-        let answer = &answer["answers"][0];
-        let hop = answer["next_hops"][0].as_str();
-        hop.unwrap_or_else(|| answer["action"].as_str().unwrap()).to_owned()
+        let reply = &reply["answers"][0];
+        let hop = reply["next_hops"][0].as_str();
+        hop.unwrap_or_else(|| reply["action"].as_str().unwrap()).to_owned()
     }
 
-    /// Waits until it does that.
-    fn leads(&self, vrf: Option<&str>, address: &str, to: &str) {
-        until(&format!("{address} in {vrf:?} leads to {to}"), || self.asic(vrf, address) == to);
+    /// Waits for that next hop.
+    fn expect_next_hop(&self, vrf: Option<&str>, address: &str, to: &str) {
+        until(&format!("{address} in {vrf:?} is sent to {to}"), || self.asic(vrf, address) == to);
     }
 }
 
@@ -144,14 +145,14 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_prefix_leads_elsewhere_in_each_vrf_and_vrfs_come_and_go() {
+fn a_prefix_has_its_next_hop_in_each_vrf_through_reloads() {
     let router = Router::start(&[PORTS, DEFAULT, RED]);
     let red = Some("Vrfred");
-    router.leads(None, "192.0.2.1", "10.0.0.1");
-    router.leads(red, "192.0.2.1", "10.0.0.2");
-    // What is connected is connected in its VRF.
-    router.leads(None, "10.0.8.3", "to-link-or-cpu");
-    router.leads(red, "10.0.0.1", "to-link-or-cpu");
+    router.expect_next_hop(None, "192.0.2.1", "10.0.0.1");
+    router.expect_next_hop(red, "192.0.2.1", "10.0.0.2");
+    // Connected routes are in the VRF of their interface.
+    router.expect_next_hop(None, "10.0.8.3", "to-link-or-cpu");
+    router.expect_next_hop(red, "10.0.0.1", "to-link-or-cpu");
     assert_eq!(router.asic(red, "10.0.8.3"), "drop");
     // A gateway of the default VRF is unresolved in another.
     assert_eq!(router.asic(red, "198.51.100.1"), "drop");
@@ -159,39 +160,39 @@ fn a_prefix_leads_elsewhere_in_each_vrf_and_vrfs_come_and_go() {
     views(&router);
 
     // Blue takes an interface of the default VRF, whose own routes stay.
-    let said = router.reload(&[PORTS, DEFAULT, RED, BLUE]);
-    assert!(said.contains("VRFs added: Vrfblue"), "{said}");
+    let output = router.reload(&[PORTS, DEFAULT, RED, BLUE]);
+    assert!(output.contains("VRFs added: Vrfblue"), "{output}");
     let blue = Some("Vrfblue");
-    router.leads(blue, "192.0.2.1", "10.0.8.3");
-    router.leads(red, "192.0.2.1", "10.0.0.2");
-    router.leads(None, "192.0.2.1", "10.0.0.1");
-    router.leads(blue, "10.0.8.3", "to-link-or-cpu");
-    router.leads(None, "10.0.8.3", "drop");
+    router.expect_next_hop(blue, "192.0.2.1", "10.0.8.3");
+    router.expect_next_hop(red, "192.0.2.1", "10.0.0.2");
+    router.expect_next_hop(None, "192.0.2.1", "10.0.0.1");
+    router.expect_next_hop(blue, "10.0.8.3", "to-link-or-cpu");
+    router.expect_next_hop(None, "10.0.8.3", "drop");
 
-    // Red goes; its interface is the default VRF's again.
-    let said = router.reload(&[PORTS, DEFAULT, BLUE]);
-    assert!(said.contains("VRFs removed: Vrfred"), "{said}");
+    // Red is removed; its interface returns to the default VRF.
+    let output = router.reload(&[PORTS, DEFAULT, BLUE]);
+    assert!(output.contains("VRFs removed: Vrfred"), "{output}");
     let refused =
-        String::from_utf8(router.ask(&["show", "asic", "192.0.2.1", "--vrf", "Vrfred"]).stderr).unwrap();
+        String::from_utf8(router.run(&["show", "asic", "192.0.2.1", "--vrf", "Vrfred"]).stderr).unwrap();
     assert!(refused.contains("there is no VRF Vrfred; there are: default, Vrfblue"), "{refused}");
-    router.leads(blue, "192.0.2.1", "10.0.8.3");
-    router.leads(None, "192.0.2.1", "10.0.0.1");
+    router.expect_next_hop(blue, "192.0.2.1", "10.0.8.3");
+    router.expect_next_hop(None, "192.0.2.1", "10.0.0.1");
     let connected = || router.json(&["show", "fib", "10.0.0.0/24"])["hops"].as_array().unwrap().len();
     until("Ethernet4 is back", || connected() == 2);
 
-    // And red comes again, with another route.
-    let said = router.reload(&[PORTS, DEFAULT, BLUE, &RED.replace("192.0.2.0/24", "203.0.113.0/24")]);
-    assert!(said.contains("VRFs added: Vrfred"), "{said}");
-    router.leads(red, "203.0.113.1", "10.0.0.2");
+    // Red is added again with another route.
+    let output = router.reload(&[PORTS, DEFAULT, BLUE, &RED.replace("192.0.2.0/24", "203.0.113.0/24")]);
+    assert!(output.contains("VRFs added: Vrfred"), "{output}");
+    router.expect_next_hop(red, "203.0.113.1", "10.0.0.2");
     assert_eq!(router.asic(red, "192.0.2.1"), "drop");
 
     // Static routes change alone.
-    let said = router.reload(&[PORTS, BLUE, &RED.replace("198.51.100.0/24", "198.51.100.128/25")]);
-    assert!(said.contains("other static routes in VRF: default, Vrfred"), "{said}");
-    router.leads(red, "192.0.2.1", "10.0.0.2");
-    router.leads(red, "203.0.113.1", "drop");
-    router.leads(None, "192.0.2.1", "drop");
-    router.leads(blue, "192.0.2.1", "10.0.8.3");
+    let output = router.reload(&[PORTS, BLUE, &RED.replace("198.51.100.0/24", "198.51.100.128/25")]);
+    assert!(output.contains("other static routes in VRF: default, Vrfred"), "{output}");
+    router.expect_next_hop(red, "192.0.2.1", "10.0.0.2");
+    router.expect_next_hop(red, "203.0.113.1", "drop");
+    router.expect_next_hop(None, "192.0.2.1", "drop");
+    router.expect_next_hop(blue, "192.0.2.1", "10.0.8.3");
 }
 
 fn views(router: &Router) {
@@ -228,7 +229,7 @@ fn views(router: &Router) {
     assert!(explained.contains("virtual switch has it"), "{explained}");
     let unresolved = router.text(&["explain", "198.51.100.0/24", "--vrf", "Vrfred"]);
     assert!(unresolved.contains("next hop 10.0.8.3 does not resolve"), "{unresolved}");
-    let refused = String::from_utf8(router.ask(&["explain", "192.0.2.1", "--vrf", "red"]).stderr).unwrap();
+    let refused = String::from_utf8(router.run(&["explain", "192.0.2.1", "--vrf", "red"]).stderr).unwrap();
     assert!(refused.contains("there is no VRF red; there are: default, Vrfred"), "{refused}");
 }
 
@@ -238,7 +239,7 @@ fn an_interface_that_is_another_vrfs_is_refused_with_what_to_do() {
     let leak = "[[static]]\nprefix = \"203.0.113.0/24\"\ninterface = \"Ethernet4\"\n";
     write(&folder, &[PORTS, leak, RED, "[vrf.green]\ntable = 7\ninterfaces = [\"Ethernet4\", \"eth9\"]\n"]);
     let output = ribtide().arg("check").arg("-c").arg(folder.path().join("ribtide.toml")).output().unwrap();
-    let said =
+    let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     for expected in [
@@ -248,7 +249,7 @@ fn an_interface_that_is_another_vrfs_is_refused_with_what_to_do() {
         "Ethernet4 is in VRF Vrfred already",
         "there is no [[interface]] named \"eth9\"",
     ] {
-        assert!(said.contains(expected), "{expected} is not in:\n{said}");
+        assert!(text.contains(expected), "{expected} is not in:\n{text}");
     }
 }
 
@@ -262,21 +263,21 @@ impl Namespace {
         made.is_ok_and(|made| made.status.success()).then_some(namespace)
     }
 
-    /// What `ip` says in it.
+    /// The output of `ip` in it.
     fn ip(&self, arguments: &str) -> String {
         let output = Command::new("ip").args(["-n", &self.0]).args(arguments.split(' ')).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The prefixes of a table that are not another's, each with its way.
+    /// The prefixes and next hops of a table, without those of other protocols.
     fn table(&self, number: u32) -> Vec<String> {
         let shown = self.ip(&format!("route show table {number} proto bgp"));
-        let way = |line: &str| {
+        let next_hop = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             let after = |word: &str| words.iter().skip_while(|w| **w != word).nth(1).copied().unwrap_or("-");
             format!("{} via {} dev {}", words[0], after("via"), after("dev"))
         };
-        shown.lines().map(way).collect()
+        shown.lines().map(next_hop).collect()
     }
 }
 
@@ -343,7 +344,7 @@ fn the_kernel_has_a_table_for_each_vrf() {
     let (default, red) = (["192.0.2.0/24 via 10.0.0.2 dev v0"], ["192.0.2.0/24 via 10.0.1.2 dev v1"]);
     has(1000, &default);
     has(1001, &red);
-    // A link of one VRF fails: the other's routes are not its concern.
+    // A link of one VRF fails; the other VRF's routes stay.
     namespace.ip("link set v1 down");
     has(1001, &[]);
     assert_eq!(namespace.table(1000), default);
@@ -351,10 +352,10 @@ fn the_kernel_has_a_table_for_each_vrf() {
     has(1001, &red);
     // The kernel's own routes are learnt where they are.
     namespace.ip("route add 198.51.100.0/24 via 10.0.1.2 table 1001");
-    let learnt = |vrf: &str| router.ask(&["show", "route", "vrf", vrf, "198.51.100.0/24"]).status.success();
+    let learnt = |vrf: &str| router.run(&["show", "route", "vrf", vrf, "198.51.100.0/24"]).status.success();
     until("red learns a route", || learnt("red"));
     assert!(!learnt("default"));
-    // Red has a policy and a source address of its own, which change under it.
+    // Red has a policy and a source address, which change.
     let red_and = |settings: &str, rest: &str| {
         let settings = format!("table = 1001\n{settings}\n");
         router.reload(&[KERNEL, &KERNEL_RED.replace("table = 1001\n", &settings), SECOND, rest])
@@ -371,8 +372,8 @@ fn the_kernel_has_a_table_for_each_vrf() {
     };
     namespace.ip("addr add 10.7.7.7/32 dev v1");
     namespace.ip("addr add 10.7.7.8/32 dev v1");
-    let said = red_and("source = [\"10.7.7.7\"]", "");
-    assert!(said.contains("another policy for routes to the FIB in VRF: red"), "{said}");
+    let output = red_and("source = [\"10.7.7.7\"]", "");
+    assert!(output.contains("another policy for routes to the FIB in VRF: red"), "{output}");
     is_from("192.0.2.0/24", "10.7.7.7");
     is_from("203.0.113.0/24", "10.7.7.7");
     red_and("source = [\"10.7.7.7\"]\npolicy.static = [\"of-red\"]", OF_RED);
@@ -388,15 +389,15 @@ fn the_kernel_has_a_table_for_each_vrf() {
     until("no source address is left", || source("192.0.2.0/24").is_none());
     router.reload(&[KERNEL, KERNEL_RED]);
     has(1001, &red);
-    // Red goes, and its table with it.
+    // Red is removed with its table.
     assert!(router.reload(&[KERNEL]).contains("VRFs removed: red"));
     has(1001, &[]);
     assert_eq!(namespace.table(1000), default);
     assert!(router.reload(&[KERNEL, KERNEL_RED]).contains("VRFs added: red"));
     has(1001, &red);
-    // What the kernel lacks is said at once, and nothing changes.
+    // A missing device is reported at once, and the configuration stays.
     write(&router.folder, &[KERNEL, "[vrf.blue]\n"]);
-    let refused = String::from_utf8(router.ask(&["reload"]).stderr).unwrap();
+    let refused = String::from_utf8(router.run(&["reload"]).stderr).unwrap();
     assert!(refused.contains("VRF blue: the kernel has no VRF device of that name"), "{refused}");
     assert_eq!(namespace.table(1001), red);
 }

@@ -1,4 +1,4 @@
-//! Text for people, of `ribtide show` and of the suites' reports: aligned tables, numbers with separators.
+//! Text of `ribtide show` and of the suites' reports: aligned tables, numbers with separators.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,9 @@
-//! `ribtide bench run bgp`: what a router needs to learn, choose and pass on routes, and whether it does so rightly.
+//! `ribtide bench run bgp`: the cost of learning, selecting and advertising routes, and the
+//! correctness of the result.
 //!
-//! The router under test runs alone in a network namespace (or on loopback), its neighbours in another. Messages are
-//! made before, so that playing the neighbours costs little. Every run ends with each receiver, also one that joined
+//! The router under test runs alone in a network namespace (or on loopback), its neighbours in
+//! another. Messages are encoded in advance, so the neighbours cost little. Every run compares each
+//! receiver, also one that joined late, with the result of a simple implementation of RFC 4271.
 //! late, being compared with what a simple reading of RFC 4271 says that it must hold.
 
 pub mod dut;
@@ -10,13 +12,13 @@ mod model;
 mod report;
 mod run;
 mod topology;
-pub mod work;
+pub mod workload;
 
 pub use report::Report;
 pub use run::Figures;
 
 use crate::Error;
-use crate::harness::{Machine, Place, machine, tell};
+use crate::harness::{Machine, Place, machine, write_report};
 use crate::options::interrupted;
 use dut::Dut;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -26,7 +28,7 @@ use run::{Failure, Setup};
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
-use work::{Prepared, Work};
+use workload::{BgpWorkload, Prepared};
 
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
@@ -38,7 +40,7 @@ pub struct Options {
         value_delimiter = ',',
         default_value = "learn,reflect,flap,single,scale,withdraw,churn,receivers"
     )]
-    pub work: Vec<Work>,
+    pub work: Vec<BgpWorkload>,
     /// Families of the routes, ipv4 and ipv6: each workload is run with each of them. Sessions run over IPv4
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = family, default_value = "ipv4")]
     pub family: Vec<Afi>,
@@ -97,7 +99,7 @@ fn factor(text: &str) -> Result<f64, String> {
 /// Nothing could be measured, a router under test failed or ended wrong, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     let (report, interrupted) = measure(options)?;
-    tell(&report, options.json.as_deref())?;
+    write_report(&report, options.json.as_deref())?;
     if interrupted {
         return Err(Error::Options("interrupted".into()));
     }
@@ -115,7 +117,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
-/// Measures; true beside the report when Ctrl-C was pressed before the end.
+/// Measures; returns true beside the report after Ctrl-C.
 fn measure(options: &Options) -> Result<(Report, bool), Error> {
     if !options.loopback {
         Place::may_make_namespaces()?;
@@ -146,11 +148,11 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
     };
     let progress = Progress::new();
     let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|family| options.family.contains(family));
-    let scenarios = |family| work::scenarios(&options.work, family, options.prefixes, options.receivers);
+    let scenarios = |family| workload::scenarios(&options.work, family, options.prefixes, options.receivers);
     for scenario in families.flat_map(scenarios) {
         let family = scenario.family.unicast_name();
         let name = format!("{} ({family})", scenario.name);
-        progress.say(&format!("{name}: making the messages"));
+        progress.show(&format!("{name}: making the messages"));
         let prepared = Prepared::new(scenario, options.seed, options.loopback);
         let scenario = prepared.scenario.to_string();
         let sets = prepared.sets;
@@ -162,10 +164,10 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
                 if n % 2 == 0 { there.clone() } else { there.iter().rev().copied().collect() };
             for dut in order {
                 let head = format!("{name}, run {} of {}, {dut}", n + 1, options.runs);
-                progress.say(&head);
-                let say = |what: &str| progress.say(&format!("{head}: {what}"));
+                progress.show(&head);
+                let status = |what: &str| progress.show(&format!("{head}: {what}"));
                 let mut phases = Vec::new();
-                let outcome = run::run(dut, &prepared, setup, &interrupted, &say, &mut phases);
+                let outcome = run::run(dut, &prepared, setup, &interrupted, &status, &mut phases);
                 let failure = match outcome {
                     Ok(()) => None,
                     Err(Failure::Router(why)) => Some(why),
@@ -189,7 +191,7 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
     Ok((report, false))
 }
 
-/// What is being done: a line that changes on a terminal, elsewhere a line for each run, on standard error.
+/// Progress: a changing line on a terminal, else a line per run, on standard error.
 struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -203,7 +205,7 @@ impl Progress {
         }))
     }
 
-    fn say(&self, what: &str) {
+    fn show(&self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_string());
         }
@@ -212,7 +214,7 @@ impl Progress {
     fn done(&self, what: &str) {
         match &self.0 {
             Some(bar) => bar.println(what),
-            // Progress without a reader is no reason to stop.
+            // A closed standard error does not stop the run.
             None => drop(writeln!(std::io::stderr(), "{what}")),
         }
     }

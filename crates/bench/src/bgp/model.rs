@@ -1,5 +1,5 @@
-//! What the senders have said, and what every receiver must hold because of it: the oracle of the BGP suite. It shares
-//! nothing with the router but the codec, and judges by RFC 4271 section 9.1.2.2 alone.
+//! The advertised routes of the senders, and the expected routes of every receiver: the oracle of
+//! the BGP suite. It shares only the codec with the router, and applies RFC 4271 section 9.1.2.2.
 
 use super::topology::{ASN, Topology};
 use crate::AddressPool;
@@ -13,54 +13,55 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The number of a path that a sender announced: which attributes its receivers get. 0: no path.
+/// The number of an announced path, which stands for its attributes at receivers. 0: no path.
 pub(super) type PathNumber = u32;
-/// A prefix is not reachable.
+/// No path: the prefix is unreachable.
 pub(super) const NO_PATH: PathNumber = 0;
 /// A path that no sender ever announced.
-pub(super) const UNKNOWN: PathNumber = PathNumber::MAX;
+pub(super) const UNKNOWN_PATH: PathNumber = PathNumber::MAX;
 
 /// Messages for one session, ready to be written.
 pub(super) type Script = Arc<[u8]>;
 
-/// IPv4 prefixes that share one set of attributes, on average. Of IPv6 prefixes as many do as in the internet's table, 1.7.
+/// IPv4 prefixes per set of attributes, on average. IPv6 has the ratio of the internet's table,
+/// 1.7.
 const IPV4_PER_SET: f64 = 5.85;
 
-/// Where each prefix stands in [`View::best`]: the shape of [`View::positions`].
+/// The index of each prefix in [`View::best`]: the shape of [`View::positions`].
 pub(super) struct Positions;
 impl PerFamily for Positions {
     type Of<F: Family> = Map<Prefix<F>, u32>;
 }
 
-/// The senders' routes as they are now, all of one family.
+/// The senders' current routes, all of one family.
 pub(super) struct Model<F> {
     topology: Topology,
     table: Table,
     positions: Arc<Families<Positions>>,
-    /// For each sender, what it says of each group now.
-    said: Vec<Vec<Said>>,
-    /// Attributes as receivers get them → the path.
+    /// The current route of each group, per sender.
+    advertised: Vec<Vec<Advertised>>,
+    /// Attributes at receivers → path.
     known: Arc<Map<u64, PathNumber>>,
     next: PathNumber,
     family: PhantomData<F>,
 }
 
-/// What a sender says of a group.
+/// A sender's route of a group.
 #[derive(Clone, Copy)]
-struct Said {
+struct Advertised {
     path: PathNumber,
     hops: u16,
     origin: u8,
 }
 
-const NOTHING: Said = Said { path: NO_PATH, hops: 0, origin: 0 };
+const NOTHING: Advertised = Advertised { path: NO_PATH, hops: 0, origin: 0 };
 
-/// What receivers are judged by.
+/// The expected routes of receivers.
 #[derive(Clone)]
 pub(super) struct View {
-    /// Where each prefix stands in `best`; no prefix of the other family stands there.
+    /// The index of each prefix in `best`; prefixes of the other family have none.
     pub(super) positions: Arc<Families<Positions>>,
-    /// The path that a receiver must hold for each prefix.
+    /// The expected path of each prefix.
     pub(super) best: Arc<[PathNumber]>,
     /// Fingerprints of the attributes of all paths that were ever announced.
     pub(super) known: Arc<Map<u64, PathNumber>>,
@@ -69,7 +70,7 @@ pub(super) struct View {
 }
 
 impl<F: Family> Model<F> {
-    /// Senders that have said nothing yet about a table of `prefixes`.
+    /// Senders without routes, and a table of `prefixes`.
     pub(super) fn new(topology: Topology, prefixes: u32, seed: u64) -> Self {
         let of = |afi| if F::AFI == afi { prefixes } else { 0 };
         let options = TableOptions {
@@ -82,9 +83,9 @@ impl<F: Family> Model<F> {
         let table = Table::new(&options);
         let mut positions = Families::<Positions>::default();
         *positions.get_mut::<F>() = (0..).zip(table.prefixes::<F>()).map(|(i, p)| (*p, i)).collect();
-        let said = vec![vec![NOTHING; table.group_count::<F>()]; topology.senders.len()];
+        let advertised = vec![vec![NOTHING; table.group_count::<F>()]; topology.senders.len()];
         let positions = Arc::new(positions);
-        Model { topology, table, positions, said, known: Arc::default(), next: 1, family: PhantomData }
+        Model { topology, table, positions, advertised, known: Arc::default(), next: 1, family: PhantomData }
     }
 
     /// Groups of prefixes with equal attributes.
@@ -92,23 +93,24 @@ impl<F: Family> Model<F> {
         self.table.group_count::<F>()
     }
 
-    /// Paths that the router has now: one for each prefix and sender that announces it.
+    /// The router's paths: one for each prefix and sender that announces it.
     pub(super) fn paths(&self) -> usize {
-        let of = |said: &Vec<Said>| {
-            said.iter()
+        let of = |advertised: &Vec<Advertised>| {
+            advertised
+                .iter()
                 .enumerate()
                 .filter(|(_, s)| s.path != NO_PATH)
                 .map(|(g, _)| self.group(g).len())
                 .sum::<usize>()
         };
-        self.said.iter().map(of).sum()
+        self.advertised.iter().map(of).sum()
     }
 
     fn group(&self, group: usize) -> &[Prefix<F>] {
         self.table.group::<F>(group)
     }
 
-    /// How a sender sees the table.
+    /// A sender's view of the table.
     fn feed(&self, sender: usize, version: u32) -> FeedOptions {
         let neighbor = self.topology.senders[sender];
         let own = AddressPool::new(AnyPrefix::host(self.topology.next_hop(neighbor.address)));
@@ -123,8 +125,8 @@ impl<F: Family> Model<F> {
         }
     }
 
-    /// The messages with which a sender announces the groups that `which` picks, in an order of its own. Another
-    /// `version` has other attributes.
+    /// Encodes a sender's announcement of the groups that `which` selects, in its own order.
+    /// Another `version` has other attributes.
     pub(super) fn announce(&mut self, sender: usize, version: u32, which: impl Fn(usize) -> bool) -> Script {
         let neighbor = self.topology.senders[sender];
         let feed = self.table.feed(self.feed(sender, version));
@@ -137,48 +139,53 @@ impl<F: Family> Model<F> {
             let packer = build::UpdatePacker::new(&block, path.next_hop.into(), message::MAX_LEN);
             packer.announce(prefixes.iter().copied(), &mut out).expect("made-up attributes are short");
             let fingerprint = passed_on(&self.topology, neighbor.address, &path).fingerprint();
-            // Equal attributes of two groups are one path: receivers cannot tell them apart.
+            // Equal attributes of two groups are one path, because receivers cannot tell them
+            // apart.
             let number = *known.entry(fingerprint).or_insert_with(|| {
                 self.next += 1;
                 self.next - 1
             });
-            self.said[sender][group] =
-                Said { path: number, hops: path.as_path.len() as u16, origin: path.origin as u8 };
+            self.advertised[sender][group] =
+                Advertised { path: number, hops: path.as_path.len() as u16, origin: path.origin as u8 };
         }
         out.into()
     }
 
-    /// The messages with which a sender withdraws the groups that `which` picks.
+    /// Encodes a sender's withdrawal of the groups that `which` selects.
     pub(super) fn withdraw(&mut self, sender: usize, which: impl Fn(usize) -> bool) -> Script {
         let mut out = Vec::new();
         for group in (0..self.groups()).filter(|group| which(*group)) {
             build::withdraw(self.group(group).iter().copied(), message::MAX_LEN, &mut out);
-            self.said[sender][group] = NOTHING;
+            self.advertised[sender][group] = NOTHING;
         }
         out.into()
     }
 
-    /// A sender's session ends.
+    /// Ends a sender's session.
     pub(super) fn leave(&mut self, sender: usize) {
-        self.said[sender].fill(NOTHING);
+        self.advertised[sender].fill(NOTHING);
     }
 
-    /// The best path of a group among all that are announced now.
+    /// The best path of a group.
     fn best(&self, group: usize) -> PathNumber {
-        let offers = self.said.iter().zip(&self.topology.senders).map(|(said, sender)| (said[group], sender));
-        let rank = |(said, sender): &(Said, &super::topology::Neighbor)| Rank {
-            hops: said.hops.into(),
-            origin: said.origin,
+        let offers = self
+            .advertised
+            .iter()
+            .zip(&self.topology.senders)
+            .map(|(advertised, sender)| (advertised[group], sender));
+        let rank = |(advertised, sender): &(Advertised, &super::topology::Neighbor)| Rank {
+            hops: advertised.hops.into(),
+            origin: advertised.origin,
             router_id: sender.address,
             address: IpAddr::V4(sender.address),
         };
         offers
-            .filter(|(said, _)| said.path != NO_PATH)
+            .filter(|(advertised, _)| advertised.path != NO_PATH)
             .min_by_key(rank)
-            .map_or(NO_PATH, |(said, _)| said.path)
+            .map_or(NO_PATH, |(advertised, _)| advertised.path)
     }
 
-    /// What receivers must hold now.
+    /// The expected routes of receivers.
     pub(super) fn view(&self) -> View {
         let best = (0..self.groups()).flat_map(|g| std::iter::repeat_n(self.best(g), self.group(g).len()));
         View {
@@ -190,7 +197,7 @@ impl<F: Family> Model<F> {
     }
 }
 
-/// Attributes as a receiver sees them, in a form that compares.
+/// Attributes at a receiver, in comparable form.
 #[derive(Hash)]
 struct Seen<'a> {
     origin: Option<&'a [u8]>,
@@ -249,7 +256,8 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The fingerprint of what an UPDATE announces its prefixes of family `F` with: a key of [`View::known`].
+/// The fingerprint of the attributes of an UPDATE's prefixes of family `F`: a key of
+/// [`View::known`].
 pub(super) fn fingerprint<F: Family>(update: &Update<'_>) -> u64 {
     Seen::new(update.attributes(), update.next_hop::<F>()).fingerprint()
 }
@@ -266,8 +274,8 @@ impl PassedOn {
     }
 }
 
-/// What receivers get of a sender's path: from external peers with the router's AS in front and itself as next hop
-/// (RFC 4271 section 5.1), from clients as it is, with the marks of the reflector (RFC 4456 section 8).
+/// A sender's path at receivers. Paths of external peers get the router's AS and its next hop (RFC
+/// 4271 section 5.1); paths of clients get only the reflector's attributes (RFC 4456 section 8).
 fn passed_on(topology: &Topology, sender: Ipv4Addr, path: &Path) -> PassedOn {
     let mut block = Vec::new();
     if topology.reflector {
@@ -288,11 +296,11 @@ fn passed_on(topology: &Topology, sender: Ipv4Addr, path: &Path) -> PassedOn {
 
 #[cfg(test)]
 impl<F: Family> Model<F> {
-    /// The messages of a router that knows no other sender.
+    /// The messages of a router with this sender alone.
     pub(super) fn passed_on(&self, sender: usize, which: impl Fn(usize) -> bool) -> Vec<u8> {
         let (mut out, mut path) = (Vec::new(), Path::default());
         for group in (0..self.groups()).filter(|group| which(*group)) {
-            let version = u32::from(self.said[sender][group].path > self.groups() as u32);
+            let version = u32::from(self.advertised[sender][group].path > self.groups() as u32);
             self.table.feed(self.feed(sender, version)).path::<F>(group, &mut path);
             let passed = passed_on(&self.topology, self.topology.senders[sender].address, &path);
             build::UpdatePacker::new(&passed.block, passed.next_hop, message::MAX_LEN)
@@ -325,7 +333,7 @@ mod tests {
         let owners: Vec<Set<PathNumber>> = (0..10)
             .map(|s| {
                 model.announce(s, 0, |_| true);
-                model.said[s].iter().map(|said| said.path).collect()
+                model.advertised[s].iter().map(|advertised| advertised.path).collect()
             })
             .collect();
         let view = model.view();
@@ -345,15 +353,15 @@ mod tests {
 
     fn check_path<F: Family>(reflector: bool) {
         let mut model = model::<F>(2, reflector, 50);
-        let said = model.announce(0, 0, |group| group == 0);
+        let advertised = model.announce(0, 0, |group| group == 0);
         let view = model.view();
         let context = UpdateContext { four_octet_as: true, external: !reflector };
         let path = |messages: &[u8]| {
             let update = parse(&messages[message::HEADER_LEN..], &context).unwrap();
             view.known.get(&fingerprint::<F>(&update)).copied()
         };
-        assert_eq!(path(&said), None);
-        assert_eq!(path(&model.passed_on(0, |group| group == 0)), Some(model.said[0][0].path));
+        assert_eq!(path(&advertised), None);
+        assert_eq!(path(&model.passed_on(0, |group| group == 0)), Some(model.advertised[0][0].path));
     }
 
     #[test]

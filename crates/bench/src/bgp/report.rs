@@ -1,4 +1,4 @@
-//! What came out, for people and for programs.
+//! The report of the suite, as text and JSON.
 
 use super::dut::Dut;
 use super::run::{Figures, LATE};
@@ -25,7 +25,7 @@ pub struct Report {
     pub seed: u64,
     /// Threads that play the neighbours.
     pub load_threads: usize,
-    /// Routers and their versions; or why they were left out.
+    /// Routers and their versions, or why they were not measured.
     pub routers: Vec<RouterReport>,
     /// Each scenario.
     pub scenarios: Vec<ScenarioReport>,
@@ -36,7 +36,7 @@ pub struct Report {
 pub struct RouterReport {
     /// As on the command line.
     pub router: String,
-    /// Its version, in its own words.
+    /// Its version, as it prints it.
     pub version: Option<String>,
     /// Why it was not measured.
     pub left_out: Option<String>,
@@ -75,11 +75,11 @@ pub struct Summary {
     pub phase: String,
     /// The router.
     pub router: String,
-    /// Runs that ended right.
+    /// Correct runs.
     pub right: usize,
-    /// Runs that were made.
+    /// All runs.
     pub runs: usize,
-    /// What was wrong in those that did not.
+    /// The faults of the other runs.
     pub wrong: Vec<String>,
     /// CPU seconds.
     pub cpu_s: Option<Spread>,
@@ -192,7 +192,7 @@ fn threads(runs: &[&Figures]) -> BTreeMap<String, f64> {
 }
 
 impl ScenarioReport {
-    /// Where ribtide's CPU time went; other routers' threads do not mean the same.
+    /// CPU time of ribtide's threads; those of other routers are not comparable.
     fn show_threads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ours = |s: &&Summary| s.router.starts_with("ribtide") && s.phase != LATE && !s.threads.is_empty();
         for s in self.summary.iter().filter(ours) {
@@ -230,7 +230,7 @@ impl fmt::Display for ScenarioReport {
             }
             let show =
                 |spread: Option<Spread>, show: fn(f64) -> String| spread.map_or("-".into(), |s| s.show(show));
-            // Their spread is in the JSON.
+            // The JSON has their spread.
             let middle = |spread: Option<Spread>, show: fn(f64) -> String| {
                 spread.map_or("-".into(), |s| show(s.median))
             };
@@ -285,7 +285,7 @@ fn seconds(n: f64) -> String {
 }
 
 impl RouterReport {
-    /// What is known of a router before it runs.
+    /// A router's report before it runs.
     pub fn new(dut: &Dut, loopback: bool) -> RouterReport {
         let version = dut.fits(loopback).and_then(|()| dut.version());
         let (version, left_out) = match version {

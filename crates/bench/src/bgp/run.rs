@@ -2,9 +2,9 @@
 
 use super::dut::{Dut, Site};
 use super::load::{Load, Received};
-use super::model::{NO_PATH, PathNumber, UNKNOWN, View};
+use super::model::{NO_PATH, PathNumber, UNKNOWN_PATH, View};
 use super::topology::{NETWORK, NETWORK6, Topology};
-use super::work::{Phase, Prepared};
+use super::workload::{Phase, Prepared};
 use crate::Error;
 use crate::harness::place::PROGRAM_LINK;
 use crate::harness::program::own_cpu;
@@ -15,12 +15,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How routers are measured.
+/// Parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Setup {
-    /// A router that has done nothing for this long, and is not done, is wrong.
+    /// A router that is idle for this long before it is done is wrong.
     pub(super) patience: Duration,
-    /// No phase may take longer.
+    /// The time limit of a phase.
     pub(super) limit: Duration,
     /// Threads that play the neighbours.
     pub(super) load_threads: usize,
@@ -28,7 +28,7 @@ pub(super) struct Setup {
     pub(super) loopback: bool,
 }
 
-/// What one phase of one run cost.
+/// The figures of one phase of one run.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Figures {
     /// The phase.
@@ -81,23 +81,23 @@ impl From<Error> for Failure {
     }
 }
 
-/// How often the router and the receivers are looked at.
+/// The interval between checks of the router and the receivers.
 const ROUTER_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often it is looked at whether the router still works, which costs more.
-const IDLE_LOOK: Duration = Duration::from_millis(100);
+/// The interval between checks whether the router is idle, which cost more.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A router that used no more than 1% of one core for this long, with no thread that could run, is idle.
-const IDLE: Duration = Duration::from_millis(500);
-/// Sessions that are opened at the same time. Routers have room for few connections that wait to be accepted (OpenBGPD 5,
-/// BIRD 8); what comes on top the system drops, and tries again after 1 s, 3 s, 7 s and so on.
-const OPENING: usize = 4;
-/// A router that brings up no session for this long, of those that are open to it, does not work.
-const ESTABLISH: Duration = Duration::from_secs(60);
-/// Wrong prefixes that are described.
+const IDLE_TIME: Duration = Duration::from_millis(500);
+/// Sessions that are opened at the same time. Routers have a short accept queue (OpenBGPD 5, BIRD
+/// 8); the kernel drops further connections and retries them after 1 s, 3 s, 7 s and so on.
+const OPENING_MAX: usize = 4;
+/// A router that establishes no open session for this long has failed.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Wrong prefixes in a description.
 const EXAMPLES: usize = 3;
 /// The name of the phase in which a receiver joins late.
 pub(super) const LATE: &str = "late joiner";
 
-/// Runs a scenario once and appends the figures of each phase. `say` is told what goes on.
+/// Runs a scenario once and appends the figures of each phase. `status` gets the progress.
 ///
 /// # Errors
 /// The router did not start, lost a session or ended; or Ctrl-C was pressed. Figures of phases before that stay.
@@ -106,7 +106,7 @@ pub(super) fn run(
     prepared: &Prepared,
     setup: Setup,
     interrupted: &AtomicBool,
-    say: &dyn Fn(&str),
+    status: &dyn Fn(&str),
     figures: &mut Vec<Figures>,
 ) -> Result<(), Failure> {
     let topology = &prepared.topology;
@@ -118,15 +118,15 @@ pub(super) fn run(
         Place::namespaces(topology.router, &addresses, NETWORK)?
     };
     if let Some(address) = topology.router6() {
-        // It may use it at once: no duplicate address detection runs.
+        // The address is usable at once, without duplicate address detection.
         place.ip(&format!("address add {address}/{NETWORK6} dev {PROGRAM_LINK} nodad"))?;
     }
     let site = Site { place: &place, topology, folder: folder.path() };
     let program = Program::start(&dut.to_string(), dut.commands(&site)?, folder.path())?;
     let load = Load::start(&place, topology, setup.load_threads, prepared.expected_bytes())?;
-    load.judge_by(&prepared.empty);
-    let mut run = Run { program, load, topology, setup, interrupted, say };
-    say("sessions");
+    load.set_view(&prepared.empty);
+    let mut run = Run { program, load, topology, setup, interrupted, status };
+    status("sessions");
     run.establish(0..topology.neighbors().count() - 1)?;
     run.settle()?;
     for phase in &prepared.phases {
@@ -153,10 +153,10 @@ struct Run<'a> {
     topology: &'a Topology,
     setup: Setup,
     interrupted: &'a AtomicBool,
-    say: &'a dyn Fn(&str),
+    status: &'a dyn Fn(&str),
 }
 
-/// What was used until a moment.
+/// CPU times at one moment.
 struct Sample {
     at: Instant,
     usage: Usage,
@@ -176,25 +176,25 @@ impl Run<'_> {
             if opening.len() < before {
                 last = Instant::now();
             }
-            for session in sessions.by_ref().take(OPENING - opening.len()) {
+            for session in sessions.by_ref().take(OPENING_MAX - opening.len()) {
                 self.load.connect(session);
                 opening.push(session);
             }
             let Some(first) = opening.first() else { return Ok(()) };
             self.alive()?;
-            if last.elapsed() > ESTABLISH {
+            if last.elapsed() > ESTABLISH_TIMEOUT {
                 let why = self.load.trouble(*first).unwrap_or_else(|| "nothing came".into());
                 return Err(Failure::Router(format!(
                     "{} sessions are not up, and none of them came up for {} s; the first: {why}",
                     opening.len() + sessions.len(),
-                    ESTABLISH.as_secs()
+                    ESTABLISH_TIMEOUT.as_secs()
                 )));
             }
             std::thread::sleep(ROUTER_POLL_INTERVAL);
         }
     }
 
-    /// Nothing happened that ends the run.
+    /// Checks that no event has ended the run.
     fn alive(&mut self) -> Result<(), Failure> {
         if self.interrupted.load(Relaxed) {
             return Err(Failure::Interrupted);
@@ -203,8 +203,8 @@ impl Run<'_> {
         match self.load.lost() {
             None => Ok(()),
             Some((session, why)) => {
-                // When the router ended, its own words say more.
-                std::thread::sleep(IDLE_LOOK);
+                // The log of an ended router has the better reason.
+                std::thread::sleep(IDLE_POLL_INTERVAL);
                 self.program.check()?;
                 let who = self.topology.neighbors().nth(session).map(|n| n.address.to_string());
                 Err(Failure::Router(format!("it lost the session of {}: {why}", who.unwrap_or_default())))
@@ -255,10 +255,11 @@ impl Run<'_> {
         self.measure(phase, begin, false)
     }
 
-    /// Does `begin` and measures until all receivers are right and the router idle. `late`: with the late joiner.
+    /// Runs `begin` and measures until all receivers are correct and the router is idle. `late`:
+    /// with the late joiner.
     fn measure(&mut self, phase: &Phase, begin: impl Fn(&Load), late: bool) -> Result<Figures, Failure> {
         let receivers = self.topology.receivers.len() - usize::from(!late);
-        self.load.judge_by(&phase.view);
+        self.load.set_view(&phase.view);
         let cut = self.load.cut();
         let before = self.sample(receivers);
         let started = Instant::now();
@@ -297,8 +298,8 @@ impl Run<'_> {
         })
     }
 
-    /// Waits until all receivers are right and the router is idle: when the slowest came to be right, or `None` when
-    /// they never will be.
+    /// Waits until all receivers are correct and the router is idle. Returns when the slowest
+    /// became correct, or `None` when they never will.
     fn wait(
         &mut self,
         phase: &Phase,
@@ -312,16 +313,16 @@ impl Run<'_> {
             std::thread::sleep(ROUTER_POLL_INTERVAL);
             self.alive()?;
             let late = started.elapsed() > self.setup.limit;
-            // The comparison takes a core, so it waits until the router is idle.
+            // The comparison uses a core, so it waits until the router is idle.
             if idle.is_idle(&self.program) || late {
-                self.load.look();
+                self.load.parse_all();
                 let since = self.load.last_update().map_or(started, |at| at.max(started)).elapsed();
                 let right: Option<Vec<Instant>> =
                     sessions.iter().map(|s| self.load.right_since(*s)).collect();
                 let sent = phase.scripts.iter().all(|(sender, _)| self.load.is_sent(*sender));
                 if let Some(right) = right
                     && sent
-                    && since > IDLE / 2
+                    && since > IDLE_TIME / 2
                 {
                     return Ok(right.iter().max().copied());
                 }
@@ -333,12 +334,12 @@ impl Run<'_> {
             if now >= next_word {
                 next_word = now + Duration::from_millis(500);
                 let seconds = (now - started).as_secs_f64();
-                (self.say)(&format!("{}: waiting for the router, {seconds:.0} s", phase.name));
+                (self.status)(&format!("{}: waiting for the router, {seconds:.0} s", phase.name));
             }
         }
     }
 
-    /// What is wrong at receivers.
+    /// Describes wrong routes at receivers.
     fn describe(&self, view: &View, receivers: usize) -> String {
         let total = view.best.len();
         let (mut wrong_receivers, mut worst, mut examples) = (0, 0, Vec::new());
@@ -350,7 +351,7 @@ impl Run<'_> {
             wrong_receivers += 1;
             let (held, strange) = self.load.table(session);
             let differ = |(have, best): &(&PathNumber, &PathNumber)| have != best;
-            // A session that is down holds nothing.
+            // A session that is down has no routes.
             let nothing = vec![NO_PATH; total];
             let held = if held.len() == total { held } else { nothing };
             let wrong = held.iter().zip(&*view.best).filter(differ).count() + strange;
@@ -381,36 +382,36 @@ fn explain(have: PathNumber, best: PathNumber) -> &'static str {
     match (have, best) {
         (NO_PATH, _) => "is not there",
         (_, NO_PATH) => "should be gone",
-        (UNKNOWN, _) => "has attributes that no sender sent",
+        (UNKNOWN_PATH, _) => "has attributes that no sender sent",
         _ => "is over another path than the best",
     }
 }
 
-/// Watches whether a program still works.
+/// Detects that a program is idle.
 struct Idle {
     cpu: Duration,
     since: Instant,
-    next_look: Instant,
+    next_check: Instant,
 }
 
 impl Idle {
     fn new() -> Idle {
         let now = Instant::now();
-        Idle { cpu: Duration::ZERO, since: now, next_look: now }
+        Idle { cpu: Duration::ZERO, since: now, next_check: now }
     }
 
     fn is_idle(&mut self, program: &Program) -> bool {
         let now = Instant::now();
-        if now >= self.next_look {
-            self.next_look = now + IDLE_LOOK;
+        if now >= self.next_check {
+            self.next_check = now + IDLE_POLL_INTERVAL;
             let cpu = program.cpu();
-            let allowed = (now - self.since).max(IDLE_LOOK) / 100;
+            let allowed = (now - self.since).max(IDLE_POLL_INTERVAL) / 100;
             if cpu.saturating_sub(self.cpu) > allowed || program.usage().runnable {
                 self.since = now;
                 self.cpu = cpu;
             }
         }
-        self.idle_for() >= IDLE
+        self.idle_for() >= IDLE_TIME
     }
 
     fn idle_for(&self) -> Duration {

@@ -1,6 +1,7 @@
-//! Who is there: the router under test in the middle, senders and receivers around it, all on one network.
+//! The topology: the router under test, its senders and receivers, all on one network.
 //!
-//! Sessions run over IPv4 whatever routes they carry: every machine has as many loopback addresses of that family as are needed.
+//! Sessions run over IPv4 for every family of routes, because every machine has enough loopback
+//! addresses of IPv4.
 
 use crate::harness::place::nth;
 use crate::session::Speaker;
@@ -13,7 +14,7 @@ pub(super) const ASN: u32 = 65_000;
 const SENDER_ASN: u32 = 65_100;
 /// AS number of all external receivers.
 const RECEIVER_ASN: u32 = 65_300;
-/// Hold time that everybody proposes.
+/// The hold time of all speakers.
 const HOLD_TIME: u16 = 90;
 /// Length of the network that all are on, in namespaces.
 pub(super) const NETWORK: u8 = 16;
@@ -33,9 +34,9 @@ pub(super) struct Topology {
     pub(super) port: u16,
     /// The neighbours are clients of a route reflector in its own AS; else they are external.
     pub(super) reflector: bool,
-    /// Who announces.
+    /// The senders.
     pub(super) senders: Vec<Neighbor>,
-    /// Who receives. The last one joins late.
+    /// The receivers; the last one joins late.
     pub(super) receivers: Vec<Neighbor>,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Neighbor {
 }
 
 impl Neighbor {
-    /// How it introduces itself.
+    /// Its speaker.
     pub(super) fn speaker(&self) -> Speaker {
         Speaker { asn: self.asn, router_id: self.address, hold_time: HOLD_TIME }
     }
@@ -64,8 +65,8 @@ fn free_port(address: Ipv4Addr) -> u16 {
 }
 
 impl Topology {
-    /// So many senders and receivers, and one receiver more that joins late. `loopback`: on addresses that every
-    /// machine has, and on a port that needs no rights.
+    /// So many senders and receivers, and one receiver that joins late. `loopback`: on loopback
+    /// addresses, and on an unprivileged port.
     pub(super) fn new(
         family: Afi,
         senders: u32,
@@ -95,7 +96,7 @@ impl Topology {
         self.senders.iter().chain(&self.receivers)
     }
 
-    /// The next hop that whoever has `address` gives in its routes.
+    /// The next hop in routes of the speaker with `address`.
     pub(super) fn next_hop(&self, address: Ipv4Addr) -> IpAddr {
         match self.family {
             Afi::Ipv4 => address.into(),

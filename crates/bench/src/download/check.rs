@@ -1,16 +1,18 @@
-//! `ribtide bench run route-check`: what comparing SONiC's databases with each other and with the switch takes, while nothing
-//! happens and while all routes change as fast as fpmsyncd takes them.
+//! `ribtide bench run route-check`: the cost of comparing SONiC's databases with each other and
+//! with the switch, while idle and while all routes change as fast as fpmsyncd takes them.
 //!
-//! One process of `ribtide route-check --sonic` looks again and again: the first look is of everything, those after it of a
+//! One process of `ribtide route-check --sonic` checks repeatedly: first everything, then parts.
+//! Meanwhile a thread sends Redis a `PING` each millisecond, because a check must not delay
+//! writers.
 //! part. Meanwhile a thread sends Redis a `PING` each millisecond, since a check must hold up no writer.
 
 use super::load::Load;
 use super::redis::Redis;
-use super::run::{self, APPL, Case, Ready, Running, ask, feed, has_all};
-use super::suite::How;
+use super::run::{self, APPL, Case, Ready, Running, feed, has_all, query_switch};
+use super::suite::RunOptions;
 use super::wiring::Wiring;
 use crate::Error;
-use crate::harness::{Machine, Place, Program, Spread, machine, tell};
+use crate::harness::{Machine, Place, Program, Spread, machine, write_report};
 use crate::options::interrupted;
 use ribtide_text::{Table, rounded};
 use serde::Serialize;
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// How the daemons are wired
+    /// RunOptions the daemons are wired
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Wiring::Redis])]
     pub dut: Vec<Wiring>,
     /// IPv4 routes
@@ -37,7 +39,7 @@ pub struct Options {
     /// Looks after the first one
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub looks: u32,
-    /// How often it looks
+    /// RunOptions often it looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub every: f64,
     /// Compare the databases alone: do not ask the switch
@@ -46,32 +48,32 @@ pub struct Options {
     /// The ribtide that looks, where it is another than this one: for a comparison with an earlier one
     #[arg(long, value_name = "PATH")]
     pub program: Option<PathBuf>,
-    /// How it is measured
+    /// RunOptions it is measured
     #[command(flatten)]
-    pub how: How,
+    pub how: RunOptions,
 }
 
-/// How long it is watched how fast routes change while no check runs.
+/// The time for which the rate of changes is measured before a check runs.
 const BASELINE_TIME: Duration = Duration::from_secs(5);
-/// How often it is looked whether there is an answer.
+/// The interval between checks for output.
 const LOG_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How often Redis is asked.
-const PING: Duration = Duration::from_millis(1);
+/// The interval between `PING`s.
+const PING_INTERVAL: Duration = Duration::from_millis(1);
 
-/// One look.
+/// One check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Look {
+pub struct CheckFigures {
     /// Of everything.
     pub full: bool,
     /// Routes compared.
     pub checked: u64,
     /// Routes that differed.
     pub differing: u64,
-    /// What it took, as it says itself.
+    /// Its own wall time.
     pub wall_s: f64,
     /// CPU seconds of the command.
     pub cpu_s: f64,
-    /// CPU seconds of Redis from the look before until this one, whatever they were for; and of syncd.
+    /// CPU seconds of Redis since the check before, for any reason; and of syncd.
     pub redis_s: f64,
     /// See `redis_s`.
     pub syncd_s: f64,
@@ -81,17 +83,17 @@ pub struct Look {
     pub changes: f64,
 }
 
-/// The looks of one process.
+/// The checks of one process.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
     /// The wiring.
     pub wiring: String,
     /// All routes change.
     pub churn: bool,
-    /// The longest `PING`, and the changes a second, before anybody looked.
+    /// The longest `PING`, and the changes a second, before the first check.
     pub before: (f64, f64),
-    /// In their order.
-    pub looks: Vec<Look>,
+    /// The checks in order.
+    pub looks: Vec<CheckFigures>,
     /// The most memory of the process, in bytes.
     pub peak: u64,
 }
@@ -114,7 +116,7 @@ pub struct Report {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// A daemon failed, a look found a difference while nothing happened or in the end, or Ctrl-C was pressed.
+/// A daemon failed, a check found a difference while nothing happened or in the end, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     if let Some(without) = options.dut.iter().find(|wiring| {
@@ -144,12 +146,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
             }
         }
     }
-    tell(&report, options.how.json.as_deref())
+    write_report(&report, options.how.json.as_deref())
 }
 
-/// Looks at rest, then under churn.
+/// Checks while idle, then under churn.
 fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[Run; 2], Error> {
-    let load = Load { ipv4: options.ipv4, ipv6: options.ipv6, ways: 2 };
+    let load = Load { ipv4: options.ipv4, ipv6: options.ipv6, next_hops: 2 };
     let case = Case {
         name: wiring.name(),
         flags: wiring.flags(),
@@ -172,34 +174,34 @@ fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[
     let pings = it.redis(&case, APPL).map_err(Error::System)?;
     let mut watch = Watch { options, case: &case, socket, longest: &longest, interrupted };
     std::thread::scope(|scope| {
-        // Whatever happens, the threads end.
-        let _end = Sets(&over);
+        // The threads end in any case.
+        let _end = SetOnDrop(&over);
         scope.spawn(|| ping(pings, &longest, &over));
-        let rest = watch.looks(&mut it, false, options.looks)?;
+        let rest = watch.checks(&mut it, false, options.looks)?;
         scope.spawn(|| churn(churning, &frames, &over));
         std::thread::sleep(BASELINE_TIME);
-        let under = watch.looks(&mut it, true, options.looks)?;
+        let under = watch.checks(&mut it, true, options.looks)?;
         over.store(true, Relaxed);
         it.quiet(Instant::now(), limit)?;
-        watch.looks(&mut it, false, 0)?;
+        watch.checks(&mut it, false, 0)?;
         Ok([rest, under])
     })
 }
 
-/// Sets it when it is dropped.
-struct Sets<'a>(&'a AtomicBool);
+/// Sets the flag when it is dropped.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Sets<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
 }
 
-/// Has all routes lead elsewhere, again and again.
+/// Changes the next hop of all routes, repeatedly.
 fn churn(mut stream: TcpStream, frames: &[Vec<u8>; 2], over: &AtomicBool) {
     for all in frames.iter().cycle() {
         for piece in all.chunks(64 << 10) {
-            // What is cut off here is not read: the run ends.
+            // A cut frame is never read, because the run ends.
             if over.load(Relaxed) || stream.write_all(piece).is_err() {
                 return;
             }
@@ -207,15 +209,15 @@ fn churn(mut stream: TcpStream, frames: &[Vec<u8>; 2], over: &AtomicBool) {
     }
 }
 
-/// Notes the longest answer, in microseconds.
+/// Notes the longest reply time, in microseconds.
 fn ping(mut redis: Redis, longest: &AtomicU64, over: &AtomicBool) {
     while !over.load(Relaxed) {
         let begin = Instant::now();
-        if redis.ask(&["PING"]).is_err() {
+        if redis.query(&["PING"]).is_err() {
             return;
         }
         longest.fetch_max(begin.elapsed().as_micros() as u64, Relaxed);
-        std::thread::sleep(PING);
+        std::thread::sleep(PING_INTERVAL);
     }
 }
 
@@ -227,8 +229,8 @@ struct Watch<'a> {
     interrupted: &'a AtomicBool,
 }
 
-/// What is read when a look is over, and compared with the time before.
-struct Marks {
+/// Readings at the end of a check, compared with those before.
+struct Readings {
     at: Instant,
     cpu: f64,
     redis: f64,
@@ -237,8 +239,8 @@ struct Marks {
 }
 
 impl Watch<'_> {
-    /// Looks once and so many times more.
-    fn looks(&mut self, it: &mut Running, churn: bool, more: u32) -> Result<Run, Error> {
+    /// Checks once and `more` times more.
+    fn checks(&mut self, it: &mut Running, churn: bool, more: u32) -> Result<Run, Error> {
         let alone = self.marks(it, None)?;
         self.longest.store(0, Relaxed);
         std::thread::sleep(if churn { BASELINE_TIME } else { Duration::from_secs(1) });
@@ -268,17 +270,17 @@ impl Watch<'_> {
             else {
                 if begin.elapsed() > Duration::from_secs(self.options.how.limit) {
                     return Err(Error::Options(format!(
-                        "there was no look within {} s",
+                        "there was no check within {} s",
                         self.options.how.limit
                     )));
                 }
                 continue;
             };
             let now = self.marks(it, Some(&check))?;
-            let look = self.look(line, &last, &now)?;
+            let look = self.figures(line, &last, &now)?;
             if !churn && look.differing > 0 {
                 return Err(Error::Options(format!(
-                    "a look found a difference while nothing happened: {line}"
+                    "a check found a difference while nothing happened: {line}"
                 )));
             }
             looks.push(look);
@@ -288,11 +290,11 @@ impl Watch<'_> {
         Ok(Run { wiring, churn, before, looks, peak: check.usage().peak })
     }
 
-    fn look(&self, line: &str, before: &Marks, now: &Marks) -> Result<Look, Error> {
+    fn figures(&self, line: &str, before: &Readings, now: &Readings) -> Result<CheckFigures, Error> {
         let found: Value =
-            serde_json::from_str(line).map_err(|_| Error::Options(format!("route-check says {line}")))?;
+            serde_json::from_str(line).map_err(|_| Error::Options(format!("route-check printed {line}")))?;
         let count = |name: &str| found.get(name).and_then(Value::as_u64).unwrap_or(0);
-        Ok(Look {
+        Ok(CheckFigures {
             full: found.get("full").and_then(Value::as_bool).unwrap_or(false),
             checked: count("checked"),
             differing: count("differing"),
@@ -309,9 +311,9 @@ impl Watch<'_> {
         self.longest.swap(0, Relaxed) as f64 / 1e3
     }
 
-    fn marks(&self, it: &Running, check: Option<&Program>) -> Result<Marks, Error> {
-        let counts = ask(&self.socket, "counts").map_err(Error::System)?;
-        Ok(Marks {
+    fn marks(&self, it: &Running, check: Option<&Program>) -> Result<Readings, Error> {
+        let counts = query_switch(&self.socket, "counts").map_err(Error::System)?;
+        Ok(Readings {
             at: Instant::now(),
             cpu: check.map_or(0.0, |check| check.cpu().as_secs_f64()),
             redis: it.cpu_of("redis").as_secs_f64(),
@@ -321,7 +323,7 @@ impl Watch<'_> {
     }
 }
 
-fn rate(before: &Marks, now: &Marks) -> f64 {
+fn rate(before: &Readings, now: &Readings) -> f64 {
     let changes = now.operations.saturating_sub(before.operations) as f64;
     changes / (now.at - before.at).as_secs_f64()
 }
@@ -372,13 +374,13 @@ impl fmt::Display for Report {
                 none(),
             ]);
             for first in [true, false] {
-                let looks: Vec<&Look> = (runs.iter())
+                let looks: Vec<&CheckFigures> = (runs.iter())
                     .flat_map(|run| if first { &run.looks[..1] } else { &run.looks[1..] })
                     .collect();
                 if looks.is_empty() {
                     continue;
                 }
-                let of = |of: fn(&Look) -> f64, as_text: fn(f64) -> String| {
+                let of = |of: fn(&CheckFigures) -> f64, as_text: fn(f64) -> String| {
                     show(&mut looks.iter().map(|look| of(look)), as_text)
                 };
                 rows.push(vec![

@@ -1,18 +1,19 @@
 //! `ribtide bench run everything`: FIB suppression, warm restart and both databases, all on against all off, in each wiring
 //! and in the same run.
 //!
-//! On, the clock stops when the FPM client was told that the last route is in the chip; off, when it is. Runs with and
-//! without take turns, so that what else the machine does meets both.
+//! With everything on, the clock stops when the FPM client was notified that the last route is in
+//! the chip; off, when the chip has it. Both kinds of runs alternate, so other load of the machine
+//! meets both.
 
 use super::load::Load;
 use super::run::Case;
-use super::suite::{How, Sizes, measure};
+use super::suite::{RunOptions, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
 use clap::ValueEnum;
 use ribtide_text::rounded;
 
-/// How the daemons are wired.
+/// The wiring of the daemons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Seams {
     /// All in one process, from BGP on; there FIB suppression is all that there is to turn on
@@ -50,9 +51,9 @@ pub struct Options {
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// How it is measured
+    /// RunOptions it is measured
     #[command(flatten)]
-    pub how: How,
+    pub how: RunOptions,
 }
 
 const ALL: [Seams; 7] = [
@@ -98,7 +99,7 @@ impl Seams {
                     flags.fpmsyncd.extend(["--appl-db", "in-line"]);
                     flags.syncd.extend(["--asic-db", "in-line"]);
                 } else {
-                    // ASIC_DB behind, as is APPL_DB over ZeroMQ.
+                    // ASIC_DB is a mirror, as is APPL_DB over ZeroMQ.
                     flags.syncd.push("-R");
                 }
             }
@@ -107,7 +108,7 @@ impl Seams {
                 if self.is_zmq() {
                     flags.fpmsyncd.extend(["--appl-db", "off"]);
                 }
-                // Elsewhere APPL_DB is the way of a route.
+                // Elsewhere routes pass through APPL_DB.
                 flags.has_appl_rows = !self.is_zmq();
             }
         }
@@ -120,7 +121,7 @@ impl Seams {
 /// # Errors
 /// As [`super::run`].
 pub fn run(options: &Options) -> Result<(), Error> {
-    let load = Load { ipv4: options.routes, ipv6: 0, ways: 1 };
+    let load = Load { ipv4: options.routes, ipv6: 0, next_hops: 1 };
     let redis: Vec<&str> = if options.multi_db { vec!["--multi-db"] } else { vec![] };
     let case = |seams: Seams, on: bool| Case {
         name: format!(
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_and_off_differ_in_what_they_say() {
+    fn on_and_off_differ_in_their_flags() {
         let words = |on| {
             let flags = Seams::Zmq.flags(on);
             [flags.fpmsyncd, flags.orchagent, flags.syncd].map(|words| words.join(" "))

@@ -1,15 +1,15 @@
-//! What is sent: routes as zebra announces them.
+//! The load: routes as zebra sends them.
 
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::fpm;
 use ribtide_wire::netlink::{Forward, Hop, Hops, Member, NextHop, NextHops, Route, Via};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The switch's addresses on the port that routes lead out of.
+/// The switch's addresses on the routes' port.
 pub(super) const SWITCH: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(10, 0, 0, 1), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
-/// The most next hops of a route.
-pub(super) const WAYS: u8 = 8;
+/// Next hops of a route, at most.
+pub(super) const NEXT_HOPS_MAX: u8 = 8;
 /// The first routes' destinations.
 const FIRST_V4: u32 = u32::from_be_bytes([11, 0, 0, 0]);
 const FIRST_V6: u128 = 0x2a00 << 112;
@@ -22,27 +22,28 @@ pub(super) struct Load {
     pub(super) ipv4: u32,
     /// IPv6, each a /48.
     pub(super) ipv6: u32,
-    /// Next hops of each, 1 to [`WAYS`].
-    pub(super) ways: u8,
+    /// Next hops of each route, 1 to [`NEXT_HOPS_MAX`].
+    pub(super) next_hops: u8,
 }
 
 impl Load {
-    /// All of them.
+    /// The number of routes.
     pub(super) fn total(self) -> u32 {
         self.ipv4 + self.ipv6
     }
 
-    /// The neighbours that routes lead to.
+    /// The neighbours of the routes.
     pub(super) fn neighbors(self) -> impl Iterator<Item = IpAddr> {
-        let v4 = (0..self.ways).map(|n| gateway(Afi::Ipv4, n));
-        v4.chain((0..self.ways).filter(move |_| self.ipv6 > 0).map(|n| gateway(Afi::Ipv6, n)))
+        let v4 = (0..self.next_hops).map(|n| gateway(Afi::Ipv4, n));
+        v4.chain((0..self.next_hops).filter(move |_| self.ipv6 > 0).map(|n| gateway(Afi::Ipv6, n)))
     }
 
-    /// Every route as zebra says it, with next hops of its own or of a next-hop object that is said first.
+    /// Every route as zebra sends it, with inline next hops, or with a next-hop object that is sent
+    /// first.
     pub(super) fn frames(self, ifindex: u32, objects: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for (afi, first) in [(Afi::Ipv4, 1), (Afi::Ipv6, 100)] {
-            let hops: Vec<Hop> = (0..self.ways).map(|n| hop(afi, n, ifindex)).collect();
+            let hops: Vec<Hop> = (0..self.next_hops).map(|n| hop(afi, n, ifindex)).collect();
             let next_hops = match objects && self.count(afi) > 0 {
                 false => NextHops::Inline(Hops::from(&hops[..])),
                 true => NextHops::Id(write_objects(&mut out, first, afi, &hops)),
@@ -52,7 +53,7 @@ impl Load {
         out
     }
 
-    /// More bytes of memory than all daemons together take for it until the last route.
+    /// More memory, in bytes, than all daemons use until the last route.
     pub(super) fn memory(self) -> usize {
         self.total() as usize * 1024
     }
@@ -95,7 +96,7 @@ fn gateway(afi: Afi, n: u8) -> IpAddr {
     }
 }
 
-/// An object for each next hop, and a group of them where there are several; the number that routes name.
+/// Writes an object for each next hop, and a group for several; returns the id for routes.
 fn write_objects(out: &mut Vec<u8>, first: u32, afi: Afi, hops: &[Hop]) -> u32 {
     let mut write = |id, forward| {
         fpm::write_next_hop(out, &NextHop { id, protocol: BGP, forward }).expect("eight members fit");
@@ -108,7 +109,7 @@ fn write_objects(out: &mut Vec<u8>, first: u32, afi: Afi, hops: &[Hop]) -> u32 {
     if let [one] = members[..] {
         return one.id;
     }
-    let group = first + u32::from(WAYS);
+    let group = first + u32::from(NEXT_HOPS_MAX);
     write(group, Forward::Group(members[..].into()));
     group
 }
@@ -119,9 +120,9 @@ mod tests {
     use ribtide_wire::netlink::Content;
 
     #[test]
-    fn frames_are_what_they_say() {
+    fn frames_hold_the_routes() {
         for (objects, messages) in [(false, 5), (true, 3 * 2 + 5)] {
-            let load = Load { ipv4: 3, ipv6: 2, ways: 2 };
+            let load = Load { ipv4: 3, ipv6: 2, next_hops: 2 };
             assert_eq!((load.total(), load.neighbors().count()), (5, 4));
             let bytes = load.frames(7, objects);
             let (mut at, mut seen, mut routes) = (0, 0, Vec::new());

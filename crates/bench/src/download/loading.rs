@@ -3,7 +3,7 @@
 
 use super::load::Load;
 use super::run::Case;
-use super::suite::{How, Sizes, measure};
+use super::suite::{RunOptions, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
 use clap::ValueEnum;
@@ -30,9 +30,9 @@ pub struct Options {
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// How it is measured
+    /// RunOptions it is measured
     #[command(flatten)]
-    pub how: How,
+    pub how: RunOptions,
 }
 
 impl When {
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         .map(|when| Case {
             name: when.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
             flags: when.flags(),
-            load: Load { ipv4: options.routes, ipv6: 0, ways: 1 },
+            load: Load { ipv4: options.routes, ipv6: 0, next_hops: 1 },
             sizes: options.sizes.pair(),
             chip_rate: None,
             reactions: false,

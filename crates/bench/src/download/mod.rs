@@ -1,10 +1,11 @@
-//! SONiC's route path measured: routes from FPM down to the virtual switch through SONiC's three daemons as processes.
+//! SONiC's route path: routes from FPM through SONiC's three daemons, as processes, into the
+//! virtual switch.
 //!
-//! Each run has Redis servers, daemons and a network namespace of its own. All routes are sent over one FPM connection
-//! as fast as fpmsyncd takes them; the clock stops when the switch has them all. Afterwards the databases are counted.
-//! The suites differ in what they wire and send: this one, `route-download`, is once for each way of wiring them
-//! together; [`transport`], [`loading`] and [`sizes`] are the other documents' questions, [`everything`] and
-//! [`check`] are ours.
+//! Each run has its own Redis servers, daemons and network namespace. All routes are sent over one
+//! FPM connection as fast as fpmsyncd takes them; the clock stops when the switch has them all.
+//! Afterwards the databases are counted. The suites differ in wiring and load. This one,
+//! `route-download`, covers each wiring; [`transport`], [`loading`] and [`sizes`] answer other
+//! documents; [`everything`] and [`check`] are our own.
 
 pub mod check;
 pub mod everything;
@@ -22,11 +23,11 @@ pub mod transport;
 mod wiring;
 
 pub use report::Report;
-pub use suite::{How, Sizes};
+pub use suite::{RunOptions, Sizes};
 pub use wiring::Wiring;
 
 use crate::Error;
-use load::{Load, WAYS};
+use load::{Load, NEXT_HOPS_MAX};
 use ribtide_text::rounded;
 use run::Case;
 use suite::measure;
@@ -45,7 +46,7 @@ pub enum Families {
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// How the daemons are wired
+    /// RunOptions the daemons are wired
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Wiring::SUITE)]
     pub dut: Vec<Wiring>,
     /// Routes
@@ -55,7 +56,7 @@ pub struct Options {
     #[arg(long, value_name = "FAMILY", value_enum, default_value_t = Families::Ipv4)]
     pub family: Families,
     /// Next hops of each route
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(WAYS)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NEXT_HOPS_MAX)))]
     pub ways: u8,
     /// orchagent's sizes
     #[command(flatten)]
@@ -64,9 +65,9 @@ pub struct Options {
     /// at work. Not of appl-db, which has none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub chip_rate: Option<u32>,
-    /// How it is measured
+    /// RunOptions it is measured
     #[command(flatten)]
-    pub how: How,
+    pub how: RunOptions,
 }
 
 /// Measures, prints a table, and writes JSON where asked to.
@@ -79,7 +80,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         Families::Ipv6 => (options.routes, "IPv6"),
         Families::Both => (options.routes / 2, "IPv4 and IPv6"),
     };
-    let load = Load { ipv4: options.routes - ipv6, ipv6, ways: options.ways };
+    let load = Load { ipv4: options.routes - ipv6, ipv6, next_hops: options.ways };
     let case = |wiring: &Wiring| Case {
         name: wiring.name(),
         flags: wiring.flags(),

@@ -1,5 +1,5 @@
-//! One run of all in one process: a table over a BGP session, through `ribtide run`, into the virtual switch in it, and on
-//! to another BGP neighbour.
+//! One run in one process: a table over a BGP session, through `ribtide run`, into its virtual
+//! switch and to another BGP neighbour.
 
 use super::run::{Case, Cost, Figures, Running, busy};
 use super::timers::Timers;
@@ -14,14 +14,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The router, who sends, and who is told.
+/// The router, the sender and the receiver.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 3);
-/// How long the router may take to come up.
-const START: Duration = Duration::from_secs(60);
+/// The time limit of the router's start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs it. The clock stops when the switch has all routes and the neighbour was told of them.
+/// Runs it. The clock stops when the switch has all routes and the neighbour got them.
 pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Result<Figures, Error> {
     let place = Place::namespaces(ROUTER, &[SENDER, RECEIVER], 24)?;
     let mut it = Running::new(place)?;
@@ -31,15 +31,15 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let mut router = it.place.command(&binary.to_string_lossy());
     router.arg("run").arg("-c").arg(&file);
     it.program("ribtide", router)?;
-    it.wait("the router", START, |_| chip(&socket).ok())?;
+    it.wait("the router", START_TIMEOUT, |_| chip(&socket).ok())?;
     if let Some(rate) = case.chip_rate {
-        // From now on, so that the first thing that takes time is the first route.
+        // Set now, so that the first timed operation is the first route.
         let mut set = Command::new(&binary);
         set.args(["config", "asic", "set", &format!("rate={rate}"), "--socket"]).arg(&socket);
         let done = set.output().map_err(Error::System)?;
         if !done.status.success() {
-            let says = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-            return Err(Error::Options(format!("the chip did not get its rate: {says}")));
+            let error = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+            return Err(Error::Options(format!("the chip did not get its rate: {error}")));
         }
     }
 
@@ -62,8 +62,8 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let share = it.wait("the last route", limit, |_| {
         let now = chip(&socket).ok()?;
         let there = now.routes >= wanted && now.left_s == 0.0;
-        let told = there && matches!(receiver.runs(), Ok(false));
-        (told || interrupted.load(Relaxed)).then_some(now.busy)
+        let notified = there && matches!(receiver.runs(), Ok(false));
+        (notified || interrupted.load(Relaxed)).then_some(now.busy)
     })?;
     let (wall_s, way_s) = (begin.elapsed().as_secs_f64(), (it.cpu() - before).as_secs_f64());
     let chip_busy = case.chip_rate.and(share);
@@ -74,23 +74,24 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions: None, timers: Timers::default() })
 }
 
-/// What the switch did.
+/// The state of the switch.
 struct Chip {
     routes: u64,
     left_s: f64,
-    /// The share of the time in which it was at work.
+    /// The share of busy time.
     busy: Option<f64>,
 }
 
-/// What the switch did, by the router's interface: a process for each look would cost as much as the routes of 10 ms.
+/// The state of the switch over the router's API: a process per query would cost as much as the
+/// routes of 10 ms.
 fn chip(socket: &Path) -> io::Result<Chip> {
     let mut stream = UnixStream::connect(socket)?;
     stream.write_all(b"GET /v1/asic HTTP/1.1\r\nhost: ribtide\r\nconnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     let state: Value = serde_json::from_str(body)?;
-    let missing = || io::Error::other("the router says nothing of routes in its switch");
+    let missing = || io::Error::other("the router reports no routes in its switch");
     Ok(Chip {
         routes: state["entries"]["ipv4-routes"].as_u64().ok_or_else(missing)?,
         left_s: state["left_seconds"].as_f64().ok_or_else(missing)?,

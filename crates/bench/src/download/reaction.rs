@@ -1,8 +1,8 @@
-//! How long one urgent thing takes while a load is under way: a route that another producer writes to ROUTE_TABLE, and a
-//! port whose link goes down or comes up, from the row in APPL_DB until the switch forwards otherwise.
+//! Reaction times under load: a route that another producer writes to ROUTE_TABLE, and a link that
+//! goes down or up, from the row in APPL_DB until the switch forwards accordingly.
 
 use super::redis::Redis;
-use super::run::ask;
+use super::run::query_switch;
 use crate::harness::place::PROGRAM_LINK;
 use serde_json::Value;
 use std::io;
@@ -14,25 +14,25 @@ use std::time::{Duration, Instant};
 const PORT: &str = "Ethernet4";
 /// A route through both ports, which has one next hop while that port is down.
 const BOTH: &str = "100.127.0.0/24";
-/// How often the switch is asked.
+/// The interval between queries of the switch.
 const REACTION_POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// The longest wait; a load that takes longer to let something through is told as this.
-const LIMIT: Duration = Duration::from_secs(60);
-/// The pause between two.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The longest wait; longer reactions are reported as this.
+const REACTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// The pause between two measurements.
+const REACTION_PAUSE: Duration = Duration::from_millis(100);
 
-/// Milliseconds.
+/// Reaction times in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Reactions {
     /// Urgent routes that were written; the switch has them in the end.
     pub routes: usize,
     /// Of each urgent route.
     pub route_ms: Vec<f64>,
-    /// Of each change of the link.
+    /// Of each link event.
     pub link_ms: Vec<f64>,
 }
 
-/// The second port, when the switch is set up.
+/// Sets up the second port.
 pub(super) fn prepare(appl: &mut Redis) -> io::Result<()> {
     let lanes = ["lanes", "5,6,7,8", "speed", "40000", "admin_status", "up", "oper_status", "up"];
     appl.set("PORT_TABLE", PORT, &lanes)?;
@@ -41,7 +41,8 @@ pub(super) fn prepare(appl: &mut Redis) -> io::Result<()> {
     appl.set("NEIGH_TABLE", &format!("{PORT}:10.1.0.2"), &["neigh", "02:00:00:00:01:02", "family", "IPv4"])
 }
 
-/// The route through both ports. fpmsyncd runs by then: it deletes what it finds at its start and zebra does not announce.
+/// Writes the route through both ports. fpmsyncd runs by then, because it deletes at its start what
+/// zebra does not announce.
 pub(super) fn begin(appl: &mut Redis) -> io::Result<()> {
     let ports = format!("{PROGRAM_LINK},{PORT}");
     appl.set("ROUTE_TABLE", BOTH, &["protocol", "static", "nexthop", "10.0.0.2,10.1.0.2", "ifname", &ports])
@@ -57,27 +58,27 @@ pub(super) fn measure(mut appl: Redis, socket: &Path, done: &AtomicBool) -> io::
         all.route_ms.extend(timed(
             done,
             || appl.set("ROUTE_TABLE", &prefix, &route),
-            || ask(socket, &format!("route {prefix}")).is_ok_and(|answer| !answer.is_null()),
+            || query_switch(socket, &format!("route {prefix}")).is_ok_and(|reply| !reply.is_null()),
         )?);
         for (status, hops) in [("down", 1), ("up", 2)] {
             all.link_ms.extend(timed(
                 done,
                 || appl.set("PORT_TABLE", PORT, &["oper_status", status]),
                 || {
-                    let answer = ask(socket, &format!("lookup {address}")).unwrap_or(Value::Null);
-                    answer.get("hops").and_then(Value::as_array).is_some_and(|found| found.len() == hops)
+                    let reply = query_switch(socket, &format!("lookup {address}")).unwrap_or(Value::Null);
+                    reply.get("hops").and_then(Value::as_array).is_some_and(|found| found.len() == hops)
                 },
             )?);
         }
         if done.load(Relaxed) {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(REACTION_PAUSE);
     }
     Ok(all)
 }
 
-/// Milliseconds until it is seen; `None` when the load was over before it began.
+/// The milliseconds until the reaction; `None` when the load ended before.
 fn timed(
     done: &AtomicBool,
     write: impl FnOnce() -> io::Result<()>,
@@ -86,7 +87,7 @@ fn timed(
     let under_load = !done.load(Relaxed);
     let begin = Instant::now();
     write()?;
-    while !seen() && begin.elapsed() < LIMIT {
+    while !seen() && begin.elapsed() < REACTION_TIMEOUT {
         std::thread::sleep(REACTION_POLL_INTERVAL);
     }
     Ok(under_load.then(|| begin.elapsed().as_secs_f64() * 1000.0))

@@ -1,4 +1,4 @@
-//! What came out, for people and for programs.
+//! The report of a suite, as text and JSON.
 
 use super::run::{Cost, Figures};
 use super::timers::Timer;
@@ -32,7 +32,7 @@ pub struct RunReport {
     pub wiring: String,
     /// Routes.
     pub routes: u32,
-    /// What it cost, if it ended right.
+    /// Its figures, if it ended correct.
     pub figures: Option<Figures>,
     /// Why it failed.
     pub failure: Option<String>,
@@ -47,9 +47,9 @@ pub struct Summary {
     pub wall_s: Spread,
     /// Routes a second until the last was confirmed.
     pub rate: Spread,
-    /// Seconds until nothing was left to do.
+    /// Seconds until all daemons were idle.
     pub quiet_s: Spread,
-    /// With a rate of the chip: the share of the time in which it was at work.
+    /// With a rate of the chip: its share of busy time.
     pub chip_busy: Option<Spread>,
     /// The median of each process.
     pub costs: BTreeMap<String, Cost>,
@@ -64,7 +64,7 @@ pub struct Summary {
     pub timers: BTreeMap<String, Timer>,
 }
 
-/// The processes, in the order in which a route passes them.
+/// The processes in the order of a route's path.
 const PROCESSES: [&str; 5] = ["ribtide", "fpmsyncd", "orchagent", "syncd", "redis"];
 
 impl Report {
@@ -82,9 +82,9 @@ impl Report {
             let of = |of: &dyn Fn(&Cost) -> f64| {
                 Spread::of(all.iter().filter_map(|(_, f)| f.costs.get(name)).map(of))
             };
-            let (way, cpu) = (of(&|cost| cost.way_s)?, of(&|cost| cost.cpu_s)?);
+            let (path, cpu) = (of(&|cost| cost.way_s)?, of(&|cost| cost.cpu_s)?);
             let peak = of(&|cost| cost.peak as f64)?.median as u64;
-            Some((name.to_owned(), Cost { way_s: way.median, cpu_s: cpu.median, peak }))
+            Some((name.to_owned(), Cost { way_s: path.median, cpu_s: cpu.median, peak }))
         };
         let reactions = || all.iter().filter_map(|(_, f)| f.reactions.as_ref());
         Some(Summary {
@@ -100,7 +100,7 @@ impl Report {
         })
     }
 
-    /// What was measured with everything on and with everything off: the one over the other, run by run.
+    /// Everything on over everything off, run by run.
     fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = |name: String| {
             let of = self.runs.iter().filter(move |run| run.wiring == name);
@@ -150,11 +150,11 @@ impl fmt::Display for Report {
         writeln!(f, "{}{commit}: median (least..most)", self.title)?;
         let reactions = self.summary.iter().any(|s| s.link_ms.is_some());
         let chip = self.summary.iter().any(|s| s.chip_busy.is_some());
-        let at_work = if chip { &["chip at work"][..] } else { &[] };
+        let busy = if chip { &["chip busy"][..] } else { &[] };
         let urgent = if reactions { &["urgent route ms", "link event ms"][..] } else { &[] };
         let header = ["wiring", "s", "routes/s", "quiet after s"]
             .iter()
-            .chain(at_work)
+            .chain(busy)
             .chain(urgent)
             .map(|&t| t.to_owned());
         let ran = |name: &&&str| self.summary.iter().any(|s| s.costs.contains_key(**name));

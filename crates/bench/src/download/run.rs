@@ -1,4 +1,4 @@
-//! One run: Redis servers, daemons and a network of its own, one load.
+//! One run: its own Redis servers, daemons and network, and one load.
 
 use super::load::{Load, SWITCH};
 use super::one_process;
@@ -21,30 +21,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What is run.
+/// A case.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
-    /// As reports have it.
+    /// Its name in reports.
     pub(super) name: String,
     pub(super) flags: Flags,
     pub(super) load: Load,
-    /// orchagent's `-b` and `-k`, where the wiring does not say them.
+    /// orchagent's `-b` and `-k`, unless the wiring sets them.
     pub(super) sizes: (u32, u32),
-    /// Routes a second of the chip that the switch stands for, if it stands for one.
+    /// The rate of the simulated chip in routes a second, if it has one.
     pub(super) chip_rate: Option<u32>,
-    /// Measures urgent routes and link events meanwhile.
+    /// Whether to measure urgent routes and link events.
     pub(super) reactions: bool,
-    /// Reads the daemons' PerformanceTimers.
+    /// Whether to read the daemons' PerformanceTimers.
     pub(super) timers: bool,
 }
 
-/// How often the switch is asked.
+/// The interval between queries of the switch.
 const SWITCH_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How long everything may take to come up.
-const START: Duration = Duration::from_secs(60);
-/// The daemons are quiet when in a second they all use no more than 2% of one core, and in none of its tenths more than 10%. A
-/// low-priority writer writes when no row came for half a second, so less is not enough.
-const TENTH: Duration = Duration::from_millis(100);
+/// The time limit of the start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The daemons are idle when all together use at most 2% of one core in a second, and at most 10%
+/// in each tenth of it. A low-priority writer starts half a second after the last row, so a shorter
+/// time is not enough.
+const QUIET_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const TENTHS: u32 = 10;
 const QUIET_CPU_THRESHOLD: Duration = Duration::from_millis(20);
 const QUIET_TENTH_CPU_THRESHOLD: Duration = Duration::from_millis(10);
@@ -54,29 +55,30 @@ const COUNTERS: u32 = 2;
 const CONFIG: u32 = 4;
 const STATE: u32 = 6;
 
-/// What one daemon cost.
+/// The cost of one daemon.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Cost {
     /// CPU seconds until the last route was confirmed.
     pub way_s: f64,
-    /// CPU seconds until everything was quiet.
+    /// CPU seconds until everything was idle.
     pub cpu_s: f64,
     /// Peak resident memory, in bytes.
     pub peak: u64,
 }
 
-/// What a run cost.
+/// The figures of a run.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Figures {
     /// Seconds from the first byte until the last route was confirmed; of `appl-db`, until it was written.
     pub wall_s: f64,
-    /// Seconds from the first byte until nothing was left to do for anybody, databases included.
+    /// Seconds from the first byte until all daemons and databases were idle.
     pub quiet_s: f64,
-    /// With a rate of the chip: the share of the time in which it was at work, from the first route until it had done the last.
+    /// With a rate of the chip: its share of busy time from the first route until the last was
+    /// done.
     pub chip_busy: Option<f64>,
     /// Each process.
     pub costs: BTreeMap<String, Cost>,
-    /// What happened besides, where that was measured.
+    /// Reaction times, where they were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reactions: Option<Reactions>,
     /// PerformanceTimers, where they were read.
@@ -91,13 +93,13 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Nothing runs yet.
+    /// No program runs yet.
     pub(super) fn new(place: Place) -> Result<Running, Error> {
         let folder = tempfile::tempdir().map_err(Error::System)?;
         Ok(Running { place, folder, programs: Vec::new() })
     }
 
-    /// Starts a program whose costs count.
+    /// Starts a measured program.
     pub(super) fn program(&mut self, name: &'static str, command: Command) -> Result<(), Error> {
         let logs = self.path(&format!("{name}-log"));
         std::fs::create_dir_all(&logs).map_err(Error::System)?;
@@ -115,7 +117,7 @@ impl Running {
         self.programs.iter().filter(|(its, _)| *its == name).map(|(_, p)| p.cpu()).sum()
     }
 
-    /// The sum of their peaks of memory.
+    /// The sum of their peak memory.
     pub(super) fn peak(&self) -> u64 {
         self.programs.iter().map(|(_, p)| p.usage().peak).sum()
     }
@@ -138,7 +140,7 @@ impl Running {
         self.programs.iter_mut().try_for_each(|(_, program)| program.check())
     }
 
-    /// Asks again and again until there is an answer.
+    /// Calls it repeatedly until it returns a value.
     pub(super) fn wait<T>(
         &mut self,
         what: &str,
@@ -158,13 +160,13 @@ impl Running {
         }
     }
 
-    /// Waits until all daemons are idle; seconds from `begin` until then.
+    /// Waits until all daemons are idle; returns the seconds since `begin`.
     pub(super) fn quiet(&mut self, begin: Instant, limit: Duration) -> Result<f64, Error> {
         let end = Instant::now() + limit;
         let (mut since, mut first, mut tenths) = (begin.elapsed(), self.cpu(), 0);
         loop {
             let before = self.cpu();
-            std::thread::sleep(TENTH);
+            std::thread::sleep(QUIET_POLL_INTERVAL);
             self.check()?;
             let now = self.cpu();
             tenths += 1;
@@ -194,17 +196,17 @@ impl Running {
     }
 }
 
-/// Everything is up, and no route is sent.
+/// Everything is up, and no route was sent.
 pub(super) struct Ready {
     pub(super) it: Running,
     pub(super) appl: Redis,
-    /// Where syncd answers questions.
+    /// syncd's query socket.
     pub(super) socket: PathBuf,
-    /// The IPv4 and IPv6 routes that the switch has of its own.
+    /// The switch's own IPv4 and IPv6 routes.
     own: (u64, u64),
-    /// To fpmsyncd.
+    /// The connection to fpmsyncd.
     pub(super) stream: TcpStream,
-    /// The number of the port that routes lead out of.
+    /// The number of the routes' port.
     pub(super) ifindex: u32,
 }
 
@@ -215,7 +217,7 @@ pub(super) fn start(case: &Case) -> Result<Ready, Error> {
     let mut it = Running::new(place)?;
     let dir = it.path("redis");
     it.start("redis", &[&["up", "--dir", &*dir.to_string_lossy()], &flags.redis[..]].concat())?;
-    it.wait("Redis", START, |it| {
+    it.wait("Redis", START_TIMEOUT, |it| {
         [APPL, ASIC, COUNTERS, STATE]
             .into_iter()
             .try_for_each(|database| it.redis(case, database).map(drop))
@@ -231,8 +233,8 @@ pub(super) fn start(case: &Case) -> Result<Ready, Error> {
         let (batch, bulk) = flags.sizes.unwrap_or(case.sizes);
         let (batch, bulk) = (batch.to_string(), bulk.to_string());
         let records = it.folder.path().to_string_lossy().into_owned();
-        let asked_at = socket.to_string_lossy();
-        let own = ["-u", "-l", "--query-socket", &*asked_at];
+        let query_socket = socket.to_string_lossy();
+        let own = ["-u", "-l", "--query-socket", &*query_socket];
         it.start("syncd", &[&own[..], timing, &flags.syncd].concat())?;
         let own = ["-d", &*records, "-b", &*batch, "-k", &*bulk, "-m", "02:00:00:00:00:01"];
         it.start("orchagent", &[&own[..], timing, &flags.orchagent].concat())?;
@@ -244,29 +246,29 @@ pub(super) fn start(case: &Case) -> Result<Ready, Error> {
     it.start("fpmsyncd", &[timing, &flags.fpmsyncd[..]].concat())?;
     let mut own = own_routes(case);
     if flags.has_chip {
-        it.wait("the switch", START, |_| counts(&socket).ok().filter(|found| *found == own))?;
+        it.wait("the switch", START_TIMEOUT, |_| counts(&socket).ok().filter(|found| *found == own))?;
     }
     let ifindex = ifindex(&it.place)?;
     let stream = connect(&mut it)?;
     if case.reactions {
         reaction::begin(&mut appl).map_err(Error::System)?;
         own.0 += 1;
-        it.wait("the switch", START, |_| counts(&socket).ok().filter(|found| *found == own))?;
+        it.wait("the switch", START_TIMEOUT, |_| counts(&socket).ok().filter(|found| *found == own))?;
     }
     std::thread::sleep(Duration::from_millis(300));
     Ok(Ready { it, appl, socket, own, stream, ifindex })
 }
 
 impl Ready {
-    /// IPv4 and IPv6 routes in the switch when it has all.
+    /// IPv4 and IPv6 routes of the switch at the end.
     pub(super) fn wanted(&self, load: Load) -> (u64, u64) {
         (self.own.0 + u64::from(load.ipv4), self.own.1 + u64::from(load.ipv6))
     }
 }
 
-/// Whether the switch has so many routes, and has done all that it was asked.
+/// Whether the switch has so many routes and is idle.
 pub(super) fn has_all(socket: &Path, wanted: (u64, u64)) -> bool {
-    counts(socket).is_ok_and(|(v4, v6)| v4 >= wanted.0 && v6 >= wanted.1) && rests(socket).unwrap_or(false)
+    counts(socket).is_ok_and(|(v4, v6)| v4 >= wanted.0 && v6 >= wanted.1) && is_idle(socket).unwrap_or(false)
 }
 
 /// Runs it.
@@ -280,8 +282,8 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let Ready { mut it, mut appl, socket, stream, ifindex, .. } = ready;
     let frames = load.frames(ifindex, flags.objects);
     if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
-        // From now on, so that the first thing that takes time is the first route.
-        ask(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
+        // Set now, so that the first timed operation is the first route.
+        query_switch(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
     }
     memory::touch(load.memory());
     let over = AtomicBool::new(false);
@@ -290,7 +292,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let (wall_s, way, reactions, begin) = std::thread::scope(|scope| {
         let probes = it.redis(case, APPL).map_err(Error::System)?;
         let begin = Instant::now();
-        let answers = feed(stream, frames)?;
+        let replies = feed(stream, frames)?;
         let watched = case
             .reactions
             .then(|| scope.spawn(|| reaction::measure(probes, &socket, &over).map_err(Error::System)));
@@ -298,12 +300,12 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
             let there = match flags.has_chip {
                 true => has_all(&socket, wanted),
                 false => {
-                    appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
+                    appl.query(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
                 }
             };
-            // Each route is answered when the chip has it.
-            let told = !flags.confirmed || answers.load(Relaxed) >= u64::from(load.total());
-            ((there && told) || interrupted.load(Relaxed)).then_some(())
+            // The client is notified of each route in the chip.
+            let notified = !flags.confirmed || replies.load(Relaxed) >= u64::from(load.total());
+            ((there && notified) || interrupted.load(Relaxed)).then_some(())
         });
         over.store(true, Relaxed);
         let (wall_s, way) = (begin.elapsed().as_secs_f64(), used(&it));
@@ -311,7 +313,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         waited.map(|()| (wall_s, way, reactions, begin))
     })?;
     let chip_busy = match case.chip_rate.filter(|_| flags.has_chip) {
-        Some(_) => busy(&ask(&socket, "chip").map_err(Error::System)?),
+        Some(_) => busy(&query_switch(&socket, "chip").map_err(Error::System)?),
         None => None,
     };
     let quiet_s = it.quiet(begin, limit)?;
@@ -330,22 +332,22 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions, timers })
 }
 
-/// What CONFIG_DB and STATE_DB say with everything on.
+/// Checks the settings in CONFIG_DB and STATE_DB with everything on.
 fn settings(it: &Running, case: &Case) -> io::Result<()> {
     let set = |database, key: &str, field: &str, value: &str| {
-        it.redis(case, database)?.ask(&["HSET", key, field, value]).map(drop)
+        it.redis(case, database)?.query(&["HSET", key, field, value]).map(drop)
     };
     set(CONFIG, "DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")?;
     set(STATE, "WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
 }
 
-/// IPv4 and IPv6 routes of a switch that was given none: default routes, two link-local ones, the switch's own
-/// addresses.
+/// IPv4 and IPv6 routes of a switch without load: default routes, two link-local ones, the switch's
+/// own addresses.
 fn own_routes(case: &Case) -> (u64, u64) {
     (2 + u64::from(case.reactions), 3 + u64::from(case.load.ipv6 > 0))
 }
 
-/// What SONiC's other daemons write: a port, its addresses and the neighbours.
+/// Writes the rows of SONiC's other daemons: a port, its addresses and the neighbours.
 fn rows(appl: &mut Redis, case: &Case) -> io::Result<()> {
     let port = [
         "lanes",
@@ -379,10 +381,10 @@ fn rows(appl: &mut Redis, case: &Case) -> io::Result<()> {
     Ok(())
 }
 
-/// The switch's answer to a question.
-pub(super) fn ask(socket: &Path, question: &str) -> io::Result<Value> {
+/// Sends the switch a command and returns its reply.
+pub(super) fn query_switch(socket: &Path, command: &str) -> io::Result<Value> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(format!("{question}\n").as_bytes())?;
+    stream.write_all(format!("{command}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
@@ -390,17 +392,18 @@ pub(super) fn ask(socket: &Path, question: &str) -> io::Result<Value> {
 
 /// IPv4 and IPv6 routes in the switch.
 fn counts(socket: &Path) -> io::Result<(u64, u64)> {
-    let counts = ask(socket, "counts")?;
+    let counts = query_switch(socket, "counts")?;
     let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or(0);
     Ok((count("ipv4_routes"), count("ipv6_routes")))
 }
 
-/// Whether the chip has done all that it was asked: its tables show it before.
-fn rests(socket: &Path) -> io::Result<bool> {
-    Ok(ask(socket, "chip")?.get("left_seconds").and_then(Value::as_f64) == Some(0.0))
+/// Whether the chip has finished all calls: its tables show them before.
+fn is_idle(socket: &Path) -> io::Result<bool> {
+    Ok(query_switch(socket, "chip")?.get("left_seconds").and_then(Value::as_f64) == Some(0.0))
 }
 
-/// The share of the time in which a chip was at work, by what it says, between the first thing that took time and the last.
+/// The chip's share of busy time, by its own report, between the first and the last timed
+/// operation.
 pub(super) fn busy(chip: &Value) -> Option<f64> {
     let (busy, idle) = (chip.get("busy_seconds")?.as_f64()?, chip.get("idle_seconds")?.as_f64()?);
     (busy > 0.0).then(|| busy / (busy + idle))
@@ -414,7 +417,7 @@ fn ifindex(place: &Place) -> Result<u32, Error> {
 
 /// fpmsyncd listens on the loopback of its own namespace.
 fn connect(it: &mut Running) -> Result<TcpStream, Error> {
-    it.wait("fpmsyncd", START, |it| {
+    it.wait("fpmsyncd", START_TIMEOUT, |it| {
         std::thread::scope(|scope| {
             let connected = scope.spawn(|| {
                 it.place.enter_program().ok()?;
@@ -425,7 +428,8 @@ fn connect(it: &mut Running) -> Result<TcpStream, Error> {
     })
 }
 
-/// Sends everything, and reads the replies so that fpmsyncd need not wait for that, both on threads. How many came.
+/// Sends everything, and reads the replies so that fpmsyncd does not block, on two threads. Returns
+/// the number of replies.
 pub(super) fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>, Error> {
     let mut replies = stream.try_clone().map_err(Error::System)?;
     let counted = Arc::new(AtomicU64::new(0));
@@ -446,17 +450,17 @@ pub(super) fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>,
     });
     std::thread::spawn(move || {
         let mut stream = stream;
-        // A run that failed has ended the other side; its own error says why.
+        // A failed run has ended the other side; its own error has the reason.
         if stream.write_all(&frames).is_ok() {
             drop(frames);
-            // The session stays while the run does: its end would be another event.
+            // The session stays during the run: its end would be an event.
             std::thread::park_timeout(Duration::from_secs(3600));
         }
     });
     Ok(counted)
 }
 
-/// The databases have every route, and `urgent` that were written besides, or none where none is kept.
+/// Checks that the databases have every route and the `urgent` ones, or none where none is kept.
 fn check(it: &mut Running, case: &Case, urgent: u64) -> Result<(), Error> {
     let mut appl = it.redis(case, APPL).map_err(Error::System)?;
     let mut asic = it.redis(case, ASIC).map_err(Error::System)?;

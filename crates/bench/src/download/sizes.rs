@@ -1,9 +1,10 @@
-//! `ribtide bench run batch-sizes`: what orchagent's `-b` and `-k` do to its speed and to how soon it reacts. While a load
-//! is under way, one urgent route after the other is written to ROUTE_TABLE, and the link of a port goes down and up.
+//! `ribtide bench run batch-sizes`: the effect of orchagent's `-b` and `-k` on rate and reaction
+//! time. Under load, urgent routes are written to ROUTE_TABLE one by one, and a link goes down and
+//! up.
 
 use super::load::Load;
 use super::run::Case;
-use super::suite::{How, measure};
+use super::suite::{RunOptions, measure};
 use super::wiring::Wiring;
 use crate::Error;
 use ribtide_text::rounded;
@@ -11,7 +12,7 @@ use ribtide_text::rounded;
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// How the daemons are wired; urgent routes come through Redis, so routes must too
+    /// RunOptions the daemons are wired; urgent routes come through Redis, so routes must too
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Wiring::RedisRing)]
     pub dut: Wiring,
     /// IPv4 routes, each a /24
@@ -21,9 +22,9 @@ pub struct Options {
     #[arg(long, value_name = "B:K", value_delimiter = ',', value_parser = pair,
           default_values = ["128:128", "128:1000", "1024:128", "1024:1000", "4000:1000", "1024:10000", "4000:10000"])]
     pub sizes: Vec<(u32, u32)>,
-    /// How it is measured
+    /// RunOptions it is measured
     #[command(flatten)]
-    pub how: How,
+    pub how: RunOptions,
 }
 
 fn pair(text: &str) -> Result<(u32, u32), String> {
@@ -49,7 +50,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let case = |&(batch, bulk): &(u32, u32)| Case {
         name: format!("-b {batch} -k {bulk}"),
         flags: flags.clone(),
-        load: Load { ipv4: options.routes, ipv6: 0, ways: 1 },
+        load: Load { ipv4: options.routes, ipv6: 0, next_hops: 1 },
         sizes: (batch, bulk),
         chip_rate: None,
         reactions: true,

@@ -1,18 +1,18 @@
-//! What the suites of the SONiC path share: runs of cases in turns, a report of all of them.
+//! Shared parts of the SONiC suites: runs of cases in turns, and their report.
 
 use super::report::{Report, RunReport};
 use super::run::{self, Case};
 use crate::Error;
-use crate::harness::{Machine, Place, machine, tell};
+use crate::harness::{Machine, Place, machine, write_report};
 use crate::options::interrupted;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How it is measured.
+/// RunOptions it is measured.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
-pub struct How {
+pub struct RunOptions {
     /// Runs of each, in turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
@@ -41,8 +41,8 @@ impl Sizes {
     }
 }
 
-/// Runs all cases, prints the report, and writes JSON where asked to. `title` says what all of them are about.
-pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Error> {
+/// Runs all cases, prints the report, and writes JSON if requested. `title` describes them.
+pub(super) fn measure(title: String, cases: &[Case], how: &RunOptions) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     let interrupted = interrupted()?;
     let mut report = Report {
@@ -66,12 +66,12 @@ pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Er
             if interrupted.load(Relaxed) {
                 break 'runs;
             }
-            let says = match &outcome {
+            let result = match &outcome {
                 Ok(figures) => format!("{:.2} s", figures.wall_s),
                 Err(e) => e.to_string(),
             };
-            // Progress without a reader is no reason to stop.
-            let _ = writeln!(std::io::stderr(), "{head}: {says}");
+            // A closed standard error does not stop the run.
+            let _ = writeln!(std::io::stderr(), "{head}: {result}");
             let (figures, failure) = match outcome {
                 Ok(figures) => (Some(figures), None),
                 Err(e) => (None, Some(e.to_string())),
@@ -81,7 +81,7 @@ pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Er
         }
     }
     report.summarize(cases.iter().map(|case| case.name.as_str()));
-    tell(&report, how.json.as_deref())?;
+    write_report(&report, how.json.as_deref())?;
     let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
     if bad > 0 {
         return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));

@@ -10,15 +10,15 @@ use std::path::Path;
 pub struct Timer {
     /// Routes.
     pub tasks: u64,
-    /// At work and between, milliseconds.
+    /// Busy and idle time, in milliseconds.
     pub total_ms: u64,
-    /// At work, milliseconds.
+    /// Busy time, in milliseconds.
     pub busy_ms: u64,
     /// The last line, as it was logged.
     pub line: String,
 }
 
-/// `DAEMON/TIMER`, and what it said.
+/// Timers by `DAEMON/TIMER`.
 pub(super) type Timers = BTreeMap<String, Timer>;
 
 /// The processes whose logs are read.
@@ -31,7 +31,7 @@ impl Timer {
     }
 }
 
-/// What the daemons of a run logged.
+/// Reads the logs of a run's daemons.
 pub(super) fn read(folder: &Path) -> Timers {
     let mut timers = Timers::new();
     for daemon in DAEMONS {

@@ -2,7 +2,7 @@
 
 use super::load::Load;
 use super::run::Case;
-use super::suite::{How, Sizes, measure};
+use super::suite::{RunOptions, Sizes, measure};
 use super::wiring::Features;
 use crate::Error;
 use clap::ValueEnum;
@@ -28,7 +28,7 @@ pub enum Combination {
 
 /// What is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Work {
+pub enum TransportWorkload {
     /// As the document's T1 switch: 12,951 routes, half of them IPv6, each through 4 neighbours
     T1,
     /// As its chassis: 308,037 routes, half of them IPv6, each through 8 neighbours
@@ -42,17 +42,17 @@ pub struct Options {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
     pub dut: Vec<Combination>,
     /// Which workloads
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Work::T1, Work::Chassis])]
-    pub work: Vec<Work>,
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [TransportWorkload::T1, TransportWorkload::Chassis])]
+    pub work: Vec<TransportWorkload>,
     /// A hundredth of the routes, or so: to see whether it works
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub percent: u32,
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// How it is measured
+    /// RunOptions it is measured
     #[command(flatten)]
-    pub how: How,
+    pub how: RunOptions,
 }
 
 const ALL: [Combination; 7] = [
@@ -80,14 +80,14 @@ impl Combination {
     }
 }
 
-impl Work {
+impl TransportWorkload {
     fn load(self, percent: u32) -> Load {
         let (routes, ways) = match self {
-            Work::T1 => (12_951, 4),
-            Work::Chassis => (308_037, 8),
+            TransportWorkload::T1 => (12_951, 4),
+            TransportWorkload::Chassis => (308_037, 8),
         };
         let routes: u32 = routes * percent / 100;
-        Load { ipv4: routes.div_ceil(2), ipv6: routes / 2, ways }
+        Load { ipv4: routes.div_ceil(2), ipv6: routes / 2, next_hops: ways }
     }
 }
 
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn the_workloads_are_the_documents() {
-        assert_eq!(Work::T1.load(100), Load { ipv4: 6476, ipv6: 6475, ways: 4 });
-        assert_eq!(Work::Chassis.load(100).total(), 308_037);
-        assert_eq!(Work::T1.load(1).total(), 129);
+        assert_eq!(TransportWorkload::T1.load(100), Load { ipv4: 6476, ipv6: 6475, next_hops: 4 });
+        assert_eq!(TransportWorkload::Chassis.load(100).total(), 308_037);
+        assert_eq!(TransportWorkload::T1.load(1).total(), 129);
         let all = Combination::MultiDbRingZmq.features().flags();
         assert_eq!(
             (all.redis.join(" "), all.orchagent.join(" ")),

@@ -1,4 +1,4 @@
-//! The ways in which the daemons are wired, and their flags for each.
+//! The wirings of the daemons, with their flags.
 
 use clap::ValueEnum;
 
@@ -66,14 +66,14 @@ pub enum Wiring {
     Column9,
 }
 
-/// Flags beyond those that every run has, and what they mean for the run.
+/// Additional flags, and their consequences for the run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Flags {
     pub(super) redis: Vec<&'static str>,
     pub(super) fpmsyncd: Vec<&'static str>,
     pub(super) orchagent: Vec<&'static str>,
     pub(super) syncd: Vec<&'static str>,
-    /// orchagent's `-b` and `-k`, where the wiring says them.
+    /// orchagent's `-b` and `-k`, if the wiring sets them.
     pub(super) sizes: Option<(u32, u32)>,
     /// Routes name next-hop objects.
     pub(super) objects: bool,
@@ -81,11 +81,12 @@ pub(super) struct Flags {
     pub(super) has_chip: bool,
     /// APPL_DB and ASIC_DB have the routes in the end.
     pub(super) has_rows: bool,
-    /// APPL_DB has them all the same, being their way.
+    /// APPL_DB has them all the same, because they pass through it.
     pub(super) has_appl_rows: bool,
-    /// FIB suppression and warm restart are on: the FPM client is told what is in the chip, and who restarts starts warm.
+    /// FIB suppression and warm restart are on: the FPM client is notified of routes in the chip,
+    /// and daemons restart warm.
     pub(super) confirmed: bool,
-    /// `ribtide run` does it all.
+    /// `ribtide run` is the only process.
     pub(super) one_process: bool,
 }
 
@@ -107,14 +108,14 @@ impl Default for Flags {
     }
 }
 
-/// What the documents turn on and off, on SONiC's defaults.
+/// The features of the documents, on SONiC's defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Features {
     pub(super) asynchronous: bool,
     pub(super) multi_db: bool,
     /// `-b 10000 -k 10000`.
     pub(super) big_bulks: bool,
-    /// What became of routes is published to APPL_STATE_DB.
+    /// The outcomes of routes are published to APPL_STATE_DB.
     pub(super) responses: bool,
     pub(super) ring: bool,
     /// Routes come over ZeroMQ.
@@ -122,11 +123,11 @@ pub(super) struct Features {
     pub(super) no_logs: bool,
     /// Next-hop groups, even of a single next hop.
     pub(super) groups: bool,
-    /// The routes of a bulk go in the order in which they came.
+    /// The routes of a bulk keep their order of arrival.
     pub(super) unsorted: bool,
-    /// No bulk is held against SAI's schema.
+    /// Bulks are not checked against SAI's schema.
     pub(super) bypass: bool,
-    /// No route in APPL_DB and ASIC_DB; wants `zmq`.
+    /// No route in APPL_DB and ASIC_DB; needs `zmq`.
     pub(super) no_databases: bool,
 }
 
@@ -158,7 +159,7 @@ impl Features {
 }
 
 impl Wiring {
-    /// Those that are measured when none are named.
+    /// The wirings of a run without `--dut`.
     pub const SUITE: [Wiring; 14] = [
         Wiring::ApplDb,
         Wiring::ApplDbStable,
@@ -184,10 +185,10 @@ impl Wiring {
     pub(super) fn flags(self) -> Flags {
         const ASYNC: &[&str] = &["-z", "redis_async", "-r", "0"];
         const RING: &[&str] = &["-z", "redis_async", "-r", "0", "-R"];
-        const BEHIND: &[&str] = &["-z", "redis_async", "-R"];
+        const WRITE_BEHIND: &[&str] = &["-z", "redis_async", "-R"];
         const NORTH: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
-        const CLOSE: &[&str] = &["--behind-by", "50000"];
+        const BOUNDED_LAG: &[&str] = &["--behind-by", "50000"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),
@@ -199,23 +200,23 @@ impl Wiring {
             Wiring::ApplDbStable => Flags { has_chip: false, ..wired(&["--stable-table"], &[], &[]) },
             Wiring::Default => wired(&[], &["-s"], &["-s"]),
             Wiring::Redis => wired(&[], &["-s", "-r", "0"], &["-s"]),
-            Wiring::RedisAsync => wired(&[], ASYNC, BEHIND),
-            Wiring::RedisRing => wired(&[], RING, BEHIND),
-            Wiring::RedisStable => wired(&["--stable-table"], RING, BEHIND),
-            Wiring::RedisMulti => Flags { redis: vec!["--multi-db"], ..wired(&[], RING, BEHIND) },
+            Wiring::RedisAsync => wired(&[], ASYNC, WRITE_BEHIND),
+            Wiring::RedisRing => wired(&[], RING, WRITE_BEHIND),
+            Wiring::RedisStable => wired(&["--stable-table"], RING, WRITE_BEHIND),
+            Wiring::RedisMulti => Flags { redis: vec!["--multi-db"], ..wired(&[], RING, WRITE_BEHIND) },
             Wiring::ZmqNorth => wired(
                 NORTH,
                 &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "redis_async", "-r", "0"],
-                BEHIND,
+                WRITE_BEHIND,
             ),
             Wiring::ZmqInLine => {
                 wired(&["-q", "tcp://127.0.0.1", "--appl-db", "in-line"], ZMQ, &["-z", "zmq_sync"])
             }
             Wiring::Zmq => wired(NORTH, ZMQ, &["-z", "zmq_sync", "-R"]),
             Wiring::ZmqClose => wired(
-                &[NORTH, CLOSE].concat(),
-                &[ZMQ, CLOSE].concat(),
-                &[&["-z", "zmq_sync", "-R"], CLOSE].concat(),
+                &[NORTH, BOUNDED_LAG].concat(),
+                &[ZMQ, BOUNDED_LAG].concat(),
+                &[&["-z", "zmq_sync", "-R"], BOUNDED_LAG].concat(),
             ),
             Wiring::ZmqCloseMulti => Flags { redis: vec!["--multi-db"], ..Wiring::ZmqClose.flags() },
             Wiring::ZmqOff => Flags {
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_columns_turn_on_what_the_document_says() {
+    fn columns_turn_on_the_features_of_the_document() {
         let words = |wiring: Wiring| {
             let flags = wiring.flags();
             let all = [flags.redis, flags.fpmsyncd, flags.orchagent, flags.syncd];

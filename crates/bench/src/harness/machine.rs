@@ -1,4 +1,4 @@
-//! The machine that figures are from, and how much of it was busy with something else.
+//! The machine of a measurement, and its other load.
 
 use std::fmt;
 use std::fs;
@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, now. What the system does not say stays empty.
+    /// This machine, now. Unknown values stay empty.
     pub fn now() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -66,7 +66,8 @@ pub fn commit() -> Option<String> {
 pub fn busy() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
-    // user, nice, system, idle, iowait, irq, softirq; then what other machines took (steal), which is not ours.
+    // user, nice, system, idle, iowait, irq, softirq; without steal, which is the time of other
+    // machines.
     let ticks: u64 = fields
         .take(7)
         .enumerate()

@@ -1,4 +1,4 @@
-//! The state of the machine's memory as a run begins.
+//! The state of the machine's memory at the start of a run.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ const CHUNK: usize = 1 << 20;
 
 /// Touches so many bytes of the machine's memory, and frees them.
 ///
-/// Memory that was free for a while costs more: a virtual machine gives it back to its host (free page reporting), which has to find
-/// other; then clearing a page takes six times as long. Which of two runs pays that is chance, or, if one of them has a database more, not
-/// even that. So runs that are compared begin with memory that was in use just now. Where there is no folder in memory, or no room in it,
-/// nothing is done.
+/// Memory that was free for a while costs more: a virtual machine returns it to its host (free page
+/// reporting), and clearing a page then takes six times as long. Which run pays for that is chance.
+/// So compared runs start with recently used memory. Without a folder in memory, or room in it,
+/// this does nothing.
 pub fn touch(bytes: usize) {
     let path = format!("{FOLDER}/ribtide-bench-{}", std::process::id());
     let fill = || -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A place. Dropped, it takes down what it made.
+/// A place. Drop removes what it created.
 #[derive(Debug)]
 pub enum Place {
     /// A namespace for the program, one for the load, and a cable (veth) of MTU 9000 between them.
@@ -40,7 +40,7 @@ impl Place {
         sweep();
         let n = NUMBER.fetch_add(1, Relaxed);
         let name = |end: &str| format!("{PREFIX}{}-{n}-{end}", std::process::id());
-        // From now on, what was made goes when this is dropped.
+        // Drop removes what is created below.
         let place = Place::Namespaces { program: name(PROGRAM_LINK), load: name(LOAD_LINK) };
         let Place::Namespaces { program: outer, load: inner } = &place else { return Ok(place) };
         batch(
@@ -63,7 +63,7 @@ impl Place {
     /// Whether this user may make namespaces.
     ///
     /// # Errors
-    /// A sentence for who may not.
+    /// A sentence for a user who may not.
     pub fn may_make_namespaces() -> Result<(), Error> {
         if nix::unistd::geteuid().is_root() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Place {
     /// Runs `what` on a thread of its own in the program's half.
     ///
     /// # Errors
-    /// The system refuses, or what `what` says.
+    /// The system refuses, or the error of `what`.
     pub fn inside_program<R: Send>(
         &self,
         what: impl FnOnce() -> std::io::Result<R> + Send,
@@ -185,7 +185,7 @@ fn batch(namespace: Option<&str>, lines: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes down what processes left behind that were killed.
+/// Removes namespaces of killed processes.
 fn sweep() {
     for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

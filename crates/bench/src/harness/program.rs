@@ -1,4 +1,5 @@
-//! A program under test: one or more processes, their descendants, and what they have used of the machine.
+//! A program under test: one or more processes with their descendants, and their use of the
+//! machine.
 
 use crate::Error;
 use nix::sys::signal::{Signal, kill};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What processes have used since they started.
+/// Resources used since the start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Usage {
     /// CPU time, user and system.
@@ -31,9 +32,9 @@ pub struct Program {
     children: Vec<(Child, PathBuf)>,
 }
 
-/// How long a process may take to end when asked to.
+/// The time limit of a process's exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of a log is shown.
+/// Lines of a log in an error.
 const LAST_LINES: usize = 5;
 
 impl Program {
@@ -73,7 +74,7 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the program still works, where it is one that ends by itself.
+    /// Whether the program still runs, for programs that end by themselves.
     ///
     /// # Errors
     /// It has failed.
@@ -88,7 +89,7 @@ impl Program {
         Ok(false)
     }
 
-    /// What the processes and their descendants have used.
+    /// The usage of the processes and their descendants.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for pid in self.processes() {
@@ -102,23 +103,23 @@ impl Program {
         self.processes().into_iter().map(resident).sum()
     }
 
-    /// CPU time alone, which is cheaper to ask for.
+    /// CPU time alone, which is cheaper to read.
     pub fn cpu(&self) -> Duration {
         self.processes().into_iter().map(cpu).sum()
     }
 
-    /// CPU time of the processes themselves, without what descends from them: cheap enough to be asked for every millisecond.
+    /// CPU time of the processes without descendants: cheap enough for every millisecond.
     pub fn own_cpu(&self) -> Duration {
         self.children.iter().map(|(child, _)| cpu(child.id() as i32)).sum()
     }
 
-    /// The thread of this name that the processes themselves have, for [`thread_cpu`].
+    /// The thread with this name, for [`thread_cpu`].
     pub fn thread(&self, name: &str) -> Option<PathBuf> {
         let mut tasks = self.children.iter().flat_map(|(child, _)| tasks(child.id() as i32));
         tasks.find(|task| stat(task).is_some_and(|(is, ..)| is == name))
     }
 
-    /// The processes and all that descend from them.
+    /// The processes and their descendants.
     fn processes(&self) -> Vec<i32> {
         let mut found: Vec<i32> = self.children.iter().map(|(child, _)| child.id() as i32).collect();
         let mut next = 0;
@@ -136,11 +137,11 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         let all = self.processes();
-        // The last started first: zebra goes after bgpd.
+        // The last started first: zebra after bgpd.
         for (child, _) in self.children.iter_mut().rev() {
             let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
-            let asked = Instant::now();
-            while asked.elapsed() < EXIT_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
+            let since = Instant::now();
+            while since.elapsed() < EXIT_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(10));
             }
             let _ = child.kill();
@@ -214,7 +215,7 @@ pub fn own_cpu() -> Duration {
     clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// What a clock says; zero when there is none.
+/// The time of a clock; zero without it.
 pub(crate) fn clock(id: ClockId) -> Duration {
     clock_gettime(id).map_or(Duration::ZERO, |t| Duration::new(t.tv_sec() as u64, t.tv_nsec() as u32))
 }
@@ -239,15 +240,15 @@ mod tests {
         assert_eq!(all.len(), 2);
         drop(program);
         let gone = |pid: &i32| !Path::new(&format!("/proc/{pid}/exe")).exists();
-        let asked = Instant::now();
-        while !all.iter().all(gone) && asked.elapsed() < EXIT_TIMEOUT {
+        let since = Instant::now();
+        while !all.iter().all(gone) && since.elapsed() < EXIT_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(all.iter().all(gone));
     }
 
     #[test]
-    fn a_program_that_ends_says_its_last_words() {
+    fn the_log_of_an_ended_program_is_shown() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo no such setting >&2; exit 3"]);

@@ -1,4 +1,4 @@
-//! Who installs routes, and how each is started.
+//! The installers and how each is started.
 
 use super::run::{FEED, GATEWAYS, ROUTER};
 use crate::Error;
@@ -20,14 +20,15 @@ pub enum Installer {
     Bird,
 }
 
-/// AS numbers of the router and of who feeds it.
+/// AS numbers of the router and its feed.
 pub(super) const ASN: u32 = 65_000;
 pub(super) const FEED_ASN: u32 = 65_100;
-/// Length of the network that they are on.
+/// Length of their network.
 pub(super) const NETWORK: u8 = 16;
 
 impl Installer {
-    /// The router's process, with its configuration in `folder`; `None` for those that are no router.
+    /// The router's process, with its configuration in `folder`; `None` for installers that are no
+    /// router.
     ///
     /// # Errors
     /// The configuration cannot be written.
@@ -70,8 +71,8 @@ fn ribtide(folder: &Path) -> String {
     )
 }
 
-/// It compares its table with the kernel's every now and then, which would fall into some phases and not into others;
-/// an hour is its longest interval that is longer than any run.
+/// BIRD compares its table with the kernel's at an interval. An hour is its longest interval, so
+/// that no comparison falls into a phase.
 fn bird() -> String {
     format!(
         "router id {ROUTER};\nlog stderr {{ warning, error, fatal, bug }};\nprotocol device {{}}\nprotocol direct {{ ipv4; }}\n\
@@ -81,7 +82,7 @@ fn bird() -> String {
     )
 }
 
-/// What `ip -batch` needs before its routes.
+/// The commands that `ip -batch` needs before its routes.
 pub(super) fn ip_objects(link: &str) -> String {
     (1..)
         .zip(GATEWAYS)

@@ -1,10 +1,10 @@
-//! `ribtide bench run kernel`: routes into the Linux kernel, through a whole router, beside what the kernel itself can
-//! do.
+//! `ribtide bench run kernel`: routes into the Linux kernel through a whole router, compared with
+//! the kernel's own ceiling.
 //!
-//! Every installer runs in a network namespace of its own and goes through three phases with the same prefixes in the
-//! same order: all added, all given another next hop, all deleted. The routers learn them over a BGP session; `ceiling`
-//! is a loop that sends messages made before, and nothing else; `ip` is iproute2 reading commands. After each phase
-//! the kernel is asked whether it has just what it should have.
+//! Every installer runs in its own network namespace, through three phases with the same prefixes
+//! in the same order: add, replace the next hop, delete. The routers learn them over a BGP session;
+//! `ceiling` is a loop that sends prepared messages; `ip` is iproute2 with commands. After each
+//! phase the kernel's table is compared with the expected one.
 
 mod installer;
 mod report;
@@ -16,7 +16,7 @@ pub use report::Report;
 pub(crate) use table::Kernel;
 
 use crate::Error;
-use crate::harness::{Machine, Place, machine, tell};
+use crate::harness::{Machine, Place, machine, write_report};
 use crate::options::interrupted;
 use crate::table::{Table, TableOptions};
 use report::RunReport;
@@ -84,16 +84,19 @@ pub fn run(options: &Options) -> Result<(), Error> {
                 break 'runs;
             }
             let failure = outcome.err().map(|e| e.to_string());
-            let said: Vec<String> =
+            let times: Vec<String> =
                 phases.iter().map(|p| format!("{} {:.2} s", p.phase.name(), p.wall_s)).collect();
-            // Progress without a reader is no reason to stop.
-            let _ =
-                writeln!(std::io::stderr(), "{head}: {}", failure.clone().unwrap_or_else(|| said.join(", ")));
+            // A closed standard error does not stop the run.
+            let _ = writeln!(
+                std::io::stderr(),
+                "{head}: {}",
+                failure.clone().unwrap_or_else(|| times.join(", "))
+            );
             report.runs.push(RunReport { installer: installer.to_string(), phases, failure });
         }
     }
     report.summarize();
-    tell(&report, options.json.as_deref())?;
+    write_report(&report, options.json.as_deref())?;
     let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
     if bad > 0 {
         return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));

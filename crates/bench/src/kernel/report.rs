@@ -1,4 +1,4 @@
-//! What came out, for people and for programs.
+//! The report of the suite, as text and JSON.
 
 use super::run::{Figures, Phase, WRITER};
 use crate::harness::{Machine, Spread};
@@ -50,12 +50,12 @@ pub struct Summary {
     pub rate: f64,
     /// That rate over the ceiling's.
     pub of_ceiling: Option<f64>,
-    /// The ceiling's CPU seconds over those of the installer's thread that writes into the kernel: what that thread
-    /// could reach if no other thread wanted its core.
+    /// The ceiling's CPU seconds over those of the installer's writing thread: the share that this
+    /// thread could reach on a core of its own.
     pub writer_of_ceiling: Option<f64>,
     /// CPU seconds of its threads, by name; the median.
     pub threads: BTreeMap<String, f64>,
-    /// CPU seconds of who feeds it.
+    /// CPU seconds of the feed.
     pub load_s: Spread,
     /// CPU seconds of everything else on the machine meanwhile.
     pub other_s: Spread,

@@ -17,45 +17,46 @@ use std::time::{Duration, Instant};
 
 /// The router.
 pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 1);
-/// Who feeds it.
+/// The feed's address.
 pub(super) const FEED: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 2);
-/// Where routes lead: first to the one, then to the other.
+/// The next hops of the routes: first the one, then the other.
 pub(super) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 255, 0, 3), Ipv4Addr::new(10, 255, 0, 4)];
-/// The interface that they are on.
+/// Their interface.
 pub(super) const LINK: &str = place::PROGRAM_LINK;
 
 /// Our thread that writes into the kernel.
 pub(super) const WRITER: &str = "kernel-fib";
 
-/// How often a program is looked at: so exact is the time that a phase took.
+/// The interval between checks of a program: the precision of a phase's time.
 const PROGRAM_POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// A router that used more CPU time than this between two looks worked. What it uses for seeing whether there is something
-/// to do is a tenth of it.
-const WORK: Duration = Duration::from_micros(500);
-/// A router that did not work for this long may be done: then the kernel's table is compared.
-const IDLE: Duration = Duration::from_millis(500);
-/// One that did not work for this long and left a wrong table is stuck. Before that it may wait for a lock of the kernel.
-const STUCK: Duration = Duration::from_secs(10);
-/// How long a session may take to come up.
-const ESTABLISH: Duration = Duration::from_secs(60);
+/// A router that used more CPU time than this between two checks was busy. Its idle polling is a
+/// tenth of it.
+const BUSY_THRESHOLD: Duration = Duration::from_micros(500);
+/// After this idle time a router may be done: then the kernel's table is compared.
+const IDLE_TIME: Duration = Duration::from_millis(500);
+/// After this idle time, a wrong table is final. Before, the router may wait for a lock of the
+/// kernel.
+const STUCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of a session's start.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is done to all routes.
+/// The change of all routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// They come.
+    /// They are added.
     Add,
-    /// They get another next hop.
+    /// Their next hop is replaced.
     Replace,
-    /// They go.
+    /// They are deleted.
     Delete,
 }
 
 impl Phase {
-    /// In their order.
+    /// All phases in order.
     pub const ALL: [Phase; 3] = [Phase::Add, Phase::Replace, Phase::Delete];
 
-    /// As printed.
+    /// Its name in output.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Add => "add",
@@ -64,7 +65,7 @@ impl Phase {
         }
     }
 
-    /// The number of the gateway that routes lead to afterwards.
+    /// The index of the routes' gateway afterwards.
     pub(super) fn gateway(self) -> Option<usize> {
         match self {
             Phase::Add => Some(0),
@@ -74,24 +75,25 @@ impl Phase {
     }
 }
 
-/// What one phase cost.
+/// The figures of one phase.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Figures {
     /// The phase.
     pub phase: Phase,
     /// Seconds from the first byte to when the last route was as it should be.
     pub wall_s: f64,
-    /// CPU seconds of the installer, what the kernel did for it included.
+    /// CPU seconds of the installer, the kernel's work for it included.
     pub cpu_s: f64,
-    /// Of those, of its threads by name.
+    /// Those of its threads, by name.
     pub threads: BTreeMap<String, f64>,
-    /// CPU seconds of this program meanwhile, which feeds the routers. (Of the ceiling, it is the installer.)
+    /// CPU seconds of this program, which feeds the routers. (For the ceiling, it is the
+    /// installer.)
     pub load_s: f64,
     /// CPU seconds of everything else on the machine.
     pub other_s: f64,
 }
 
-/// Runs the phases, each ending with a look into the kernel's table.
+/// Runs the phases, each ending with a comparison of the kernel's table.
 ///
 /// # Errors
 /// The installer failed, took longer than `limit` for a phase, or left a wrong table.
@@ -105,16 +107,16 @@ pub(super) fn run(
     let folder = tempfile::Builder::new().prefix("ribtide-bench-").tempdir().map_err(Error::System)?;
     let place = Place::namespaces(ROUTER, &[FEED, GATEWAYS[0], GATEWAYS[1]], NETWORK)?;
     let router = installer.router(&place, folder.path())?;
-    let mut work = match router {
+    let mut method = match router {
         Some(command) => {
             let program = Program::start(&installer.to_string(), vec![command], folder.path())?;
-            Work::Router { session: Box::new(session(&place)?), program }
+            InstallMethod::Router { session: Box::new(session(&place)?), program }
         }
-        None if *installer == Installer::Ip => Work::Ip { folder: folder.path(), first: true },
-        None => Work::Ceiling(None),
+        None if *installer == Installer::Ip => InstallMethod::Ip { folder: folder.path(), first: true },
+        None => InstallMethod::Ceiling(None),
     };
     for phase in Phase::ALL {
-        let done = work.phase(phase, &place, table, limit, interrupted)?;
+        let done = method.phase(phase, &place, table, limit, interrupted)?;
         if interrupted.load(Relaxed) {
             return Ok(());
         }
@@ -123,14 +125,14 @@ pub(super) fn run(
     Ok(())
 }
 
-/// How routes get into the kernel.
-enum Work<'a> {
+/// The method of installation.
+enum InstallMethod<'a> {
     Router { session: Box<Session>, program: Program },
     Ip { folder: &'a std::path::Path, first: bool },
     Ceiling(Option<Kernel>),
 }
 
-impl Work<'_> {
+impl InstallMethod<'_> {
     fn phase(
         &mut self,
         phase: Phase,
@@ -140,7 +142,7 @@ impl Work<'_> {
         interrupted: &AtomicBool,
     ) -> Result<Figures, Error> {
         match self {
-            Work::Router { session, program } => {
+            InstallMethod::Router { session, program } => {
                 let updates = updates(table, phase, session.peer().max_len)?;
                 let before = program.usage();
                 let own = Used::now();
@@ -170,7 +172,7 @@ impl Work<'_> {
                     })
                 })
             }
-            Work::Ip { folder, first } => {
+            InstallMethod::Ip { folder, first } => {
                 let path = folder.join(phase.name());
                 let mut lines = if std::mem::take(first) { ip_objects(LINK) } else { String::new() };
                 for prefix in in_order(table) {
@@ -191,7 +193,7 @@ impl Work<'_> {
                     if begin.elapsed() > limit {
                         return Err(Error::Options("ip took longer than --limit".into()));
                     }
-                    // Its time is not to be had once it has ended.
+                    // An ended process has no CPU time to read.
                     cpu = program.cpu().max(cpu);
                     std::thread::sleep(PROGRAM_POLL_INTERVAL);
                 }
@@ -201,7 +203,7 @@ impl Work<'_> {
                 let (cpu_s, other_s) = (cpu.as_secs_f64(), used.others(cpu));
                 Ok(Figures { phase, wall_s, cpu_s, threads, load_s: 0.0, other_s })
             }
-            Work::Ceiling(kernel) => {
+            InstallMethod::Ceiling(kernel) => {
                 let known = kernel.take();
                 let (made, figures) = place.inside_program(|| {
                     let mut kernel = match known {
@@ -243,14 +245,15 @@ impl Used {
         Used { own: self.own - before.own, busy: self.busy.saturating_sub(before.busy) }
     }
 
-    /// Seconds of everyone but this process and a program that used so much.
+    /// CPU seconds of all processes but this one and the program.
     fn others(&self, program: Duration) -> f64 {
         self.busy.saturating_sub(self.own + program).as_secs_f64()
     }
 }
 
-/// Waits until all is `sent`, the program (or its thread that writes, where it has one of a known name) does nothing any more and
-/// what it left is `right`, and returns how long after `begin` it last worked, in seconds, and what had been used by then: to read the kernel's table takes longer than to send.
+/// Waits until all is `sent`, the program (or its writing thread) is idle, and the table is
+/// `right`. Returns the seconds from `begin` to its last activity, and the usage by then: reading
+/// the table takes longer than sending.
 fn settle(
     program: &mut Program,
     sent: &dyn Fn() -> bool,
@@ -259,7 +262,7 @@ fn settle(
     limit: Duration,
     interrupted: &AtomicBool,
 ) -> Result<(f64, Used), Error> {
-    // What others do after the last route, such as giving back memory, is not its way into the kernel.
+    // Work of other threads after the last route, such as freeing memory, is not installation.
     let writer = program.thread(WRITER);
     let cpu = |program: &Program| writer.as_deref().map_or_else(|| program.own_cpu(), thread_cpu);
     let mut used = cpu(program);
@@ -267,16 +270,16 @@ fn settle(
     loop {
         program.check()?;
         let (now, by_now) = (Instant::now(), cpu(program));
-        if by_now.saturating_sub(std::mem::replace(&mut used, by_now)) > WORK {
+        if by_now.saturating_sub(std::mem::replace(&mut used, by_now)) > BUSY_THRESHOLD {
             worked = now;
         }
-        let idle = now - worked.max(compared) >= IDLE;
-        // Who wants a core and gets none is not idle.
+        let idle = now - worked.max(compared) >= IDLE_TIME;
+        // A thread that waits for a CPU is not idle.
         if idle && sent() && !program.usage().runnable {
             compared = now;
             let all = Used::now();
             match right() {
-                Err(wrong) if now - worked >= STUCK => return Err(wrong),
+                Err(wrong) if now - worked >= STUCK_TIMEOUT => return Err(wrong),
                 Err(_) => {}
                 Ok(()) => return Ok(((worked - begin).as_secs_f64(), all)),
             }
@@ -291,7 +294,7 @@ fn settle(
     }
 }
 
-/// Compares the kernel's table with what it must be.
+/// Compares the kernel's table with the expected one.
 fn check(place: &Place, phase: Phase, table: &Table) -> Result<(), Error> {
     let counts = place.inside_program(|| Kernel::open()?.routes_by_gateway())?;
     let all = table.count::<V4>();
@@ -315,7 +318,7 @@ fn session(place: &Place) -> Result<Session, Error> {
             place.enter_load()?;
             let speaker = Speaker { asn: FEED_ASN, router_id: FEED, hold_time: 90 };
             let to = (IpAddr::V4(ROUTER), 179).into();
-            let opened = connect(to, Some(IpAddr::V4(FEED)), &speaker, Instant::now() + ESTABLISH)?;
+            let opened = connect(to, Some(IpAddr::V4(FEED)), &speaker, Instant::now() + ESTABLISH_TIMEOUT)?;
             debug_assert_ne!(ASN, FEED_ASN);
             opened.start(|_| Ok(()))
         });
@@ -341,8 +344,8 @@ fn in_order(table: &Table) -> impl Iterator<Item = Prefix<V4>> {
     feed(table, GATEWAYS[0]).groups::<V4>().flat_map(|(_, prefixes)| prefixes.iter().copied())
 }
 
-/// The UPDATEs of a phase. They are made before it begins, as the ceiling's messages are: the feed would be another machine's
-/// work.
+/// The UPDATEs of a phase. They are encoded in advance, as the ceiling's messages are, because a
+/// feed would be another machine's work.
 fn updates(table: &Table, phase: Phase, max_len: usize) -> Result<Vec<u8>, Error> {
     let next_hop = GATEWAYS[phase.gateway().unwrap_or(0)];
     let feed = feed(table, next_hop);

@@ -1,4 +1,4 @@
-//! The kernel's table: written without anything else by the ceiling, and read to see whether it is right.
+//! The kernel's table: written by the ceiling, and read for the comparison.
 
 use super::run::{GATEWAYS, LINK, Phase};
 use ribtide_prefix::{Afi, Prefix, V4};
@@ -12,12 +12,12 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Messages in one system call: more do not make it faster.
+/// Messages of one system call: more are not faster.
 const CHUNK: usize = 256;
-/// The ceiling's mark on its routes, of no other program.
+/// The ceiling's protocol number, which no other program uses.
 const MARK: u8 = 250;
 const MAIN: u32 = RT_TABLE_MAIN as u32;
-/// Ids of the ceiling's next-hop objects are this plus the number of the gateway.
+/// Ids of the ceiling's next-hop objects begin here, in the order of gateways.
 const OBJECTS: u32 = 1;
 
 /// A netlink socket in the namespace of the calling thread.
@@ -35,7 +35,7 @@ impl Kernel {
         Ok(Kernel { socket, read: vec![0; 256 << 10], seq: 0 })
     }
 
-    /// Makes the next-hop objects that the ceiling's routes name.
+    /// Makes the next-hop objects of the ceiling's routes.
     pub(super) fn make_objects(&mut self) -> io::Result<()> {
         let mut link = 0;
         self.dump(dump_links, |content| {
@@ -57,7 +57,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The messages of a phase, each chunk of which ends with one that is acknowledged.
+    /// The messages of a phase, in chunks that end with an acknowledged one.
     pub(super) fn prepare(
         &mut self,
         phase: Phase,
@@ -85,7 +85,7 @@ impl Kernel {
         Ok(chunks)
     }
 
-    /// Sends chunks one after the other, each when the one before is done. Returns how many seconds that took.
+    /// Sends the chunks, each after the acknowledgement of the one before. Returns the seconds.
     pub(super) fn write(&mut self, chunks: &[(Vec<u8>, u32)]) -> io::Result<f64> {
         let begin = Instant::now();
         for (chunk, last) in chunks {
@@ -137,7 +137,7 @@ impl Kernel {
         }
     }
 
-    /// How many IPv4 routes of the main table a protocol has.
+    /// The number of a protocol's IPv4 routes in the main table.
     pub(crate) fn routes_of(&mut self, protocol: u8) -> io::Result<u64> {
         let mut count = 0;
         self.dump(
@@ -151,7 +151,7 @@ impl Kernel {
         Ok(count)
     }
 
-    /// How many IPv4 routes of the main table lead to each gateway; those without one are left out.
+    /// IPv4 routes of the main table per gateway; those without one are left out.
     pub(super) fn routes_by_gateway(&mut self) -> io::Result<HashMap<IpAddr, usize>> {
         let mut singles: HashMap<u32, IpAddr> = HashMap::new();
         let mut groups: HashMap<u32, u32> = HashMap::new();

@@ -1,9 +1,9 @@
-//! One workload with one mode of the cache, in a process of its own: decoding and the RIB manager on one thread, without
-//! a dataplane. What it cost goes to standard output.
+//! One workload with one cache mode in a process of its own: decoding and the RIB manager on one
+//! thread, without a dataplane. It prints its figures on standard output.
 
 use super::decode;
 use super::report::Figures;
-use super::work::{INSTALL, Input, Phase, Scale};
+use super::workload::{INSTALL, Input, Phase, Scale};
 use crate::Error;
 use crate::harness::program::{clock, own_resident};
 use nix::time::ClockId;
@@ -11,10 +11,10 @@ use ribtide_rib::{CacheMode, FibGroup, Rib, RibConfig, RibIn, RibOut};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// Runs the workload. Panics never: what is wrong in the end is in the figures.
+/// Runs the workload; a wrong result is in the figures and no panic.
 ///
 /// # Errors
-/// Messages that were made here cannot be read, which is a fault of this program.
+/// The encoded messages cannot be read: a fault of this program.
 pub(super) fn run(mode: CacheMode, scale: Scale) -> Result<Vec<Figures>, Error> {
     let turn = scale.turn as usize;
     let mut rib = Rib::new(RibConfig { cache: mode, turn, ..RibConfig::default() });
@@ -39,26 +39,26 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
     };
     let (mut urgent, mut at_once, mut turn) = (0, 0, 0);
     let begin = cpu();
-    // The input is there before and after, so that it does not count as memory.
+    // The input exists before and after, so it does not count as memory.
     match &input {
         Input::Events(lots) => {
-            // As the daemon does it: interfaces take the urgent queue, and routes come in turns.
+            // As in the daemon: interfaces take the urgent queue, and routes come in turns.
             for events in lots {
-                let told = if events.iter().all(|event| matches!(event, RibIn::Interface(_))) {
-                    let told = rib.urgent(events.iter().cloned()).len();
-                    if told > 0 {
+                let operations = if events.iter().all(|event| matches!(event, RibIn::Interface(_))) {
+                    let operations = rib.urgent(events.iter().cloned()).len();
+                    if operations > 0 {
                         at_once = cpu() - begin;
                     }
                     count(turned(rib, &mut turn, []));
-                    told
+                    operations
                 } else {
                     count(turned(rib, &mut turn, events.iter().cloned()));
                     0
                 };
-                if told == 0 {
+                if operations == 0 {
                     at_once = cpu() - begin;
                 }
-                urgent += told;
+                urgent += operations;
             }
             while rib.has_more() {
                 count(turned(rib, &mut turn, []));
@@ -100,7 +100,7 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
     })
 }
 
-/// [`Rib::handle`]; `longest` becomes how long that took if nothing did so long before.
+/// [`Rib::handle`]; raises `longest` to its time.
 fn turned(rib: &mut Rib, longest: &mut u64, events: impl IntoIterator<Item = RibIn>) -> RibOut {
     let begin = cpu();
     let out = rib.handle(events);
@@ -108,7 +108,7 @@ fn turned(rib: &mut Rib, longest: &mut u64, events: impl IntoIterator<Item = Rib
     out
 }
 
-/// Lets the allocator give back what the growing tables have left behind, which it does a moment later and by the way.
+/// Lets the allocator return freed memory of the growing tables, which it does with a delay.
 fn settle() {
     for _ in 0..25 {
         std::thread::sleep(Duration::from_millis(20));
@@ -121,27 +121,27 @@ fn cpu() -> u64 {
     clock(ClockId::CLOCK_THREAD_CPUTIME_ID).as_nanos() as u64
 }
 
-/// What the FIB must look like: this is worked out from the workload alone.
+/// Checks the FIB against the workload.
 fn wrong(rib: &Rib, scale: &Scale, phase: &Phase) -> Option<String> {
     let routes = (0..scale.routes).filter_map(|n| rib.lookup(scale.prefix(n).any()));
-    let ways = |content: &FibGroup| match content {
+    let hops_of = |content: &FibGroup| match content {
         FibGroup::Hops(hops) => hops.len(),
         FibGroup::Blackhole | FibGroup::Unresolved => 0,
     };
     let (mut installed, mut strange) = (0, 0);
     for route in routes {
         installed += 1;
-        strange += u32::from(ways(&route.content) != phase.ways);
+        strange += u32::from(hops_of(&route.content) != phase.hops);
     }
     (installed != phase.installed || strange > 0).then(|| {
         format!(
-            "{installed} routes are installed and should be {}; {strange} of them have not {} ways out",
-            phase.installed, phase.ways
+            "{installed} routes are installed and should be {}; {strange} of them have not {} next hops",
+            phase.installed, phase.hops
         )
     })
 }
 
-/// A number that differs where the FIB does.
+/// A hash of the FIB.
 fn fingerprint(rib: &Rib) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut read = rib.cursor();

@@ -1,4 +1,4 @@
-//! Routes as they come over a wire, in FPM's form (netlink messages with the next hops in each), to batches for the RIB
+//! Decodes routes in FPM's form (netlink messages with inline next hops) into batches for the RIB
 //! manager.
 
 use ribtide_prefix::{AnyPrefix, Families, Map};
@@ -6,17 +6,17 @@ use ribtide_rib::{CacheMode, NONE, NextHops, Protocol, ReceivedHop, RouteBatch, 
 use ribtide_wire::netlink::numbers::RTM_DELROUTE;
 use ribtide_wire::netlink::{self, Hops, Malformed, Route, Via, messages};
 
-/// A list of next hops as it was encoded.
+/// An encoded list of next hops.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Encoded<'a> {
     List(&'a [u8]),
     One(Via),
 }
 
-/// Lists of a batch that were read before, with the set of each.
+/// Decoded lists of a batch, with the set of each.
 #[derive(Default)]
 struct Memo<'a> {
-    /// The one before, which most often is it again.
+    /// The last list, which is often equal to the next.
     last: Option<(Encoded<'a>, u32)>,
     all: Map<Encoded<'a>, u32>,
 }
@@ -37,13 +37,13 @@ impl<'a> Memo<'a> {
     }
 }
 
-/// The routes in `bytes`, as BGP of the own AS announces them.
+/// Decodes `bytes` as routes of internal BGP.
 ///
-/// With `dependency` a list of next hops is read once for each batch, and routes that come with the same bytes get the
-/// same set. In the other modes each route brings a list of its own, as each of zebra's does.
+/// With `dependency`, a list of next hops is decoded once per batch, and routes with equal bytes
+/// share the set. In the other modes each route has a list of its own, as in zebra.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// The fault of the bytes.
 pub(super) fn batch(bytes: &[u8], mode: CacheMode) -> Result<RouteBatch, Malformed> {
     let mut batch = RouteBatch {
         vrf: VrfId::DEFAULT,
@@ -99,7 +99,7 @@ fn received(hop: netlink::Hop) -> ReceivedHop {
     ReceivedHop { gateway, interface: (ifindex != 0).then_some(ifindex), weight: hop.weight, onlink }
 }
 
-/// What BGP of the own AS says of routes with these next hops.
+/// The set of an internal BGP route with these next hops.
 pub(super) fn route_set(next_hops: NextHops, metric: Option<u32>) -> RouteSet {
     let protocol = Protocol::BgpInternal;
     let distance = protocol.default_distance();

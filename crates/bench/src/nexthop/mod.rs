@@ -1,25 +1,25 @@
-//! `ribtide bench run nexthop-cache`: what resolving next hops costs the RIB manager with each mode of its cache, beside
-//! FRR's zebra.
+//! `ribtide bench run nexthop-cache`: the cost of next-hop resolution in each cache mode, compared
+//! with FRR's zebra.
 //!
-//! Routes come as encoded messages, as over a wire, and go through decoding and the whole RIB manager; what dataplanes
-//! would be told is counted and thrown away. Each run is a process of its own, so that none finds the memory of another.
+//! Routes are encoded messages, and pass through decoding and the whole RIB manager; its output is
+//! counted and dropped. Each run is a process of its own, so that none reuses memory of another.
 //!
-//! `off` and `epoch` do what zebra does without and with the cache proposed for it: each route brings its own list of
-//! next hops, which is read and looked up among the known sets; then `off` resolves it for each route, `epoch` for the
-//! first. `dependency` also reads a list only once for all routes of a batch that bring the same bytes.
+//! `off` and `epoch` correspond to zebra without and with the cache proposed for it. Each route has
+//! a list of next hops, which is decoded and looked up among the known sets. `off` resolves it for
+//! each route, `epoch` for the first. `dependency` also decodes equal lists of a batch only once.
 
 mod alone;
 mod decode;
 mod report;
-mod work;
+mod workload;
 mod zebra;
 
 pub use report::{Figures, Report};
-pub use work::Work;
+pub use workload::NexthopWorkload;
 
 use crate::Error;
-use crate::harness::{Machine, machine, tell};
-use report::{RunReport, WorkReport};
+use crate::harness::{Machine, machine, write_report};
+use report::{RunReport, WorkloadReport};
 use ribtide_rib::CacheMode;
 use std::fmt;
 use std::io::Write as _;
@@ -63,7 +63,7 @@ impl fmt::Display for Subject {
 pub struct Options {
     /// Workloads
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "ecmp,single")]
-    pub work: Vec<Work>,
+    pub work: Vec<NexthopWorkload>,
     /// Modes of the cache, and zebra
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "off,epoch,dependency,zebra")]
     pub dut: Vec<Subject>,
@@ -103,11 +103,11 @@ pub fn run(options: &Options) -> Result<(), Error> {
         return writeln!(std::io::stdout(), "{text}").map_err(Error::System);
     }
     let report = measure(options)?;
-    tell(&report, options.json.as_deref())?;
+    write_report(&report, options.json.as_deref())?;
     if report.works.iter().all(|work| work.runs.is_empty()) {
         return Err(Error::Options("nothing could be measured".into()));
     }
-    match report.works.iter().flat_map(WorkReport::wrong).count() {
+    match report.works.iter().flat_map(WorkloadReport::wrong).count() {
         0 => Ok(()),
         wrong => Err(Error::Options(format!("{wrong} phases ended wrong; see above"))),
     }
@@ -132,7 +132,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
     for work in &options.work {
         let scale = work.scale(options.routes, options.turn);
         let remark = zebra::remark(&scale).filter(|_| subjects.contains(&Subject::Zebra));
-        let mut done = WorkReport {
+        let mut done = WorkloadReport {
             work: work.to_string(),
             routes: scale.routes,
             hops: scale.hops,
@@ -154,7 +154,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
                 };
                 let phases = match phases {
                     Ok(phases) => phases,
-                    // What others fail at must not cost the figures of everybody else.
+                    // A failure of another program must not discard the figures of ribtide.
                     Err(e) if subject == Subject::Zebra => {
                         report.left_out.push(format!("{work}, run {} of zebra: {e}", n + 1));
                         continue;
@@ -163,7 +163,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
                 };
                 let cpu: Vec<String> =
                     phases.iter().map(|p| format!("{} {:.4} s", p.phase, p.cpu_s)).collect();
-                // Progress without a reader is no reason to stop.
+                // A closed standard error does not stop the run.
                 let head = format!("{work}, run {} of {}, {subject}", n + 1, options.runs);
                 let _ = writeln!(std::io::stderr(), "{head}: {}", cpu.join(", "));
                 done.runs.push(RunReport { subject: subject.to_string(), phases });
@@ -176,7 +176,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
 }
 
 /// One run in a process of its own.
-fn child(work: Work, subject: Subject, options: &Options) -> Result<Vec<Figures>, Error> {
+fn child(work: NexthopWorkload, subject: Subject, options: &Options) -> Result<Vec<Figures>, Error> {
     let program = std::env::current_exe().map_err(Error::System)?;
     let mut command = Command::new(program);
     command.args(["bench", "run", "nexthop-cache", "--alone", "--work", &work.to_string()]);
@@ -184,8 +184,8 @@ fn child(work: Work, subject: Subject, options: &Options) -> Result<Vec<Figures>
     command.args(["--turn", &options.turn.to_string()]);
     let output = command.output().map_err(Error::System)?;
     if !output.status.success() {
-        let says = String::from_utf8_lossy(&output.stderr);
-        return Err(Error::Options(format!("{work} with {subject} failed: {}", says.trim())));
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::Options(format!("{work} with {subject} failed: {}", error.trim())));
     }
     serde_json::from_slice(&output.stdout)
         .map_err(|e| Error::Options(format!("the figures of {work} with {subject} cannot be read: {e}")))

@@ -1,24 +1,24 @@
-//! What came out, for people and for programs.
+//! The report of the suite, as text and JSON.
 
 use super::Subject;
-use super::work::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, Work};
+use super::workload::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, NexthopWorkload};
 use crate::harness::{Machine, Spread};
 use ribtide_text::{Table, rounded};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What one phase of one run cost.
+/// The figures of one phase of one run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// The phase.
     pub phase: String,
-    /// CPU seconds in total: of the thread that decodes and runs the RIB manager, or of all of zebra.
+    /// CPU seconds in total: of the decoding and RIB thread, or of all of zebra.
     pub cpu_s: f64,
-    /// Of those, until dataplanes were told where groups lead now; 0 where routes came.
+    /// Of those, until dataplanes got the changed groups; 0 for phases with routes.
     pub at_once_s: f64,
-    /// The longest turn, which whatever comes next has to wait for; 0 where routes came.
+    /// The longest turn, for which the next event waits; 0 for phases with routes.
     pub turn_s: f64,
-    /// Of those, reading messages.
+    /// Of those, decoding.
     pub decode_s: f64,
     /// Of those, resolution.
     pub resolution_s: f64,
@@ -32,17 +32,17 @@ pub struct Figures {
     pub lookups: u64,
     /// Sets of next hops resolved.
     pub resolutions: u64,
-    /// Routes that took what their group had resolved to.
+    /// Routes that used the cached result of their group.
     pub hits: u64,
-    /// Routes that had to have it resolved.
+    /// Routes whose group was resolved first.
     pub misses: u64,
     /// Bytes of the routing tables afterwards, or of all of zebra.
     pub table_bytes: u64,
     /// Bytes by which the resident memory of the process grew meanwhile.
     pub grown_bytes: u64,
-    /// Differs where the FIB does.
+    /// A hash of the FIB.
     pub fib: u64,
-    /// What is wrong with the FIB afterwards.
+    /// The fault of the FIB.
     pub wrong: Option<String>,
 }
 
@@ -57,28 +57,28 @@ pub struct Report {
     pub commit: Option<String>,
     /// Runs of each workload and subject.
     pub runs: u32,
-    /// What could not be measured, and why.
+    /// Unmeasured subjects, with the reasons.
     pub left_out: Vec<String>,
     /// Each workload.
-    pub works: Vec<WorkReport>,
+    pub works: Vec<WorkloadReport>,
 }
 
 /// A workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct WorkReport {
+pub struct WorkloadReport {
     /// Its name.
     pub work: String,
     /// Routes.
     pub routes: u32,
     /// Next hops of each.
     pub hops: u16,
-    /// What is different for zebra.
+    /// Differences for zebra.
     pub remark: Option<String>,
     /// Each run, in the order in which they were made.
     pub runs: Vec<RunReport>,
     /// Each phase and subject over all runs.
     pub summary: Vec<Summary>,
-    /// What is to be reached, and whether it is; only of the whole workload.
+    /// Goals and whether they are met; only for the whole workload.
     pub goals: Vec<Goal>,
 }
 
@@ -104,28 +104,28 @@ pub struct Summary {
     pub decode_s: Spread,
     /// In resolution.
     pub resolution_s: Spread,
-    /// Until dataplanes were told of groups.
+    /// Until dataplanes got the changed groups.
     pub at_once_s: Spread,
     /// The longest turn.
     pub turn_s: Spread,
-    /// The middle one of the runs.
+    /// The median run.
     pub figures: Figures,
 }
 
-/// Something to be reached.
+/// A goal.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Goal {
-    /// What, with its bound.
+    /// The goal with its bound.
     pub what: String,
     /// What was measured.
     pub measured: String,
-    /// Whether that will do.
+    /// Whether it is met.
     pub holds: bool,
 }
 
-impl WorkReport {
+impl WorkloadReport {
     /// Sums the runs up.
-    pub(super) fn summarize(&mut self, work: Work, whole: bool) {
+    pub(super) fn summarize(&mut self, work: NexthopWorkload, whole: bool) {
         let mut keys: Vec<(&str, &str)> = Vec::new();
         for run in &self.runs {
             for figures in &run.phases {
@@ -165,7 +165,7 @@ impl WorkReport {
         })
     }
 
-    /// What is wrong in any of the runs.
+    /// Faults of any run.
     pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for run in &self.runs {
@@ -189,8 +189,8 @@ impl WorkReport {
         self.summary.iter().find(|s| s.phase == phase && s.subject == subject)
     }
 
-    /// The goals of issue 4, where what they compare was measured.
-    fn goals(&self, work: Work) -> Vec<Goal> {
+    /// The goals whose operands were measured.
+    fn goals(&self, work: NexthopWorkload) -> Vec<Goal> {
         let mut goals = Vec::new();
         let mut goal = |what: &str, measured: Option<(String, bool)>| {
             if let Some((measured, holds)) = measured {
@@ -207,12 +207,12 @@ impl WorkReport {
             Some((format!("{} times", rounded(factor)), factor >= bound))
         };
         match work {
-            Work::Ecmp => {
+            NexthopWorkload::Ecmp => {
                 goal("install with dependency in 0.1 CPU s, decoding included", at_most(INSTALL, 0.1));
                 goal("install: epoch resolves 2 times as fast as off", times(INSTALL, EPOCH, OFF, 2.0));
                 goal("churn: epoch resolves 2 times as fast as off", times(CHURN, EPOCH, OFF, 2.0));
             }
-            Work::Single => {
+            NexthopWorkload::Single => {
                 goal("install with dependency in 1 CPU s, decoding included", at_most(INSTALL, 1.0));
                 let bytes = self.of(INSTALL, DEPENDENCY).map(|s| &s.figures).map(|f| {
                     let (table, all) =
@@ -263,9 +263,9 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for WorkReport {
+impl fmt::Display for WorkloadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WorkReport { work, routes, hops, .. } = self;
+        let WorkloadReport { work, routes, hops, .. } = self;
         let (routes, hops) = (rounded((*routes).into()), rounded((*hops).into()));
         writeln!(f, "{work}: {routes} routes, next hops of each: {hops}")?;
         self.remark.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
@@ -344,7 +344,7 @@ fn seconds_text(n: f64) -> String {
 mod tests {
     use super::*;
 
-    fn report(resolution: &[(&str, f64, u64)]) -> WorkReport {
+    fn report(resolution: &[(&str, f64, u64)]) -> WorkloadReport {
         let run = |(subject, seconds, fib): &(&str, f64, u64)| RunReport {
             subject: (*subject).into(),
             phases: vec![Figures {
@@ -356,7 +356,7 @@ mod tests {
                 ..Figures::default()
             }],
         };
-        let mut work = WorkReport {
+        let mut work = WorkloadReport {
             work: "ecmp".into(),
             routes: 10,
             hops: 4,
@@ -365,7 +365,7 @@ mod tests {
             summary: vec![],
             goals: vec![],
         };
-        work.summarize(Work::Ecmp, true);
+        work.summarize(NexthopWorkload::Ecmp, true);
         work
     }
 

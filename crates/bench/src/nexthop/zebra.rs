@@ -1,11 +1,12 @@
-//! FRR's zebra under the same workloads: routes are sent over its own socket as bgpd would send them, and what it used
-//! until it was idle again is its cost, the kernel's included, into which it installs them.
+//! FRR's zebra with the same workloads. Routes are sent over its socket as bgpd sends them; the
+//! cost is its CPU time until it is idle, with the kernel's share, into which it installs them.
 //!
-//! zebra tracks next hops and tells protocols, which send their routes again; so after a change of a link all routes are
-//! sent once more here, as bgpd would. Its packages take 256 next hops a route at most, and install 255.
+//! zebra tracks next hops and notifies protocols, which send their routes again. So after a change
+//! of a link all routes are sent again here, as bgpd would. Its packages take at most 256 next hops
+//! per route, and install 255.
 
 use super::report::Figures;
-use super::work::{CHURN, INSTALL, LINK_DOWN, LINK_UP, Scale, WITHDRAW, Work};
+use super::workload::{CHURN, INSTALL, LINK_DOWN, LINK_UP, NexthopWorkload, Scale, WITHDRAW};
 use crate::Error;
 use crate::harness::{Place, Program};
 use crate::kernel::Kernel;
@@ -18,22 +19,22 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Debian's package is built for 256, but counts a group's members in an byte: a route with 256 next hops is selected and
-/// never installed. Two links share these evenly.
+/// Debian's package supports 256, but counts a group's members in a byte: a route with 256 next
+/// hops is selected and never installed. Two links share these evenly.
 const MOST_HOPS: u16 = 254;
 const ZEBRA: &str = "/usr/lib/frr/zebra";
-/// Bytes that it is given at a time: it reads without bound, and keeps what it has not yet worked through several times over.
+/// Bytes of one send: it reads without a bound, and stores unprocessed routes several times.
 const PIECE: usize = 1 << 21;
-/// It is ready for more when it used no CPU time for so long.
-const PAUSE: Duration = Duration::from_millis(60);
-/// Memory that it may have: enough many times over, and it cannot take the machine down.
+/// The next send waits until it used no CPU time for this long.
+const IDLE_BEFORE_SEND: Duration = Duration::from_millis(60);
+/// Its memory limit: many times its need, and safe for the machine.
 const MEMORY: &str = "--as=6442450944";
-/// It is idle when it used no CPU time for so long.
-const IDLE: Duration = Duration::from_millis(500);
-/// The longest that it may do nothing to be seen, or work without a rest.
-const LIMIT: Duration = Duration::from_secs(180);
+/// It is idle when it used no CPU time for this long.
+const IDLE_TIME: Duration = Duration::from_millis(500);
+/// The time limit of its start, and of its work without idle time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Why it cannot be measured here.
+/// The reason why it cannot be measured here.
 pub(super) fn missing() -> Option<String> {
     if !Path::new(ZEBRA).exists() {
         return Some(format!(
@@ -43,7 +44,7 @@ pub(super) fn missing() -> Option<String> {
     Place::may_make_namespaces().err().map(|e| format!("zebra: {e}"))
 }
 
-/// How its figures differ.
+/// The differences of its figures.
 pub(super) fn remark(scale: &Scale) -> Option<String> {
     let hops = scale.hops.min(MOST_HOPS);
     (hops < scale.hops).then(|| {
@@ -67,12 +68,12 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
          link set {OTHER_LINK} up\nlink set other up\n"
     ))?;
     let mut zebra = Zebra::start(&place, folder.path())?;
-    if scale.work == Work::Single {
+    if scale.work == NexthopWorkload::Single {
         zebra.send(&fixed(&scale))?;
-        zebra.rest()?;
+        zebra.wait_idle()?;
     }
     let all = |zebra: &mut Zebra, version: u16| {
-        if scale.work == Work::Single {
+        if scale.work == NexthopWorkload::Single {
             zebra.send(&fixed(&scale))?;
         }
         zebra.send(&routes(&scale, Some(version)))
@@ -82,7 +83,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
         |name: &str, zebra: &mut Zebra, installed, act: &dyn Fn(&mut Zebra) -> Result<(), Error>| {
             let (cpu, resident) = (zebra.program.cpu(), zebra.program.resident());
             act(zebra)?;
-            zebra.rest()?;
+            zebra.wait_idle()?;
             let in_kernel = place.inside_program(|| Kernel::open()?.routes_of(RTPROT_BGP))?;
             phases.push(Figures {
                 phase: name.into(),
@@ -97,7 +98,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
         };
     let whole = u64::from(scale.routes);
     phase(INSTALL, &mut zebra, whole, &|z| all(z, 0))?;
-    if scale.work == Work::Ecmp {
+    if scale.work == NexthopWorkload::Ecmp {
         phase(CHURN, &mut zebra, whole, &|z| all(z, 1))?;
     }
     phase(LINK_DOWN, &mut zebra, whole, &|z| {
@@ -112,7 +113,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
     Ok(phases)
 }
 
-/// The link that falls, and the other.
+/// The link that goes down; the other one stays.
 const LINK: &str = "program";
 const OTHER_LINK: &str = "second";
 
@@ -123,7 +124,7 @@ struct Zebra {
 
 impl Zebra {
     fn start(place: &Place, folder: &Path) -> Result<Zebra, Error> {
-        // It gives up root, and writes its socket and its number here.
+        // It drops root, and writes its socket and PID file here.
         let user = User::from_name("frr").ok().flatten();
         let (uid, gid) = user.map_or((Uid::current(), Gid::current()), |u| (u.uid, u.gid));
         let config = folder.join("zebra.conf");
@@ -159,22 +160,22 @@ impl Zebra {
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         };
-        // Protocol, instance, session, and that it need not say of each route what became of it.
+        // Protocol, instance, session, and that it need not report the outcome of each route.
         let hello = [&[BGP][..], &0u16.to_be_bytes(), &0u32.to_be_bytes(), &[0, 0]].concat();
         socket.write_all(&message(HELLO, &hello)).map_err(Error::System)?;
         socket.set_nonblocking(true).map_err(Error::System)?;
         let mut zebra = Zebra { program, socket };
-        zebra.rest()?;
+        zebra.wait_idle()?;
         Ok(zebra)
     }
 
-    /// Writes as it reads, and reads what it says meanwhile.
+    /// Writes as it reads, and reads its messages meanwhile.
     fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mut progress = Instant::now();
         let (mut left, mut piece) = (bytes, PIECE);
         while !left.is_empty() {
             if piece == 0 {
-                self.idle(PAUSE)?;
+                self.idle(IDLE_BEFORE_SEND)?;
                 piece = PIECE;
             }
             match self.socket.write(&left[..left.len().min(piece)]) {
@@ -182,7 +183,7 @@ impl Zebra {
                     (left, piece) = (&left[written..], piece - written);
                     progress = Instant::now();
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock && progress.elapsed() < LIMIT => {
+                Err(e) if e.kind() == ErrorKind::WouldBlock && progress.elapsed() < IDLE_TIMEOUT => {
                     self.drain()?;
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -194,9 +195,9 @@ impl Zebra {
 
     fn drain(&mut self) -> Result<(), Error> {
         self.program.check()?;
-        let mut said = [0; 65536];
+        let mut reply = [0; 65536];
         loop {
-            match self.socket.read(&mut said) {
+            match self.socket.read(&mut reply) {
                 Ok(0) => return Err(Error::Options("zebra closed its socket".into())),
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -205,23 +206,23 @@ impl Zebra {
         }
     }
 
-    /// Waits until it has done all.
-    fn rest(&mut self) -> Result<(), Error> {
-        self.idle(IDLE)
+    /// Waits until it has finished.
+    fn wait_idle(&mut self) -> Result<(), Error> {
+        self.idle(IDLE_TIME)
     }
 
-    /// Waits until it has been idle for so long.
+    /// Waits until it has been idle for `long`.
     fn idle(&mut self, long: Duration) -> Result<(), Error> {
         let begin = Instant::now();
         let (mut cpu, mut since) = (self.program.cpu(), Instant::now());
         while since.elapsed() < long {
-            if begin.elapsed() > LIMIT {
-                return Err(Error::Options(format!("zebra is not idle after {} s", LIMIT.as_secs())));
+            if begin.elapsed() > IDLE_TIMEOUT {
+                return Err(Error::Options(format!("zebra is not idle after {} s", IDLE_TIMEOUT.as_secs())));
             }
             std::thread::sleep(Duration::from_millis(20));
             self.drain()?;
             let now = self.program.cpu();
-            // Looking around now and then is not work.
+            // Periodic timers are not work.
             if now - cpu > Duration::from_millis(2) || self.program.usage().runnable {
                 (cpu, since) = (now, Instant::now());
             }
@@ -286,7 +287,7 @@ fn routes(scale: &Scale, version: Option<u16>) -> Vec<u8> {
     out
 }
 
-/// The static route of [`Work::Single`].
+/// The static route of [`NexthopWorkload::Single`].
 fn fixed(scale: &Scale) -> Vec<u8> {
     let (prefix, neighbors) = scale.far();
     let hops: Vec<u8> = neighbors.into_iter().flat_map(hop).collect();
@@ -299,7 +300,7 @@ fn fixed(scale: &Scale) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// What staticd 8.4.4 was seen to send.
+    /// A message of staticd 8.4.4, captured.
     #[test]
     fn routes_are_encoded_as_frr_does_it() {
         let mut out = Vec::new();
@@ -308,7 +309,7 @@ mod tests {
         let hex: String = out.iter().map(|b| format!("{b:02x}")).collect();
         let seen =
             "002dfe0600000000000803000000000041000000030102206440000700010000000002000a0101020000000001";
-        // It also says that the distance distinguishes routes.
+        // It also has the flag that the distance distinguishes routes.
         assert_eq!(hex, seen.replace("00000041", "00000005"));
         out.clear();
         route(STATIC, 1, prefix, &[], &mut out);

@@ -20,10 +20,10 @@ pub struct FeedOptions {
     pub next_hops: Families<Pools>,
     /// How many next hops are used.
     pub next_hop_count: u32,
-    /// Among how many senders the shortest ways are dealt out: each group has one at one of them, named by a hash.
-    /// `None`: lengths are left to chance, and many tie.
+    /// The number of senders among which the shortest paths are distributed: each group has one at
+    /// one sender, selected by a hash. `None`: lengths are random, and many are equal.
     pub shortest_of: Option<u32>,
-    /// Another number is another way to the same origin: what a sender says when it announces a group again.
+    /// Another number is another path to the same origin: for a second announcement of a group.
     pub version: u32,
 }
 
@@ -33,7 +33,7 @@ impl PerFamily for Pools {
     type Of<F: Family> = AddressPool;
 }
 
-/// What a group's attributes are.
+/// The attributes of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
     /// ORIGIN.
@@ -82,13 +82,13 @@ pub struct Feed<'a> {
     options: FeedOptions,
 }
 
-/// How many ASes carry others' traffic; a quarter of all paths goes through a few of them.
+/// ASes with transit traffic; a quarter of all paths goes through a few of them.
 const TRANSITS: u64 = 400;
-/// How many ASes announce something.
+/// Origin ASes.
 const ORIGINS: u64 = 76_000;
 /// Share of paths with communities.
 const WITH_COMMUNITIES: f64 = 0.64;
-/// Share of groups whose origin puts itself into the path more than once.
+/// Share of groups whose origin prepends its AS.
 const PREPENDING: f64 = 0.1;
 /// Hops of a path and their shares in percent: 4.4 on average, and prepending adds 0.2.
 const HOPS: [(usize, u64); 6] = [(2, 3), (3, 20), (4, 35), (5, 25), (6, 12), (7, 5)];
@@ -106,27 +106,27 @@ impl<'a> Feed<'a> {
         order.into_iter().map(move |group| (group as usize, table.group::<F>(group as usize)))
     }
 
-    /// Writes the attributes of `group` into `path`, whose memory is used again.
+    /// Writes the attributes of `group` into `path`, whose memory is reused.
     pub fn path<F: Family>(&self, group: usize, path: &mut Path) {
         let FeedOptions { sender, asn, next_hops, next_hop_count, shortest_of, version, .. } = &self.options;
         let id = [F::AFI as u64, group as u64];
-        // What the origin decides is the same at every sender; the way to it is the sender's own.
+        // The origin's values are equal at every sender; the path to it is the sender's own.
         let mut origin = Rng::of_purpose(self.table.seed, &[4, id[0], id[1]]);
-        let way = [5, id[0], id[1], u64::from(*sender), u64::from(*version)];
+        let purpose = [5, id[0], id[1], u64::from(*sender), u64::from(*version)];
         // Numbers of a seed never change, and the first version had no number.
-        let way = if *version == 0 { &way[..4] } else { &way[..] };
-        let mut way = Rng::of_purpose(self.table.seed, way);
+        let purpose = if *version == 0 { &purpose[..4] } else { &purpose[..] };
+        let mut path_rng = Rng::of_purpose(self.table.seed, purpose);
 
         path.origin = if origin.chance(0.93) { Origin::Igp } else { Origin::Incomplete };
         let origin_asn = as_number(origin.below(ORIGINS));
-        let longer = [0, 0, 1][way.below(3) as usize];
+        let longer = [0, 0, 1][path_rng.below(3) as usize];
         let shorter = match shortest_of {
-            None => [0, 0, 1][way.below(3) as usize],
+            None => [0, 0, 1][path_rng.below(3) as usize],
             Some(senders) => {
                 let mut deal = Rng::of_purpose(self.table.seed, &[7, id[0], id[1]]);
                 let shortest = deal.below(u64::from(*senders).max(1)) == u64::from(*sender);
-                // A way that is announced later is the shortest as often as not.
-                2 * usize::from(shortest && (*version == 0 || way.below(2) == 0))
+                // A path that is announced later is the shortest in half of the cases.
+                2 * usize::from(shortest && (*version == 0 || path_rng.below(2) == 0))
             }
         };
         let hops = pick_hops(&mut origin) + longer - shorter;
@@ -134,7 +134,7 @@ impl<'a> Feed<'a> {
         path.as_path.extend(asn);
         while path.as_path.len() + 1 < hops.max(2) {
             // The smaller of two is a low number more often: some transits are larger than others.
-            let transit = as_number(ORIGINS + way.below(TRANSITS).min(way.below(TRANSITS)));
+            let transit = as_number(ORIGINS + path_rng.below(TRANSITS).min(path_rng.below(TRANSITS)));
             if !path.as_path.contains(&transit) {
                 path.as_path.push(transit);
             }
@@ -146,13 +146,13 @@ impl<'a> Feed<'a> {
         if origin.chance(WITH_COMMUNITIES) {
             let tagging = path.as_path[path.as_path.len() / 2] & 0xffff;
             for _ in 0..3 + origin.below(4) {
-                path.communities.push(tagging << 16 | (way.below(6000) as u32 + 1));
+                path.communities.push(tagging << 16 | (path_rng.below(6000) as u32 + 1));
             }
             path.communities.sort_unstable();
             path.communities.dedup();
         }
 
-        path.next_hop = next_hops.get::<F>().addr(way.below(u64::from(*next_hop_count).max(1)));
+        path.next_hop = next_hops.get::<F>().addr(path_rng.below(u64::from(*next_hop_count).max(1)));
         path.local_pref = asn.is_none().then_some(100);
     }
 }
@@ -172,7 +172,7 @@ fn pick_hops(rng: &mut Rng) -> usize {
 fn as_number(n: u64) -> u32 {
     let mut rng = Rng::of_purpose(0, &[6, n]);
     if rng.chance(0.45) {
-        // 23456 stands for what two bytes cannot say.
+        // 23456 is AS_TRANS.
         match 1 + rng.below(64_495) as u32 {
             23_456 => 64_495,
             asn => asn,

@@ -1,8 +1,9 @@
 //! Internet-shaped tables from a seed: the same seed and options give the same table on every machine.
 //!
-//! A [`Table`] is prefixes in groups; a group is what one origin announces with one set of attributes. A
-//! [`Feed`] is what one sender says about it: an order of its own, paths of its own length, next hops of its own. All
-//! senders of one table announce the same prefixes in the same groups, as the full feeds of the internet nearly do.
+//! A [`Table`] is prefixes in groups; a group is one origin's prefixes with one set of attributes.
+//! A [`Feed`] is one sender's view of it, with its own order, path lengths and next hops. All
+//! senders of one table announce the same prefixes in the same groups, as full feeds of the
+//! internet nearly do.
 
 mod feed;
 mod prefixes;
@@ -13,7 +14,7 @@ pub use shape::{MAX_PREFIXES, Shape};
 
 use ribtide_prefix::{Families, Family, PerFamily, Prefix, Rng, for_each_family};
 
-/// What a table is made of.
+/// The properties of a table.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct TableOptions {
     /// Names the table: equal seeds and options make equal tables.
@@ -74,7 +75,7 @@ impl<F: Family> Default for Groups<F> {
 }
 
 impl Table {
-    /// Makes the table. Counts above [`MAX_PREFIXES`] are cut to it.
+    /// Makes the table. Counts above [`MAX_PREFIXES`] are reduced to it.
     pub fn new(options: &TableOptions) -> Table {
         let mut table = Table { seed: options.seed, lists: Families::default() };
         let shapes = [(options.ipv4, options.ipv4_per_set), (options.ipv6, options.ipv6_per_set)];
@@ -115,7 +116,7 @@ impl Table {
         &self.lists.get::<F>().prefixes
     }
 
-    /// What the sender described by `options` says about the table.
+    /// The feed of the sender with these `options`.
     pub fn feed(&self, options: FeedOptions) -> Feed<'_> {
         Feed::new(self, options)
     }

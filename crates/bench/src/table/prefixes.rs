@@ -1,4 +1,4 @@
-//! Places distinct prefixes in the address space so that they lie side by side and inside each other as real ones do.
+//! Places distinct prefixes in the address space, side by side and nested as real ones are.
 
 use super::Shape;
 use ribtide_prefix::{Bits, Family, Prefix, Rng, Set};
@@ -24,8 +24,8 @@ pub(super) fn generate<F: Family>(rng: &mut Rng, count: usize) -> Vec<Prefix<F>>
                 let mut attempts = 0;
                 loop {
                     attempts += 1;
-                    // What there is to be inside of may be full, and a full table leaves little that nothing covers:
-                    // so neither is insisted on.
+                    // Prefixes to nest in may be full, and a full table leaves little uncovered
+                    // space. So neither is required.
                     if attempts > ATTEMPTS {
                         nested = shorter > 0 && rng.chance(shape.nested);
                     }
@@ -51,7 +51,7 @@ pub(super) fn generate<F: Family>(rng: &mut Rng, count: usize) -> Vec<Prefix<F>>
     placed
 }
 
-/// `count` prefixes of the length that most have, one after the other.
+/// `count` prefixes of the most frequent length, one after the other.
 pub(super) fn uniform<F: Family>(count: u32) -> Vec<Prefix<F>> {
     let (first, len) = Shape::of::<F>().uniform;
     std::iter::successors(Some(Prefix::new(F::Bits::from_left(first), len)), |prefix| next_of(*prefix))
@@ -59,7 +59,7 @@ pub(super) fn uniform<F: Family>(count: u32) -> Vec<Prefix<F>> {
         .collect()
 }
 
-/// How often a place inside another prefix, or one that no other covers, is looked for before any will do.
+/// Attempts at a nested or an uncovered place before any place is accepted.
 const ATTEMPTS: u32 = 16;
 
 /// The prefix of the same length directly after; none after the last.

@@ -1,5 +1,5 @@
-//! The numbers that make a table look like the internet's: how long its prefixes are, how they nest and where they
-//! lie. Taken from a full feed of January 2024 (902,000 IPv4 and 160,000 IPv6 prefixes) and the lengths of 2026.
+//! The statistics of the internet's table: lengths, nesting and places of prefixes. From a full
+//! feed of January 2024 (902,000 IPv4 and 160,000 IPv6 prefixes) and the lengths of 2026.
 
 use ribtide_prefix::{Family, Prefix};
 
@@ -140,7 +140,8 @@ impl Shape {
             .collect()
     }
 
-    /// How many prefixes of `len` may be placed: a third of all that fit, so that a free one is soon found.
+    /// Prefixes of `len` to place, at most: a third of all that fit, so that a free one is soon
+    /// found.
     fn room(&self, len: u8) -> usize {
         let fit = |blocks: &[(u128, u8)]| -> u128 {
             blocks.iter().map(|(_, block)| 1u128 << len.saturating_sub(*block).min(100)).sum()

@@ -1,4 +1,4 @@
-//! The shape is the internet's, and the same seed is the same table.
+//! The shape is the internet's, and the same seed makes the same table.
 
 use super::*;
 use crate::pool::AddressPool;
@@ -32,7 +32,7 @@ fn check_shape<F: Family>(table: &Table, count: usize, per_set: f64, covered: st
     for (len, share) in shape.lengths {
         let expected = count as f64 * f64::from(*share) / f64::from(total);
         let found = prefixes.iter().filter(|p| p.len() == *len).count() as f64;
-        // The shortest lengths give to the next what they have no room for.
+        // The shortest lengths pass their excess to the next.
         if *len >= 16 {
             assert!(
                 (found - expected).abs() <= 0.1 * expected + 20.0,
@@ -104,7 +104,8 @@ fn a_seed_names_a_table() {
     assert_ne!(one.prefixes::<V4>(), other.prefixes::<V4>());
 }
 
-/// Prefixes, orders and attributes of the table of seed 1, in bytes: measurements and captures name tables by their seeds.
+/// Prefixes, orders and attributes of the table of seed 1, in bytes: measurements and captures
+/// refer to tables by seed.
 #[test]
 fn table_of_seed_1_never_changes() {
     let table = Table::new(&TableOptions { seed: 1, ipv4: 30_000, ipv6: 8_000, ..TableOptions::default() });

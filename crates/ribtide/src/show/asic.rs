@@ -7,28 +7,28 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What the syncd that answers at `path` says to a question or an order.
+/// The reply of the syncd at `path` to a query or a command.
 pub(crate) fn of_syncd(path: &Path, line: &str) -> Result<AsicState, String> {
     let failed = |e: std::io::Error| {
         format!("no syncd answers at {}: {e}; start one with --query-socket", path.display())
     };
     let mut stream = UnixStream::connect(path).map_err(failed)?;
     writeln!(stream, "{line}").map_err(failed)?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
-    serde_json::from_str(&answer).map_err(|e| match serde_json::from_str::<ApiError>(&answer) {
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).map_err(failed)?;
+    serde_json::from_str(&reply).map_err(|e| match serde_json::from_str::<ApiError>(&reply) {
         Ok(refused) => refused.error,
-        Err(_) => format!("what syncd answered cannot be read ({e}); is it another version?"),
+        Err(_) => format!("the reply of syncd cannot be read ({e}); is it another version?"),
     })
 }
 
 /// Prints it.
-pub(crate) fn say(output: &Output, answer: &AsicState) -> Result<(), String> {
+pub(crate) fn print(output: &Output, reply: &AsicState) -> Result<(), String> {
     if output.json {
-        let json = serde_json::to_string_pretty(answer).map_err(|e| e.to_string())?;
-        return text::say(&format!("{json}\n"));
+        let json = serde_json::to_string_pretty(reply).map_err(|e| e.to_string())?;
+        return text::write_stdout(&format!("{json}\n"));
     }
-    text::say(&state(answer))
+    text::write_stdout(&state(reply))
 }
 
 pub(super) fn state(s: &AsicState) -> String {
@@ -37,16 +37,12 @@ pub(super) fn state(s: &AsicState) -> String {
         (true, Some(seconds)) => format!("Stalled for {seconds:.1} s more: it does nothing\n"),
         (true, None) => "Stalled until `ribtide config asic resume`: it does nothing\n".into(),
     };
-    out += &format!(
-        "Asked {} entries in {} calls; {} failed\n",
-        number(s.asked),
-        number(s.calls),
-        number(s.failed)
-    );
+    out +=
+        &format!("{} entries in {} calls; {} failed\n", number(s.asked), number(s.calls), number(s.failed));
     if s.busy_seconds > 0.0 {
         let share = 100.0 * s.busy_seconds / (s.busy_seconds + s.idle_seconds);
         out += &format!(
-            "Worked for {:.3} s, had nothing to do for {:.3} s in between: busy {share:.1}%\n",
+            "Busy for {:.3} s, idle for {:.3} s in between: busy {share:.1}%\n",
             s.busy_seconds, s.idle_seconds
         );
     }

@@ -51,7 +51,7 @@ pub(super) fn sessions(bfd: &Bfd) -> String {
     out
 }
 
-/// What is wrong with a session, beside its being down.
+/// A warning about a session, beside its state.
 fn remark(s: &BfdSession) -> String {
     let mut out = String::new();
     if !s.usable {
@@ -63,7 +63,7 @@ fn remark(s: &BfdSession) -> String {
     out
 }
 
-/// `50`, `62.5`: no more digits than there are.
+/// `50`, `62.5`: at most the significant digits.
 fn milliseconds(ms: f64) -> String {
     format!("{ms}")
 }

@@ -4,7 +4,7 @@ use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{BgpSummary, Group, GroupMember, Neighbor, PerFamilyCount, Session};
 use ribtide_prefix::Afi;
 
-/// All but the neighbours.
+/// The summary without neighbours.
 pub(super) fn summary(s: &BgpSummary) -> String {
     let mut out = format!(
         "Router {}, AS {}, up {}\nThreading: {}\n{}: {} established, {} down; {}; {}; {} refused\n\n",
@@ -69,7 +69,7 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
     ]);
 }
 
-/// Everything about one.
+/// The full state of a neighbour.
 pub(super) fn neighbor(n: &Neighbor) -> String {
     let mut out = format!(
         "Neighbor {}{}, {} AS {}, group {}{}\n  State {} for {}, {}\n",
@@ -83,15 +83,15 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         duration(n.state_seconds),
         count(n.flaps, "flap"),
     );
-    let mut tell = |what, why: &Option<String>, seconds: Option<u64>| {
+    let mut line = |what, why: &Option<String>, seconds: Option<u64>| {
         let Some(why) = why else { return };
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
         out.push_str(&format!("  {what}{ago}: {why}\n"));
     };
     if n.last_down != n.last_error {
-        tell("Last session ended", &n.last_down, n.last_down_seconds);
+        line("Last session ended", &n.last_down, n.last_down_seconds);
     }
-    tell("Last error", &n.last_error, n.last_error_seconds);
+    line("Last error", &n.last_error, n.last_error_seconds);
     if let Some(s) = &n.session {
         out.push_str(&session(s));
     }
@@ -105,7 +105,7 @@ fn session(s: &Session) -> String {
         None => "No hold time".into(),
     };
     let mut out = format!(
-        "  Local address {}, peer's router ID {}\n  {timers}, heard {} ago\n\
+        "  Local address {}, peer's router ID {}\n  {timers}, last message {} ago\n\
          \x20 Families {}; 4-octet AS {}, extended messages {}, route refresh {}\n\
          \x20 Read by {}, sent to by {}, update group {}{}\n",
         s.local_address,
@@ -119,7 +119,7 @@ fn session(s: &Session) -> String {
         s.update_thread,
         s.update_group.as_deref().unwrap_or("-"),
         match (s.detached, s.joining) {
-            (true, _) => ", left behind by it",
+            (true, _) => ", lagging in it",
             (false, true) => ", still to be sent the table",
             (false, false) => "",
         },
@@ -156,8 +156,8 @@ fn session(s: &Session) -> String {
         out.push_str(&format!("  Last refusal: {reason}\n"));
     }
     if s.sent.too_long > 0 {
-        let says = "  Withdrawn instead of sent, as their attributes do not fit a message of this session: ";
-        out.push_str(&format!("{says}{} prefixes\n", number(s.sent.too_long)));
+        let title = "  Withdrawn instead of sent, as their attributes do not fit a message of this session: ";
+        out.push_str(&format!("{title}{} prefixes\n", number(s.sent.too_long)));
     }
     let q = &s.write_queue;
     out.push_str(&format!(
@@ -192,7 +192,7 @@ fn group(g: &Group) -> String {
     );
     out.push_str(&wrap("  ", "Sends ", ", ", &g.settings));
     out.push_str(&format!(
-        "  {} at {}: {} full, {} left behind, {} joining; full {} in all; {} prefixes wait\n\
+        "  {} at {}: {} full, {} lagging, {} joining; full {} in all; {} prefixes wait\n\
          \x20 Packed {} with {} prefixes announced and {} withdrawn{}\n",
         count(g.members.len() as u64, "member"),
         count(g.positions as u64, "position"),
@@ -212,7 +212,7 @@ fn group(g: &Group) -> String {
         .map(|m| {
             let state = match (m.full, m.detached, m.joining) {
                 (true, ..) => " (full)",
-                (_, true, _) => " (behind)",
+                (_, true, _) => " (lagging)",
                 (.., true) => " (joining)",
                 _ => "",
             };
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_tells_everything() {
+    fn neighbor_text_is_complete() {
         assert_eq!(
             neighbor(&slow()),
             "\
@@ -294,9 +294,9 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Last session ended, 2h05m ago: the connection ended: closed by the peer
   Last error, 2h05m ago: NOTIFICATION received (cease: administrative reset)
   Local address 192.0.2.9, peer's router ID 1.1.1.1
-  Hold time 90 s, a KEEPALIVE at least every 30 s, heard 3s ago
+  Hold time 90 s, a KEEPALIVE at least every 30 s, last message 3s ago
   Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh yes
-  Read by reader-0, sent to by egress-1, update group 1.2, left behind by it
+  Read by reader-0, sent to by egress-1, update group 1.2, lagging in it
   Routes             IPv4  IPv6
     accepted    1,000,000     0
     active        900,000     0
@@ -332,7 +332,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
 
     #[test]
     fn the_summary_has_a_line_for_each_neighbour() {
-        let answer = BgpSummary {
+        let reply = BgpSummary {
             router_id: [10, 0, 0, 1].into(),
             asn: 65001,
             uptime_seconds: 7500,
@@ -356,7 +356,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         neighbor_row(&mut table, &slow());
         neighbor_row(&mut table, &Neighbor { session: None, state: "Active".into(), ..slow() });
         assert_eq!(
-            format!("{}{}", summary(&answer), table.render()),
+            format!("{}{}", summary(&reply), table.render()),
             "\
 Router 10.0.0.1, AS 65001, up 2h05m
 Threading: RIB sharding: 2 shard threads, 1 reader; update threading: 2 update threads
@@ -374,7 +374,7 @@ Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Adverti
     }
 
     #[test]
-    fn a_group_tells_its_thread_and_who_is_slow() {
+    fn group_text_has_thread_and_slow_members() {
         let member = |last: u8, full| GroupMember {
             address: [192, 0, 2, last].into(),
             group: "clients".into(),
@@ -399,7 +399,7 @@ Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Adverti
             "\
 Update group 1.2 on egress-1, of groups clients, lab
   Sends to internal peers, next hop as received
-  2 members at 2 positions: 1 full, 1 left behind, 0 joining; full 5 times in all; 1,200 prefixes wait
+  2 members at 2 positions: 1 full, 1 lagging, 0 joining; full 5 times in all; 1,200 prefixes wait
   Packed 1,000 UPDATEs with 6,100 prefixes announced and 0 withdrawn: 6.1 in each
   Members 192.0.2.1  192.0.2.2 (full)
 "

@@ -1,4 +1,4 @@
-//! Selected routes, FPM servers, the virtual ASIC, and a prefix's way through all of them.
+//! Selected routes, FPM servers, the virtual ASIC, and the path of a prefix through all of them.
 
 use crate::text::{Table, bytes, number};
 use ribtide_model::{AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
@@ -38,9 +38,9 @@ pub(super) fn failed_row(table: &mut Table, r: &FailedRoute) {
     ]);
 }
 
-pub(super) fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {
+pub(super) fn asic_table(addresses: &[IpAddr], reply: &AsicAnswers) -> String {
     let mut table = Table::new(&["Address", "Action", "Prefix", "Next hops"]);
-    for (address, a) in addresses.iter().zip(&answer.answers) {
+    for (address, a) in addresses.iter().zip(&reply.answers) {
         let next_hops: Vec<String> = a.next_hops.iter().map(IpAddr::to_string).collect();
         table.row([
             address.to_string(),
@@ -93,7 +93,7 @@ pub(super) fn fpm(f: &Fpm) -> String {
         row(
             "Replies",
             format!(
-                "{} offloaded, {} refused by the hardware, {} perhaps about routes that are others now; {} asked again",
+                "{} offloaded, {} refused by the hardware, {} possibly of replaced routes; {} sent again",
                 number(c.offloaded),
                 number(c.offload_failed),
                 number(c.unmatched),
@@ -105,8 +105,8 @@ pub(super) fn fpm(f: &Fpm) -> String {
             Some(_) => row("Replies when", "it has read a route, before the chip has it".into()),
             None => {}
         }
-        if let Some(says) = &c.disagreement {
-            row("Mind", says.clone());
+        if let Some(sentence) = &c.disagreement {
+            row("Warning", sentence.clone());
         }
     }
     out
@@ -126,9 +126,9 @@ pub(super) fn explain_text(e: &Explain) -> String {
             StageState::Absent => "-",
             StageState::Off => " ",
         };
-        let mut says = s.says.iter();
-        out.push_str(&format!("{mark} {:<14} {}\n", s.stage, says.next().map_or("", String::as_str)));
-        for line in says {
+        let mut sentences = s.says.iter();
+        out.push_str(&format!("{mark} {:<14} {}\n", s.stage, sentences.next().map_or("", String::as_str)));
+        for line in sentences {
             out.push_str(&format!("  {:<14} {line}\n", ""));
         }
     }

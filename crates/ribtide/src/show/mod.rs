@@ -1,4 +1,4 @@
-//! `ribtide show …`, `ribtide explain` and `ribtide clear`: the API's answers as text, or as JSON.
+//! `ribtide show …`, `ribtide explain` and `ribtide clear`: the API's replies as text or JSON.
 
 pub(crate) mod asic;
 mod bfd;
@@ -25,14 +25,14 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Routes asked for at a time: a page must not hold a stage for longer than a millisecond or so.
+/// Routes of one request: a page must not hold a stage for longer than about a millisecond.
 const PAGE: usize = 1000;
-/// Neighbours asked for at a time.
+/// Neighbours of one request.
 const NEIGHBORS: usize = 128;
-/// Next-hop groups asked for at a time.
+/// Next-hop groups of one request.
 const GROUPS: usize = 32;
 
-/// Where the router is and how to print.
+/// The router's socket and the output format.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Output {
     /// The router's Unix socket (api.socket in its configuration)
@@ -43,7 +43,7 @@ pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
-/// What to show.
+/// The object to show.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Show {
     /// BGP sessions and update groups
@@ -184,7 +184,7 @@ pub(crate) enum ShowRoute {
     },
 }
 
-/// Which thread's routes.
+/// The thread whose routes to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shard {
     Number(usize),
@@ -199,7 +199,7 @@ fn shard(text: &str) -> Result<Shard, String> {
     number.map(Shard::Number).map_err(|_| "write the number of a shard thread such as 0, or main".into())
 }
 
-/// What to clear.
+/// The object to clear.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Clear {
     /// BGP sessions
@@ -233,10 +233,10 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
         ),
     };
     let request = ribtide_model::Clear { address, all, soft: soft.is_some() };
-    let answer: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
+    let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
     let did = if request.soft { "Routes are exchanged again" } else { "Sessions are reset" };
     let mut out = io::stdout().lock();
-    finish(print(&mut out, output, &answer, |a| {
+    finish(print(&mut out, output, &reply, |a| {
         format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour"))
     }))
 }
@@ -289,10 +289,9 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             print(&mut out, output, &client.get(&format!("/v1/asic?{only}"))?, asic::state)
         }
         Show::Asic { addresses, vrf, asic, .. } => {
-            let question =
-                AsicQuestion { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
-            let answer: AsicAnswers = client.post("/v1/asic/lookup", &question)?;
-            print(&mut out, output, &answer, |a| fib::asic_table(addresses, a))
+            let lookup = AsicQuestion { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
+            let reply: AsicAnswers = client.post("/v1/asic/lookup", &lookup)?;
+            print(&mut out, output, &reply, |a| fib::asic_table(addresses, a))
         }
         Show::NextHopGroup { id: Some(id), .. } => {
             let page: NextHopGroupPage = client.get(&format!("/v1/nexthop-groups?id={id}"))?;
@@ -327,17 +326,18 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     finish(written.and_then(|()| out.flush()))
 }
 
-/// Runs `ribtide explain`; with `databases`, also into SONiC's daemons on those that this file names, or SONiC's own.
+/// Runs `ribtide explain`; with `databases`, also in SONiC's daemons on the databases of this file,
+/// or on SONiC's own.
 pub(crate) fn explain(
     prefix: &str,
     vrf: Option<&str>,
     databases: Option<Option<&Path>>,
     output: &Output,
 ) -> Result<(), String> {
-    let asked = query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into))]);
+    let query = query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into))]);
     let client = Client::new(&output.socket);
-    let router = || client.get::<Explain>(&format!("/v1/explain?{asked}"));
-    let answer = match databases {
+    let router = || client.get::<Explain>(&format!("/v1/explain?{query}"));
+    let reply = match databases {
         None => router()?,
         Some(config) => {
             let router = if client.is_there() { Some(router()?) } else { None };
@@ -345,10 +345,10 @@ pub(crate) fn explain(
         }
     };
     let mut out = io::stdout().lock();
-    finish(print(&mut out, output, &answer, fib::explain_text))
+    finish(print(&mut out, output, &reply, fib::explain_text))
 }
 
-/// What printing came to. The outer error is the router's, the inner one the output's.
+/// The result of printing. The outer error is the router's, the inner one the output's.
 type Printed = Result<io::Result<()>, String>;
 
 /// All stages, or the records of one.
@@ -371,17 +371,17 @@ fn performance(stages: &[Performance], only: Option<&str>, output: &Output, out:
 }
 
 fn summary(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
-    let mut answer: BgpSummary = client.get("/v1/bgp/summary")?;
+    let mut reply: BgpSummary = client.get("/v1/bgp/summary")?;
     if output.json {
         let mut all = Vec::new();
         let printed = paged(client, "/v1/bgp/neighbors", NEIGHBORS, "", |page: NeighborPage| {
             all.extend(page.neighbors);
             Ok(page.next)
         })?;
-        answer.neighbors = Some(all);
-        return Ok(printed.and_then(|()| print(out, output, &answer, bgp::summary)));
+        reply.neighbors = Some(all);
+        return Ok(printed.and_then(|()| print(out, output, &reply, bgp::summary)));
     }
-    if let Err(e) = out.write_all(bgp::summary(&answer).as_bytes()) {
+    if let Err(e) = out.write_all(bgp::summary(&reply).as_bytes()) {
         return Ok(Err(e));
     }
     let mut table = bgp::neighbor_table();
@@ -489,7 +489,7 @@ fn nexthop_groups(client: &Client, output: &Output, out: &mut impl Write, vrf: O
     }
 }
 
-/// A reader that went away (`ribtide show route | head`) is not an error.
+/// A closed pipe (`ribtide show route | head`) is not an error.
 fn finish(written: io::Result<()>) -> Result<(), String> {
     match written {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write the output: {e}")),
@@ -500,14 +500,14 @@ fn finish(written: io::Result<()>) -> Result<(), String> {
 fn print<T: Serialize>(
     out: &mut impl Write,
     output: &Output,
-    answer: &T,
+    reply: &T,
     text: impl Fn(&T) -> String,
 ) -> io::Result<()> {
     if output.json {
-        serde_json::to_writer_pretty(&mut *out, answer)?;
+        serde_json::to_writer_pretty(&mut *out, reply)?;
         writeln!(out)
     } else {
-        out.write_all(text(answer).as_bytes())
+        out.write_all(text(reply).as_bytes())
     }
 }
 
@@ -530,7 +530,7 @@ fn lines<T: Serialize>(
     Ok(())
 }
 
-/// Asks for page after page of at most `limit` items, of those that `only` (part of a URL's query) names.
+/// Requests pages of at most `limit` items, filtered by `only`, a part of a URL's query.
 fn paged<P: DeserializeOwned>(
     client: &Client,
     path: &str,
@@ -549,7 +549,7 @@ fn paged<P: DeserializeOwned>(
     }
 }
 
-/// The query of a URL: what is there of these.
+/// A URL query of the parts that have a value.
 fn query(parts: &[(&str, Option<String>)]) -> String {
     let some = parts.iter().filter_map(|(name, value)| Some(format!("{name}={}", escape(value.as_ref()?))));
     some.collect::<Vec<_>>().join("&")
@@ -559,7 +559,7 @@ fn text_of(number: Option<usize>) -> Option<String> {
     number.map(|n| n.to_string())
 }
 
-/// Percent-encodes what a URL's query does not take as it is.
+/// Percent-encodes the characters that a URL query cannot contain.
 fn escape(text: &str) -> String {
     text.bytes()
         .map(|b| match b {
@@ -574,13 +574,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_holds_what_is_asked_and_nothing_else() {
-        let asked = query(&[
+    fn query_has_given_parts_only() {
+        let text = query(&[
             ("prefix", Some("2001:db8::/32".into())),
             ("shard", None),
             ("group", Some("a b&c".into())),
         ]);
-        assert_eq!(asked, "prefix=2001%3Adb8%3A%3A%2F32&group=a%20b%26c");
+        assert_eq!(text, "prefix=2001%3Adb8%3A%3A%2F32&group=a%20b%26c");
         assert_eq!(query(&[("cursor", None)]), "");
     }
 

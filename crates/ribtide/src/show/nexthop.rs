@@ -3,11 +3,14 @@
 use crate::text::{Table, count, number, wrap};
 use ribtide_model::{NextHopCache, NextHopGroup, ReceivedNextHop, Tracked, TrackedNextHops};
 
-/// The cache and what it did.
+/// The cache and its counters.
 pub(super) fn cache(c: &NextHopCache) -> String {
-    let asked = c.hits + c.misses;
-    let share =
-        if asked == 0 { String::new() } else { format!(" ({:.1}%)", 100.0 * c.hits as f64 / asked as f64) };
+    let lookups = c.hits + c.misses;
+    let share = if lookups == 0 {
+        String::new()
+    } else {
+        format!(" ({:.1}%)", 100.0 * c.hits as f64 / lookups as f64)
+    };
     format!(
         "Next-hop cache: {}, generation {}\n  {} hits{share}, {} misses; {} resolutions, {} look-ups of next hops in {:.3} s; \
          {} invalidations\n",
@@ -93,7 +96,7 @@ pub(super) fn row(table: &mut Table, cache: &NextHopCache, g: &NextHopGroup) {
     ]);
 }
 
-/// Everything about one group.
+/// The full state of a group.
 pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
     let kind = if g.allow_recursion { "may recurse" } else { "may not recurse" };
     let only =
@@ -123,7 +126,7 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
     match &g.resolved {
         None => out += "  Resolved: nothing resolves\n",
         Some(hops) => {
-            out += &format!("  Resolved: {}, level {}\n", count(hops.len() as u64, "way"), g.level);
+            out += &format!("  Resolved: {}, level {}\n", count(hops.len() as u64, "hop"), g.level);
             hops.iter().for_each(|hop| out += &format!("    {hop}\n"));
         }
     }
@@ -135,7 +138,7 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
     out
 }
 
-/// Next hops and what became of each.
+/// Next hops and what each resolves to.
 fn hops(hops: &[ReceivedNextHop]) -> String {
     let mut table = Table::new(&["    Next hop", ">Weight", "Resolves"]);
     for ReceivedNextHop { hop, weight, through, unresolved } in hops {
@@ -149,7 +152,7 @@ fn hops(hops: &[ReceivedNextHop]) -> String {
     table.render()
 }
 
-/// What the cache makes of a group.
+/// The cache's state of a group.
 fn state(cache: &NextHopCache, g: &NextHopGroup) -> String {
     match (cache.mode.as_str(), g.stamp) {
         ("off", _) => "not cached".into(),
@@ -162,7 +165,7 @@ fn state(cache: &NextHopCache, g: &NextHopGroup) -> String {
     }
 }
 
-/// The first of some, and how many more there are.
+/// The first elements, and how many more there are.
 fn first(all: &[String], none: &str) -> (String, String) {
     match all {
         [] => (none.into(), String::new()),
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_told_from_what_was_received_to_what_it_does() {
+    fn group_text_has_received_and_resolved_hops() {
         assert_eq!(
             cache(&cached()) + &group(&cached(), &some()),
             "\
@@ -248,7 +251,7 @@ ID: 35, VRF default
     via 3.3.3.3                 1  through 3.3.3.0/24
     via 10.0.5.2 dev eth4      10  on its interface
     via 9.9.9.9                 1  no: no route holds it
-  Resolved: 2 ways, level 2
+  Resolved: 2 hops, level 2
     via 10.0.5.2 dev eth4 weight 1
     via 10.0.6.2 dev eth5 weight 1
   Depends: (14)
@@ -257,11 +260,11 @@ ID: 35, VRF default
     }
 
     #[test]
-    fn backups_and_what_is_tracked_are_told() {
+    fn group_text_has_backups_and_conditions() {
         let tracks = Some(Tracked { what: "interface eth1".into(), holds: false });
         let backup = some().received.split_off(1);
-        let told = group(&cached(), &NextHopGroup { backup, on_backup: true, tracks, ..some() });
-        assert!(told.contains(
+        let text = group(&cached(), &NextHopGroup { backup, on_backup: true, tracks, ..some() });
+        assert!(text.contains(
             "\
   Backup: 2 next hops, in use
     Next hop               Weight  Resolves

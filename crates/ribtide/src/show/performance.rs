@@ -6,7 +6,7 @@ use ribtide_model::{Performance, PerformanceRecord};
 /// Heights of a plot that is one line high.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A line for each stage's thread: all of its records together, and how its rate went.
+/// A line for each thread of a stage: its records together, and its rate over time.
 pub(super) fn all(stages: &[Performance]) -> String {
     let header = [
         "Stage",
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stage_is_summed_up_and_told_record_by_record() {
+    fn performance_text_has_totals_and_records() {
         let record = |rps_k, tasks, busy_ms, idle_ms| PerformanceRecord {
             api: "rib".into(),
             rps_k,

@@ -1,4 +1,4 @@
-//! BGP's routes, how many there are, and which shard thread has them.
+//! BGP's routes, their counts, and their shard threads.
 
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, number};
@@ -59,7 +59,7 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
     })
 }
 
-/// Which shard owns a prefix, and which next-hop groups it has.
+/// The shard of a prefix, and its next-hop groups.
 pub(super) fn owner(route: &Route) -> String {
     let Route { prefix, logical_shard, shard, groups, .. } = route;
     let groups = groups.as_ref().map_or(String::new(), |groups| {
@@ -89,7 +89,7 @@ pub(super) fn owner(route: &Route) -> String {
     format!("{parts}{groups}{prefix} is in logical shard {logical_shard}, on shard {shard}.\n")
 }
 
-/// How many routes there are, and where.
+/// Route counts by table.
 pub(super) fn summary(s: &RouteSummary) -> String {
     let mut out = format!("Router {}, AS {}\n\n", s.router_id, s.asn);
     if !s.shards.is_empty() {
@@ -155,7 +155,7 @@ pub(super) fn summary(s: &RouteSummary) -> String {
             number(d.outstanding_batches),
             number(d.failed),
             d.behind.map_or_else(String::new, |routes| format!(
-                ", behind the others: {} routes wait until it goes on",
+                ", lagging: {} routes wait until it continues",
                 number(routes)
             ))
         ));
@@ -177,7 +177,7 @@ fn counts(table: &mut Table, name: &str, c: &RouteCounts, memory: u64) {
     }
 }
 
-/// The shard threads and their shares of the work.
+/// The shard threads and their load.
 pub(super) fn sharding(s: &Sharding) -> String {
     let mut table = Table::new(&[
         "Shard",
@@ -209,7 +209,7 @@ pub(super) fn sharding(s: &Sharding) -> String {
     format!("{}\n\n{}", s.mode, table.render())
 }
 
-/// What one shard thread has, logical shard by logical shard; its routes follow.
+/// The routes of one shard thread by logical shard.
 pub(super) fn shard(load: &ShardLoad) -> String {
     let RouteCounts { prefixes, paths, hidden, .. } = load.summary.routes;
     let mut table = Table::new(&[">Logical", ">IPv4 prefixes", ">IPv6 prefixes"]);
@@ -376,7 +376,7 @@ static      IPv4         2       1
 ebgp        IPv6         1       1
 3 next-hop groups, cached by dependency; tables of 2.0 KiB
 FIB suppression is on: 2 best paths wait for confirmation, 1 are not in the FIB and not advertised
-Dataplane kernel: 1 batches unconfirmed, 0 routes failed, behind the others: 7 routes wait until it goes on
+Dataplane kernel: 1 batches unconfirmed, 0 routes failed, lagging: 7 routes wait until it continues
 ";
         assert_eq!(summary(&all), format!("{expected}{main}"));
         let routes = ProtocolCount {

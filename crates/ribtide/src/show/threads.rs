@@ -115,7 +115,7 @@ mod tests {
     use ribtide_sonicd::settings::Setting;
 
     #[test]
-    fn daemons_tell_their_settings_and_where_rows_stand() {
+    fn daemons_text_has_settings_and_queues() {
         let of = |asic: Option<&str>| DaemonPipeline {
             asic: asic.map(str::to_owned),
             daemon: "orchagent",
@@ -153,7 +153,7 @@ orchagent  rows in m_toSync           50,000  49,120  50,000     1
     }
 
     #[test]
-    fn threads_tell_what_they_do_and_where() {
+    fn threads_text_has_tasks_and_cpus() {
         let thread = |name: &str, count, cpu_percent, pinned: bool| Thread {
             name: name.into(),
             role: "a shard".into(),

@@ -1,4 +1,4 @@
-//! FRR: bgpd, and zebra beside it, which answers whether next hops are reachable. `bgpd -n` installs nothing.
+//! FRR: bgpd, and zebra for the reachability of next hops. With `bgpd -n` nothing is installed.
 
 use super::super::topology::{ASN, Neighbor};
 use super::{Error, Site};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
-    // The daemons give up root, and write sockets and their numbers here.
+    // The daemons drop root, and write sockets and PID files here.
     let user = User::from_name("frr").ok().flatten();
     let (uid, gid) = user.map_or((Uid::current(), Gid::current()), |u| (u.uid, u.gid));
     let own = |path: &Path| {

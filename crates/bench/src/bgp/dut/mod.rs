@@ -1,5 +1,5 @@
-//! Routers under test. Each is a name on the command line, a configuration made for a topology, and the commands that
-//! run it; nothing else here knows one from another.
+//! Routers under test. Each is a name on the command line, a configuration for a topology, and the
+//! commands that run it; the rest of the suite treats all alike.
 
 mod bird;
 mod frr;
@@ -31,7 +31,7 @@ pub enum Dut {
     Openbgpd,
 }
 
-/// What a router needs to know of where it runs.
+/// The place of a router's run.
 pub(super) struct Site<'a> {
     pub(super) place: &'a Place,
     pub(super) topology: &'a Topology,
@@ -40,7 +40,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Dut {
-    /// Those of other projects, with the package that brings each.
+    /// Other projects' routers, each with its package.
     const OTHERS: [(Dut, &'static str); 4] =
         [(Dut::Bird, "bird2"), (Dut::Frr, "frr"), (Dut::Gobgp, "gobgpd"), (Dut::Openbgpd, "openbgpd")];
 
@@ -64,7 +64,7 @@ impl Dut {
         Ok(found)
     }
 
-    /// The programs that it is made of, the one that tells its version first.
+    /// Its programs, first the one that prints the version.
     fn programs(&self) -> Vec<PathBuf> {
         match self {
             Dut::Ribtide(settings) => vec![settings.program()],
@@ -75,7 +75,7 @@ impl Dut {
         }
     }
 
-    /// Its version, in its own words.
+    /// Its version, as it prints it.
     ///
     /// # Errors
     /// It is not installed: what is missing and how to get it.
@@ -93,12 +93,12 @@ impl Dut {
         }
         let flag = if *self == Dut::Openbgpd { "-V" } else { "--version" };
         let output = Command::new(&self.programs()[0]).arg(flag).output().map_err(|e| e.to_string())?;
-        // Some say it on standard error.
-        let said = [output.stdout, output.stderr].concat();
-        Ok(String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_string())
+        // Some print it on standard error.
+        let text = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().trim().to_string())
     }
 
-    /// Whether it can run here at all.
+    /// Whether it can run on this place.
     ///
     /// # Errors
     /// It needs namespaces, and these are loopback addresses.
@@ -115,7 +115,7 @@ impl Dut {
         }
     }
 
-    /// Writes the configuration; what to start is returned, in order.
+    /// Writes the configuration, and returns the commands to start in order.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -174,7 +174,7 @@ fn installed(program: &Path) -> bool {
         return program.exists();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Where Debian keeps daemons is not in everybody's PATH.
+    // Debian's folder for daemons is not in every PATH.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join(program)).any(|file| file.is_file())
 }

@@ -7,10 +7,10 @@ use std::process::Command;
 
 pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
     let path = site.write("bgpd.conf", &configuration(site))?;
-    // It refuses a configuration that others may read or write.
+    // It refuses a configuration that others can read or write.
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&path, private).map_err(|source| Error::File { path: path.clone(), source })?;
-    // Its processes shut themselves in here; elsewhere the system's service manager makes it.
+    // Its processes chroot into this folder, which the system's service manager makes elsewhere.
     let jail = std::path::PathBuf::from("/run/openbgpd");
     std::fs::create_dir_all(&jail).map_err(|source| Error::File { path: jail, source })?;
     if let Some(address) = site.topology.router6() {

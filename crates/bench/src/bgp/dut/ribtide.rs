@@ -1,4 +1,4 @@
-//! ribtide as the router under test: this very program, or another build of it.
+//! ribtide as the router under test: this program, or another build of it.
 
 use super::super::topology::{ASN, NETWORK, NETWORK6, Neighbor};
 use super::{Error, Site};
@@ -6,15 +6,15 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// How it is set.
+/// Its settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// `shards`: a number, `auto` or `off`.
     shards: Option<String>,
     /// `update-threads`: the same.
     update_threads: Option<String>,
-    /// Whether what it learns goes into its virtual ASIC, and with it `suppress-fib-pending`: it passes on what the chip has, or
-    /// at once.
+    /// Whether it installs routes into its virtual ASIC, and with it `suppress-fib-pending`:
+    /// whether it advertises confirmed routes only.
     suppress: Option<bool>,
     /// The program, when it is not this one.
     binary: Option<PathBuf>,
@@ -66,7 +66,7 @@ impl Settings {
         let mut fib = self.suppress.map_or(String::new(), |suppress| {
             format!("[fib]\nvirtual-asic = {{ lab = true }}\nsuppress-fib-pending = {suppress}\n\n")
         });
-        // All next hops are on the network that everybody is on. Loopback has no IPv6 address there.
+        // All next hops are on the common network. Loopback has no IPv6 address there.
         let router6 = topology.router6();
         if self.installs() || router6.is_some() {
             let more = router6.map_or(String::new(), |address| format!(", \"{address}/{NETWORK6}\""));

@@ -1,22 +1,22 @@
-//! What was read and not looked at yet. While the router works, its neighbours at most take bytes and note when they
-//! came: looking at them costs more than taking them, and would take cores from the router whose speed is in question.
+//! Received bytes that are not parsed yet. While the router works, its neighbours only store bytes
+//! with their arrival times: parsing costs more, and would take cores from the measured router.
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-/// Bytes of one session, and when each part of them came.
+/// Bytes of one session, and the arrival time of each part.
 #[derive(Default)]
 pub(super) struct Backlog {
     segments: VecDeque<Segment>,
 }
 
-/// A piece of the pool.
+/// A segment of the pool.
 struct Segment {
     number: u32,
-    /// Where each part ends, and when it came.
+    /// The end and arrival time of each part.
     parts: Vec<(usize, Instant)>,
-    /// Parts that were looked at.
+    /// Parts that were parsed.
     done: usize,
 }
 
@@ -25,8 +25,8 @@ const SEGMENT: usize = 128 << 10;
 /// With less room than this, a new segment is begun.
 const ROOM: usize = 16 << 10;
 
-/// The memory of all backlogs of a thread. It is there before anything comes: the system takes longer to clear new
-/// memory than to hand over what fills it.
+/// The memory of all backlogs of a thread. It is allocated in advance, because the kernel needs
+/// longer to clear new memory than to copy received bytes.
 pub(super) struct Pool {
     bytes: Box<[u8]>,
     free: Vec<u32>,
@@ -58,11 +58,11 @@ impl Backlog {
         self.segments.is_empty()
     }
 
-    /// Has `receive` fill some room: it says how many bytes that were, and when they came. Returns how many, and whether
-    /// there was room for more.
+    /// Calls `receive` with free room; it returns the number of bytes and their arrival time.
+    /// Returns the number of bytes, and whether there was room for more.
     ///
     /// # Errors
-    /// What `receive` says; [`io::ErrorKind::OutOfMemory`] when the pool is empty.
+    /// Those of `receive`; [`io::ErrorKind::OutOfMemory`] when the pool is empty.
     pub(super) fn read(
         &mut self,
         receive: impl FnOnce(&mut [u8]) -> io::Result<(usize, Instant)>,
@@ -82,22 +82,22 @@ impl Backlog {
         Ok((n, filled + n < SEGMENT))
     }
 
-    /// Hands the oldest part to `look` and forgets it; `None` when there is none.
-    pub(super) fn next<R>(&mut self, pool: &mut Pool, look: impl FnOnce(&[u8], Instant) -> R) -> Option<R> {
+    /// Passes the oldest part to `parse` and drops it; `None` without one.
+    pub(super) fn next<R>(&mut self, pool: &mut Pool, parse: impl FnOnce(&[u8], Instant) -> R) -> Option<R> {
         let segment = self.segments.front_mut()?;
         let from = segment.done.checked_sub(1).map_or(0, |i| segment.parts[i].0);
         let bytes = pool.segment(segment.number);
-        let looked = segment.parts.get(segment.done).map(|(to, at)| look(&bytes[from..*to], *at));
+        let parsed = segment.parts.get(segment.done).map(|(to, at)| parse(&bytes[from..*to], *at));
         segment.done += 1;
         if segment.done >= segment.parts.len()
             && let Some(segment) = self.segments.pop_front()
         {
             pool.free.push(segment.number);
         }
-        looked
+        parsed
     }
 
-    /// Forgets all.
+    /// Drops all parts.
     pub(super) fn clear(&mut self, pool: &mut Pool) {
         pool.free.extend(self.segments.drain(..).map(|segment| segment.number));
     }

@@ -1,5 +1,5 @@
-//! All neighbours of the router under test, on a few threads: senders that write what was encoded before, receivers
-//! that hold for each prefix the number of its path, and know at any time how many are right.
+//! All neighbours of the router under test, on a few threads. Senders write encoded messages;
+//! receivers store the path number of each prefix and count the correct ones.
 
 mod backlog;
 mod receiver;
@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use worker::{A_TURN, Command, Worker};
+use worker::{Command, FREE_SEGMENTS_MIN, Worker};
 
-/// Bytes that one thread can take before it must look at them even though more are coming.
+/// Bytes that one thread may store before it must parse them.
 const BACKLOG: usize = 2 << 30;
-/// Commands that may wait for a thread.
+/// Commands that wait for a thread, at most.
 const COMMANDS: usize = 4096;
 
 /// The neighbours. Sessions have numbers: senders from 0, then receivers. Dropped, it closes them.
@@ -32,7 +32,7 @@ pub(super) struct Load {
     senders: usize,
     statuses: Vec<Arc<Status>>,
     workers: Vec<Handle>,
-    /// Nanoseconds of CPU time that went into what was left for later.
+    /// Nanoseconds of CPU time of deferred parsing.
     afterwards: Arc<AtomicU64>,
 }
 
@@ -42,14 +42,14 @@ struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a receiver has had since it was made.
+/// Messages that a receiver got since its start.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Received {
     /// UPDATEs.
     pub(super) updates: u64,
-    /// Prefixes announced, each as often as it was.
+    /// Prefix announcements, repeated ones included.
     pub(super) announced: u64,
-    /// Prefixes withdrawn, each as often as it was.
+    /// Prefix withdrawals, repeated ones included.
     pub(super) withdrawn: u64,
     /// Bytes of the UPDATEs.
     pub(super) bytes: u64,
@@ -77,8 +77,9 @@ impl std::ops::Sub for Received {
 }
 
 impl Load {
-    /// Threads for the neighbours of `topology`; no session is up yet. [`Load::judge_by`] must be called before the
-    /// first one is. `bytes`: what all receivers together will about get in a phase.
+    /// Starts the threads for the neighbours of `topology`, without sessions. Call
+    /// [`Load::set_view`] before the first one. `bytes`: about the bytes that all receivers get in
+    /// a phase.
     ///
     /// # Errors
     /// The system refuses a thread or the place.
@@ -95,7 +96,7 @@ impl Load {
         let mut load = Load { senders, statuses, workers: Vec::new(), afterwards: Arc::default() };
         let neighbors: Arc<[_]> = topology.neighbors().copied().collect();
         std::thread::scope(|scope| {
-            // Sockets belong to the namespace of the thread that makes them, and threads to that of their parent.
+            // Sockets belong to the namespace of their thread, and threads to that of their parent.
             let enter = || -> Result<Vec<Handle>, Error> {
                 place.enter_load()?;
                 let one = |n: usize| {
@@ -107,7 +108,7 @@ impl Load {
                         load.statuses.clone(),
                         inbox,
                         Arc::clone(&load.afterwards),
-                        Pool::new((bytes / threads.max(1)).min(BACKLOG), 2 * A_TURN),
+                        Pool::new((bytes / threads.max(1)).min(BACKLOG), 2 * FREE_SEGMENTS_MIN),
                     )
                     .map_err(Error::System)?;
                     let thread = std::thread::Builder::new().name(format!("load-{n}"));
@@ -124,13 +125,13 @@ impl Load {
         })
     }
 
-    fn tell(&self, session: usize, command: Command) {
-        self.tell_worker(session % self.workers.len(), command);
+    fn send_command(&self, session: usize, command: Command) {
+        self.send_to_worker(session % self.workers.len(), command);
     }
 
-    fn tell_worker(&self, worker: usize, command: Command) {
+    fn send_to_worker(&self, worker: usize, command: Command) {
         let handle = &self.workers[worker];
-        // A worker ends only with us.
+        // A worker ends only with this struct.
         let _ = handle.commands.send(command);
         let _ = handle.waker.wake();
     }
@@ -140,31 +141,33 @@ impl Load {
         self.senders + n
     }
 
-    /// Judges receivers by `view` from now on; returns when all of them are.
-    pub(super) fn judge_by(&self, view: &View) {
-        self.have_all_done(|done| Command::Judge(view.clone(), done));
+    /// Sets the expected routes of receivers; returns when all of them use it.
+    pub(super) fn set_view(&self, view: &View) {
+        self.have_all_done(|done| Command::SetView(view.clone(), done));
     }
 
-    /// Looks at all that has come to receivers; returns when that is done. Until then it is not known what they hold.
-    pub(super) fn look(&self) {
-        self.have_all_done(Command::Look);
+    /// Parses everything that receivers got; returns when it is done. Before that, their routes are
+    /// not known.
+    pub(super) fn parse_all(&self) {
+        self.have_all_done(Command::Parse);
     }
 
     fn have_all_done(&self, command: impl Fn(SyncSender<()>) -> Command) {
         let (done, all) = sync_channel(self.workers.len());
         for worker in 0..self.workers.len() {
-            self.tell_worker(worker, command(done.clone()));
+            self.send_to_worker(worker, command(done.clone()));
         }
         drop(done);
         all.iter().for_each(drop);
     }
 
-    /// Brings a session up, and tries again until it is. After that, it must stay.
+    /// Brings a session up, with retries. Afterwards it must stay up.
     pub(super) fn connect(&self, session: usize) {
         self.begin(session, true);
     }
 
-    /// The same for a session that was there before: a router that has not done with that may cut it once more.
+    /// The same for a returning session: a router that has not removed the old one may close it
+    /// once more.
     pub(super) fn connect_again(&self, session: usize) {
         self.begin(session, false);
     }
@@ -172,19 +175,19 @@ impl Load {
     fn begin(&self, session: usize, must_stay: bool) {
         self.statuses[session].set_up(false);
         self.statuses[session].set_must_stay(must_stay);
-        self.tell(session, Command::Connect(session));
+        self.send_command(session, Command::Connect(session));
     }
 
-    /// Ends a session with a Cease; what it held is forgotten.
+    /// Ends a session with a Cease and drops its routes.
     pub(super) fn close(&self, session: usize) {
         self.statuses[session].set_up(false);
-        self.tell(session, Command::Close(session));
+        self.send_command(session, Command::Close(session));
     }
 
-    /// Sends `script`; [`Load::is_sent`] says when the system has taken all of it.
+    /// Sends `script`; [`Load::is_sent`] reports when the kernel has taken all of it.
     pub(super) fn send(&self, session: usize, script: Script) {
         self.statuses[session].set_sent(false);
-        self.tell(session, Command::Send(session, script));
+        self.send_command(session, Command::Send(session, script));
     }
 
     /// Whether a session is up.
@@ -197,12 +200,12 @@ impl Load {
         self.statuses[session].is_sent()
     }
 
-    /// Why a session ended by itself, or did not come up the last time it was tried.
+    /// The reason why a session ended or did not come up.
     pub(super) fn trouble(&self, session: usize) -> Option<String> {
         self.statuses[session].trouble()
     }
 
-    /// How often sessions were cut that had come back.
+    /// The number of returned sessions that were closed again.
     pub(super) fn cut(&self) -> u64 {
         self.statuses.iter().map(|status| status.cut()).sum()
     }
@@ -213,22 +216,23 @@ impl Load {
         self.statuses.iter().enumerate().find_map(lost)
     }
 
-    /// When receiver `session` came to hold exactly the best table, as of the last [`Load::look`]; `None` while it does not.
+    /// When receiver `session` came to hold exactly the best table, as of the last
+    /// [`Load::parse_all`]; `None` while it does not.
     pub(super) fn right_since(&self, session: usize) -> Option<Instant> {
         self.counters(session).right_since()
     }
 
-    /// What a receiver has had until the last [`Load::look`].
+    /// Messages that a receiver got until the last [`Load::parse_all`].
     pub(super) fn received(&self, session: usize) -> Received {
         self.counters(session).received()
     }
 
-    /// CPU time that went into [`Load::look`]: not at the router's cost.
+    /// CPU time of [`Load::parse_all`]: it does not count for the router.
     pub(super) fn afterwards(&self) -> Duration {
         Duration::from_nanos(self.afterwards.load(Relaxed))
     }
 
-    /// When an UPDATE last came to any receiver.
+    /// When the last UPDATE arrived at any receiver.
     pub(super) fn last_update(&self) -> Option<Instant> {
         self.statuses.iter().filter_map(|s| s.counters.last()).max()
     }
@@ -237,10 +241,10 @@ impl Load {
         &self.statuses[session].counters
     }
 
-    /// The paths that a receiver holds now, and how many prefixes it holds that no sender announced.
+    /// The paths of a receiver, and the number of its prefixes that no sender announced.
     pub(super) fn table(&self, session: usize) -> (Vec<PathNumber>, usize) {
-        let (answer, table) = sync_channel(1);
-        self.tell(session, Command::Table(session, answer));
+        let (reply, table) = sync_channel(1);
+        self.send_command(session, Command::Table(session, reply));
         table.recv_timeout(Duration::from_secs(60)).unwrap_or_default()
     }
 }
@@ -248,7 +252,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         for worker in 0..self.workers.len() {
-            self.tell_worker(worker, Command::Stop);
+            self.send_to_worker(worker, Command::Stop);
         }
         for handle in &mut self.workers {
             if let Some(thread) = handle.thread.take() {

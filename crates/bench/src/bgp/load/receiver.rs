@@ -1,6 +1,7 @@
-//! What one receiver holds: a number for each prefix. A thousand receivers of a full table fit a small machine so.
+//! The routes of one receiver: a number per prefix, so that a thousand receivers of a full table
+//! fit a small machine.
 
-use super::super::model::{NO_PATH, PathNumber, UNKNOWN, View, fingerprint};
+use super::super::model::{NO_PATH, PathNumber, UNKNOWN_PATH, View, fingerprint};
 use super::Received;
 use ribtide_prefix::{Families, Family, HashBuilder, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_wire::bgp::Update;
@@ -9,29 +10,29 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What receivers on one thread share: how they are judged, and attributes they have seen.
-pub(super) struct Judge {
+/// Shared by the receivers of one thread: the expected routes, and known attributes.
+pub(super) struct PathChecker {
     pub(super) view: View,
-    /// Hash of the attributes as they came → the path. Each set is looked at once for all receivers.
+    /// Hash of received attributes → path. Each set is compared once for all receivers.
     seen: Map<u64, PathNumber>,
     hash: HashBuilder,
 }
 
-impl Judge {
-    pub(super) fn new(view: View) -> Judge {
-        Judge { view, seen: Map::default(), hash: HashBuilder::default() }
+impl PathChecker {
+    pub(super) fn new(view: View) -> PathChecker {
+        PathChecker { view, seen: Map::default(), hash: HashBuilder::default() }
     }
 
-    /// Takes another view. Attributes that no sender had sent may have been sent by now.
+    /// Replaces the view. Unknown attributes may be known now.
     pub(super) fn replace(&mut self, view: View) {
         self.view = view;
-        self.seen.retain(|_, path| *path != UNKNOWN);
+        self.seen.retain(|_, path| *path != UNKNOWN_PATH);
     }
 
     fn path<F: Family>(&mut self, update: &Update<'_>) -> PathNumber {
         let key = self.hash.hash_one((update.attribute_key(), update.next_hop::<F>()));
         let path = || self.view.known.get(&fingerprint::<F>(update)).copied();
-        *self.seen.entry(key).or_insert_with(|| path().unwrap_or(UNKNOWN))
+        *self.seen.entry(key).or_insert_with(|| path().unwrap_or(UNKNOWN_PATH))
     }
 }
 
@@ -52,29 +53,29 @@ impl PerFamily for Strange {
 impl Routes {
     pub(super) fn new(view: &View) -> Routes {
         let mut routes = Routes { paths: vec![NO_PATH; view.best.len()], ..Routes::default() };
-        routes.judge(view);
+        routes.recount(view);
         routes
     }
 
-    /// Counts again what is right.
-    pub(super) fn judge(&mut self, view: &View) {
+    /// Counts the correct routes again.
+    pub(super) fn recount(&mut self, view: &View) {
         self.right = self.paths.iter().zip(&*view.best).filter(|(have, best)| have == best).count() as u64;
     }
 
-    /// Does what an UPDATE says, and returns how many prefixes it announced and withdrew.
-    pub(super) fn apply(&mut self, update: &Update<'_>, judge: &mut Judge) -> (u64, u64) {
+    /// Applies an UPDATE; returns the numbers of announced and withdrawn prefixes.
+    pub(super) fn apply(&mut self, update: &Update<'_>, checker: &mut PathChecker) -> (u64, u64) {
         let (mut announced, mut withdrawn) = (0, 0);
         for_each_family!(F => {
             for prefix in update.withdrawn::<F>() {
                 withdrawn += 1;
-                self.set(prefix, NO_PATH, &judge.view);
+                self.set(prefix, NO_PATH, &checker.view);
             }
             let mut prefixes = update.announced::<F>().peekable();
             if prefixes.peek().is_some() {
-                let path = judge.path::<F>(update);
+                let path = checker.path::<F>(update);
                 for prefix in prefixes {
                     announced += 1;
-                    self.set(prefix, path, &judge.view);
+                    self.set(prefix, path, &checker.view);
                 }
             }
         });
@@ -111,7 +112,7 @@ impl Routes {
     }
 }
 
-/// What a receiver shows to the outside while it works.
+/// The state of a receiver that other threads read.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     updates: AtomicU64,
@@ -134,7 +135,7 @@ fn to_instant(number: u64) -> Option<Instant> {
 }
 
 impl Counters {
-    /// Counts what came at `at`.
+    /// Adds messages that came at `at`.
     pub(super) fn add(&self, received: Received, at: Instant) {
         self.updates.fetch_add(received.updates, Relaxed);
         self.announced.fetch_add(received.announced, Relaxed);
@@ -143,7 +144,7 @@ impl Counters {
         self.last.store(to_number(at), Relaxed);
     }
 
-    /// Says what is held at `at`.
+    /// Publishes the routes held at `at`.
     pub(super) fn show(&self, routes: &Routes, at: Instant) {
         match (routes.all_right(), self.right_since.load(Relaxed)) {
             (true, 0) => self.right_since.store(to_number(at), Relaxed),
@@ -152,7 +153,7 @@ impl Counters {
         }
     }
 
-    /// Forgets when all became right: something else is, from now on.
+    /// Resets the time of completion, for new expected routes.
     pub(super) fn start_again(&self, routes: Option<&Routes>) {
         self.right_since.store(0, Relaxed);
         if let Some(routes) = routes {
@@ -189,10 +190,10 @@ mod tests {
     use ribtide_wire::bgp::{NextHop, build};
     use std::net::IpAddr;
 
-    fn apply(routes: &mut Routes, judge: &mut Judge, mut messages: &[u8]) {
+    fn apply(routes: &mut Routes, checker: &mut PathChecker, mut messages: &[u8]) {
         while let Some(found) = frame(messages, MAX_LEN).unwrap() {
             let context = UpdateContext { four_octet_as: true, external: false };
-            routes.apply(&parse(found.body, &context).unwrap(), judge);
+            routes.apply(&parse(found.body, &context).unwrap(), checker);
             assert_eq!(found.body.len() + HEADER_LEN, found.total_len);
             messages = &messages[found.total_len..];
         }
@@ -205,54 +206,54 @@ mod tests {
     }
 
     fn only_the_best<F: Family>() {
-        // What a sender says is what a receiver must hold but for the marks of the reflector, so it is all wrong.
+        // A sender's routes lack the attributes that a reflector adds, so all are wrong.
         let mut model = Model::<F>::new(Topology::new(F::AFI, 1, 1, true, true), 200, 1);
-        let mut judge = Judge::new(model.view());
-        let mut routes = Routes::new(&judge.view);
+        let mut checker = PathChecker::new(model.view());
+        let mut routes = Routes::new(&checker.view);
         assert!(routes.all_right(), "nothing was said yet");
         let script = model.announce(0, 0, |_| true);
-        judge.replace(model.view());
-        routes.judge(&judge.view);
-        apply(&mut routes, &mut judge, &script);
+        checker.replace(model.view());
+        routes.recount(&checker.view);
+        apply(&mut routes, &mut checker, &script);
         assert!(!routes.all_right());
-        assert!(routes.copy().0.iter().all(|path| *path == UNKNOWN));
+        assert!(routes.copy().0.iter().all(|path| *path == UNKNOWN_PATH));
 
-        // With the marks, all is right.
+        // With those attributes, all are correct.
         let reflected = model.passed_on(0, |_| true);
-        apply(&mut routes, &mut judge, &reflected);
+        apply(&mut routes, &mut checker, &reflected);
         assert!(routes.all_right());
 
-        // One more prefix of either family, and it is not, until it is gone.
-        one_more::<V4>(&mut routes, &mut judge, "10.1.2.0/24", "10.0.0.1");
-        one_more::<V6>(&mut routes, &mut judge, "fd01::/48", "fd00::1");
+        // One more prefix of either family makes the table wrong until it is withdrawn.
+        one_more::<V4>(&mut routes, &mut checker, "10.1.2.0/24", "10.0.0.1");
+        one_more::<V6>(&mut routes, &mut checker, "fd01::/48", "fd00::1");
 
-        // Nor is a table that stays when the routes change, or go.
+        // So does an old table after the routes change or are withdrawn.
         let _ = model.announce(0, 1, |group| group == 0);
-        judge.replace(model.view());
-        routes.judge(&judge.view);
+        checker.replace(model.view());
+        routes.recount(&checker.view);
         assert!(!routes.all_right());
-        apply(&mut routes, &mut judge, &model.passed_on(0, |group| group == 0));
+        apply(&mut routes, &mut checker, &model.passed_on(0, |group| group == 0));
         assert!(routes.all_right());
         let withdrawn = model.withdraw(0, |_| true);
-        judge.replace(model.view());
-        routes.judge(&judge.view);
+        checker.replace(model.view());
+        routes.recount(&checker.view);
         assert!(!routes.all_right());
-        apply(&mut routes, &mut judge, &withdrawn);
+        apply(&mut routes, &mut checker, &withdrawn);
         assert!(routes.all_right() && routes.copy() == (vec![NO_PATH; 200], 0));
     }
 
-    fn one_more<F: Family>(routes: &mut Routes, judge: &mut Judge, prefix: &str, next_hop: &str) {
+    fn one_more<F: Family>(routes: &mut Routes, checker: &mut PathChecker, prefix: &str, next_hop: &str) {
         let strange: Prefix<F> = prefix.parse().unwrap();
         let next_hop = NextHop::from(next_hop.parse::<IpAddr>().unwrap());
         let mut more = Vec::new();
         build::UpdatePacker::new(&[0x40, 1, 1, 0, 0x40, 2, 0], next_hop, MAX_LEN)
             .announce([strange], &mut more)
             .unwrap();
-        apply(routes, judge, &more);
+        apply(routes, checker, &more);
         assert!(!routes.all_right());
         let mut gone = Vec::new();
         build::withdraw([strange], MAX_LEN, &mut gone);
-        apply(routes, judge, &gone);
+        apply(routes, checker, &gone);
         assert!(routes.all_right());
     }
 }

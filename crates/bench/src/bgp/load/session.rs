@@ -1,6 +1,6 @@
 //! One neighbour's session on a socket that never blocks: from the connection to the last byte of its script.
 //!
-//! [`crate::session`] is the speaker of the tools that have few sessions; its header says how the two differ.
+//! [`crate::session`] is the speaker of tools with few sessions; its header compares the two.
 
 use super::super::model::Script;
 use super::super::topology::Neighbor;
@@ -8,7 +8,7 @@ use super::backlog::{Backlog, Pool};
 use super::receiver::Counters;
 use super::socket;
 use crate::error::End;
-use crate::session::{agree, last_words};
+use crate::session::{agree, final_notification};
 use mio::net::TcpStream;
 use ribtide_prefix::Safi;
 use ribtide_wire::bgp::capability::Capability;
@@ -21,17 +21,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a session shows to the outside.
+/// The state of a session that other threads read.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) counters: Counters,
     up: AtomicBool,
     sent: AtomicBool,
-    /// It must not end by itself once it is up.
+    /// Whether it must stay up.
     must_stay: AtomicBool,
-    /// It was up, and ended by itself against that.
+    /// Whether it ended although it had to stay up.
     lost: AtomicBool,
-    /// How often it was up and ended by itself when it might.
+    /// How often it ended when it was permitted to.
     cut: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
@@ -83,7 +83,7 @@ impl Status {
         self.cut.load(Relaxed)
     }
 
-    /// Notes why a session is not there; true when it was and had to stay.
+    /// Notes the end of a session; true when it had to stay up.
     pub(super) fn ended(&self, why: &End) -> bool {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
         let was_up = self.up.swap(false, Relaxed);
@@ -94,14 +94,14 @@ impl Status {
     }
 }
 
-/// How far a session has come.
+/// The progress of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The connection is being made.
     Connecting,
     /// OPEN was sent.
     OpenSent,
-    /// The peer's OPEN came.
+    /// The peer's OPEN was received.
     OpenConfirm,
     /// It is up.
     Established,
@@ -113,14 +113,14 @@ pub(super) struct Session {
     neighbor: Neighbor,
     stage: Stage,
     backlog: Backlog,
-    /// The beginning of a message whose end was not looked at.
+    /// The beginning of an incomplete message.
     rest: Vec<u8>,
     script: Option<(Script, usize)>,
     keepalive_every: Option<Duration>,
     next_keepalive: Instant,
 }
 
-/// How many bytes are read from one session before others have their turn.
+/// Bytes that are read from one session before others have their turn.
 const TURN: usize = 1 << 20;
 
 impl Session {
@@ -151,7 +151,7 @@ impl Session {
         &mut self.stream
     }
 
-    /// The socket may take bytes: sends what is to be sent. True when a script came to its end.
+    /// The socket is writable: sends what is pending. True when a script has ended.
     pub(super) fn writable(&mut self) -> Result<bool, End> {
         if self.stage == Stage::Connecting {
             if let Some(e) = self.stream.take_error()? {
@@ -169,7 +169,7 @@ impl Session {
                 Ok(n) => *at += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // The peer's reason is still to be read.
+                // The peer's NOTIFICATION is still to be read.
                 Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                     return Ok(false);
                 }
@@ -201,21 +201,21 @@ impl Session {
         }
         .write(&mut out);
         self.stage = Stage::OpenSent;
-        self.say(&out)
+        self.write(&out)
     }
 
     /// Sends a short message, for which an idle socket always has room.
-    fn say(&mut self, message: &[u8]) -> Result<(), End> {
+    fn write(&mut self, message: &[u8]) -> Result<(), End> {
         Ok(self.stream.write_all(message)?)
     }
 
     fn keepalive(&mut self) -> Result<(), End> {
         let mut out = Vec::new();
         message::write_keepalive(&mut out);
-        self.say(&out)
+        self.write(&out)
     }
 
-    /// Sends a KEEPALIVE when it is time; UPDATEs on their way do as well.
+    /// Sends a KEEPALIVE when it is due; pending UPDATEs count as one.
     pub(super) fn tick(&mut self, now: Instant) -> Result<(), End> {
         let Some(every) = self.keepalive_every else { return Ok(()) };
         if self.stage != Stage::Established || now < self.next_keepalive || self.script.is_some() {
@@ -225,7 +225,7 @@ impl Session {
         self.keepalive()
     }
 
-    /// Takes what is there into the backlog, at most a turn's worth. True when there may be more.
+    /// Stores received bytes in the backlog, at most one turn. True when there may be more.
     pub(super) fn collect(&mut self, pool: &mut Pool) -> Result<bool, End> {
         let mut turn = 0;
         while turn < TURN {
@@ -233,7 +233,7 @@ impl Session {
                 Ok((0, _)) => return Err(End::Closed),
                 Ok((n, room)) => {
                     turn += n;
-                    // The socket had no more, or it would have come.
+                    // The socket is empty, because there was more room.
                     if room {
                         return Ok(false);
                     }
@@ -248,18 +248,19 @@ impl Session {
         Ok(true)
     }
 
-    /// Lets so many bytes come before anybody is woken to read them. What came is there to be read at any time.
+    /// Sets the number of bytes at which the socket becomes readable.
     pub(super) fn gather(&self, bytes: usize) -> io::Result<()> {
         socket::gather(&self.stream, bytes)
     }
 
-    /// Whether there is something to look at.
+    /// Whether there are bytes to parse.
     pub(super) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
     }
 
-    /// Looks at the oldest part of the backlog and calls `update` with the body of each UPDATE. Returns when it came.
-    pub(super) fn look(
+    /// Parses the oldest part of the backlog and calls `update` with the body of each UPDATE.
+    /// Returns its arrival time.
+    pub(super) fn parse_next(
         &mut self,
         pool: &mut Pool,
         mut update: impl FnMut(&[u8]) -> Result<(), Notification>,
@@ -308,11 +309,13 @@ impl Session {
         self.stage == Stage::Established
     }
 
-    /// Says goodbye: `why` to a peer that does not know, a Cease without a reason.
+    /// Sends the NOTIFICATION: `why` if the peer does not know it, a Cease without a reason.
     pub(super) fn close(mut self, why: Option<&End>, pool: &mut Pool) {
         self.backlog.clear(pool);
-        let words = why
-            .map_or_else(|| last_words(&End::Sent(Notification::cease(cease::ADMIN_SHUTDOWN))), last_words);
+        let words = why.map_or_else(
+            || final_notification(&End::Sent(Notification::cease(cease::ADMIN_SHUTDOWN))),
+            final_notification,
+        );
         if let Some(words) = words {
             let _ = self.stream.write_all(&words);
         }

@@ -1,6 +1,6 @@
-//! What a neighbour that costs nothing asks of its sockets. The neighbours of a real router have processors of their own:
-//! what a router writes is with them when it has come to their host. So the system notes when bytes came, and they may be
-//! read later, when the router has done and nothing else needs the cores.
+//! Socket options of a neighbour without cost. The neighbours of a real router have processors of
+//! their own, and routes are delivered when they reach their host. So the kernel notes arrival
+//! times, and bytes are read later, when the router is idle.
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 sockopt_impl!(
-    /// Bytes that must be there before a socket is readable.
+    /// SO_RCVLOWAT: bytes at which a socket is readable.
     ReceiveLowWater,
     SetOnly,
     libc::SOL_SOCKET,
@@ -19,32 +19,32 @@ sockopt_impl!(
     i32
 );
 
-/// Bytes that may wait in the sockets of all receivers.
+/// Bytes that wait in the sockets of all receivers, at most.
 const ALL: usize = 256 << 20;
-/// The same for one: a window is twice as large, which is half of what Linux 6.16 and later let one grow to.
+/// The same for one: its window is twice as large, half of the maximum of Linux 6.16 and later.
 const ONE: usize = 8 << 20;
 
-/// How many bytes each of so many receivers may gather.
+/// Bytes that each of so many receivers may store in its socket.
 pub(super) fn gathered(receivers: usize) -> usize {
     (ALL / receivers.max(1)).min(ONE)
 }
 
-/// The system notes when bytes come, a moment after it was first asked to: what came before counts as coming when it is
-/// read.
+/// Makes the kernel note arrival times, from a moment after the first call on. Earlier bytes count
+/// as arriving when they are read.
 pub(super) fn stamp(socket: &impl AsFd) -> io::Result<()> {
     Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
 }
 
-/// A socket is readable when so many bytes are there, or its window is closed; it gets room for twice as many, as far as
-/// the system's `tcp_rmem` allows: what a neighbour's window grows to that reads at once.
+/// Makes a socket readable at so many bytes, or with a closed window. Its buffer is twice as large,
+/// as far as `tcp_rmem` permits: the window of a neighbour that reads at once.
 pub(super) fn gather(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
-    // The room follows the mark, but never comes back.
+    // The buffer follows the low-water mark, but never shrinks.
     setsockopt(socket, ReceiveLowWater, &(2 * bytes))?;
     Ok(setsockopt(socket, ReceiveLowWater, &bytes)?)
 }
 
-/// Reads once: how many bytes, and when the last of them came to this host.
+/// Reads once: the number of bytes, and the arrival time of the last one.
 pub(super) fn receive(socket: &impl AsRawFd, room: &mut [u8]) -> io::Result<(usize, Instant)> {
     let mut control = nix::cmsg_space!(TimeSpec);
     let mut room = [IoSliceMut::new(room)];
@@ -65,7 +65,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn bytes_wait_to_be_read_and_say_when_they_came() {
+    fn waiting_bytes_keep_their_arrival_times() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (theirs, _) = listener.accept().unwrap();

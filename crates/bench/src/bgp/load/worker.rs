@@ -4,7 +4,7 @@ use super::super::model::{PathNumber, Script, View};
 use super::super::topology::Neighbor;
 use super::Received;
 use super::backlog::Pool;
-use super::receiver::{Judge, Routes};
+use super::receiver::{PathChecker, Routes};
 use super::session::{Session, Status};
 use super::socket;
 use crate::error::End;
@@ -18,27 +18,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-/// What a thread is asked to do.
+/// A command of a thread.
 pub(super) enum Command {
-    /// Judge receivers by this, and say so.
-    Judge(View, SyncSender<()>),
+    /// Set the expected routes, and reply.
+    SetView(View, SyncSender<()>),
     Connect(usize),
     Close(usize),
     Send(usize, Script),
-    /// Look at all that has come, and say so.
-    Look(SyncSender<()>),
-    /// Say what a receiver holds.
+    /// Parse everything that was received, and reply.
+    Parse(SyncSender<()>),
+    /// Reply with the routes of a receiver.
     Table(usize, SyncSender<(Vec<PathNumber>, usize)>),
     Stop,
 }
 
 const WAKE: Token = Token(usize::MAX);
-/// How often timers are looked at, and connections tried again.
-const TICK: Duration = Duration::from_millis(100);
-/// Parts looked at before the sockets have their turn.
-const PARTS: usize = 16;
-/// Segments that are free before a session is read from.
-pub(super) const A_TURN: usize = 16;
+/// The interval of timers and connection attempts.
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
+/// Parts that are parsed before the sockets have their turn.
+const PARSE_BATCH_MAX: usize = 16;
+/// Segments that must be free before a session is read.
+pub(super) const FREE_SEGMENTS_MIN: usize = 16;
 
 pub(super) struct Worker {
     poll: Poll,
@@ -49,19 +49,19 @@ pub(super) struct Worker {
     senders: usize,
     statuses: Vec<Arc<Status>>,
     sessions: Vec<Option<Session>>,
-    /// What receivers hold.
+    /// The receivers' routes.
     routes: Vec<Option<Routes>>,
-    judge: Option<Judge>,
+    checker: Option<PathChecker>,
     /// Sessions to try again.
     waiting: Vec<usize>,
     /// Sessions with more to read.
     unread: Vec<usize>,
     pool: Pool,
-    /// Sessions that got what was not looked at.
+    /// Sessions with unparsed bytes.
     backlogs: Vec<usize>,
-    /// Bytes that may come to a receiver before they are read.
+    /// Bytes at which a receiver's socket becomes readable.
     gather: usize,
-    /// Nanoseconds of CPU time that reading and looking took when it was asked for.
+    /// Nanoseconds of CPU time of requested reading and parsing.
     afterwards: Arc<AtomicU64>,
 }
 
@@ -87,7 +87,7 @@ impl Worker {
             statuses,
             sessions: (0..count).map(|_| None).collect(),
             routes: (0..count).map(|_| None).collect(),
-            judge: None,
+            checker: None,
             waiting: Vec::new(),
             unread: Vec::new(),
             pool,
@@ -100,7 +100,7 @@ impl Worker {
 
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1024);
-        let mut next_tick = Instant::now() + TICK;
+        let mut next_tick = Instant::now() + TICK_INTERVAL;
         loop {
             let wait = match self.unread.is_empty() {
                 false => Duration::ZERO,
@@ -109,7 +109,7 @@ impl Worker {
             if let Err(e) = self.poll.poll(&mut events, Some(wait))
                 && e.kind() != io::ErrorKind::Interrupted
             {
-                // Nothing can be awaited any more: sessions end, and whoever waits for them sees that.
+                // Nothing can be awaited any more: sessions end, and callers see that.
                 return;
             }
             for session in std::mem::take(&mut self.unread) {
@@ -118,7 +118,7 @@ impl Worker {
             for event in &events {
                 let Token(session) = event.token();
                 if event.token() == WAKE {
-                    if self.obey() {
+                    if self.handle_commands() {
                         return;
                     }
                     continue;
@@ -131,18 +131,18 @@ impl Worker {
                 }
             }
             if Instant::now() >= next_tick {
-                next_tick = Instant::now() + TICK;
+                next_tick = Instant::now() + TICK_INTERVAL;
                 self.tick();
             }
         }
     }
 
-    /// Does what was asked; true when the work is over.
-    fn obey(&mut self) -> bool {
+    /// Handles waiting commands; true at the end.
+    fn handle_commands(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Judge(view, done) => {
-                    self.judge_by(view);
+                Command::SetView(view, done) => {
+                    self.set_view(view);
                     let _ = done.send(());
                 }
                 Command::Connect(session) => self.connect(session),
@@ -151,13 +151,13 @@ impl Worker {
                     let sent = self.sessions[session].as_mut().map(|s| s.send(script));
                     self.wrote(session, sent);
                 }
-                Command::Look(done) => {
+                Command::Parse(done) => {
                     self.read_all();
                     let _ = done.send(());
                 }
-                Command::Table(session, answer) => {
+                Command::Table(session, reply) => {
                     let table = self.routes[session].as_ref().map(Routes::copy);
-                    let _ = answer.send(table.unwrap_or_default());
+                    let _ = reply.send(table.unwrap_or_default());
                 }
                 Command::Stop => {
                     for session in 0..self.sessions.len() {
@@ -170,23 +170,23 @@ impl Worker {
         false
     }
 
-    fn judge_by(&mut self, view: View) {
+    fn set_view(&mut self, view: View) {
         self.read_all();
         for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
             if let Some(routes) = routes {
-                routes.judge(&view);
+                routes.recount(&view);
                 status.counters.start_again(Some(routes));
             }
         }
-        match &mut self.judge {
-            Some(judge) => judge.replace(view),
-            None => self.judge = Some(Judge::new(view)),
+        match &mut self.checker {
+            Some(checker) => checker.replace(view),
+            None => self.checker = Some(PathChecker::new(view)),
         }
     }
 
     fn connect(&mut self, session: usize) {
         if session >= self.senders {
-            self.routes[session] = self.judge.as_ref().map(|judge| Routes::new(&judge.view));
+            self.routes[session] = self.checker.as_ref().map(|checker| Routes::new(&checker.view));
             self.statuses[session].counters.start_again(self.routes[session].as_ref());
         }
         let registry = self.poll.registry();
@@ -210,7 +210,7 @@ impl Worker {
         }
     }
 
-    /// A session ended by itself. Unless it was up and had to stay, it is tried again.
+    /// A session ended by itself. It is tried again unless it had to stay up.
     fn failed(&mut self, session: usize, why: End) {
         if let Some(session) = self.sessions[session].take() {
             session.close(Some(&why), &mut self.pool);
@@ -233,43 +233,43 @@ impl Worker {
         }
     }
 
-    /// Takes what came. What a receiver got that is up is looked at later.
+    /// Reads a session. The bytes of established receivers are parsed later.
     fn read(&mut self, session: usize) {
-        // Before the memory for what comes is used up, there must be time.
-        while self.pool.free() < A_TURN && !self.backlogs.is_empty() {
+        // Parsing must free memory before new bytes are read.
+        while self.pool.free() < FREE_SEGMENTS_MIN && !self.backlogs.is_empty() {
             self.catch_up();
         }
         let Some(this) = &mut self.sessions[session] else { return };
         let later = this.is_up() && session >= self.senders;
-        let had = this.has_backlog();
+        let had_backlog = this.has_backlog();
         let outcome = this.collect(&mut self.pool);
         if !later || outcome.is_err() {
-            while self.look(session) {}
-        } else if this.has_backlog() && !had {
+            while self.parse_backlog(session) {}
+        } else if this.has_backlog() && !had_backlog {
             self.backlogs.push(session);
         }
         match outcome {
             Ok(false) => {}
             Ok(true) => self.unread.push(session),
-            // What came before the end may have said more; then the session is gone already.
+            // Earlier bytes may have reported the end, so the session may be gone already.
             Err(why) if self.sessions[session].is_some() => self.failed(session, why),
             Err(_) => {}
         }
     }
 
-    /// Looks at a part of what a session got; false when there is none.
-    fn look(&mut self, session: usize) -> bool {
-        let Worker { sessions, routes, judge, statuses, pool, senders, gather, .. } = self;
-        let (Some(this), Some(judge)) = (&mut sessions[session], judge) else { return false };
+    /// Parses a part of a session's bytes; false without one.
+    fn parse_backlog(&mut self, session: usize) -> bool {
+        let Worker { sessions, routes, checker, statuses, pool, senders, gather, .. } = self;
+        let (Some(this), Some(checker)) = (&mut sessions[session], checker) else { return false };
         if !this.has_backlog() {
             return false;
         }
         let was_up = this.is_up();
-        let context = UpdateContext { four_octet_as: true, external: !judge.view.internal };
+        let context = UpdateContext { four_octet_as: true, external: !checker.view.internal };
         let (mut received, status) = (Received::default(), &statuses[session]);
         let mut held = routes[session].as_mut();
         let receives = session >= *senders;
-        let mut outcome = this.look(pool, |body| {
+        let mut outcome = this.parse_next(pool, |body| {
             if !receives {
                 // What the router sends to senders does not matter here.
                 return Ok(());
@@ -278,7 +278,7 @@ impl Worker {
             received.updates += 1;
             received.bytes += (body.len() + HEADER_LEN) as u64;
             if let Some(routes) = held.as_deref_mut() {
-                let (announced, withdrawn) = routes.apply(&update, judge);
+                let (announced, withdrawn) = routes.apply(&update, checker);
                 received.announced += announced;
                 received.withdrawn += withdrawn;
             }
@@ -305,7 +305,7 @@ impl Worker {
         }
     }
 
-    /// Reads all that has come to receivers, and looks at it.
+    /// Reads and parses everything that receivers got.
     fn read_all(&mut self) {
         let before = thread_cpu();
         self.unread.extend(self.senders..self.sessions.len());
@@ -319,11 +319,11 @@ impl Worker {
         self.afterwards.fetch_add(took.as_nanos() as u64, Relaxed);
     }
 
-    /// Looks at some of what came.
+    /// Parses some of the backlogs.
     fn catch_up(&mut self) {
         let Some(session) = self.backlogs.last().copied() else { return };
-        for _ in 0..PARTS {
-            if !self.look(session) {
+        for _ in 0..PARSE_BATCH_MAX {
+            if !self.parse_backlog(session) {
                 self.backlogs.pop();
                 return;
             }

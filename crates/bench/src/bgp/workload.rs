@@ -1,4 +1,4 @@
-//! The workloads: who is there, and what happens one after the other.
+//! The workloads: topologies and sequences of phases.
 
 use super::model::{Model, Script, View};
 use super::topology::Topology;
@@ -6,9 +6,9 @@ use ribtide_prefix::{Afi, Family, V4, V6};
 use std::fmt;
 use std::ops::Range;
 
-/// A line of the table.
+/// A workload, a line of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Work {
+pub enum BgpWorkload {
     /// 10 external peers announce the same 100,000 prefixes, each in an order of its own; 1 receiver
     Learn,
     /// The same from 10 clients of a route reflector, to 50 more clients
@@ -28,7 +28,7 @@ pub enum Work {
     Receivers,
 }
 
-/// Workloads that share a router and its load: what follows on learning needs no learning of its own.
+/// Workloads that share a router and its load, so that later phases need no learning of their own.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// The name of its first phase.
@@ -46,7 +46,7 @@ pub struct Scenario {
     steps: Vec<(&'static str, Step)>,
 }
 
-/// What senders and receivers do in a phase.
+/// The action of a phase.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Step {
     /// All senders announce all.
@@ -65,30 +65,30 @@ enum Step {
     Leave,
 }
 
-impl Work {
-    /// All of them.
-    pub const ALL: [Work; 8] = [
-        Work::Learn,
-        Work::Reflect,
-        Work::Flap,
-        Work::Single,
-        Work::Scale,
-        Work::Withdraw,
-        Work::Churn,
-        Work::Receivers,
+impl BgpWorkload {
+    /// All workloads.
+    pub const ALL: [BgpWorkload; 8] = [
+        BgpWorkload::Learn,
+        BgpWorkload::Reflect,
+        BgpWorkload::Flap,
+        BgpWorkload::Single,
+        BgpWorkload::Scale,
+        BgpWorkload::Withdraw,
+        BgpWorkload::Churn,
+        BgpWorkload::Receivers,
     ];
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for BgpWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(clap::ValueEnum::to_possible_value(self).as_ref().map_or("", |v| v.get_name()))
     }
 }
 
-/// The scenarios that show `works` with routes of `family`. `scale` multiplies the numbers of prefixes, `receivers` that of receivers; no number gets less
-/// than what shows something.
-pub fn scenarios(works: &[Work], family: Afi, scale: f64, receivers: f64) -> Vec<Scenario> {
-    let has = |work| works.contains(&work);
+/// The scenarios of `workloads` with routes of `family`. `scale` multiplies the numbers of
+/// prefixes, `receivers` that of receivers, down to a useful minimum.
+pub fn scenarios(workloads: &[BgpWorkload], family: Afi, scale: f64, receivers: f64) -> Vec<Scenario> {
+    let has = |work| workloads.contains(&work);
     let scenario =
         |name, senders, count: u32, prefixes: u32, reflector, steps: &[(&'static str, Step)]| Scenario {
             name,
@@ -101,23 +101,23 @@ pub fn scenarios(works: &[Work], family: Afi, scale: f64, receivers: f64) -> Vec
         };
     let mut found = Vec::new();
     let learn = ("learn", Step::Learn);
-    if has(Work::Learn) || has(Work::Withdraw) {
+    if has(BgpWorkload::Learn) || has(BgpWorkload::Withdraw) {
         let withdraw = ("withdraw", Step::WithdrawOne);
-        let steps = if has(Work::Withdraw) { vec![learn, withdraw] } else { vec![learn] };
+        let steps = if has(BgpWorkload::Withdraw) { vec![learn, withdraw] } else { vec![learn] };
         found.push(scenario("learn", 10, 1, 100_000, false, &steps));
     }
-    if has(Work::Reflect) || has(Work::Flap) {
+    if has(BgpWorkload::Reflect) || has(BgpWorkload::Flap) {
         let (reflect, flap) = (("reflect", Step::Learn), ("flap", Step::Flap));
-        let steps = if has(Work::Flap) { vec![reflect, flap] } else { vec![reflect] };
+        let steps = if has(BgpWorkload::Flap) { vec![reflect, flap] } else { vec![reflect] };
         found.push(scenario("reflect", 10, 50, 100_000, true, &steps));
     }
-    if has(Work::Single) {
+    if has(BgpWorkload::Single) {
         found.push(scenario("single", 1, 1, 1_000_000, false, &[("single", Step::Learn)]));
     }
-    if has(Work::Scale) {
+    if has(BgpWorkload::Scale) {
         found.push(scenario("scale", 10, 10, 800_000, false, &[("scale", Step::Learn)]));
     }
-    if has(Work::Churn) {
+    if has(BgpWorkload::Churn) {
         let steps = [
             ("churn: learn", Step::Learn),
             ("churn: 20% change", Step::Change),
@@ -127,7 +127,7 @@ pub fn scenarios(works: &[Work], family: Afi, scale: f64, receivers: f64) -> Vec
         ];
         found.push(scenario("churn", 10, 10, 100_000, false, &steps));
     }
-    if has(Work::Receivers) {
+    if has(BgpWorkload::Receivers) {
         found.push(scenario("receivers", 1, 1000, 100_000, true, &[("receivers", Step::Learn)]));
     }
     found
@@ -148,19 +148,19 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// What happens in a phase, ready to be done any number of times.
+/// A phase, ready to run any number of times.
 pub(super) struct Phase {
     /// Its name in the table.
     pub(super) name: &'static str,
-    /// What senders send, by number.
+    /// The messages of senders, by number.
     pub(super) scripts: Vec<(usize, Script)>,
     /// A sender that leaves.
     pub(super) leaves: Option<usize>,
     /// Receivers that drop and return.
     pub(super) flaps: Range<usize>,
-    /// What receivers must hold in the end.
+    /// The expected routes of receivers.
     pub(super) view: View,
-    /// Paths that the router has in the end.
+    /// The router's paths at the end.
     pub(super) paths: usize,
 }
 
@@ -172,17 +172,17 @@ pub(super) struct Prepared {
     pub(super) topology: Topology,
     /// Sets of attributes that each sender announces.
     pub(super) sets: usize,
-    /// What receivers must hold before anything was said.
+    /// The expected routes of receivers before any announcement.
     pub(super) empty: View,
-    /// What happens.
+    /// The phases.
     pub(super) phases: Vec<Phase>,
 }
 
-/// The sender that leaves, and the one that withdraws all.
+/// The sender that leaves, and that withdraws everything.
 const UNSTEADY: usize = 0;
 
 impl Prepared {
-    /// Makes all messages of a scenario. `seed` names the table.
+    /// Encodes all messages of a scenario. `seed` determines the table.
     pub(super) fn new(scenario: Scenario, seed: u64, loopback: bool) -> Prepared {
         match scenario.family {
             Afi::Ipv4 => Prepared::of::<V4>(scenario, seed, loopback),
@@ -229,8 +229,8 @@ impl Prepared {
         Prepared { scenario, topology, sets: model.groups(), empty, phases }
     }
 
-    /// How many bytes all receivers together may get in the largest phase: routers pass on each prefix about three
-    /// times while better paths come from ten senders, with fewer prefixes in a message than there were.
+    /// The bytes of all receivers in the largest phase, about: routers advertise each prefix about
+    /// three times while better paths come from ten senders, with fewer prefixes per message.
     pub(super) fn expected_bytes(&self) -> usize {
         let sent = self.phases.iter().flat_map(|phase| &phase.scripts).map(|(_, script)| script.len()).max();
         sent.unwrap_or(0) * self.topology.receivers.len() * self.topology.senders.len().min(5)
@@ -243,25 +243,28 @@ mod tests {
 
     #[test]
     fn every_workload_is_a_phase_and_none_is_run_twice() {
-        let names = |works: &[Work]| -> Vec<&str> {
-            scenarios(works, Afi::Ipv4, 0.001, 0.1)
+        let names = |workloads: &[BgpWorkload]| -> Vec<&str> {
+            scenarios(workloads, Afi::Ipv4, 0.001, 0.1)
                 .iter()
                 .flat_map(|s| s.steps.iter().map(|(name, _)| *name))
                 .collect()
         };
-        assert_eq!(names(&[Work::Learn]), ["learn"]);
-        assert_eq!(names(&[Work::Flap, Work::Withdraw]), ["learn", "withdraw", "reflect", "flap"]);
-        let all = names(&Work::ALL);
-        for work in Work::ALL {
+        assert_eq!(names(&[BgpWorkload::Learn]), ["learn"]);
+        assert_eq!(
+            names(&[BgpWorkload::Flap, BgpWorkload::Withdraw]),
+            ["learn", "withdraw", "reflect", "flap"]
+        );
+        let all = names(&BgpWorkload::ALL);
+        for work in BgpWorkload::ALL {
             assert!(all.iter().any(|name| name.starts_with(&work.to_string())), "{work}");
         }
     }
 
     #[test]
     fn each_phase_changes_what_receivers_must_hold_and_flaps_do_not() {
-        let works = [Work::Withdraw, Work::Flap, Work::Churn];
+        let workloads = [BgpWorkload::Withdraw, BgpWorkload::Flap, BgpWorkload::Churn];
         for family in [Afi::Ipv4, Afi::Ipv6] {
-            let [learn, reflect, churn] = scenarios(&works, family, 0.005, 0.1).try_into().unwrap();
+            let [learn, reflect, churn] = scenarios(&workloads, family, 0.005, 0.1).try_into().unwrap();
             for (scenario, same) in [(learn, false), (churn, false), (reflect, true)] {
                 let prepared = Prepared::new(scenario, 1, true);
                 let mut before = prepared.phases[0].view.best.clone();

@@ -1,4 +1,4 @@
-//! What a suite found, for people and for programs.
+//! Output of reports, as text and JSON.
 
 use crate::Error;
 use std::fmt::Display;
@@ -9,8 +9,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file could not be written.
-pub fn tell(report: &(impl Display + serde::Serialize), json: Option<&Path>) -> Result<(), Error> {
-    // A reader that went away wants no report.
+pub fn write_report(report: &(impl Display + serde::Serialize), json: Option<&Path>) -> Result<(), Error> {
+    // A closed pipe wants no report.
     let _ = write!(std::io::stdout(), "{report}");
     let Some(path) = json else { return Ok(()) };
     let failed = |source| Error::File { path: path.to_owned(), source };

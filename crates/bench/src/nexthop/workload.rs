@@ -1,4 +1,4 @@
-//! The workloads: what is there before, and each phase as the messages or events that make it.
+//! The workloads: the initial state, and the messages or events of each phase.
 
 use super::decode::route_set;
 use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
@@ -12,78 +12,81 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// A workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Work {
+pub enum NexthopWorkload {
     /// 10,000 routes with 512 next hops each, half of them on each of two links
     Ecmp,
     /// 1,000,000 routes with one next hop, which a static route over two links leads to
     Single,
 }
 
-/// The most bytes that are handed on at a time: what a reader of a socket finds when it is behind.
+/// Bytes of one batch, at most: a socket's read under load.
 const BYTES: usize = 1 << 20;
 
-/// What happens in a phase.
+/// The input of a phase.
 pub(super) enum Input {
     /// Encoded routes, a batch each.
     Messages(Vec<Vec<u8>>),
-    /// Anything else: lots of events, each of which comes when what the one before cannot wait with is done.
+    /// Other events in groups; a group comes when the urgent part of the one before is done.
     Events(Vec<Vec<RibIn>>),
 }
 
-/// A step of a workload, and what must be true after it.
+/// A phase of a workload, and the expected result.
 pub(super) struct Phase {
     pub(super) name: &'static str,
     /// Routes of the workload that are in the FIB afterwards.
     pub(super) installed: u32,
-    /// Ways out that each of them has.
-    pub(super) ways: usize,
+    /// Next hops of each route.
+    pub(super) hops: usize,
     /// Makes the input.
     pub(super) input: fn(&Scale) -> Input,
 }
 
-/// How much of a workload.
+/// The size of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scale {
-    pub(super) work: Work,
+    pub(super) work: NexthopWorkload,
     pub(super) routes: u32,
     /// Next hops of each route.
     pub(super) hops: u16,
-    /// The most routes that are worked through together.
+    /// Routes of one turn, at most.
     pub(super) turn: u32,
 }
 
-impl Work {
-    /// All of it, or the `factor`th part, in turns of so many routes.
+impl NexthopWorkload {
+    /// The whole workload or the `factor`th part, in turns of so many routes.
     pub(super) fn scale(self, factor: f64, turn: u32) -> Scale {
         let (routes, hops) = match self {
-            Work::Ecmp => (10_000.0, 512.0),
-            Work::Single => (1_000_000.0, 1.0),
+            NexthopWorkload::Ecmp => (10_000.0, 512.0),
+            NexthopWorkload::Single => (1_000_000.0, 1.0),
         };
-        let hops =
-            if self == Work::Ecmp { (hops * factor.min(1.0)).max(4.0) as u16 / 2 * 2 } else { hops as u16 };
+        let hops = if self == NexthopWorkload::Ecmp {
+            (hops * factor.min(1.0)).max(4.0) as u16 / 2 * 2
+        } else {
+            hops as u16
+        };
         Scale { work: self, routes: (routes * factor).max(10.0) as u32, hops, turn }
     }
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for NexthopWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Work::Ecmp => "ecmp",
-            Work::Single => "single",
+            NexthopWorkload::Ecmp => "ecmp",
+            NexthopWorkload::Single => "single",
         })
     }
 }
 
 /// The two links, by number.
 const LINKS: [u8; 2] = [1, 2];
-/// The next hop of [`Work::Single`], and the static route to it.
+/// The next hop of [`NexthopWorkload::Single`], and the static route to it.
 const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 impl Scale {
-    /// Links, and for [`Work::Single`] the static route.
+    /// Links, and for [`NexthopWorkload::Single`] the static route.
     pub(super) fn setup(&self) -> Vec<RibIn> {
         let mut setup: Vec<RibIn> = LINKS.iter().map(|n| link(*n, true)).collect();
-        if self.work == Work::Single {
+        if self.work == NexthopWorkload::Single {
             let (prefix, neighbors) = self.far();
             let hops = neighbors.map(|neighbor| ReceivedHop::gateway(neighbor.into()));
             setup.push(fixed(prefix, Some(hops.into())));
@@ -94,9 +97,9 @@ impl Scale {
     pub(super) fn phases(&self) -> Vec<Phase> {
         let Scale { routes, hops, .. } = *self;
         let all = usize::from(hops);
-        let phase = |name, installed, ways, input| Phase { name, installed, ways, input };
+        let phase = |name, installed, hops, input| Phase { name, installed, hops, input };
         match self.work {
-            Work::Ecmp => vec![
+            NexthopWorkload::Ecmp => vec![
                 phase(INSTALL, routes, all, |s| s.announced(0)),
                 phase(CHURN, routes, all, |s| s.announced(1)),
                 phase("a next hop moves", routes, all, |s| Input::Events(vec![vec![s.moved()]])),
@@ -104,7 +107,7 @@ impl Scale {
                 phase(LINK_UP, routes, all, |_| Input::Events(vec![vec![link(1, true)]])),
                 phase(WITHDRAW, 0, 0, |s| s.withdrawn()),
             ],
-            Work::Single => vec![
+            NexthopWorkload::Single => vec![
                 phase(INSTALL, routes, 2, |s| s.announced(0)),
                 phase("a next hop moves", routes, 1, |s| Input::Events(vec![vec![s.moved()]])),
                 phase("and back", routes, 2, |_| Input::Events(vec![vec![fixed(network(FAR, 32), None)]])),
@@ -123,11 +126,12 @@ impl Scale {
         Prefix::new(u32::from(Ipv4Addr::new(100, 64, 0, 0)) + n, 32)
     }
 
-    /// A next hop's address: of an ECMP set, half of them on each link. Another `version` of the set has another last one.
+    /// The address of a next hop: in an ECMP set, half of them on each link. Another `version`
+    /// differs in the last one.
     pub(super) fn hop(&self, n: u16, version: u16) -> Ipv4Addr {
         match self.work {
-            Work::Single => FAR,
-            Work::Ecmp => {
+            NexthopWorkload::Single => FAR,
+            NexthopWorkload::Ecmp => {
                 let half = self.hops / 2;
                 let extra = if n + 1 == self.hops { version } else { 0 };
                 neighbor(LINKS[usize::from(n / half)], n % half + extra)
@@ -135,7 +139,7 @@ impl Scale {
         }
     }
 
-    /// The static route to the next hop of [`Work::Single`], and the neighbours that it leads to.
+    /// The static route to the next hop of [`NexthopWorkload::Single`], and the neighbours that it leads to.
     pub(super) fn far(&self) -> (Prefix<V4>, [Ipv4Addr; 2]) {
         (network(FAR, 24), LINKS.map(|n| neighbor(n, 0)))
     }
@@ -173,7 +177,7 @@ impl Scale {
         Input::Messages(batches)
     }
 
-    /// A more specific route to one of the next hops appears, over a neighbour on the other link.
+    /// A more specific route to one of the next hops, through a neighbour on the other link.
     fn moved(&self) -> RibIn {
         let hop = self.hop(0, 0);
         fixed(network(hop, 32), Some(vec![ReceivedHop::gateway(neighbor(LINKS[1], 5000).into())]))
@@ -215,7 +219,7 @@ fn network(address: Ipv4Addr, len: u8) -> Prefix<V4> {
     Prefix::new(u32::from(address), len)
 }
 
-/// A static route, or none any more.
+/// A static route, or its withdrawal.
 fn fixed(prefix: Prefix<V4>, hops: Option<Vec<ReceivedHop>>) -> RibIn {
     let sets: Vec<RouteSet> = hops
         .into_iter()
