@@ -1,7 +1,8 @@
-//! The egress workers, and the peers at the other end of the sessions: each keeps what it was told.
+//! The egress workers, and the receiving ends of the sessions, which keep the routes that they were
+//! sent.
 
+use crate::history::{MAX_MESSAGE, bodies};
 use crate::oracle::Oracle;
-use crate::world::{MAX_MESSAGE, bodies};
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
@@ -19,9 +20,9 @@ pub(crate) struct Egress {
 
 struct Stage {
     worker: Worker,
-    /// One queue: what peers and shards put in comes out in that order.
+    /// One queue for messages of peers and shards, in order.
     inbox: VecDeque<EgressIn>,
-    /// Whether something may wait to be flushed.
+    /// Whether updates may wait for a flush.
     dirty: bool,
     blocked: BTreeSet<PeerId>,
 }
@@ -33,7 +34,7 @@ struct Neighbor {
     session: Option<Arc<PeerInfo>>,
     /// Attributes in wire form and next hop.
     table: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
-    /// Families whose end of initial routes was told.
+    /// Families whose End-of-RIB was received.
     ended: Vec<Afi>,
 }
 
@@ -51,7 +52,7 @@ impl Egress {
         }
     }
 
-    /// A session is established. To be told before its peer's routes can be on their way.
+    /// A session is established. Call it before its peer's routes are sent.
     pub(crate) fn up(&mut self, info: &Arc<PeerInfo>) {
         let owner = self.owner(info.id);
         for (id, stage) in self.workers.iter_mut().enumerate() {
@@ -64,7 +65,7 @@ impl Egress {
         self.neighbors[info.id.0 as usize] = Neighbor { session: Some(info.clone()), ..Neighbor::default() };
     }
 
-    /// It ends.
+    /// A session ends.
     pub(crate) fn down(&mut self, peer: PeerId) {
         let owner = self.owner(peer);
         self.workers[owner].inbox.push_back(EgressIn::MemberDown(peer));
@@ -72,7 +73,7 @@ impl Egress {
         self.neighbors[peer.0 as usize].session = None;
     }
 
-    /// The peer asks for a family again.
+    /// The peer requests a family again.
     pub(crate) fn refresh(&mut self, peer: PeerId, afi: Afi) {
         let owner = self.owner(peer);
         self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi));
@@ -90,7 +91,7 @@ impl Egress {
         self.workers.iter().any(|stage| stage.dirty || !stage.inbox.is_empty())
     }
 
-    /// A worker moves: takes a message, or flushes a little. `dump` puts a request to all shards.
+    /// A worker takes a message, or flushes a little. `dump` sends a request to all shards.
     pub(crate) fn advance(&mut self, rng: &mut Rng, dump: impl FnMut(DumpRequest)) {
         let id = rng.index(self.workers.len());
         if rng.one_in(30) {
@@ -106,7 +107,7 @@ impl Egress {
         }
     }
 
-    /// Some member cannot take more, or can again.
+    /// Some member's socket becomes blocked or unblocked.
     fn block(&mut self, rng: &mut Rng) {
         let peer = PeerId(rng.index(self.neighbors.len()) as u32);
         if self.neighbors[peer.0 as usize].session.is_none() {
@@ -118,7 +119,7 @@ impl Egress {
         stage.inbox.push_back(EgressIn::Backlog { peer, blocked });
     }
 
-    /// All members can take more.
+    /// Unblocks all members.
     pub(crate) fn unblock(&mut self) {
         for stage in &mut self.workers {
             for peer in std::mem::take(&mut stage.blocked) {
@@ -145,7 +146,7 @@ impl Egress {
         }
     }
 
-    /// Nothing is left of sessions that ended.
+    /// Checks that ended sessions left no state.
     pub(crate) fn assert_idle(&self) {
         for Stage { worker, .. } in &self.workers {
             assert_eq!((worker.groups().len(), worker.waiting(), worker.waiting_paths()), (0, 0, 0));
@@ -156,13 +157,13 @@ impl Egress {
         peer.0 as usize % self.workers.len()
     }
 
-    /// What peers whose sessions are up were told and that was not withdrawn, of each peer.
+    /// The routes that peers with established sessions hold.
     pub(crate) fn advertised(&self) -> BTreeMap<PeerId, BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>> {
         let up = |neighbor: &Neighbor| Some((neighbor.session.as_ref()?.id, neighbor.table.clone()));
         self.neighbors.iter().filter_map(up).collect()
     }
 
-    /// What every peer was told is what it should have been: all but what is `blocked`.
+    /// Checks every peer's routes against the oracle's, without those that are `blocked`.
     pub(crate) fn compare(&self, oracle: &Oracle, blocked: &BTreeSet<AnyPrefix>) {
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
@@ -170,11 +171,11 @@ impl Egress {
             expected.retain(|prefix, _| !blocked.contains(prefix));
             let rows: BTreeMap<_, _> =
                 expected.iter().map(|(prefix, with)| (*prefix, (with.bytes(), with.next_hop))).collect();
-            assert_eq!(neighbor.table, rows, "what peer {peer} was told");
+            assert_eq!(neighbor.table, rows, "routes of peer {peer}");
             let mut ended = neighbor.ended.clone();
             ended.sort_unstable();
             let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| info.families.has(*afi));
-            assert_eq!(ended, families.collect::<Vec<_>>(), "ends of initial routes told to peer {peer}");
+            assert_eq!(ended, families.collect::<Vec<_>>(), "ends of initial routes sent to peer {peer}");
             let view =
                 self.workers[self.owner(info.id)].worker.member(info.id).expect("a session is a member");
             let count = |afi| expected.keys().filter(|prefix| prefix.afi() == afi).count() as u64;

@@ -1,17 +1,17 @@
-//! BGP and the RIB manager as one loop: shards feed next hops, the RIB manager resolves them, what it finds makes paths usable
-//! or not, and that changes what is fed. A seed decides who moves next.
+//! BGP and the RIB manager as one loop. Shards feed routes, the RIB manager resolves next hops, and
+//! the results change the usable paths and so the fed routes. A seed decides which stage runs next.
 //!
-//! Whenever all have done their work, what the parts have must be one answer, and it must not have taken more changes than
-//! [`Feedback::most`] since the last event:
+//! When all stages are idle, their states must agree, after at most [`Feedback::most`] changes
+//! since the last event:
 //!
-//! - What a peer was told is in the RIB manager, as BGP's candidate with the next hops that the shard has, and resolves; or
-//!   another protocol's route is selected.
-//! - Every best path is there so, and BGP has a path for every candidate.
-//! - With FIB suppression, what a peer was told is in the dataplane.
-//! - The dataplane has what is selected.
+//! - A route that a peer was sent is BGP's candidate in the RIB manager, with the shard's next hops, and
+//!   resolves; or another protocol's route is selected.
+//! - So is every best path, and BGP has a path for every candidate.
+//! - With FIB suppression, a route that a peer was sent is in the dataplane.
+//! - The dataplane has the selected routes.
 
 use crate::egress::Egress;
-use crate::fib::Said;
+use crate::fib::ToRib;
 use crate::network::{Event, Network};
 use crate::stage::Stage;
 use ribtide_bgp::attr::AttrSet;
@@ -31,15 +31,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How long delayed answers are waited for, in milliseconds: several times the longest delay (ADR 20). Where paths depend on
-/// each other without a stable state, that goes on for ever at this rate.
-const LONG: u64 = 600_000;
+/// The time to wait for delayed notifications, in milliseconds: several times the longest delay
+/// (ADR 20). Paths that depend on each other without a stable state change for ever at that rate.
+const DELAY_MAX_MS: u64 = 600_000;
 /// The one dataplane.
 const DATAPLANE: DataplaneId = 0;
 
-/// How a network is run, which must not matter.
+/// Parameters of a run, which must not change the result.
 #[derive(Clone, Copy, Debug)]
-pub struct How {
+pub struct Setup {
     /// Shards.
     pub shards: u16,
     /// Egress workers.
@@ -48,25 +48,25 @@ pub struct How {
     pub cache: CacheMode,
     /// Whether best paths wait for the dataplane.
     pub suppress: bool,
-    /// Whether each event waits until all have done their work.
+    /// Whether each event waits until all stages are idle.
     pub calm: bool,
 }
 
-/// What is left when all is done.
+/// The final state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// What each peer was told.
+    /// The routes that each peer was sent.
     pub advertised: BTreeMap<PeerId, BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>>,
-    /// Whether the RIB manager delayed answers, because next hops changed often.
+    /// Whether the RIB manager delayed notifications of flapping next hops.
     pub damped: bool,
-    /// What the dataplane does.
+    /// The dataplane's routes.
     pub forwarded: BTreeMap<AnyPrefix, FibGroup>,
 }
 
-/// The stages at work.
+/// The running stages.
 pub struct Feedback<'n> {
     network: &'n Network,
-    how: How,
+    setup: Setup,
     rng: Rng,
     shards: Vec<Stage>,
     egress: Egress,
@@ -78,15 +78,16 @@ pub struct Feedback<'n> {
     damped: bool,
     inbox: VecDeque<RibIn>,
     dataplane: Dataplane,
-    /// What each shard is still to be told.
+    /// Unsent notifications to each shard.
     unsent: Vec<Unsent>,
-    /// Changes since the last event: of next hops told to BGP, of routes and of groups told to the dataplane.
+    /// Changes since the last event: notifications of next hops, and routes and groups sent to the
+    /// dataplane.
     changes: usize,
-    /// Events since all had done their work.
+    /// Events since all stages were idle.
     events: usize,
 }
 
-/// The newest of each next hop and of each blocked prefix, and the last mark that is answered.
+/// The latest state of each next hop and blocked prefix, and the last returned fence.
 #[derive(Default)]
 struct Unsent {
     next_hops: BTreeMap<TrackedNextHop, NextHopState>,
@@ -94,7 +95,7 @@ struct Unsent {
     mark: u64,
 }
 
-/// A dataplane that does what it is told, late.
+/// A dataplane that applies its batches late.
 #[derive(Default)]
 struct Dataplane {
     queue: VecDeque<FibBatch>,
@@ -125,34 +126,34 @@ impl Dataplane {
 
 impl<'n> Feedback<'n> {
     /// A run of `network`.
-    pub fn new(network: &'n Network, how: How, rng: Rng) -> Feedback<'n> {
+    pub fn new(network: &'n Network, setup: Setup, rng: Rng) -> Feedback<'n> {
         // One for each peer, one for the RIB manager, one for each worker's requests.
-        let queues = network.peers.len() + 1 + usize::from(how.workers);
+        let queues = network.peers.len() + 1 + usize::from(setup.workers);
         let config = RibConfig {
             resolve_via_default: network.resolve_via_default,
-            cache: how.cache,
-            // Few, so that they come in several turns.
+            cache: setup.cache,
+            // A small number, so that reselection takes several turns.
             turn: 3,
             dataplanes: vec![DATAPLANE],
             ..RibConfig::default()
         };
         let mut run = Feedback {
             network,
-            how,
+            setup,
             rng,
-            shards: (0..how.shards).map(|_| Stage::of(Shard::tracking(network.options), queues)).collect(),
-            egress: Egress::new(u32::from(how.workers), u32::from(how.shards), network.peers.len()),
+            shards: (0..setup.shards).map(|_| Stage::of(Shard::tracking(network.options), queues)).collect(),
+            egress: Egress::new(u32::from(setup.workers), u32::from(setup.shards), network.peers.len()),
             sessions: vec![(0, false); network.peers.len()],
             rib: Rib::new(config),
             time: 0,
             damped: false,
             inbox: VecDeque::from([RibIn::DataplaneUp(DATAPLANE)]),
             dataplane: Dataplane::default(),
-            unsent: (0..how.shards).map(|_| Unsent::default()).collect(),
+            unsent: (0..setup.shards).map(|_| Unsent::default()).collect(),
             changes: 0,
             events: 0,
         };
-        if how.suppress {
+        if setup.suppress {
             run.inbox.push_back(RibIn::Suppress(true));
             let queue = network.peers.len();
             run.shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Suppress(true)));
@@ -160,8 +161,9 @@ impl<'n> Feedback<'n> {
         run
     }
 
-    /// The most changes that one event may cause where no answer is delayed, of next hops as BGP is told of them and of routes and
-    /// groups of the dataplane: each prefix and each next hop goes and comes back once for each level of recursion.
+    /// The changes that one undamped event may cause, at most: notifications of next hops, and
+    /// routes and groups of the dataplane. Each prefix and next hop may change twice per level of
+    /// recursion.
     pub fn most(&self) -> usize {
         2 * self.network.size * usize::from(MAX_LEVEL)
     }
@@ -170,7 +172,7 @@ impl<'n> Feedback<'n> {
     pub fn finish(mut self) -> Outcome {
         for event in &self.network.events {
             self.happen(event);
-            if self.how.calm || self.rng.one_in(10) {
+            if self.setup.calm || self.rng.one_in(10) {
                 self.settle();
             }
             while self.rng.one_in(2) {
@@ -220,7 +222,7 @@ impl<'n> Feedback<'n> {
         }
     }
 
-    /// Hands what a peer said to the shards that have the prefixes.
+    /// Sends a peer's routes to the shards of the prefixes.
     fn routes(&mut self, peer: usize, attrs: Option<&AttrSet>, all: &[AnyPrefix]) {
         for prefix in all {
             let mut prefixes = Families::default();
@@ -240,7 +242,7 @@ impl<'n> Feedback<'n> {
         usize::from(crate::stage::logical_shard_of(prefix)) % self.shards.len()
     }
 
-    /// One stage moves.
+    /// Runs one step of one stage.
     fn advance(&mut self) {
         match self.rng.index(5) {
             0 => {
@@ -260,27 +262,27 @@ impl<'n> Feedback<'n> {
                         stage.advance(&mut self.rng, &mut self.egress);
                     }
                 }
-                self.hear();
+                self.receive();
             }
         }
     }
 
-    /// What shards said goes to the RIB manager, each shard's in order.
-    fn hear(&mut self) {
+    /// Passes messages of the shards to the RIB manager, each shard's in order.
+    fn receive(&mut self) {
         for (announcer, stage) in (0..).zip(&mut self.shards) {
-            for said in stage.said.drain(..) {
-                self.inbox.push_back(match said {
-                    Said::Track(next_hops) => RibIn::Track(tracked(&next_hops)),
-                    Said::Untrack(next_hops) => RibIn::Untrack(tracked(&next_hops)),
-                    Said::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
-                    Said::Mark(seq) => RibIn::Confirm(FeedFence { announcer, seq }),
+            for message in stage.to_rib.drain(..) {
+                self.inbox.push_back(match message {
+                    ToRib::Track(next_hops) => RibIn::Track(tracked(&next_hops)),
+                    ToRib::Untrack(next_hops) => RibIn::Untrack(tracked(&next_hops)),
+                    ToRib::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
+                    ToRib::Fence(seq) => RibIn::Confirm(FeedFence { announcer, seq }),
                 });
             }
-            stage.asked.clear();
+            stage.new_next_hops.clear();
         }
     }
 
-    /// The RIB manager takes some of what waits.
+    /// The RIB manager takes some of its messages.
     fn resolve(&mut self) {
         if self.inbox.is_empty() && !self.rib.has_more() {
             return;
@@ -293,9 +295,10 @@ impl<'n> Feedback<'n> {
         self.take(out);
     }
 
-    /// Time passes until the RIB manager says what it has delayed or holds, if that is within [`LONG`] of `since`.
+    /// Advances the time to the next delayed notification, if that is within [`DELAY_MAX_MS`] of
+    /// `since`.
     fn wait(&mut self, since: u64) -> bool {
-        let Some(due) = self.rib.next_due().filter(|due| *due <= since + LONG) else { return false };
+        let Some(due) = self.rib.next_due().filter(|due| *due <= since + DELAY_MAX_MS) else { return false };
         self.damped |= self.rib.delayed_next_hops() > 0;
         self.time = self.time.max(due);
         self.rib.set_time(self.time);
@@ -304,7 +307,7 @@ impl<'n> Feedback<'n> {
         true
     }
 
-    /// Takes what the RIB manager says.
+    /// Distributes the output of the RIB manager.
     fn take(&mut self, out: RibOut) {
         self.changes += out.next_hops.len();
         let states = out.next_hops.into_iter().map(|(of, state)| match state {
@@ -331,7 +334,7 @@ impl<'n> Feedback<'n> {
         }
     }
 
-    /// The dataplane carries out a batch.
+    /// The dataplane applies a batch.
     fn forward(&mut self) {
         let Some(batch) = self.dataplane.queue.pop_front() else { return };
         let seq = batch.seq;
@@ -340,7 +343,7 @@ impl<'n> Feedback<'n> {
         self.inbox.push_back(RibIn::Ack(ack));
     }
 
-    /// A shard is told what the RIB manager said.
+    /// Sends a shard its notifications.
     fn answer(&mut self) {
         let shard = self.rng.index(self.shards.len());
         let Unsent { next_hops, blocked, mark } = std::mem::take(&mut self.unsent[shard]);
@@ -357,7 +360,7 @@ impl<'n> Feedback<'n> {
     fn is_busy(&self) -> bool {
         let is_sent =
             |unsent: &Unsent| unsent.next_hops.is_empty() && unsent.blocked.is_empty() && unsent.mark == 0;
-        self.shards.iter().any(|stage| stage.is_busy() || !stage.said.is_empty())
+        self.shards.iter().any(|stage| stage.is_busy() || !stage.to_rib.is_empty())
             || self.egress.is_busy()
             || !self.inbox.is_empty()
             || self.rib.has_more()
@@ -365,7 +368,7 @@ impl<'n> Feedback<'n> {
             || !self.unsent.iter().all(is_sent)
     }
 
-    /// All do their work, and then what they have is one answer.
+    /// Runs all stages until they are idle, and checks that their states agree.
     fn settle(&mut self) {
         let (most, since) = (self.most() * (self.events + 1), self.time);
         loop {
@@ -424,20 +427,20 @@ impl<'n> Feedback<'n> {
         assert_eq!(self.dataplane.forwarding(), selected, "what the dataplane does");
     }
 
-    /// What BGP takes for reachable the RIB manager has, and can use.
+    /// Checks that the RIB manager has and resolves a route that BGP considers reachable.
     fn accepted(&self, prefix: AnyPrefix, set: &FeedSet, best: bool, advertised: bool) {
         let announced = self.rib.announced(prefix, Source::Bgp).expect("a candidate was found");
         assert!(self.rib.is_group_of(announced.group, &route_set(set)), "next hops of {prefix}");
         let info = self.rib.lookup(prefix);
         let by_another = info.as_ref().is_some_and(|info| info.protocol.source() != Source::Bgp);
-        // A backup of the same route counts: packets arrive. That it stands in for long is another question.
-        let told = if advertised { "and advertised" } else { "and not advertised" };
+        // A backup of the same route counts, because packets arrive.
+        let state = if advertised { "and advertised" } else { "and not advertised" };
         assert!(
             !best || by_another || announced.selection != SelectionResult::Unresolved,
-            "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",
+            "the best path of {prefix} is usable to BGP {state}, and to the RIB manager none of its next hops is: {:?}",
             self.rib.received_hops(announced.group)
         );
-        if self.how.suppress && advertised {
+        if self.setup.suppress && advertised {
             let status = self.rib.status(prefix);
             assert_eq!(status, [(DATAPLANE, InstallStatus::Installed)], "{prefix} is advertised");
         }
@@ -468,7 +471,7 @@ fn batch(prefix: AnyPrefix, set: Option<&FeedSet>) -> RouteBatch {
     }
 }
 
-/// What the router makes of a set for the RIB manager.
+/// Converts a set for the RIB manager, as the router does.
 fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     let hop =

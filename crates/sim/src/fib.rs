@@ -1,36 +1,36 @@
-//! The RIB manager and a dataplane, as far as shards notice: they take what is fed, fail some of it, confirm the rest,
-//! and say so late and in lots.
+//! The RIB manager and a dataplane, as shards see them: they take routes, fail some, confirm the
+//! rest, and report late and in batches.
 
 use ribtide_bgp::message::{Confirmation, FeedSet, TrackedNextHop};
 use ribtide_prefix::{AnyPrefix, Rng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a shard says to the RIB manager.
+/// A message of a shard to the RIB manager.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
-    /// The next hops of a prefix are others, or it has none any more.
+pub(crate) enum ToRib {
+    /// The next hops of a prefix changed, or the prefix is withdrawn.
     Feed(AnyPrefix, Option<FeedSet>),
-    /// It uses these next hops from now on.
+    /// It registers next hops.
     Track(Vec<TrackedNextHop>),
-    /// It does not any more.
+    /// It unregisters next hops.
     Untrack(Vec<TrackedNextHop>),
-    /// It wants to know when all before this is done.
-    Mark(u64),
+    /// A fence: it requests a confirmation of all earlier routes.
+    Fence(u64),
 }
 
 /// Both.
 pub(crate) struct Fib {
-    /// Whether shards are told.
+    /// Whether suppression is on.
     on: bool,
-    /// Whether anything ever fails.
+    /// Whether failures occur.
     faulty: bool,
-    /// What shards said, by shard.
-    inbox: VecDeque<(usize, Said)>,
-    /// What the dataplane has still to do; true: it is a change for it.
-    queue: VecDeque<(usize, Said, bool)>,
+    /// Messages of shards, by shard.
+    inbox: VecDeque<(usize, ToRib)>,
+    /// Work of the dataplane; true for a change of its routes.
+    queue: VecDeque<(usize, ToRib, bool)>,
     want: BTreeMap<AnyPrefix, FeedSet>,
     pub(crate) blocked: BTreeSet<AnyPrefix>,
-    /// What each shard is still to be told.
+    /// Unsent confirmations of each shard.
     unsent: Vec<(u64, BTreeMap<AnyPrefix, bool>)>,
 }
 
@@ -51,52 +51,54 @@ impl Fib {
         self.on
     }
 
-    /// Shards are told from now on, or no longer.
+    /// Switches suppression on or off.
     pub(crate) fn switch(&mut self) {
         self.on = !self.on;
-        self.queue.retain(|(_, said, _)| matches!(said, Said::Feed(..)));
+        self.queue.retain(|(_, message, _)| matches!(message, ToRib::Feed(..)));
         self.unsent.fill(Default::default());
-        (0..self.unsent.len()).for_each(|shard| self.tell_all(shard));
+        (0..self.unsent.len()).for_each(|shard| self.notify_all(shard));
     }
 
-    /// A shard is told of all that is blocked.
-    pub(crate) fn tell_all(&mut self, shard: usize) {
+    /// Notifies a shard of all blocked prefixes.
+    pub(crate) fn notify_all(&mut self, shard: usize) {
         if self.on {
             self.unsent[shard].1.extend(self.blocked.iter().map(|prefix| (*prefix, true)));
         }
     }
 
-    pub(crate) fn hear(&mut self, shard: usize, said: impl IntoIterator<Item = Said>) {
-        let is_watched = |said: &Said| matches!(said, Said::Track(_) | Said::Untrack(_));
-        self.inbox.extend(said.into_iter().filter(|said| !is_watched(said)).map(|said| (shard, said)));
+    pub(crate) fn receive(&mut self, shard: usize, message: impl IntoIterator<Item = ToRib>) {
+        let is_watched = |message: &ToRib| matches!(message, ToRib::Track(_) | ToRib::Untrack(_));
+        self.inbox.extend(
+            message.into_iter().filter(|message| !is_watched(message)).map(|message| (shard, message)),
+        );
     }
 
-    /// What there is to tell a shard.
-    pub(crate) fn news(&mut self, shard: usize) -> Option<Confirmation> {
+    /// The next confirmation for a shard.
+    pub(crate) fn confirmation(&mut self, shard: usize) -> Option<Confirmation> {
         let (mark, blocked) = std::mem::take(&mut self.unsent[shard]);
         (mark > 0 || !blocked.is_empty())
             .then(|| Confirmation { mark, blocked: blocked.into_iter().collect() })
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        let told = |(mark, blocked): &(u64, BTreeMap<_, _>)| *mark == 0 && blocked.is_empty();
-        !self.inbox.is_empty() || !self.queue.is_empty() || !self.unsent.iter().all(told)
+        let is_sent = |(fence, blocked): &(u64, BTreeMap<_, _>)| *fence == 0 && blocked.is_empty();
+        !self.inbox.is_empty() || !self.queue.is_empty() || !self.unsent.iter().all(is_sent)
     }
 
     pub(crate) fn assert_idle(&self) {
         assert!(self.want.is_empty() && self.blocked.is_empty());
     }
 
-    /// One of the two does something.
+    /// Runs one step of one of the two.
     pub(crate) fn advance(&mut self, rng: &mut Rng) {
         if rng.one_in(2) { self.take() } else { self.finish(rng) }
     }
 
-    /// The RIB manager takes something in.
+    /// The RIB manager takes a message.
     fn take(&mut self) {
-        let Some((shard, said)) = self.inbox.pop_front() else { return };
+        let Some((shard, message)) = self.inbox.pop_front() else { return };
         let mut changed = false;
-        if let Said::Feed(prefix, set) = &said {
+        if let ToRib::Feed(prefix, set) = &message {
             changed = self.want.get(prefix) != set.as_ref();
             match set {
                 Some(set) => self.want.insert(*prefix, set.clone()),
@@ -104,60 +106,60 @@ impl Fib {
             };
             if set.is_none() {
                 if self.blocked.remove(prefix) {
-                    self.tell(*prefix, false);
+                    self.notify(*prefix, false);
                 }
             } else if self.blocked.contains(prefix) {
-                self.tell(*prefix, true);
+                self.notify(*prefix, true);
             }
         }
-        self.queue.push_back((shard, said, changed));
+        self.queue.push_back((shard, message, changed));
     }
 
-    /// The dataplane does something.
+    /// The dataplane finishes a change.
     fn finish(&mut self, rng: &mut Rng) {
-        let Some((shard, said, changed)) = self.queue.pop_front() else { return };
-        match said {
-            Said::Mark(mark) if self.on => self.unsent[shard].0 = mark,
-            Said::Feed(prefix, Some(_)) if changed && self.want.contains_key(&prefix) => {
+        let Some((shard, message, changed)) = self.queue.pop_front() else { return };
+        match message {
+            ToRib::Fence(fence) if self.on => self.unsent[shard].0 = fence,
+            ToRib::Feed(prefix, Some(_)) if changed && self.want.contains_key(&prefix) => {
                 if self.faulty && rng.one_in(5) {
                     self.blocked.insert(prefix);
-                    self.tell(prefix, true);
-                } else if self.blocked.contains(&prefix) && !self.is_under_way(prefix) {
+                    self.notify(prefix, true);
+                } else if self.blocked.contains(&prefix) && !self.is_in_flight(prefix) {
                     self.blocked.remove(&prefix);
-                    self.tell(prefix, false);
+                    self.notify(prefix, false);
                 }
             }
             _ => {}
         }
     }
 
-    /// Something that was done fails, or is mended.
+    /// A finished change fails, or a failed one succeeds.
     pub(crate) fn turn(&mut self, rng: &mut Rng) {
         let all: Vec<AnyPrefix> = self.want.keys().copied().collect();
         if all.is_empty() || !self.faulty {
             return;
         }
         let prefix = *rng.pick(&all);
-        if self.is_under_way(prefix) {
+        if self.is_in_flight(prefix) {
             return;
         }
         let mended = self.blocked.remove(&prefix);
         if !mended {
             self.blocked.insert(prefix);
         }
-        self.tell(prefix, !mended);
+        self.notify(prefix, !mended);
     }
 
-    fn is_under_way(&self, prefix: AnyPrefix) -> bool {
+    fn is_in_flight(&self, prefix: AnyPrefix) -> bool {
         self.queue
             .iter()
-            .any(|(_, said, changed)| *changed && matches!(said, Said::Feed(p, _) if *p == prefix))
+            .any(|(_, message, changed)| *changed && matches!(message, ToRib::Feed(p, _) if *p == prefix))
     }
 
-    fn tell(&mut self, prefix: AnyPrefix, blocked: bool) {
+    fn notify(&mut self, prefix: AnyPrefix, blocked: bool) {
         if self.on {
-            self.unsent.iter_mut().for_each(|(_, news)| {
-                news.insert(prefix, blocked);
+            self.unsent.iter_mut().for_each(|(_, confirmation)| {
+                confirmation.insert(prefix, blocked);
             });
         }
     }

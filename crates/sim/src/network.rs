@@ -1,8 +1,8 @@
-//! A small network around a router that installs routes, and its history: links that come and go, static routes and others'
-//! routes in the kernel, neighbours of every kind, and next hops of every kind: on the link, off it, behind other routes of
-//! BGP, in a circle, the router's own.
+//! A small network around a router that installs routes, and its history: links, static routes,
+//! kernel routes, and neighbours and next hops of every kind. Next hops are on the link, off it,
+//! resolved by other BGP routes, in a circle, or the router's own.
 
-use crate::world::{Announcement, CLUSTER_ID, LOCAL_ASN, MAX_MESSAGE, ROUTER_ID};
+use crate::history::{Announcement, CLUSTER_ID, LOCAL_ASN, MAX_MESSAGE, ROUTER_ID};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
@@ -16,12 +16,12 @@ use ribtide_wire::bgp::attribute::Origin;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Something that happens.
+/// An event of a history.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A session of the peer is established.
     Up(usize),
-    /// It ends.
+    /// The session ends.
     Down(usize),
     /// The peer announces prefixes of one family.
     Announce(usize, Announcement, Vec<AnyPrefix>),
@@ -39,15 +39,15 @@ pub struct Network {
     pub resolve_via_default: bool,
     /// The peers, as in their first session.
     pub peers: Vec<PeerInfo>,
-    /// How many prefixes and next hops events name.
+    /// The number of prefixes and next hops in events.
     pub size: usize,
-    /// What happens, in order.
+    /// Its history, in order.
     pub events: Vec<Event>,
 }
 
-/// Links that there are at most, numbered from 1.
+/// Links, at most, numbered from 1.
 const LINKS: u32 = 3;
-/// No next hop on a link is inside one of these.
+/// Prefixes that hold no next hop on a link.
 const APART: [&str; 11] = [
     "20.0.0.0/24",
     "20.0.1.0/24",
@@ -123,26 +123,27 @@ impl Network {
         network
     }
 
-    /// Another neighbour; its number.
+    /// Adds a neighbour and returns its number.
     pub fn neighbor(&mut self, kind: Kind) -> usize {
         let n = self.peers.len();
         self.peers.push(peer(n, kind));
         n
     }
 
-    /// One more thing happens.
+    /// Adds an event.
     pub fn happens(&mut self, event: Event) {
         self.events.push(event);
     }
 }
 
-/// What neighbours and BGP's routes are like.
+/// The kinds of neighbours and BGP routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// No neighbour need be on a link, next hops are addresses on links, and no route of BGP leads to them.
+    /// Neighbours may be off-link; next hops are addresses on links, and no BGP route resolves
+    /// them.
     Plain,
-    /// Neighbours of all kinds; next hops on links and off them, behind static routes or BGP's own, in circles, and the
-    /// router's own.
+    /// Neighbours of all kinds; next hops on links and off them, resolved by static or BGP routes,
+    /// in circles, and the router's own.
     Any,
 }
 
@@ -151,7 +152,7 @@ pub enum Choice {
 pub enum Kind {
     /// External, on a link.
     SingleHop,
-    /// External, further away.
+    /// External, multihop.
     Multihop,
     /// Internal.
     Internal,
@@ -231,7 +232,7 @@ pub fn link(index: IfIndex, up: bool) -> Event {
     }))
 }
 
-/// A static route, or one of others in the kernel, by these gateways, each on an interface if one is given; or none any more.
+/// A static or kernel route by these gateways, each with an optional interface; or its withdrawal.
 pub fn route(protocol: Protocol, prefix: AnyPrefix, hops: Option<Vec<(IpAddr, Option<IfIndex>)>>) -> Event {
     let hop = |(gateway, interface)| ReceivedHop { interface, ..ReceivedHop::gateway(gateway) };
     let set = |hops: Vec<_>| RouteSet {
@@ -272,7 +273,7 @@ fn other_route(rng: &mut Rng, choice: Choice) -> Event {
         hops
     });
     let protocol = if rng.one_in(3) { Protocol::Kernel } else { Protocol::Static };
-    // The kernel says by which link; what it has is on it.
+    // Kernel routes have an interface, and their gateways are on it.
     let on_link = |n: u32, afi| {
         let texts = [format!("10.0.{n}.20"), format!("2001:db8:{n}::20")];
         (texts[usize::from(afi == Afi::Ipv6)].parse().expect("an address"), Some(n))

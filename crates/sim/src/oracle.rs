@@ -1,8 +1,8 @@
-//! BGP as simple as it can be written. It shares no code with what it judges, but the types that settings and
-//! results are stated in: attributes are fields and not bytes, and every answer is recomputed.
+//! BGP as simple as possible. It shares only the types of settings and results with the tested
+//! code: attributes are fields and not bytes, and everything is recomputed.
 
+use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use crate::policy::plainly;
-use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A path that a peer's session has brought.
+/// A path that a peer advertised.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Learned {
-    /// The peer's index in the world.
+    /// The peer's index in the history.
     pub peer: usize,
-    /// With which attributes.
+    /// Its attributes.
     pub with: Announcement,
 }
 
@@ -41,7 +41,7 @@ impl Oracle {
         Oracle { options, peers, imports, up, paths: BTreeMap::new(), next_hops: BTreeMap::new() }
     }
 
-    /// Something happens.
+    /// Applies an event.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Up(peer) => self.up[*peer] = true,
@@ -53,7 +53,8 @@ impl Oracle {
                 for prefix in self.carried(*peer, prefixes) {
                     let with = self.kept(*peer, with);
                     let with = Some(with).filter(|with| !is_loop(with));
-                    let with = with.and_then(|with| self.judge(&self.imports[*peer], *peer, &with, prefix));
+                    let with =
+                        with.and_then(|with| self.apply_policy(&self.imports[*peer], *peer, &with, prefix));
                     let learned = with.map(|(with, _)| Learned { peer: *peer, with });
                     let paths = self.paths.entry(prefix).or_default();
                     if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
@@ -105,8 +106,8 @@ impl Oracle {
         self.paths.values().flatten().map(next_hop).collect()
     }
 
-    /// The path of a prefix that the RIB manager gets: the best one, and without one that which would be best if every
-    /// next hop could be reached at the same cost.
+    /// The path that the RIB manager gets: the best one, or without one the path that would be best
+    /// if all next hops were reachable at equal cost.
     pub fn selected(&self, prefix: AnyPrefix) -> Option<Learned> {
         let paths = self.paths.get(&prefix)?;
         let blind = Oracle { next_hops: BTreeMap::new(), paths: BTreeMap::new(), ..self.clone() };
@@ -114,20 +115,20 @@ impl Oracle {
         Some(paths[selected].clone())
     }
 
-    /// What is to be advertised to a peer that is up, as it is to arrive there.
+    /// The routes for a peer with an established session, as they arrive there.
     pub fn adj_rib_out(&self, to: usize) -> BTreeMap<AnyPrefix, Announcement> {
         let mut out = self.loc_rib();
         out.retain(|prefix, path| self.carries(to, *prefix) && self.may_send(path, to));
         let export = &self.peers[to].egress.export;
         let sent = |(prefix, path): (AnyPrefix, Learned)| {
-            let (with, med_set) = self.judge(export, to, &path.with, prefix)?;
+            let (with, med_set) = self.apply_policy(export, to, &path.with, prefix)?;
             Some((prefix, self.as_sent(Learned { with, ..path }, to, prefix, med_set)?))
         };
         out.into_iter().filter_map(sent).collect()
     }
 
-    /// What a peer's policy makes of a route, and whether it set the MED.
-    fn judge(
+    /// The result of a peer's policy for a route, and whether it set the MED.
+    fn apply_policy(
         &self,
         policy: &Policy,
         peer: usize,
@@ -149,7 +150,7 @@ impl Oracle {
         prefixes.iter().copied().filter(|prefix| self.carries(peer, *prefix)).collect()
     }
 
-    /// What of the attributes counts: some are not an external peer's to send.
+    /// The attributes that count: external peers may not send all of them.
     fn kept(&self, peer: usize, with: &Announcement) -> Announcement {
         let mut with = with.clone();
         if self.peers[peer].kind == PeerKind::External {
@@ -172,8 +173,8 @@ impl Oracle {
         self.reasons(paths).iter().position(Option::is_none)
     }
 
-    /// The next hops that a prefix is forwarded by, each with its share, and the path whose next hop stands in. Without a
-    /// best path, the next hop of the selected one.
+    /// The next hops of a prefix with their shares, and the backup path. Without a best path, the
+    /// next hop of the selected one.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
         let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
@@ -195,7 +196,7 @@ impl Oracle {
         Some((self.shares(next_hops), backup.map(|backup| left[backup].clone())))
     }
 
-    /// RFC 10005: in proportion, in parts of 256 at most, where every path says what it carries.
+    /// RFC 10005: shares in proportion, in parts of at most 256, when every path has a bandwidth.
     fn shares(&self, bandwidths: BTreeMap<IpAddr, Option<u16>>) -> BTreeMap<IpAddr, u16> {
         let largest = bandwidths.values().flatten().copied().max().unwrap_or(0);
         let all = bandwidths.values().all(Option::is_some);
@@ -212,8 +213,8 @@ impl Oracle {
         parts.into_iter().map(|(addr, part)| (addr, (part / factor) as u16)).collect()
     }
 
-    /// Whether a path is as good as the best of `all`: the two differ by rules that only break ties, and none of all has a
-    /// better claim by MED.
+    /// Whether a path equals the best of `all`: only tie-breaking rules separate the two, and no
+    /// other path has a lower MED.
     fn is_equal(&self, best: &Learned, path: &Learned, all: &[Learned]) -> bool {
         let mut pair = [None, None];
         self.eliminate(&[best.clone(), path.clone()], &mut pair);
@@ -229,7 +230,7 @@ impl Oracle {
             && (self.options.multipath_relax || neighbor(&best.with) == neighbor(&path.with))
     }
 
-    /// For each path of a prefix the rule by which it lost; `None` for the best.
+    /// For each path of a prefix, the rule by which it lost; `None` for the best.
     pub fn reasons(&self, paths: &[Learned]) -> Vec<Option<Reason>> {
         let unreachable = |path| self.cost(path).is_none().then_some(Reason::NextHopUnreachable);
         let mut lost: Vec<Option<Reason>> = paths.iter().map(unreachable).collect();
@@ -237,7 +238,7 @@ impl Oracle {
             self.eliminate(paths, &mut lost);
             return lost;
         }
-        // Two at a time: who is left of the former, and the next.
+        // Two at a time: the winner so far, and the next.
         let mut left: Option<usize> = None;
         for next in 0..paths.len() {
             if lost[next].is_some() {
@@ -304,7 +305,7 @@ impl Oracle {
             && !(no_export && to_kind == PeerKind::External)
     }
 
-    /// What becomes of the attributes on the way to a peer; `None` when there is no next hop to send.
+    /// The attributes as sent to a peer; `None` without a next hop to send.
     fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix, med_set: bool) -> Option<Announcement> {
         let (from, to) = (&self.peers[path.peer], &self.peers[to]);
         let mut with = path.with;
@@ -327,7 +328,7 @@ impl Oracle {
         with.next_hop = match (to.egress.next_hop, prefix.afi(), with.next_hop) {
             (NextHopRule::Own { v4, .. }, Afi::Ipv4, _) => NextHop::V4(v4?),
             (NextHopRule::Own { v6, .. }, Afi::Ipv6, _) => NextHop::V6 { global: v6?, link_local: None },
-            // A link-local address means nothing to anybody else.
+            // A link-local address is valid on its own link only.
             (_, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
             (_, _, next_hop) => next_hop,
         };
@@ -335,7 +336,7 @@ impl Oracle {
     }
 }
 
-/// Removes those still considered that do not have the lowest `key`.
+/// Removes the remaining paths without the lowest `key`.
 fn lowest<K: Ord>(paths: &[Learned], lost: &mut [Option<Reason>], why: Reason, key: impl Fn(&Learned) -> K) {
     let left = || paths.iter().enumerate();
     let Some(lowest) = left().filter(|(i, _)| lost[*i].is_none()).map(|(_, path)| key(path)).min() else {

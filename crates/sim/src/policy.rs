@@ -1,6 +1,6 @@
-//! The one policy of these worlds that looks at routes: compiled, as peers have it, and in plain words, for the oracle.
+//! The policy of these histories: compiled, as peers have it, and as plain code for the oracle.
 
-use crate::world::Announcement;
+use crate::history::Announcement;
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, Condition, Definition, Match, Med, Named, Numbers, Policy,
     PrefixCondition, PrefixSet, Statement, Then,
@@ -10,10 +10,10 @@ use ribtide_wire::bgp::attribute::Community;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What it marks long prefixes with.
+/// The community of long prefixes.
 const MARK: Community = Community(0xfde8_0007);
 
-/// The policy of a list of a peer.
+/// The compiled policy of a peer.
 pub fn divided(external: bool) -> Arc<Policy> {
     let prefixes = |name: &str, ranges: [&str; 2]| {
         let ranges = ranges.map(|range| range.parse().expect("a range"));
@@ -52,7 +52,7 @@ pub fn divided(external: bool) -> Arc<Policy> {
     Arc::new(Policy::new(vec![Arc::new(Definition { name: "divided".into(), statements })], external))
 }
 
-/// The same in plain words: what becomes of a route, and whether its MED was set.
+/// The same as plain code: the resulting route, and whether its MED was set.
 pub fn plainly(external: bool, with: &Announcement, prefix: AnyPrefix) -> Option<(Announcement, bool)> {
     let mut with = with.clone();
     let long = prefix.len() > 16;

@@ -1,14 +1,15 @@
-//! The real stages on a history: readers, shards, egress workers and the queues between them. A seed decides who
-//! moves next.
+//! The real stages on a history: readers, shards, egress workers and their queues. A seed decides
+//! which stage runs next.
 //!
-//! Every peer has a queue of its own to every shard, as if each had its own reader, so the shards see the peers'
-//! messages in different orders. Where the order of arrival counts (some options make it), all share one queue.
+//! Every peer has a queue to every shard, as if it had a reader of its own. So shards see the
+//! peers' messages in different orders. Where options make the order of arrival count, all peers
+//! share one queue.
 
 use crate::egress::Egress;
 use crate::fib::Fib;
+use crate::history::{Event, History, updates};
 use crate::oracle::{Learned, Oracle};
 use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of, same_table};
-use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
@@ -19,30 +20,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The stages at work.
+/// The running stages.
 pub struct Run<'w> {
-    world: &'w World,
+    history: &'w History,
     ordered: bool,
     rng: Rng,
     oracle: Oracle,
     map: ShardMap,
     seed: HashSeed,
-    /// The logical shard that has begun to move.
+    /// The logical shard that is moving.
     split: Option<Split>,
     shards: Vec<Stage>,
     egress: Egress,
-    /// Session number of each peer, and its reader while it is up.
-    readers: Vec<Reader>,
+    /// The session number of each peer, and its reader while it is up.
+    readers: Vec<ReaderStage>,
     events: std::slice::Iter<'w, Event>,
     dumps: u64,
     fib: Fib,
-    /// Whether what suppresses may begin and end.
+    /// Whether suppression may be switched.
     switches: bool,
-    /// What was said of next hops.
+    /// The reported states of next hops.
     next_hops: BTreeMap<IpAddr, NextHopState>,
 }
 
-struct Reader {
+struct ReaderStage {
     ingest: Ingest,
     session: u32,
     peer: Option<IngestPeer>,
@@ -50,28 +51,29 @@ struct Reader {
 }
 
 impl<'w> Run<'w> {
-    /// A run of `world` over `shards` shards and `workers` egress workers. `ordered`: in the order of the history.
-    pub fn new(world: &'w World, shards: u16, workers: u16, ordered: bool, mut rng: Rng) -> Run<'w> {
+    /// A run of `history` over `shards` shards and `workers` egress workers. `ordered`: messages in
+    /// the order of the history.
+    pub fn new(history: &'w History, shards: u16, workers: u16, ordered: bool, mut rng: Rng) -> Run<'w> {
         let map: ShardMap = std::array::from_fn(|logical| logical as u16 % shards);
         // One for each peer, one for next hops, one for each worker's requests, and one for confirmations.
-        let queues = world.peers.len() + 2 + usize::from(workers);
+        let queues = history.peers.len() + 2 + usize::from(workers);
         let fib = Fib::new(usize::from(shards), false, rng.one_in(2));
         let seed = HashSeed::random();
-        let stage = || Stage::new(world.options, &seed, queues);
+        let stage = || Stage::new(history.options, &seed, queues);
         let reader =
-            || Reader { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
+            || ReaderStage { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
         let mut run = Run {
-            world,
+            history,
             ordered,
             rng,
-            oracle: Oracle::new(world.options, world.peers.clone(), world.imports.clone()),
+            oracle: Oracle::new(history.options, history.peers.clone(), history.imports.clone()),
             map,
             split: None,
             shards: (0..shards).map(|_| stage()).collect(),
             seed,
-            egress: Egress::new(u32::from(workers), u32::from(shards), world.peers.len()),
-            readers: world.peers.iter().map(|_| reader()).collect(),
-            events: world.events.iter(),
+            egress: Egress::new(u32::from(workers), u32::from(shards), history.peers.len()),
+            readers: history.peers.iter().map(|_| reader()).collect(),
+            events: history.events.iter(),
             dumps: 0,
             fib,
             switches: false,
@@ -84,7 +86,7 @@ impl<'w> Run<'w> {
         run
     }
 
-    /// Best paths wait for the dataplane from now on, or no longer.
+    /// Switches suppression on or off.
     fn switch(&mut self) {
         self.fib.switch();
         for stage in &mut self.shards {
@@ -93,8 +95,8 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Runs to the end. Now and then nothing new happens until all have done their work: then the results are
-    /// compared with the oracle's.
+    /// Runs to the end. Sometimes all stages become idle before the next event: then the results
+    /// are compared with the oracle's.
     pub fn finish(mut self) {
         while let Some(event) = self.events.next() {
             self.happen(event);
@@ -118,7 +120,8 @@ impl<'w> Run<'w> {
         self.end_all();
     }
 
-    /// A stage moves: a reader, a worker, the RIB manager or the dataplane, or about half of the shards.
+    /// Runs one step of a reader, a worker, the RIB manager or the dataplane, or of about half of
+    /// the shards.
     fn advance(&mut self) {
         match self.rng.index(5) {
             0 => {
@@ -127,7 +130,7 @@ impl<'w> Run<'w> {
             }
             1 => {
                 let Run { egress, shards, rng, .. } = self;
-                let (ordered, first) = (self.ordered, self.world.peers.len() + 1);
+                let (ordered, first) = (self.ordered, self.history.peers.len() + 1);
                 egress.advance(rng, |request| {
                     let queue = if ordered { 0 } else { first + request.worker as usize };
                     shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
@@ -136,9 +139,9 @@ impl<'w> Run<'w> {
             2 => {
                 self.fib.advance(&mut self.rng);
                 let shard = self.rng.index(self.shards.len());
-                if let Some(news) = self.fib.news(shard) {
+                if let Some(confirmation) = self.fib.confirmation(shard) {
                     let queue = self.shards[shard].queues.last_mut().expect("a shard has queues");
-                    queue.push_back(ShardIn::Confirmed(news));
+                    queue.push_back(ShardIn::Confirmed(confirmation));
                 }
             }
             _ => {
@@ -152,17 +155,17 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Who watches next hops says of those that came into use what is known of them, and hears what is fed.
+    /// Notifies shards of the states of newly used next hops, and takes their routes.
     fn answer(&mut self) {
         for (shard, stage) in self.shards.iter_mut().enumerate() {
-            self.fib.hear(shard, stage.said.drain(..));
+            self.fib.receive(shard, stage.to_rib.drain(..));
             if std::mem::take(&mut stage.missed) {
-                self.fib.tell_all(shard);
+                self.fib.notify_all(shard);
             }
         }
-        let queue = if self.ordered { 0 } else { self.world.peers.len() };
+        let queue = if self.ordered { 0 } else { self.history.peers.len() };
         for stage in &mut self.shards {
-            for addr in std::mem::take(&mut stage.asked) {
+            for addr in std::mem::take(&mut stage.new_next_hops) {
                 if let Some(state) = self.next_hops.get(&addr.address) {
                     stage.queues[queue].push_back(ShardIn::NextHops(vec![(addr, *state)]));
                 }
@@ -170,12 +173,12 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Some logical shards move from one shard to another, or some parts of one, which may go on later.
+    /// Moves logical shards from one shard to another, or parts of one, which may continue later.
     fn relocate(&mut self) {
         (0..self.readers.len()).for_each(|peer| self.flush(peer));
         for _ in 0..=self.rng.index(3) {
             let split = self.split.take().unwrap_or_else(|| Split {
-                logical: logical_shard_of(*self.rng.pick(&self.world.prefixes)),
+                logical: logical_shard_of(*self.rng.pick(&self.history.prefixes)),
                 cut: Cut::START,
                 taker: self.rng.index(self.shards.len()) as u16,
                 seed: self.seed.clone(),
@@ -225,8 +228,9 @@ impl<'w> Run<'w> {
             Event::Up(peer) => {
                 let reader = &mut self.readers[*peer];
                 reader.session += 1;
-                let info = Arc::new(PeerInfo { session: reader.session, ..self.world.peers[*peer].clone() });
-                let import = self.world.imports[*peer].clone();
+                let info =
+                    Arc::new(PeerInfo { session: reader.session, ..self.history.peers[*peer].clone() });
+                let import = self.history.imports[*peer].clone();
                 let settings = IngestSettings {
                     import,
                     allow_own_as: 0,
@@ -239,7 +243,7 @@ impl<'w> Run<'w> {
                 self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
             }
             Event::Down(peer) => {
-                // What was read is handed on before the end is told, or never, or too late.
+                // Read routes are passed on before the end of the session, or never, or too late.
                 match self.rng.index(3) {
                     0 => self.flush(*peer),
                     1 => self.readers[*peer].out.drain().for_each(drop),
@@ -256,7 +260,7 @@ impl<'w> Run<'w> {
             Event::Announce(peer, with, prefixes) => self.read(*peer, updates(Some(with), prefixes)),
             Event::Withdraw(peer, prefixes) => self.read(*peer, updates(None, prefixes)),
             Event::NextHop(addr, state) => {
-                let queue = self.world.peers.len();
+                let queue = self.history.peers.len();
                 self.next_hops.insert(*addr, *state);
                 let of = |recursive| (TrackedNextHop { address: *addr, recursive, exclude: None }, *state);
                 self.send(queue, |_| ShardIn::NextHops(vec![of(false), of(true)]));
@@ -265,7 +269,7 @@ impl<'w> Run<'w> {
             Event::Dump(afi) => {
                 self.dumps += 1;
                 let token = self.dumps;
-                let queue = self.rng.index(self.world.peers.len() + 1);
+                let queue = self.rng.index(self.history.peers.len() + 1);
                 self.send(queue, |stage| {
                     let follower = Follower { afi: *afi, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);
@@ -276,10 +280,10 @@ impl<'w> Run<'w> {
     }
 
     fn read(&mut self, peer: usize, updates: Vec<Vec<u8>>) {
-        let Reader { ingest, peer: session, out, .. } = &mut self.readers[peer];
+        let ReaderStage { ingest, peer: session, out, .. } = &mut self.readers[peer];
         let session = session.as_mut().expect("only a peer that is up sends");
         for body in updates {
-            let marker = ingest.update(session, &body, out).expect("the world's UPDATEs are well formed");
+            let marker = ingest.update(session, &body, out).expect("the history's UPDATEs are well formed");
             assert_eq!(marker, None);
         }
         if self.ordered {
@@ -287,7 +291,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Hands what a reader has collected to the shards.
+    /// Sends the collected routes of a reader to the shards.
     fn flush(&mut self, peer: usize) {
         let queue = if self.ordered { 0 } else { peer };
         for (shard, batch) in self.readers[peer].out.drain() {
@@ -303,7 +307,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// What is not told because the dataplane does not have it.
+    /// Prefixes that are not advertised because the dataplane lacks them.
     fn blocked(&self) -> BTreeSet<AnyPrefix> {
         if self.fib.is_on() { self.fib.blocked.clone() } else { BTreeSet::new() }
     }
@@ -317,8 +321,8 @@ impl<'w> Run<'w> {
 
     fn compare(&self) {
         let expected: BTreeMap<AnyPrefix, Learned> = self.oracle.loc_rib();
-        let mut told = expected.clone();
-        told.retain(|prefix, _| !self.blocked().contains(prefix));
+        let mut advertised = expected.clone();
+        advertised.retain(|prefix, _| !self.blocked().contains(prefix));
         let mut mirror = Table::new();
         let mut feed = BTreeMap::new();
         for stage in &self.shards {
@@ -326,10 +330,14 @@ impl<'w> Run<'w> {
             feed.extend(stage.feed.clone());
             assert!(stage.ending.is_empty(), "sessions not confirmed as gone: {:?}", stage.ending);
         }
-        same_table(&mirror, &told);
+        same_table(&mirror, &advertised);
         let counts = self.shards.iter().map(|stage| stage.shard.counts());
         let (waiting, blocked) = counts.fold((0, 0), |sum, c| (sum.0 + c.waiting, sum.1 + c.blocked));
-        assert_eq!((waiting, blocked), (0, expected.len() - told.len()), "prefixes waiting and blocked");
+        assert_eq!(
+            (waiting, blocked),
+            (0, expected.len() - advertised.len()),
+            "prefixes waiting and blocked"
+        );
         for token in 1..=self.dumps {
             let mut table = Table::new();
             let mut afi = Afi::Ipv4;
@@ -339,7 +347,7 @@ impl<'w> Run<'w> {
                 afi = follower.afi;
                 table.extend(follower.table.clone());
             }
-            let of_family = told.iter().filter(|(prefix, _)| prefix.afi() == afi);
+            let of_family = advertised.iter().filter(|(prefix, _)| prefix.afi() == afi);
             same_table(&table, &of_family.map(|(prefix, path)| (*prefix, path.clone())).collect());
         }
         let expected_feed: BTreeMap<AnyPrefix, FeedSet> = self
@@ -348,7 +356,7 @@ impl<'w> Run<'w> {
             .keys()
             .filter_map(|prefix| {
                 let (next_hops, backup) = self.oracle.forwarding(*prefix)?;
-                let kind = |peer: usize| self.world.peers[peer].feed_kind();
+                let kind = |peer: usize| self.history.peers[peer].feed_kind();
                 let kind_of_best = kind(self.oracle.selected(*prefix)?.peer);
                 let backup = backup.map(|path| (path.with.next_hop.addr(), kind(path.peer)));
                 let next_hops = next_hops.into_iter().collect();
@@ -362,7 +370,7 @@ impl<'w> Run<'w> {
         self.compare_views(&expected);
     }
 
-    /// What a person sees.
+    /// Compares the queries of operators.
     fn compare_views(&self, best: &BTreeMap<AnyPrefix, Learned>) {
         let mut seen = 0;
         let moving = self.split.iter().map(|split| (split.logical, split.taker));
@@ -385,7 +393,7 @@ impl<'w> Run<'w> {
             };
             assert!(found, "nothing holds {prefix}");
         }
-        for index in 0..self.world.peers.len() {
+        for index in 0..self.history.peers.len() {
             let id = PeerId(index as u32);
             for_each_family!(F => {
                 let counts = self.shards.iter().map(|stage| stage.shard.peer_counts::<F>(id));
@@ -402,8 +410,8 @@ impl<'w> Run<'w> {
 
     fn compare_view<F: Family>(&self, view: &RouteView<F>) {
         let prefix = view.prefix.any();
-        let looked_up = self.shard_of(prefix).shard.lookup(view.prefix).expect("what a page shows is there");
-        assert_eq!(looked_up.paths.len(), view.paths.len());
+        let found = self.shard_of(prefix).shard.lookup(view.prefix).expect("what a page shows is there");
+        assert_eq!(found.paths.len(), view.paths.len());
         let paths = &self.oracle.paths()[&prefix];
         let reasons = self.oracle.reasons(paths);
         assert_eq!(view.paths.len(), paths.len(), "paths of {prefix}");
@@ -423,14 +431,14 @@ impl<'w> Run<'w> {
         let members = of(Part::Member).chain(view.paths.iter().filter(|path| path.best));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
         let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
-        // Without a best path nothing is forwarded.
+        // Without a best path, nothing is forwarded.
         let expected = self.oracle.forwarding(prefix).filter(|_| best).unwrap_or_default();
         let expected_backup = expected.1.map(|path| path.peer);
         let by = expected.0.into_keys().collect();
         assert_eq!((seen, backup), (by, Vec::from_iter(expected_backup)), "who forwards {prefix}");
     }
 
-    /// All sessions end: nothing may be left anywhere.
+    /// Ends all sessions and checks that no state is left.
     fn end_all(mut self) {
         for peer in 0..self.readers.len() {
             if self.oracle.is_up(peer) {

@@ -1,7 +1,7 @@
-//! A shard with its queues, and those who follow what it says: each checks every message against all before.
+//! A shard with its queues, and its receivers, which check every message against all earlier ones.
 
 use crate::egress::Egress;
-use crate::fib::Said;
+use crate::fib::ToRib;
 use crate::oracle::Learned;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
@@ -14,10 +14,10 @@ use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, for_each_family,
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A table as a receiver of the changes sees it: attributes in wire form with their next hop, and the source.
+/// A receiver's table: attributes in wire form with their next hop, and the source.
 pub(crate) type Table = BTreeMap<AnyPrefix, (AttrSet, PeerId)>;
 
-/// Asks for dumps in place of a worker.
+/// The requester of dumps, in place of a worker.
 pub(crate) const FOLLOWER: u32 = u32::MAX;
 
 /// A shard with its queues and its followers.
@@ -25,42 +25,42 @@ pub(crate) struct Stage {
     pub(crate) shard: Shard,
     out: ShardOut,
     pub(crate) queues: Vec<VecDeque<ShardIn>>,
-    /// The best paths, by changes alone.
+    /// The best paths, from changes alone.
     pub(crate) mirror: Table,
-    /// Tables of those who asked for a dump: by dump and changes from then on.
+    /// Tables of dump requesters: from the dump and later changes.
     pub(crate) followers: BTreeMap<u64, Follower>,
     pub(crate) feed: BTreeMap<AnyPrefix, FeedSet>,
     pub(crate) next_hops: BTreeSet<TrackedNextHop>,
     /// Sessions that ended and are not yet confirmed.
     pub(crate) ending: BTreeSet<(PeerId, u32)>,
-    /// Parts of logical shards that another has given away and this one has not taken yet.
+    /// Parts of logical shards that another shard has given away and this one has not taken yet.
     parcels: Vec<Parcel>,
     /// Next hops that came into use since this was last emptied.
-    pub(crate) asked: Vec<TrackedNextHop>,
-    /// What it said to the RIB manager since this was last emptied.
-    pub(crate) said: Vec<Said>,
+    pub(crate) new_next_hops: Vec<TrackedNextHop>,
+    /// Messages to the RIB manager since this was last emptied.
+    pub(crate) to_rib: Vec<ToRib>,
     pub(crate) confirmed: Confirmed,
-    /// It has taken logical shards and may have missed what was said of them on their way.
+    /// It has taken logical shards and may have missed notifications during the move.
     pub(crate) missed: bool,
 }
 
-/// What the shard was told of dataplanes.
+/// The confirmations that the shard got.
 #[derive(Default)]
 pub(crate) struct Confirmed {
-    /// Whether its followers are told only what is forwarded.
+    /// Whether only confirmed routes are advertised.
     pub(crate) on: bool,
     mark: u64,
     blocked: BTreeSet<AnyPrefix>,
-    /// The mark that ends the last feed of a prefix; none yet: the last number of all.
+    /// The fence after the last feed of a prefix; before it, the last number of all.
     waits: BTreeMap<AnyPrefix, u64>,
-    /// Prefixes that came from another shard, which may be fed again as they are.
+    /// Prefixes of another shard, which may be fed again unchanged.
     moved: BTreeSet<AnyPrefix>,
 }
 
 impl Confirmed {
-    fn hear(&mut self, news: &Confirmation) {
-        self.mark = self.mark.max(news.mark);
-        for (prefix, blocked) in &news.blocked {
+    fn receive(&mut self, confirmation: &Confirmation) {
+        self.mark = self.mark.max(confirmation.mark);
+        for (prefix, blocked) in &confirmation.blocked {
             match blocked {
                 true => self.blocked.insert(*prefix),
                 false => self.blocked.remove(prefix),
@@ -68,14 +68,14 @@ impl Confirmed {
         }
     }
 
-    /// Whether a path may be told of a prefix.
+    /// Whether a path of a prefix may be advertised.
     fn is_forwarded(&self, prefix: &AnyPrefix) -> bool {
         let waits = self.waits.get(prefix).copied().unwrap_or(0);
         !self.on || (waits <= self.mark && !self.blocked.contains(prefix))
     }
 }
 
-/// A part of a logical shard on its way, and what those who follow it know.
+/// A part of a logical shard in transit, with its receivers' state.
 pub(crate) struct Parcel {
     moved: Moved,
     holds: Holds,
@@ -85,13 +85,13 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// Where the next part begins.
+    /// The begin of the next part.
     pub(crate) fn end(&self) -> Cut {
         self.moved.end()
     }
 }
 
-/// Which prefixes a part of a logical shard has: those behind the first cut and before the second.
+/// The prefixes of a part of a logical shard: after the first cut and before the second.
 struct Holds([Split; 2]);
 
 impl Holds {
@@ -109,7 +109,7 @@ pub(crate) fn has_moved(split: &Split, prefix: AnyPrefix) -> bool {
     }
 }
 
-/// Someone who asked for a dump.
+/// A requester of a dump.
 pub(crate) struct Follower {
     pub(crate) afi: Afi,
     pub(crate) table: Table,
@@ -133,8 +133,8 @@ impl Stage {
             next_hops: BTreeSet::new(),
             ending: BTreeSet::new(),
             parcels: Vec::new(),
-            asked: Vec::new(),
-            said: Vec::new(),
+            new_next_hops: Vec::new(),
+            to_rib: Vec::new(),
             confirmed: Confirmed::default(),
             missed: false,
         }
@@ -148,7 +148,7 @@ impl Stage {
             || self.queues.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Handles all that waits, queue by queue.
+    /// Handles all waiting messages, queue by queue.
     pub(crate) fn drain(&mut self, rng: &mut Rng, egress: &mut Egress) {
         while self.queues.iter().any(|queue| !queue.is_empty()) || !self.parcels.is_empty() {
             self.advance(rng, egress);
@@ -156,7 +156,7 @@ impl Stage {
         self.deliver(egress);
     }
 
-    /// Gives the next part of a logical shard away, of about so many paths, and all that is known of it.
+    /// Gives away the next part of a logical shard, of about so many paths, with all of its state.
     pub(crate) fn give(&mut self, from: &Split, paths: usize, egress: &mut Egress) -> Parcel {
         let moved = self.shard.extract(from.logical, from.cut, paths, &mut self.out);
         self.deliver(egress);
@@ -172,7 +172,7 @@ impl Stage {
         }
     }
 
-    /// A part of a logical shard is on its way here.
+    /// A part of a logical shard is in transit to this one.
     pub(crate) fn expect(&mut self, parcel: Parcel) {
         self.parcels.push(parcel);
     }
@@ -180,7 +180,8 @@ impl Stage {
     fn take(&mut self) {
         let Some(Parcel { moved, holds, mirror, followers, feed }) = self.parcels.pop() else { return };
         self.confirmed.moved.extend(feed.keys());
-        // What it heard of them before was not for it; what is blocked it is told with the answer to what it feeds now.
+        // Earlier notifications of these prefixes were for another shard. Its feed is replied to
+        // with current blocks.
         self.confirmed.blocked.retain(|prefix| !holds.has(*prefix));
         self.missed = true;
         self.mirror.extend(mirror);
@@ -191,13 +192,13 @@ impl Stage {
         self.shard.adopt(moved, &mut self.out);
     }
 
-    /// Whether a message may be handled now: routes and dumps wait for what is on its way.
+    /// Whether a message may be handled: routes and dumps wait for parts in transit.
     fn may_handle(&self, queue: &VecDeque<ShardIn>) -> bool {
         let waits = |message: &ShardIn| matches!(message, ShardIn::Routes(_) | ShardIn::Dump(_));
         queue.front().is_some_and(|message| self.parcels.is_empty() || !waits(message))
     }
 
-    /// One message or one step, by chance.
+    /// Runs one message or one step, by chance.
     pub(crate) fn advance(&mut self, rng: &mut Rng, egress: &mut Egress) {
         if !self.parcels.is_empty() && rng.one_in(3) {
             self.take();
@@ -207,11 +208,12 @@ impl Stage {
         if !waiting.is_empty() && (!self.shard.work_left() || rng.one_in(2)) {
             let queue = *rng.pick(&waiting);
             if let Some(message) = self.queues[queue].pop_front() {
-                // What it said before is judged by what it knew before; what it does before it begins to wait, too.
+                // Earlier output is checked against earlier notifications, also output from before
+                // suppression.
                 match &message {
-                    ShardIn::Confirmed(news) => {
+                    ShardIn::Confirmed(confirmation) => {
                         self.deliver(egress);
-                        self.confirmed.hear(news);
+                        self.confirmed.receive(confirmation);
                         self.shard.handle(message, &mut self.out);
                     }
                     ShardIn::Suppress(on) => {
@@ -231,10 +233,10 @@ impl Stage {
         }
     }
 
-    /// The followers take what the shard has said.
+    /// Passes the shard's output to its receivers.
     fn deliver(&mut self, egress: &mut Egress) {
-        let Effects { egress: said, feed, next_hops, purged } = self.out.take();
-        for effect in said {
+        let Effects { egress: effects, feed, next_hops, purged } = self.out.take();
+        for effect in effects {
             match effect {
                 ToEgress::All(batch) => {
                     for_each_family!(F => self.changes::<F>(&batch));
@@ -246,12 +248,12 @@ impl Stage {
         }
         let uses = |used: bool| next_hops.iter().filter(|(_, u)| *u == used).map(|(hop, _)| *hop).collect();
         let (track, untrack): (Vec<_>, Vec<_>) = (uses(true), uses(false));
-        // As the router has it: what is to be watched goes before the routes that use it.
-        self.said.extend((!track.is_empty()).then_some(Said::Track(track)));
+        // As in the router: next hops are registered before routes that use them.
+        self.to_rib.extend((!track.is_empty()).then_some(ToRib::Track(track)));
         for_each_family!(F => self.fed::<F>(&feed));
-        self.said.extend((!untrack.is_empty()).then_some(Said::Untrack(untrack)));
+        self.to_rib.extend((!untrack.is_empty()).then_some(ToRib::Untrack(untrack)));
         if let Some(mark) = self.shard.mark() {
-            self.said.push(Said::Mark(mark));
+            self.to_rib.push(ToRib::Fence(mark));
             self.confirmed
                 .waits
                 .values_mut()
@@ -260,8 +262,8 @@ impl Stage {
         }
         for (addr, used) in next_hops {
             let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };
-            assert!(changed, "told twice whether {addr:?} is in use");
-            self.asked.extend(used.then_some(addr));
+            assert!(changed, "reported twice whether {addr:?} is in use");
+            self.new_next_hops.extend(used.then_some(addr));
         }
         for session in purged {
             assert!(self.ending.remove(&session), "confirmed without need: {session:?}");
@@ -278,8 +280,8 @@ impl Stage {
             let (old, new) = (at(change.old), at(change.new));
             assert_ne!(old, new, "a change of {prefix} that is none");
             assert_eq!(self.mirror.get(&prefix), old.as_ref(), "the former best path of {prefix}");
-            let told = new.is_none() || self.confirmed.is_forwarded(&prefix);
-            assert!(told, "{prefix} is told before it is forwarded");
+            let may_advertise = new.is_none() || self.confirmed.is_forwarded(&prefix);
+            assert!(may_advertise, "{prefix} is advertised before it is forwarded");
             put(&mut self.mirror, prefix, new.clone());
             for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {
                 put(&mut follower.table, prefix, new.clone());
@@ -289,14 +291,14 @@ impl Stage {
 
     fn dumped(&mut self, part: EgressIn) {
         let EgressIn::Dump { token, batch, last } = part else { panic!("not a dump: {part:?}") };
-        let follower = self.followers.get_mut(&token).expect("a dump was asked for");
+        let follower = self.followers.get_mut(&token).expect("a dump was requested");
         assert!(!follower.complete, "a dump goes on after its end");
         follower.complete = last;
         for_each_family!(F => for change in batch.changes.get::<F>() {
             assert_eq!((change.old, F::AFI), (NONE, follower.afi));
             let path = &batch.paths[change.new as usize];
             let row = (path.attrs.clone(), path.source);
-            assert_eq!(self.mirror.get(&change.prefix.any()), Some(&row), "a dump is no news");
+            assert_eq!(self.mirror.get(&change.prefix.any()), Some(&row), "a dump changes nothing");
             put(&mut follower.table, change.prefix.any(), Some(row));
         });
     }
@@ -305,13 +307,13 @@ impl Stage {
         for (prefix, index) in feed.changes.get::<F>() {
             let set = (*index != NONE).then(|| feed.sets[*index as usize].clone());
             let moved = self.confirmed.moved.remove(&prefix.any());
-            // What dataplanes confirm is fed again when its path can be used again.
+            // A confirmed prefix is fed again when its path becomes usable again.
             let again = self.confirmed.on && set.is_some();
             assert!(
                 moved || again || self.feed.get(&prefix.any()) != set.as_ref(),
                 "a change of next hops that is none"
             );
-            self.said.push(Said::Feed(prefix.any(), set.clone()));
+            self.to_rib.push(ToRib::Feed(prefix.any(), set.clone()));
             match set {
                 Some(_) if self.confirmed.on => self.confirmed.waits.insert(prefix.any(), u64::MAX),
                 _ => self.confirmed.waits.remove(&prefix.any()),
@@ -327,7 +329,7 @@ impl Stage {
     }
 }
 
-/// Takes out what belongs to a part of a logical shard.
+/// Removes and returns the entries of a part of a logical shard.
 fn split<T>(table: &mut BTreeMap<AnyPrefix, T>, holds: &Holds) -> BTreeMap<AnyPrefix, T> {
     let (theirs, rest) = std::mem::take(table).into_iter().partition(|(prefix, _)| holds.has(*prefix));
     *table = rest;
@@ -348,7 +350,7 @@ fn put(table: &mut Table, prefix: AnyPrefix, row: Option<(AttrSet, PeerId)>) {
     };
 }
 
-/// The followers' table is the oracle's.
+/// Checks a receiver's table against the oracle's.
 pub(crate) fn same_table(table: &Table, expected: &BTreeMap<AnyPrefix, Learned>) {
     let rows = table.iter().map(|(prefix, (attrs, source))| {
         (*prefix, source.0 as usize, attrs.bytes().to_vec(), attrs.next_hop())

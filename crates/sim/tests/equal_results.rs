@@ -3,8 +3,8 @@
 //! `RIBTIDE_SEEDS=100000` runs more, `RIBTIDE_SEED=17` one seed, named by the failure.
 
 use ribtide_prefix::Rng;
+use ribtide_sim::history::{History, options};
 use ribtide_sim::run::Run;
-use ribtide_sim::world::{World, options};
 
 const SHARDS: [u16; 4] = [1, 2, 7, 64];
 
@@ -14,8 +14,8 @@ fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// Runs the worlds of many seeds; a panic names the seed.
-fn worlds(ordered: bool) {
+/// Runs the histories of many seeds; a panic names the seed.
+fn histories(ordered: bool) {
     let seeds = match number("RIBTIDE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("RIBTIDE_SEEDS").unwrap_or(1000),
@@ -25,10 +25,10 @@ fn worlds(ordered: bool) {
             let mut rng = Rng::new(seed);
             let options = options(&mut rng, ordered);
             let length = 10 + rng.index(200);
-            let world = World::new(&mut rng, options, length);
+            let history = History::new(&mut rng, options, length);
             let shards = SHARDS[seed as usize % SHARDS.len()];
             let workers = 1 + rng.index(3) as u16;
-            Run::new(&world, shards, workers, ordered, rng).finish();
+            Run::new(&history, shards, workers, ordered, rng).finish();
         });
         if let Err(panic) = result {
             eprintln!("repeat with RIBTIDE_SEED={seed}");
@@ -39,10 +39,10 @@ fn worlds(ordered: bool) {
 
 #[test]
 fn in_any_order_of_arrival() {
-    worlds(false);
+    histories(false);
 }
 
 #[test]
 fn where_the_order_of_arrival_counts() {
-    worlds(true);
+    histories(true);
 }

@@ -1,13 +1,13 @@
-//! BGP, the RIB manager and the network come to rest, and what is advertised can then be forwarded.
+//! BGP, the RIB manager and the network become idle, and every advertised route is then forwarded.
 //!
 //! `RIBTIDE_SEEDS=100000` runs more, `RIBTIDE_SEED=17` one seed, named by the failure.
 
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_prefix::{AnyPrefix, Rng};
 use ribtide_rib::{CacheMode, Protocol};
-use ribtide_sim::feedback::{Feedback, How, Outcome};
+use ribtide_sim::feedback::{Feedback, Outcome, Setup};
+use ribtide_sim::history::options;
 use ribtide_sim::network::{Choice, Event, Kind, Network, announcement, link, route};
-use ribtide_sim::world::options;
 use std::net::IpAddr;
 
 const SHARDS: [u16; 4] = [1, 2, 7, 64];
@@ -19,7 +19,7 @@ fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// Does it for many seeds; a panic names the seed.
+/// Runs it for many seeds; a panic names the seed.
 fn seeds(most: u64, what: impl Fn(u64) + std::panic::RefUnwindSafe) {
     let seeds = match number("RIBTIDE_SEED") {
         Some(seed) => seed..seed + 1,
@@ -33,8 +33,8 @@ fn seeds(most: u64, what: impl Fn(u64) + std::panic::RefUnwindSafe) {
     }
 }
 
-fn how(rng: &mut Rng) -> How {
-    How {
+fn setup(rng: &mut Rng) -> Setup {
+    Setup {
         shards: *rng.pick(&SHARDS),
         workers: 1 + rng.index(3) as u16,
         cache: *rng.pick(&MODES),
@@ -50,14 +50,14 @@ fn network(seed: u64, choice: Choice) -> (Network, Rng) {
     (Network::new(&mut rng, options, choice, length), rng)
 }
 
-/// Runs a history in each mode of the cache, each event by itself and all at once.
-fn in_every_way(network: &Network) -> Vec<Outcome> {
+/// Runs a history in each cache mode, with events one by one and all at once.
+fn in_every_mode(network: &Network) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for cache in MODES {
         for (seed, calm, suppress) in [(1, true, false), (2, false, false), (3, true, true), (4, false, true)]
         {
-            let how = How { shards: 2, workers: 2, cache, suppress, calm };
-            outcomes.push(Feedback::new(network, how, Rng::new(seed)).finish());
+            let setup = Setup { shards: 2, workers: 2, cache, suppress, calm };
+            outcomes.push(Feedback::new(network, setup, Rng::new(seed)).finish());
         }
     }
     outcomes
@@ -71,7 +71,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// What a peer announces by a next hop, with an AS path of that length.
+/// The announcement of a peer with a next hop and an AS path of that length.
 fn announce(network: &Network, peer: usize, next_hop: &str, asns: usize, prefixes: &[&str]) -> Event {
     let with = announcement(&network.peers[peer], address(next_hop), asns);
     Event::Announce(peer, with, prefixes.iter().map(|text| prefix(text)).collect())
@@ -82,24 +82,24 @@ fn statics(text: &str, gateways: &[&str]) -> Event {
     route(Protocol::Static, prefix(text), Some(hops))
 }
 
-/// They come to rest, and advertise what is forwarded.
+/// Checks that the stages become idle and advertise only forwarded routes.
 fn rests(seed: u64, choice: Choice) {
     let (network, mut rng) = network(seed, choice);
-    let how = how(&mut rng);
-    Feedback::new(&network, how, rng).finish();
+    let setup = setup(&mut rng);
+    Feedback::new(&network, setup, rng).finish();
 }
 
-/// The end is the same in each mode of the cache, whatever the number of shards and whoever moves first.
+/// Checks that the end is the same in each cache mode, with any number of shards and any order.
 fn ends_alike(seed: u64, choice: Choice) {
     let (network, mut rng) = network(seed, choice);
     let suppress = rng.one_in(3);
     let mut first: Option<Outcome> = None;
     for cache in MODES {
-        let how = How { cache, suppress, ..how(&mut rng) };
-        let outcome = Feedback::new(&network, how, Rng::new(rng.next_u64())).finish();
+        let setup = Setup { cache, suppress, ..setup(&mut rng) };
+        let outcome = Feedback::new(&network, setup, Rng::new(rng.next_u64())).finish();
         let first = first.get_or_insert(outcome.clone());
         if !first.damped && !outcome.damped {
-            assert_eq!(*first, outcome, "{how:?}");
+            assert_eq!(*first, outcome, "{setup:?}");
         }
     }
 }
@@ -119,7 +119,7 @@ fn networks_rest_and_advertise_what_is_forwarded() {
     seeds(100, |seed| rests(seed, Choice::Any));
 }
 
-/// Seeds in which BGP once advertised what the RIB manager took for a circle, or for unresolved.
+/// Seeds in which BGP advertised routes that the RIB manager found circular or unresolved.
 #[test]
 fn networks_with_circles_rest_and_advertise_what_is_forwarded() {
     for seed in [109, 178, 219, 237, 266, 297, 306, 325, 338, 357, 373, 393] {
@@ -127,14 +127,14 @@ fn networks_with_circles_rest_and_advertise_what_is_forwarded() {
     }
 }
 
-/// A prefix whose choice among its own paths depends on itself may have several stable states, and no history is in this test
-/// that was damped (ADR 20).
+/// A prefix whose paths depend on its own choice may have several stable states, so damped
+/// histories are excluded (ADR 20).
 #[test]
 fn networks_end_alike_in_every_order_and_mode() {
     seeds(150, |seed| ends_alike(seed, Choice::Any));
 }
 
-/// Row 1 of issue 20.
+/// Row 1 of the table that ADR 20 was written for.
 #[test]
 fn loss_of_one_of_two_static_next_hops_keeps_what_is_recursive() {
     let mut network = Network::empty(DecisionOptions::default());
@@ -154,13 +154,16 @@ fn loss_of_one_of_two_static_next_hops_keeps_what_is_recursive() {
     ] {
         network.happens(event);
     }
-    for outcome in in_every_way(&network) {
+    for outcome in in_every_mode(&network) {
         assert!(outcome.forwarded.contains_key(&prefix("0.0.0.0/0")));
-        assert_eq!(outcome.advertised.values().map(|told| told.len()).max(), Some(routes.len() + 1));
+        assert_eq!(
+            outcome.advertised.values().map(|advertised| advertised.len()).max(),
+            Some(routes.len() + 1)
+        );
     }
 }
 
-/// Row 2 of issue 20.
+/// Row 2 of the table that ADR 20 was written for.
 #[test]
 fn routes_by_each_others_next_hops_come_to_rest() {
     for kind in [Kind::Multihop, Kind::Internal] {
@@ -177,14 +180,14 @@ fn routes_by_each_others_next_hops_come_to_rest() {
         ] {
             network.happens(event);
         }
-        let outcomes = in_every_way(&network);
+        let outcomes = in_every_mode(&network);
         assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:#?}");
         network.happens(Event::Withdraw(source, vec![prefix("20.0.1.0/24"), prefix("30.0.0.0/24")]));
-        assert!(in_every_way(&network).iter().all(|outcome| outcome.forwarded.len() <= 5));
+        assert!(in_every_mode(&network).iter().all(|outcome| outcome.forwarded.len() <= 5));
     }
 }
 
-/// Row 3 of issue 20.
+/// Row 3 of the table that ADR 20 was written for.
 #[test]
 fn off_link_next_hop_of_single_hop_peer_does_not_replace_good_path() {
     let mut network = Network::empty(DecisionOptions::default());
@@ -201,15 +204,15 @@ fn off_link_next_hop_of_single_hop_peer_does_not_replace_good_path() {
     ] {
         network.happens(event);
     }
-    for outcome in in_every_way(&network) {
+    for outcome in in_every_mode(&network) {
         assert!(outcome.forwarded.contains_key(&prefix("20.0.0.0/24")));
-        let told = &outcome.advertised[&network.peers[client].id];
-        assert_eq!(told[&prefix("20.0.0.0/24")].1.addr(), address("10.0.1.21"));
+        let advertised = &outcome.advertised[&network.peers[client].id];
+        assert_eq!(advertised[&prefix("20.0.0.0/24")].1.addr(), address("10.0.1.21"));
     }
 }
 
-/// A next hop inside the prefix itself, which only another path of the prefix reaches: no way to itself (RFC 4271 section
-/// 9.1.2.1).
+/// A next hop inside the prefix itself, which only another path of the prefix reaches (RFC 4271
+/// section 9.1.2.1).
 #[test]
 fn next_hop_that_only_backup_of_same_route_reaches_is_not_best() {
     for first in [0, 1] {
@@ -225,9 +228,9 @@ fn next_hop_that_only_backup_of_same_route_reaches_is_not_best() {
         }
         network.happens(paths[first].clone());
         network.happens(paths[1 - first].clone());
-        for outcome in in_every_way(&network) {
-            let told = &outcome.advertised[&network.peers[client].id];
-            assert_eq!(told[&prefix("20.0.0.0/24")].1.addr(), address("10.0.1.20"));
+        for outcome in in_every_mode(&network) {
+            let advertised = &outcome.advertised[&network.peers[client].id];
+            assert_eq!(advertised[&prefix("20.0.0.0/24")].1.addr(), address("10.0.1.20"));
         }
     }
 }

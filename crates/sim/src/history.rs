@@ -1,5 +1,5 @@
-//! A small world that has every kind of trouble often: few peers, few prefixes, attributes that tie, loops, and
-//! sessions and next hops that come and go.
+//! Random histories with frequent conflicts: few peers, few prefixes, equal attributes, loops, and
+//! sessions and next hops that change.
 
 use crate::policy::divided;
 use ribtide_bgp::decision::DecisionOptions;
@@ -82,12 +82,12 @@ impl Announcement {
     }
 }
 
-/// Something that happens.
+/// An event of a history.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A session of the peer is established.
     Up(usize),
-    /// It ends.
+    /// The session ends.
     Down(usize),
     /// The peer announces prefixes of one family.
     Announce(usize, Announcement, Vec<AnyPrefix>),
@@ -95,14 +95,14 @@ pub enum Event {
     Withdraw(usize, Vec<AnyPrefix>),
     /// A next hop changes.
     NextHop(IpAddr, NextHopState),
-    /// The peer asks for a family again (RFC 2918).
+    /// The peer requests a family again (RFC 2918).
     Refresh(usize, Afi),
     /// A client dumps the best paths of a family.
     Dump(Afi),
 }
 
-/// A world and its history.
-pub struct World {
+/// The setup and events of a run.
+pub struct History {
     /// Settings of the router.
     pub options: DecisionOptions,
     /// The peers, as in their first session.
@@ -111,22 +111,22 @@ pub struct World {
     pub imports: Vec<Arc<Policy>>,
     /// The prefixes that events name.
     pub prefixes: Vec<AnyPrefix>,
-    /// What happens, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
 }
 
-impl World {
-    /// A world with a history of `length` events.
-    pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> World {
+impl History {
+    /// A random history of `length` events.
+    pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> History {
         let count = 2 + rng.index(7);
         let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
         let imports = peers.iter().map(|peer| policy(rng, !peer.kind.is_internal())).collect();
-        // In half of the worlds a logical shard has several prefixes.
+        // In half of the histories a logical shard has several prefixes.
         let place = if rng.one_in(2) { scattered::<V4> } else { together::<V4> };
         let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(place(rng, n))).collect();
         let place = if rng.one_in(2) { scattered::<V6> } else { together::<V6> };
         prefixes.extend((0..4).map(|n| AnyPrefix::V6(place(rng, n))));
-        // In half of the worlds all paths are equal up to MED.
+        // In half of the histories all paths are equal up to MED.
         let alike = rng.one_in(2);
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
         let mut up = vec![false; count];
@@ -158,11 +158,11 @@ impl World {
             }
             events.push(event);
         }
-        World { options, peers, imports, prefixes, events }
+        History { options, peers, imports, prefixes, events }
     }
 }
 
-/// Options by chance; in the first of two worlds the order of arrival means nothing.
+/// Random options; in ordered histories the order of arrival may count.
 pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
     DecisionOptions {
         always_compare_med: rng.one_in(3),
@@ -195,7 +195,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         session: 0,
         address,
         asn: if kind.is_internal() { LOCAL_ASN } else { 64500 + rng.index(3) as u32 },
-        // Few, so that later rules decide too.
+        // A small range, so that later rules decide too.
         router_id: Ipv4Addr::new(10, 1, 0, rng.index(4) as u8),
         kind,
         multihop: kind == PeerKind::External && rng.one_in(3),
@@ -222,7 +222,7 @@ fn policy(rng: &mut Rng, external: bool) -> Arc<Policy> {
     }
 }
 
-/// A prefix in a block of its own, so that prefixes belong to many shards; some cover others.
+/// A prefix in a block of its own, so that prefixes are spread over shards; some cover others.
 fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
     let bits = u128::from(n / 2 * 37 + 0x2a) << 120
         | u128::from(n % 2 * 0x51) << 100
@@ -312,7 +312,7 @@ fn some(rng: &mut Rng, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
     some
 }
 
-/// The UPDATEs that say it, without message headers. Prefixes are of one family.
+/// The UPDATEs of a change, without message headers. Prefixes are of one family.
 pub fn updates(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<Vec<u8>> {
     fn of<F: Family>(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<u8> {
         let prefixes =
@@ -322,7 +322,7 @@ pub fn updates(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<Vec<u
             Some(with) => {
                 let bytes = with.bytes();
                 let packer = UpdatePacker::new(&bytes, with.next_hop, usize::from(MAX_MESSAGE));
-                packer.announce(prefixes, &mut out).expect("attributes of this world are short");
+                packer.announce(prefixes, &mut out).expect("attributes of this history are short");
             }
             None => {
                 build::withdraw(prefixes, usize::from(MAX_MESSAGE), &mut out);
