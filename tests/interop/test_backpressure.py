@@ -174,13 +174,13 @@ class Daemons:
         subprocess.run([binary(), "config", "asic", "--syncd", self.syncd, *words], check=True, capture_output=True)
 
     def count(self):
-        return self.sonic.ask("counts")["ipv4_routes"]
+        return self.sonic.query("counts")["ipv4_routes"]
 
     def keys(self):
         return self.sonic.appl.scard("ROUTE_TABLE_KEY_SET")
 
     def leads(self, prefixes):
-        answers = self.sonic.ask_all(f"route {prefix}" for prefix in prefixes)
+        answers = self.sonic.query_all(f"route {prefix}" for prefix in prefixes)
         return {hop["gateway"] for answer in answers for hop in (answer or {"hops": [{"gateway": "nowhere"}]})["hops"]}
 
 

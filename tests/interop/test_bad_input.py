@@ -57,7 +57,7 @@ def test_a_good_configuration_passes_the_check(host):
     assert status == 0 and "valid" in says, says
 
 
-def test_the_schema_says_of_a_configuration_what_the_check_says_of_its_shape(host):
+def test_schema_and_check_agree_on_the_shape_of_a_configuration(host):
     jsonschema = pytest.importorskip("jsonschema", reason="python3-jsonschema is not installed (scripts/setup test installs it)")
     status, says = run(host, binary(), "schema")
     assert status == 0

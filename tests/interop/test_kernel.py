@@ -346,7 +346,7 @@ actions.set-source = "{source}"
 """
 
 
-def test_a_policy_says_what_is_installed_and_by_which_source(pair):
+def test_a_policy_selects_installed_routes_and_their_source(pair):
     """Some routes are kept out of the kernel and all others get a source address; a reload changes only what is treated
     otherwise."""
     a = pair.a

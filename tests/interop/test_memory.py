@@ -92,7 +92,7 @@ def test_the_daemons(host, wiring, table):
     config, flags = WIRINGS[wiring]
     sonic = Sonic(host, config=config, flags=flags)
     router = Ribtide(host, both(BEFORE_THEM.replace("Ethernet4", "Ethernet0").replace("10.2.0.1/24", "193.203.0.250/24")))
-    routes = lambda: sonic.ask("counts").get("ipv4_routes", 0)
+    routes = lambda: sonic.query("counts").get("ipv4_routes", 0)
     compare(host, router, {"ribtide": router.process, **sonic.processes}, routes, table)
 
 

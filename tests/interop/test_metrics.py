@@ -48,7 +48,7 @@ def scrape(router):
     return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
 
 
-def test_a_scrape_is_open_metrics_and_says_what_show_says(host):
+def test_a_scrape_is_open_metrics_and_agrees_with_show(host):
     router = Ribtide(host, CONFIG)
     assert scrape(router)[("ribtide_unanswered_questions", ())] == 0
     host.feeds.start("blast", binary(), "blast", "--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[0],

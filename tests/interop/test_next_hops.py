@@ -233,7 +233,7 @@ def bed(host, plane):
 
 
 @pytest.mark.parametrize("plane, of_link", [("kernel", True), ("kernel", False), ("asic", False)], indirect=["plane"])
-def test_one_of_two_ways_lost_keeps_all_that_resolves_by_the_other(bed, host, of_link):
+def test_one_of_two_links_lost_keeps_all_that_resolves_by_the_other(bed, host, of_link):
     """The next hop that is lost (with its link, or with the route to it) is then covered by the default route, which
     resolves through that very prefix."""
     near, way = (NEAR, NEAR) if of_link else (ELSEWHERE, FEEDS[1])
@@ -370,7 +370,7 @@ def test_routes_of_others_are_taken_as_they_are(bed, host):
 
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)
-def test_route_of_others_lost_with_its_link_gives_way_to_the_one_of_the_next_metric(bed, host):
+def test_route_of_others_lost_with_its_link_is_replaced_by_the_one_of_the_next_metric(bed, host):
     """The kernel says nothing of the route that it drops with a link, and goes on by the other one."""
     bed = bed(INTERNAL.format(FEEDS[0]))
     observer, feed = Observer(host), Speaker(host, FEEDS[0], 65001)
@@ -389,7 +389,7 @@ def test_route_of_others_lost_with_its_link_gives_way_to_the_one_of_the_next_met
 
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)
-def test_default_route_that_moves_to_another_peer_withdraws_nothing_behind_it(bed, host):
+def test_default_route_that_moves_to_another_peer_withdraws_nothing_that_resolves_by_it(bed, host):
     """Internal routes lead through a default route of BGP's, whose best path is lost with its next hop."""
     bed = bed("".join(INTERNAL.format(feed).replace("internal]", f"internal{n}]") for n, feed in enumerate(FEEDS[:2]))
               + static("198.51.100.1/32", NEAR) + static("198.51.100.2/32", FAR))
@@ -413,7 +413,7 @@ def test_default_route_that_moves_to_another_peer_withdraws_nothing_behind_it(be
     bed.agrees()
 
 
-def test_max_ecmp_keeps_ways_on_every_link(bed):
+def test_max_ecmp_keeps_next_hops_on_every_link(bed):
     ways = [NEAR, "10.7.0.3", FAR, "10.8.0.3"]
     bed = bed(static("20.0.1.0/24", *ways), "max-ecmp = 2")
     bed.leads({"20.0.1.0/24": (NEAR, FAR)})

@@ -199,7 +199,7 @@ def agreed(host, ipv4, ipv6):
     router = Ribtide(host, SONIC_ROUTER)
     blast(host, ipv4, ipv6)
     count = ipv4 + ipv6 + len(own)
-    wait_for("the table is here", lambda: sonic.ask("counts")["ipv4_routes"] + sonic.ask("counts")["ipv6_routes"] >= count,
+    wait_for("the table is here", lambda: sonic.query("counts")["ipv4_routes"] + sonic.query("counts")["ipv6_routes"] >= count,
              120, alive=sonic.alive())
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
     wait_for("all agree", lambda: look(*at)[0] == 0, 60)
@@ -368,7 +368,7 @@ class Churn(threading.Thread):
 ECMP = {"nexthop": "193.203.0.5,193.203.0.6", "ifname": "Ethernet0,Ethernet0"}
 
 
-def test_where_the_daemons_lead(host):
+def test_next_hops_of_the_daemons_are_compared(host):
     """The keys are all there: what differs is where they lead."""
     sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)

@@ -267,7 +267,7 @@ def internal(side):
 
 @pytest.mark.parametrize("way", ["external", "internal"])
 @pytest.mark.parametrize("kind", ["openbgpd", "frr", "bird", "gobgp"])
-def test_peers_behind_keep_their_session_and_have_what_is_due(pair, kind, way):
+def test_lagging_peers_keep_their_session_and_get_their_routes(pair, kind, way):
     left = LEFT if way == "external" else LEFT._replace(peer_asn=LEFT.asn)
     ours = Ribtide(pair.a, ribtide(left) if way == "external" else internal(left))
     other = start(kind, pair.b, left.other())

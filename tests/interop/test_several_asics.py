@@ -56,7 +56,7 @@ class Asic(Sonic):
 
     def gateways(self, prefixes):
         """The only next hop of each in the switch, or None."""
-        answers = self.ask_all([f"route {prefix}" for prefix in prefixes])
+        answers = self.query_all([f"route {prefix}" for prefix in prefixes])
         hops = [answer["hops"] if answer else [] for answer in answers]
         return [hops[0]["gateway"] if len(hops) == 1 else None for hops in hops]
 

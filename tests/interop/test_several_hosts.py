@@ -169,7 +169,7 @@ def test_a_line_between_the_daemons_is_cut(host, there):
     own = own_routes(sonic)
     router = Ribtide(host, SONIC_ROUTER)
     feed = blast(host, 6_000, 300)
-    wait_for("some routes are in the chip", lambda: sonic.ask("counts").get("ipv4_routes", 0) > len(own) + 1_000, 60, 0.02,
+    wait_for("some routes are in the chip", lambda: sonic.query("counts").get("ipv4_routes", 0) > len(own) + 1_000, 60, 0.02,
              alive=sonic.alive())
     there.ip("link", "set", LINE, "down")
     feed.kill()
@@ -184,7 +184,7 @@ def test_a_line_between_the_daemons_is_cut(host, there):
         wait_for(f"{daemon} says that {what}", lambda: re.search(what, sonic.processes[daemon].log(10_000)), 60, alive=sonic.alive())
     there.ip("link", "set", LINE, "up")
     want = settled(lambda: check(sonic, router, own, "rewritten"), 60)
-    for prefix, answer in zip(want, sonic.ask_all([f"route {prefix}" for prefix in want])):
+    for prefix, answer in zip(want, sonic.query_all([f"route {prefix}" for prefix in want])):
         hops = tuple(sorted(hop["gateway"] for hop in answer["hops"] if hop["gateway"]))
         hops = hops or {"drop": ("drop",), "forward": ("interface",)}[answer["action"]]
         assert hops == want[prefix], answer

@@ -135,7 +135,7 @@ def check_rows(sonic, router, want, appl_db="behind"):
             assert sorted(pairs) == sorted((h, interface[h], "1") for h in hops), (prefix, row)
 
 
-def test_a_route_all_the_way(sonic):
+def test_a_route_through_all_stages(sonic):
     own = own_routes(sonic)
     router = Ribtide(sonic.host, TWO_FEEDS)
     check(sonic, router, own)

@@ -75,7 +75,7 @@ class Daemon:
 
     def look(self, told):
         """What is told is in the switch."""
-        answers = self.sonic.ask_all([f"route {p}" for p in told])
+        answers = self.sonic.query_all([f"route {p}" for p in told])
         early = [p for p, answer in zip(told, answers) if not answer]
         assert not early, f"confirmed, and not in the switch: {early[:5]}"
         self.confirmed |= set(told)
@@ -124,7 +124,7 @@ def test_either_side_is_killed(host, wiring, daemon):
     router.listen_until_all()
 
 
-def test_others_hear_of_it_as_before(host):
+def test_other_clients_get_publications_as_before(host):
     """Who listens to SONiC's channel, by its name or a pattern, gets SONiC's message for each answer."""
     sonic = Sonic(host, suppress=True)
     own_routes(sonic)
@@ -150,7 +150,7 @@ def test_what_the_chip_has_waits_for_nothing_else(host, wiring):
     own_routes(sonic)
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
     router = Daemon(sonic)
-    sonic.ask("set bulk-us=2000000")
+    sonic.query("set bulk-us=2000000")
     # More than one bulk. On a machine that stood still between two of them they look like one.
     for wave in range(5):
         router.announce({prefix(n): 7 for n in range(wave * SIZE, (wave + 1) * SIZE)})
@@ -199,7 +199,7 @@ def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, wiring, as_before):
 
     def listen():
         told = [p for p, *_ in router.listen()]
-        for p, hop in zip(told, sonic.ask_all([f"route {p}" for p in told])):
+        for p, hop in zip(told, sonic.query_all([f"route {p}" for p in told])):
             assert [h["gateway"] for h in hop["hops"]] == [f"193.203.0.{router.announced[p]}"], p
         return router.confirmed == router.announced.keys()
     wait_for("everything is confirmed", listen, 60, 0, alive=sonic.alive())
@@ -278,7 +278,7 @@ def test_on_and_off_at_run_time(host, wiring):
         router.confirmed = set()
         while router.confirmed != router.announced.keys():
             some = told(1) | {p for p, *_ in router.client.replies(500, 0.01)}
-            for p, answer in zip(some, sonic.ask_all([f"route {p}" for p in some])):
+            for p, answer in zip(some, sonic.query_all([f"route {p}" for p in some])):
                 assert answer and [h["gateway"] for h in answer["hops"]] == [f"193.203.0.{router.announced[p]}"], (p, answer)
             router.confirmed |= some
 
@@ -378,7 +378,7 @@ def test_a_session_after_a_burst_writes_nothing(host, wiring):
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)
-def test_what_the_chip_refuses_is_named_and_never_told(host, wiring):
+def test_a_route_refused_by_the_chip_is_named_and_never_advertised(host, wiring):
     """A peer of the router hears of nothing before the switch has it, and of nothing that the switch refuses; and of that the router
     says what orchagent said."""
     flags = WIRINGS[wiring] | {"syncd": [*WIRINGS[wiring].get("syncd", []), "--chip", "fail-rate=0.01", "--chip", "rate=5000"]}
@@ -386,7 +386,7 @@ def test_what_the_chip_refuses_is_named_and_never_told(host, wiring):
     own_routes(sonic)
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
     chip = lambda *order: subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", *order], check=True, capture_output=True)
-    in_the_chip = lambda texts: {p for p, answer in zip(texts, sonic.ask_all([f"route {p}" for p in texts])) if answer}
+    in_the_chip = lambda texts: {p for p, answer in zip(texts, sonic.query_all([f"route {p}" for p in texts])) if answer}
     router = Ribtide(host, ROUTER)
     receiver = Receiver(host, in_the_chip)
     sender = Speaker(host, SENDER, 65010)

@@ -124,10 +124,10 @@ class Campaign:
         order, back = {"stalls": ("stall=on", "stall=off"), "is full": ("ipv4-routes=300 ipv6-routes=30", "ipv4-routes=4194304 ipv6-routes=2097152")}[what]
         # One that is started meanwhile has the usual settings.
         with contextlib.suppress(OSError, ValueError):
-            self.sonic.ask(f"set {order}")
+            self.sonic.query(f"set {order}")
         time.sleep(self.random.uniform(0.5, 4))
         with contextlib.suppress(OSError, ValueError):
-            self.sonic.ask(f"set {back}")
+            self.sonic.query(f"set {back}")
 
     def restart_router(self, _):
         self.router.process.kill()
@@ -182,7 +182,7 @@ class Campaign:
             fault(what)
 
     def in_chip(self):
-        counts = self.sonic.ask("counts")
+        counts = self.sonic.query("counts")
         return counts["ipv4_routes"] + counts["ipv6_routes"]
 
     def check(self):
@@ -234,7 +234,7 @@ class Campaign:
 
     def check_chip(self, want):
         """What the virtual switch has of each; all of them."""
-        answers = self.sonic.ask_all(f"route {prefix}" for prefix in want)
+        answers = self.sonic.query_all(f"route {prefix}" for prefix in want)
         for prefix, answer in zip(want, answers):
             assert answer, f"{prefix} is not in the switch"
             hops = tuple(sorted(h["gateway"] for h in answer["hops"] if h["gateway"]))

@@ -68,10 +68,10 @@ def test_where_a_route_waits(host, wiring):
     concludes("21.0.0.0/24", through)
 
     # The chip refuses it, and takes it when it is announced again.
-    sonic.ask("refuse 22.0.0.0/24")
+    sonic.query("refuse 22.0.0.0/24")
     announce("22.0.0.0/24")
     concludes("22.0.0.0/24", "the route ends at orchagent: given up: the chip refused it: SAI_STATUS_FAILURE", ASIC_DB="absent")
-    sonic.ask("take 22.0.0.0/24")
+    sonic.query("take 22.0.0.0/24")
     announce("22.0.0.0/24", "193.203.0.2")
     concludes("22.0.0.0/24", through)
     # To the first row no answer came, and none does.
@@ -79,13 +79,13 @@ def test_where_a_route_waits(host, wiring):
                                                                     "or coalesced with a later one, and gets none")
 
     # The chip is full, until there is room.
-    sonic.ask(f"set ipv4-routes={sonic.ask('counts')['ipv4_routes']}")
+    sonic.query(f"set ipv4-routes={sonic.query('counts')['ipv4_routes']}")
     announce("23.0.0.0/24")
     concludes("23.0.0.0/24", "the route ends at orchagent: the chip's table of ipv4-unicast routes is full", ASIC_DB="absent")
     client.send(fpm.route(fpm.DELROUTE, "22.0.0.0/24"))
     concludes("23.0.0.0/24", through)
     concludes("22.0.0.0/24", "nothing is known of 22.0.0.0/24")
-    sonic.ask("set ipv4-routes=1000000")
+    sonic.query("set ipv4-routes=1000000")
 
     # It names a next-hop object that was not announced.
     body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 186, 0, 1, 0) + fpm.attribute(1, bytes([24, 0, 0, 0]))
@@ -93,13 +93,13 @@ def test_where_a_route_waits(host, wiring):
     concludes("24.0.0.0/24", "the route waits at fpmsyncd: next-hop object 77, which it leads to, was not announced", orchagent="absent")
 
     # A chip that stands still, and what the daemons say meanwhile; a withdrawal waits for it as well.
-    sonic.ask("set stall=on")
+    sonic.query("set stall=on")
     announce("25.0.0.0/24")
     concludes("25.0.0.0/24", STALLED, ASIC_DB="absent")
     unanswered(1)
     client.send(fpm.route(fpm.DELROUTE, "20.0.0.0/24"))
     concludes("20.0.0.0/24", STALLED, ASIC_DB="passed")
-    sonic.ask("set stall=off")
+    sonic.query("set stall=off")
     concludes("25.0.0.0/24", through)
     concludes("20.0.0.0/24", "nothing is known of 20.0.0.0/24")
     unanswered(0)
@@ -139,7 +139,7 @@ def test_from_the_bgp_session_to_the_chip(host):
     settled(through, 20)
     # An address has its longest match there, too.
     assert Explained(sonic, "20.0.0.9", "--socket", router.socket).conclusion == Explained(sonic, "20.0.0.0/24").conclusion
-    sonic.ask("set stall=on")
+    sonic.query("set stall=on")
     sender.send(update(["21.0.0.0/24"], [65010], "10.2.0.18"))
 
     def stalled():

@@ -58,7 +58,7 @@ def count_in_flight(sonic):
 
 
 @pytest.mark.parametrize("over", ["redis", "zmq"])
-def test_labels_all_the_way(host, over):
+def test_labels_through_all_stages(host, over):
     sonic = start(host, over, suppress=True)
     own = own_routes(sonic)
     client = connect_fpm(sonic)
@@ -67,11 +67,11 @@ def test_labels_all_the_way(host, over):
     assert client.replies(len(LABELS)) == [(label, 0, 186, True) for label in LABELS]
     holds(sonic, "they are there", LABELS)
     # As packets see it.
-    swap, multi = sonic.ask("label 200"), sonic.ask("label 400")
+    swap, multi = sonic.query("label 200"), sonic.query("label 400")
     assert (swap["pop"], swap["action"]) == (1, "forward")
     assert [(h["gateway"], h["labels"]) for h in swap["hops"]] == [("193.203.0.7", "swap201")], swap
     assert sorted((h["gateway"], h.get("labels")) for h in multi["hops"]) == [("10.2.0.17", None), ("193.203.0.7", "swap401/402")]
-    assert sonic.ask("label 777") is None
+    assert sonic.query("label 777") is None
     # IP routes put labels on, and share groups with others.
     push = [("193.203.0.7", ifindex(host, "Ethernet0"), [100, 101]), ("10.2.0.17", ifindex(host, "Ethernet4"), [])]
     client.send(fpm.route(fpm.NEWROUTE, "192.0.2.0/24", table=0, hops=push[:1]) + fpm.route(fpm.NEWROUTE, "192.0.3.0/24", table=0, hops=push))
@@ -89,7 +89,7 @@ def test_labels_all_the_way(host, over):
     client.send(fpm.label_route(fpm.DELROUTE, 1048575) + fpm.label_route(fpm.NEWROUTE, 500, kind=6) + frame(host, 0, LABELS[300]))
     blackhole = lambda: (label_rows(sonic).get(500), sonic.chip().labels().get(500)) == ({"protocol": "bgp", "blackhole": "true"}, (("drop",), "1"))
     wait_for("one drops", blackhole, 30)
-    assert sonic.ask("label 500")["action"] == "drop"
+    assert sonic.query("label 500")["action"] == "drop"
     client.send(fpm.label_route(fpm.DELROUTE, 500))
     holds(sonic, "the others changed", left)
     # Next hops with labels go with the last that leads to them; those of neighbours stay.

@@ -99,13 +99,13 @@ def test_a_chip_that_stalls(host, wiring):
     subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", "resume"], check=True, capture_output=True)
     sender.join(120)
     assert not sender.is_alive()
-    wait_for("the chip has them all", lambda: sonic.ask("counts")["ipv4_routes"] >= count, 240, 0.5, alive=alive)
+    wait_for("the chip has them all", lambda: sonic.query("counts")["ipv4_routes"] >= count, 240, 0.5, alive=alive)
     stand({waits: 1}, 60)
     sonic.neighbor("Ethernet0", "193.203.0.200")
     stand({})
 
 
-def test_a_server_that_lost_everything_is_told_again(host):
+def test_a_server_that_lost_everything_gets_it_again(host):
     sonic = Sonic(host)
     # An orchagent that has a request under way would end with Redis.
     own_routes(sonic)

@@ -43,7 +43,7 @@ def test_a_burst_and_crashes(host, mode):
 
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync", "zmq_async"])
-def test_a_syncd_that_is_killed_at_work(host, mode):
+def test_a_syncd_that_is_killed_under_load(host, mode):
     """What it was asked and did not answer, the next one does: orchagent goes on as if nothing had happened."""
     sonic = Sonic(host, flags={"orchagent": ["-z", mode], "syncd": ["-z", mode, "--chip", "rate=5000"]})
     own = own_routes(sonic)
@@ -100,13 +100,13 @@ def test_an_orchagent_that_is_killed_in_the_last_step_of_its_view(host, mode):
     sonic.wait_routes("they are there", own | dict.fromkeys(prefixes, ("193.203.0.7",)))
     steps = lambda: [text for text in sonic.asic.lrange("RIBTIDE_REQUESTS_OWED", 0, -1) if text.endswith("_VIEW")]
     # The last step takes them out of a switch that takes its time.
-    sonic.ask("set rate=100")
+    sonic.query("set rate=100")
     sonic.restart("orchagent")
     wait_for("the last step is begun", lambda: steps() == ["APPLY_VIEW"], 20, 0.01, alive=sonic.alive())
-    sonic.ask("set stall=on")
+    sonic.query("set stall=on")
     sonic.restart("orchagent")
     wait_for("another begins", lambda: steps() == ["INIT_VIEW", "APPLY_VIEW"], 20, 0.01, alive=sonic.alive())
-    sonic.ask("set stall=off rate=0")
+    sonic.query("set stall=off rate=0")
     wait_for("both are answered", lambda: "INIT_VIEW" not in steps(), 20, 0.01)
     sonic.wait_routes("they are there again", own | dict.fromkeys(prefixes, ("193.203.0.7",)))
     assert sonic.setting("orchagent", "synchronous_mode")["active"] == mode
@@ -123,7 +123,7 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
     own = 4 + 4  # Default and link-local routes, and the addresses of two ports.
     whole = 2_200 + own + len(CONNECTED) + len(STATIC)
     def in_chip():
-        counts = sonic.ask("counts")
+        counts = sonic.query("counts")
         return counts["ipv4_routes"] + counts["ipv6_routes"]
     wait_for("the chip has them", lambda: in_chip() == whole, 60, alive=sonic.alive())
     sonic.processes["syncd"].kill()
@@ -149,7 +149,7 @@ def test_a_redis_that_loses_the_marks_of_a_syncd(host, asic_db, together):
     sonic = sonic_in(host, "zmq_async", asic_db)
     router = Ribtide(host, ROUTER)
     blast(host, 2_000, 0)
-    in_chip = lambda: sonic.ask("counts")["ipv4_routes"]
+    in_chip = lambda: sonic.query("counts")["ipv4_routes"]
     wait_for("the table is here", lambda: router.count() == 2_000, 60, alive=[router.process])
     whole = wait_for("the chip has it", lambda: in_chip() > 2_000 and in_chip(), 60, alive=sonic.alive())
     if together:
@@ -173,30 +173,30 @@ def test_syncd_for_a_plain_socket(host):
     """libsairedis over ZeroMQ: one array of strings each way, operations without a letter before them."""
     sonic_in(host, "zmq_sync", start=["syncd"])
     with zmq.stock(host, "REQ", connect=zmq.REQUESTS) as socket:
-        def ask(*parts):
+        def query(*parts):
             socket.send(json.dumps(parts, separators=(",", ":")).encode())
             return socket.recv()
-        assert ask("INIT_VIEW", "notify") == b'["SAI_STATUS_SUCCESS","notify"]'
+        assert query("INIT_VIEW", "notify") == b'["SAI_STATUS_SUCCESS","notify"]'
         switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
-        assert ask(switch, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true") == b'["SAI_STATUS_SUCCESS","getresponse"]'
-        status, op, name, router = json.loads(ask(switch, "get", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0"))
+        assert query(switch, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true") == b'["SAI_STATUS_SUCCESS","getresponse"]'
+        status, op, name, router = json.loads(query(switch, "get", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0"))
         assert (status, op, name) == ("SAI_STATUS_SUCCESS", "getresponse", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID")
-        assert ask("APPLY_VIEW", "notify") == b'["SAI_STATUS_SUCCESS","notify"]'
+        assert query("APPLY_VIEW", "notify") == b'["SAI_STATUS_SUCCESS","notify"]'
         entry = f'{{"dest":"10.1.0.0/16","switch_id":"{SWITCH}","vr":"{router}"}}'
-        made = ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
+        made = query("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
         assert made == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
-        again = ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
+        again = query("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
         assert again == b'["SAI_STATUS_FAILURE","getresponse","SAI_STATUS_ITEM_ALREADY_EXISTS",""]'
-        left = json.loads(ask(SWITCH, "object_type_get_availability_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_INSEG_ENTRY"))
+        left = json.loads(query(SWITCH, "object_type_get_availability_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_INSEG_ENTRY"))
         assert left == ["SAI_STATUS_SUCCESS", "object_type_get_availability_response", "OBJECT_COUNT", "1048576"]
         # What cannot be read is answered too: the client waits, and passes over what is not called as it expects.
         for query in "attribute_capability", "attr_enum_values_capability", "stats_capability":
-            refused = json.loads(ask(SWITCH, query + "_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_PORT", "ATTR_ID", "SAI_PORT_ATTR_FEC_MODE"))
+            refused = json.loads(query(SWITCH, query + "_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_PORT", "ATTR_ID", "SAI_PORT_ATTR_FEC_MODE"))
             assert refused == ["SAI_STATUS_NOT_SUPPORTED", query + "_response"]
-        assert json.loads(ask(f"SAI_OBJECT_TYPE_FDB_FLUSH:{SWITCH}", "flush")) == ["SAI_STATUS_NOT_SUPPORTED", "flushresponse"]
+        assert json.loads(query(f"SAI_OBJECT_TYPE_FDB_FLUSH:{SWITCH}", "flush")) == ["SAI_STATUS_NOT_SUPPORTED", "flushresponse"]
         socket.send(b"banana")
         assert json.loads(socket.recv())[0] == "SAI_STATUS_NOT_SUPPORTED"
-        assert ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkremove", entry, "") == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
+        assert query("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkremove", entry, "") == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
 
 
 def test_orchagent_for_a_plain_socket(host):
@@ -293,7 +293,7 @@ def test_failure_without_notification(host):
     wait_for("syncd ends", lambda: process.poll() is not None, 10)
     assert "in redis_async, where orchagent cannot be told" in process.log()
     sonic.start("syncd")
-    counts = wait_for("it is back", lambda: (counts := sonic.ask("counts")).get("ipv4_routes") and counts, 20, alive=sonic.alive())
+    counts = wait_for("it is back", lambda: (counts := sonic.query("counts")).get("ipv4_routes") and counts, 20, alive=sonic.alive())
     assert counts["ipv4_routes"] == sonic.chip_routes() == 2
 
 

@@ -109,12 +109,12 @@ class Warm(Sonic):
         host = lambda key: key if "/" in key else f"{key}/{128 if ':' in key else 32}"
         keys = [(key, key.split("ROUTE_TABLE:")[-1]) for key in self.heard()]
         rows = [key for key in {key for _, key in keys} if key in self.routes()]
-        waiting = {key for key, route in zip(rows, self.ask_all([f"route {host(key)}" for key in rows])) if not route}
+        waiting = {key for key, route in zip(rows, self.query_all([f"route {host(key)}" for key in rows])) if not route}
         keys = [key for key, route in keys if route not in waiting]
         return [] if waiting and set(keys) <= QUEUED else keys
 
     def operations(self):
-        return self.ask("counts")["operations"]
+        return self.query("counts")["operations"]
 
 
 #: Each alone, all together, in the order in which they end; they start in the other one.
@@ -276,7 +276,7 @@ def test_a_routing_daemon_that_starts_again(host):
     assert written == {"ROUTE_TABLE:10.0.0.0/24", "ROUTE_TABLE:10.0.99.0/24"}
 
 
-def test_nothing_is_swept_before_the_client_was_heard_out(host):
+def test_nothing_is_swept_before_the_end_of_the_clients_replay(host):
     """fpmsyncd takes silence for the end of a replay: not one in which it was stopped itself, nor that of a client that marks the end."""
     sonic = Warm(host, "redis_sync")
     sonic.flags["fpmsyncd"] += ["--quiet", "2"]

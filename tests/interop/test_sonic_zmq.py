@@ -123,7 +123,7 @@ def test_a_crash_leaves_nothing_stale(host, daemon, appl_db):
     check(sonic, router, own, appl_db=appl_db)
 
 
-def test_without_zmq_the_database_is_the_way(host):
+def test_without_zmq_routes_pass_through_the_database(host):
     """A combination that would lose every route is one sentence."""
     sonic = Sonic(host, start=["syncd", "orchagent"])
     sonic.flags["fpmsyncd"] = ["--appl-db", "off"]

@@ -92,7 +92,7 @@ def flush(router, *args, check=True):
     return subprocess.run(router.host.args(binary(), "flush", *args), capture_output=True, text=True, check=check, timeout=60)
 
 
-def test_stop_removes_what_is_installed_and_says_how_much(lan):
+def test_stop_removes_installed_routes_and_reports_their_number(lan):
     router = start(lan, "remove")
     count = len(objects(lan))
     assert router.stop() == 0
@@ -151,7 +151,7 @@ def test_flush_of_one_table_keeps_the_objects_of_others(lan):
     wait_for("it is all there again", lambda: installed(lan) == WANTED, 20, alive=[router.process])
 
 
-def test_flush_without_the_privilege_says_what_is_missing(lan):
+def test_flush_without_the_privilege_reports_it(lan):
     router = start(lan, "keep")
     router.stop()
     done = subprocess.run(lan.args("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-all", binary(), "flush", "-c",

@@ -73,7 +73,7 @@ def failed(router):
     return {r["prefix"]: r for r in map(json.loads, lines)}
 
 
-def test_what_the_chip_refuses_is_never_told(host):
+def test_a_route_refused_by_the_chip_is_never_advertised(host):
     router = Ribtide(host, ASIC)
 
     def in_the_chip(texts):
@@ -125,7 +125,7 @@ def test_what_the_chip_refuses_is_never_told(host):
     assert router.neighbor(RECEIVER)["flaps"] == 0
 
 
-def test_one_percent_that_a_slow_chip_fails_is_never_told(host):
+def test_one_percent_that_a_slow_chip_fails_is_never_advertised(host):
     # The same 1% of all destinations each time that they are tried.
     chip = "{ fail-rate = 0.01, rate = 5000 }"
     router = Ribtide(host, ASIC.replace("{ lab = true }", f"{{ lab = true, chip = {chip} }}"))
@@ -159,7 +159,7 @@ def test_one_percent_that_a_slow_chip_fails_is_never_told(host):
     assert router.neighbor(RECEIVER)["flaps"] == 0
 
 
-def test_what_the_kernel_refuses_is_never_told(host):
+def test_a_route_refused_by_the_kernel_is_never_advertised(host):
     host.lan("lan0", "10.9.0.1/24")
     router = Ribtide(host, KERNEL)
 

@@ -50,7 +50,7 @@ def zebra_table(frr):
     """Prefix → next hops of what zebra has selected, from BGP."""
     routes = {}
     for afi in ("ip", "ipv6"):
-        for prefix, entries in json.loads(frr.ask(f"show {afi} route bgp json", "zebra")).items():
+        for prefix, entries in json.loads(frr.query(f"show {afi} route bgp json", "zebra")).items():
             for entry in entries:
                 if entry.get("selected"):
                     hops = [n for n in entry["nexthops"] if n.get("fib") and "ip" in n]
@@ -106,13 +106,13 @@ def test_zebra_drives_fpmsyncd(host, groups):
     six.stop()
     frr.start("zebra")
     alive = [*sonic.alive(), *frr.processes.values()]
-    wait_for("staticd is back", lambda: "198.18.0.0/24" in frr.ask("show ip route static", "zebra"), 60, alive=alive)
+    wait_for("staticd is back", lambda: "198.18.0.0/24" in frr.query("show ip route static", "zebra"), 60, alive=alive)
     holds({}, "nothing stale is in ASIC_DB")
 
 
 def selected(frr):
     """How many routes of bgpd zebra has selected."""
-    summaries = [json.loads(frr.ask(f"show {afi} route summary json", "zebra")) for afi in ("ip", "ipv6")]
+    summaries = [json.loads(frr.query(f"show {afi} route summary json", "zebra")) for afi in ("ip", "ipv6")]
     return sum(r.get("fib", 0) for s in summaries for r in s["routes"] if r["type"] == "ebgp")
 
 

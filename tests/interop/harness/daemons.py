@@ -27,26 +27,26 @@ class Bird:
         config_file = host.folder / "bird.conf"
         config_file.write_text(config)
         self.process = host.start("bird", "bird", "-f", "-c", config_file, "-s", self.socket, "-P", host.folder / "bird.pid")
-        wait_for("BIRD answers", lambda: self.ask("show status"), 20, alive=[self.process])
+        wait_for("BIRD answers", lambda: self.query("show status"), 20, alive=[self.process])
 
-    def ask(self, command):
+    def query(self, command):
         return self.host.run("birdc", "-s", self.socket, *command.split(), timeout=300)
 
     def kill(self):
         self.process.kill()
 
     def established(self, protocol):
-        return "Established" in self.ask(f"show protocols {protocol}")
+        return "Established" in self.query(f"show protocols {protocol}")
 
     def count(self):
         """How many prefixes it has from BGP."""
         # One line for each table, then one for all.
-        return int(re.findall(r"routes for (\d+) networks", self.ask("show route where source = RTS_BGP count"))[-1])
+        return int(re.findall(r"routes for (\d+) networks", self.query("show route where source = RTS_BGP count"))[-1])
 
     def table(self):
         """Prefix → Route of the best routes from BGP."""
         routes = {}
-        text = self.ask("show route primary where source = RTS_BGP all")
+        text = self.query("show route primary where source = RTS_BGP all")
         for entry in re.split(r"\n(?=[0-9a-f]+[.:])", text):
             lines = entry.splitlines()
             # The header ("BIRD 2.0.12 ready.") and the table's name come before the first prefix.
@@ -94,9 +94,9 @@ class Frr:
                                   "-z", self.folder / "zserv.api", "--vty_socket", self.folder, "-P", "0",
                                   "--log", "stdout", *self.arguments.get(name, ()))
         self.processes[name] = process
-        wait_for(f"{name} answers", lambda: self.ask("show version", name), 20, alive=[process])
+        wait_for(f"{name} answers", lambda: self.query("show version", name), 20, alive=[process])
 
-    def ask(self, command, daemon=None):
+    def query(self, command, daemon=None):
         one = ["-d", daemon] if daemon else []
         return self.host.run("vtysh", "--vty_socket", self.folder, *one, "-c", command, timeout=300)
 
@@ -108,20 +108,20 @@ class Frr:
         return self.host.run("vtysh", "--vty_socket", self.folder, *commands)
 
     def established(self, neighbor):
-        return json.loads(self.ask(f"show bgp neighbors {neighbor} json", "bgpd"))[neighbor]["bgpState"] == "Established"
+        return json.loads(self.query(f"show bgp neighbors {neighbor} json", "bgpd"))[neighbor]["bgpState"] == "Established"
 
     def count(self):
         """How many prefixes bgpd has."""
         total = 0
         for afi in ("ipv4", "ipv6"):
-            total += json.loads(self.ask(f"show bgp {afi} unicast statistics json", "bgpd"))[f"{afi}Unicast"][0]["totalPrefixes"]
+            total += json.loads(self.query(f"show bgp {afi} unicast statistics json", "bgpd"))[f"{afi}Unicast"][0]["totalPrefixes"]
         return total
 
     def table(self):
         """Prefix → Route of bgpd's best paths."""
         routes = {}
         for afi in ("ipv4", "ipv6"):
-            answer = json.loads(self.ask(f"show bgp {afi} unicast json detail", "bgpd"))
+            answer = json.loads(self.query(f"show bgp {afi} unicast json detail", "bgpd"))
             for prefix, paths in answer.get("routes", {}).items():
                 path = next((p for p in paths if p.get("bestpath", {}).get("overall")), None)
                 if path is None:
@@ -154,16 +154,16 @@ class Openbgpd:
         # Its processes shut themselves in here; elsewhere the system's service manager makes it.
         pathlib.Path("/run/openbgpd").mkdir(exist_ok=True)
         self.process = host.start("openbgpd", "/usr/sbin/bgpd", "-d", "-f", path)
-        wait_for("OpenBGPD answers", lambda: self.ask("show"), 20, alive=[self.process])
+        wait_for("OpenBGPD answers", lambda: self.query("show"), 20, alive=[self.process])
 
-    def ask(self, *command):
+    def query(self, *command):
         return self.host.run("bgpctl", "-s", self.socket, *command, timeout=300)
 
     def kill(self):
         self.process.kill()
 
     def established(self, neighbor):
-        return json.loads(self.ask("-j", "show", "neighbor", neighbor))["neighbors"][0]["state"] == "Established"
+        return json.loads(self.query("-j", "show", "neighbor", neighbor))["neighbors"][0]["state"] == "Established"
 
     def count(self):
         """How many prefixes it has."""
@@ -171,7 +171,7 @@ class Openbgpd:
 
     def prefixes(self):
         """The prefixes with a best path."""
-        return {route["prefix"] for route in json.loads(self.ask("-j", "show", "rib", "selected")).get("rib", [])}
+        return {route["prefix"] for route in json.loads(self.query("-j", "show", "rib", "selected")).get("rib", [])}
 
 
 class Gobgp:
@@ -184,27 +184,27 @@ class Gobgp:
         path.write_text(config)
         self.process = host.start("gobgpd", "gobgpd", "-f", path, "--api-hosts", "127.0.0.1:50051", "--log-level=warn",
                                   "--pprof-disable")
-        wait_for("gobgpd answers", lambda: self.ask("global"), 20, alive=[self.process])
+        wait_for("gobgpd answers", lambda: self.query("global"), 20, alive=[self.process])
 
-    def ask(self, *command):
+    def query(self, *command):
         return self.host.run("gobgp", "-p", "50051", *command, timeout=300)
 
     def kill(self):
         self.process.kill()
 
     def established(self, neighbor):
-        return json.loads(self.ask("neighbor", neighbor, "-j"))["state"].get("session_state") == 6
+        return json.loads(self.query("neighbor", neighbor, "-j"))["state"].get("session_state") == 6
 
     def count(self):
         """How many prefixes it has."""
-        lines = [self.ask("global", "rib", "summary", "-a", family) for family in ("ipv4", "ipv6")]
+        lines = [self.query("global", "rib", "summary", "-a", family) for family in ("ipv4", "ipv6")]
         return sum(int(re.search(r"Destination: (\d+)", line)[1]) for line in lines)
 
     def table(self):
         """Prefix → Route of the best paths of the global table."""
         routes = {}
         for family in ("ipv4", "ipv6"):
-            for prefix, paths in json.loads(self.ask("global", "rib", "-a", family, "-j") or "{}").items():
+            for prefix, paths in json.loads(self.query("global", "rib", "-a", family, "-j") or "{}").items():
                 at = {a["type"]: a for a in paths[0]["attrs"]}
                 path = " ".join(self.segment(s) for s in at.get(2, {}).get("as_paths", []))
                 hop = at[3]["nexthop"] if 3 in at else at[14]["nexthop"]

@@ -159,17 +159,17 @@ class Sonic:
 
     def lookup(self, address):
         """What the virtual switch does with a packet."""
-        return self.ask(f"lookup {address}")
+        return self.query(f"lookup {address}")
 
     def route(self, prefix):
         """What the virtual switch has for this prefix."""
-        return self.ask(f"route {prefix}")
+        return self.query(f"route {prefix}")
 
-    def ask(self, question):
-        [answer] = self.ask_all([question])
+    def query(self, command):
+        [answer] = self.query_all([question])
         return answer
 
-    def ask_all(self, questions):
+    def query_all(self, commands):
         """What syncd says of its switch, to each question. It fails while there is no switch, and when syncd has no time."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.host.folder / "syncd.sock"))
