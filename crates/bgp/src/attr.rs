@@ -1,9 +1,8 @@
-//! A set of path attributes as the router keeps it: one immutable allocation that every path with these
-//! attributes shares.
+//! A set of path attributes: one immutable allocation that all paths with these attributes share.
 //!
-//! The attributes stay in wire form, so that sending them on is a copy and nothing is lost of what we do not
-//! understand. What ranks a path is read once, when the set is made; the rest is read where it is asked for. There
-//! are millions of sets, and on first use their memory costs more than their content: hence one allocation, small
+//! The attributes stay in wire form: sending is a copy, and unknown attributes are preserved. The
+//! values that rank a path are decoded once; the others are read on demand. There are millions of
+//! sets, and memory costs more than content: hence one allocation and an 8-byte handle.
 //! facts and an 8-byte handle.
 
 use ribtide_wire::bgp::attribute::{
@@ -19,15 +18,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use triomphe::ThinArc;
 
-/// Path attributes shared by all paths that were announced with them. This is the handle: 8 bytes, and a clone is
-/// one atomic increment.
+/// The handle of shared path attributes: 8 bytes, and a clone is one atomic increment.
 ///
 /// Two sets are equal when their bytes and next hops are; the hash decides nearly every comparison.
 #[derive(Clone)]
 pub struct AttrSet(ThinArc<Facts, u8>);
 
-/// What was read of the attributes, and how the bytes behind it are divided: the next hop, as many bytes as it has,
-/// then the attributes.
+/// Decoded values, and the layout of the bytes after them: the next hop, then the attributes.
 struct Facts {
     hash: u32,
     neighbor_as: u32,
@@ -63,13 +60,13 @@ impl AttrSet {
         AttrSet::of(&content, content.hash())
     }
 
-    /// A set with this content, of which the caller knows the hash.
+    /// A set with this content and its hash.
     pub(crate) fn of(content: &Content, hash: u32) -> AttrSet {
         let facts = Facts::read(content.attributes(), content.next_hop_len, hash);
         AttrSet(ThinArc::from_header_and_slice(facts, &content.bytes))
     }
 
-    /// Whether it is the set of this content.
+    /// Whether it has this content.
     pub(crate) fn has_content(&self, content: &Content) -> bool {
         self.facts().next_hop_len == content.next_hop_len && self.0.slice == *content.bytes
     }
@@ -139,7 +136,7 @@ impl AttrSet {
         self.facts().neighbor_as
     }
 
-    /// ORIGINATOR_ID, if present. Looked for among the attributes: only ties ask for it.
+    /// ORIGINATOR_ID, if present. Searched among the attributes, because only ties need it.
     pub fn originator_id(&self) -> Option<Ipv4Addr> {
         if !self.has(flag::ORIGINATOR_ID) {
             return None;
@@ -183,7 +180,7 @@ impl AttrSet {
         self.0.as_ptr()
     }
 
-    /// How many handles there are. Where only one owner makes new ones, 1 means that there is no other.
+    /// The number of handles. Where one owner makes all of them, 1 means that no other exists.
     pub fn handles(&self) -> usize {
         ThinArc::strong_count(&self.0)
     }
@@ -251,7 +248,7 @@ impl Facts {
     }
 }
 
-/// What a set is made of, put together in memory that is used again: most often there is such a set already.
+/// The content of a set, assembled in reused memory, because an equal set usually exists.
 #[derive(Default)]
 pub(crate) struct Content {
     /// The next hop, then the attributes.
@@ -260,13 +257,13 @@ pub(crate) struct Content {
     /// The last attribute's type, and whether the types ascend so far.
     last: u8,
     unordered: bool,
-    /// Scratch for [`Content::sort`]: types and where they are, and the bytes in order.
+    /// Scratch for [`Content::sort`]: types with their ranges, and the sorted bytes.
     places: Vec<(u8, Range<usize>)>,
     ordered: Vec<u8>,
 }
 
 impl Content {
-    /// Empties it, but for this next hop.
+    /// Clears it, but for this next hop.
     pub(crate) fn begin(&mut self, next_hop: NextHop) {
         self.bytes.clear();
         match next_hop {
@@ -293,7 +290,7 @@ impl Content {
         build::attribute(&mut self.bytes, flags, code, value);
     }
 
-    /// Brings the attributes into the order of their types, in which nearly everybody sends them.
+    /// Sorts the attributes by type; nearly all peers send them sorted.
     pub(crate) fn sort(&mut self) {
         if !self.unordered {
             return;
@@ -376,11 +373,11 @@ impl fmt::Debug for AttrSet {
     }
 }
 
-/// Large communities without those that were there before, or `None` where each is there once: "A receiving speaker
-/// MUST silently remove redundant BGP Large Community values" (RFC 8092 section 3).
+/// Large communities without repetitions, or `None` if there are none: "A receiving speaker MUST
+/// silently remove redundant BGP Large Community values" (RFC 8092 section 3).
 fn without_repeats(value: &[u8]) -> Option<Vec<u8>> {
     let all = value.as_chunks::<12>().0;
-    // Most routes have few: compared in pairs. A hostile one has thousands.
+    // Few are compared in pairs; a hostile route may have thousands.
     let repeats = match all.len() {
         0 | 1 => return None,
         2..=16 => all.iter().enumerate().any(|(i, one)| all.iter().take(i).any(|before| before == one)),

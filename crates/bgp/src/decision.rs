@@ -1,9 +1,11 @@
-//! The decision process: which of a prefix's paths is best (RFC 4271 section 9.1.2.2, RFC 4456 section 9).
+//! The decision process: the best of a prefix's paths (RFC 4271 section 9.1.2.2, RFC 4456 section
+//! 9).
 //!
-//! MED makes this more than a sort: it is compared only between paths from the same neighboring AS, so whether
-//! one path beats another may depend on a third. The rules before MED fold into one number per attribute set
-//! and the rules after it are a plain order; in between a path falls to any other of its neighboring AS with a
-//! lower MED. [`arrival`] and [`departure`] say when a change can be judged without looking at all paths again.
+//! MED makes this more than a sort: it is compared only between paths from the same neighboring AS.
+//! So the order of two paths may depend on a third. The rules before MED fold into one number per
+//! attribute set, and the rules after it are a total order. Between them, a path loses to any path
+//! of its neighboring AS with a lower MED. [`arrival`] and [`departure`] decide when a change needs
+//! no comparison of all paths.
 
 use crate::attr::AttrSet;
 use crate::peer::PeerInfo;
@@ -12,34 +14,36 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// LOCAL_PREF of a path that has none, as all external ones (RFC 4271 section 5.1.5 leaves it to us).
+/// LOCAL_PREF of a path without it, as all external ones (RFC 4271 section 5.1.5 leaves it to the
+/// implementation).
 pub const DEFAULT_LOCAL_PREF: u32 = 100;
 
-/// What an operator may choose about the decision process.
+/// Options of the decision process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecisionOptions {
     /// Compares MED between all paths, not only within a neighboring AS.
     pub always_compare_med: bool,
-    /// As RFC 4271 has it: the outcome does not depend on the order of arrival. Without, paths are compared in
-    /// pairs from the oldest to the newest, as some routers do.
+    /// As in RFC 4271, the outcome does not depend on the order of arrival. When false, paths are
+    /// compared in pairs from the oldest to the newest, as in some routers.
     pub deterministic_med: bool,
     /// Of external paths that are equal up to the interior cost, prefers the one that came first (RFC 5004).
     pub prefer_oldest: bool,
     /// A missing MED counts as the highest, not as 0.
     pub med_missing_as_worst: bool,
-    /// The most next hops that a prefix is forwarded by, at least 1: the best path's, and those of paths as good as it
+    /// Next hops of a prefix, at most; at least 1: the best path's, and those of equal paths
     /// ([`multipath`]).
     pub maximum_paths: u16,
-    /// Paths as good as the best one may be from another neighboring AS.
+    /// Whether paths equal to the best one may be from another neighboring AS.
     pub multipath_relax: bool,
-    /// Whether paths that share traffic do so by their link bandwidths, where each has one ([`crate::link_bandwidth`]).
+    /// Whether equal paths share traffic by their link bandwidths, if each has one
+    /// ([`crate::link_bandwidth`]).
     pub link_bandwidth: bool,
-    /// Whether the best path by a next hop that a prefix is not forwarded by stands in for it.
+    /// Whether the best path with another next hop is the prefix's backup.
     pub backup_path: bool,
 }
 
 impl DecisionOptions {
-    /// Whether more of a prefix's paths matter to forwarding than the best one.
+    /// Whether forwarding uses more paths of a prefix than the best one.
     pub fn forwards_by_several(&self) -> bool {
         self.maximum_paths > 1 || self.backup_path
     }
@@ -63,11 +67,11 @@ impl Default for DecisionOptions {
 /// The rule by which a path lost, in the order in which the rules apply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reason {
-    /// The session it came by has ended; the path is about to go.
+    /// The session of the path has ended; the path is about to be removed.
     PeerDown,
     /// The next hop cannot be reached.
     NextHopUnreachable,
-    /// The RIB manager has not said yet whether its next hop can be reached.
+    /// The RIB manager has not resolved its next hop yet.
     NextHopUnknown,
     /// Another has a higher LOCAL_PREF.
     LocalPref,
@@ -79,7 +83,7 @@ pub enum Reason {
     Med,
     /// Another is external.
     ExternalOverInternal,
-    /// Another has a nearer next hop.
+    /// Another has a lower interior cost to its next hop.
     IgpCost,
     /// Another came first.
     OldestPath,
@@ -111,12 +115,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What attributes are worth as far as 14 bits can tell, the lower the better: of two usable paths the one with the
-/// lower hint has the higher LOCAL_PREF or the shorter AS_PATH, and is preferred. Equal hints say nothing.
+/// A 14-bit approximation of the rank: of two usable paths, the one with the lower hint has the
+/// higher LOCAL_PREF or the shorter AS_PATH, and is preferred. Equal hints decide nothing.
 ///
-/// A path carries it, so that most comparisons do not have to read attributes.
+/// Paths carry it, so most comparisons read no attributes.
 pub fn hint(attrs: &AttrSet) -> u16 {
-    // LOCAL_PREF from this on is one to the hint, and then AS_PATH says nothing.
+    // From this LOCAL_PREF on, all hints are equal, and AS_PATH is ignored.
     const HIGH: u16 = 511;
     let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
     match u16::try_from(local_pref) {
@@ -125,7 +129,7 @@ pub fn hint(attrs: &AttrSet) -> u16 {
     }
 }
 
-/// What the decision process needs of an attribute set.
+/// The rank of an attribute set in the decision process.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank {
     /// LOCAL_PREF (inverted), AS_PATH length and ORIGIN from the highest bits down: the lower is preferred.
@@ -150,7 +154,7 @@ impl Rank {
         }
     }
 
-    /// Which of the rules before MED tells the two apart.
+    /// The first rule before MED that separates the two.
     fn class_reason(&self, other: &Rank) -> Reason {
         match self.class ^ other.class {
             diff if diff >> 32 != 0 => Reason::LocalPref,
@@ -164,28 +168,28 @@ impl Rank {
         options.always_compare_med || self.neighbor_as == other.neighbor_as
     }
 
-    /// Whether it beats `other`, of the same class, by MED.
+    /// Whether it wins over `other`, of the same class, by MED.
     fn beats_by_med(&self, other: &Rank, options: &DecisionOptions) -> bool {
         self.med < other.med && self.comparable(other, options)
     }
 }
 
-/// A path as the decision process sees it.
+/// A path in the decision process.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Of its attributes.
+    /// The rank of its attributes.
     pub rank: Rank,
-    /// Who sent it.
+    /// The peer that sent it.
     pub peer: &'a PeerInfo,
-    /// Interior cost to its next hop, or why it cannot be used.
+    /// Interior cost to its next hop, or the reason why it cannot be used.
     pub cost: Result<u32, Reason>,
 }
 
 /// The paths of one prefix, from the oldest to the newest.
 pub trait Candidates {
-    /// How many there are.
+    /// The number of paths.
     fn count(&self) -> usize;
-    /// The one at `index`, below [`Candidates::count`].
+    /// The path at `index`, below [`Candidates::count`].
     fn at(&self, index: usize) -> Candidate<'_>;
 }
 
@@ -210,7 +214,7 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
         }
         return Some(best.0);
     }
-    // All of the winning class, remembered by its first member; the others follow it.
+    // The winning class, by its first member and the others.
     let mut alone = true;
     for path in usable {
         match path.1.rank.class.cmp(&best.1.rank.class) {
@@ -241,11 +245,11 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
     best.map(|(index, _)| index)
 }
 
-/// Indices of the paths that are as good as the `best` one up to the rules that only break ties, it first, then the
-/// others in the order in which they would take its place.
+/// Indices of the paths that equal the `best` one up to the tie-breaking rules: it first, then the
+/// others in their order of succession.
 ///
-/// As good: of its class, with its MED where the two may be compared and beaten by none's, from its kind of peer, at its
-/// interior cost, and by its neighboring AS unless [`DecisionOptions::multipath_relax`].
+/// Equal paths have its class, its kind of peer and its interior cost. No path has a lower
+/// comparable MED, and the neighboring AS is the same unless [`DecisionOptions::multipath_relax`].
 pub fn multipath<C: Candidates + ?Sized>(
     paths: &C,
     best: usize,
@@ -273,7 +277,7 @@ pub fn multipath<C: Candidates + ?Sized>(
     std::iter::once(best).chain(others.iter().map(|(i, _)| *i)).collect()
 }
 
-/// For each path why it is not best; `None` for the best.
+/// For each path, the reason why it is not best; `None` for the best.
 pub fn explain<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Vec<Option<Reason>> {
     let Some(best) = best(paths, options) else {
         return (0..paths.count()).map(|i| paths.at(i).cost.err()).collect();
@@ -285,7 +289,7 @@ pub fn explain<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> 
     }
 }
 
-/// By which rule `loser` fell where MED is compared among all.
+/// The rule by which `loser` lost when MED is compared among all.
 fn lost_to_all<C: Candidates + ?Sized>(
     paths: &C,
     best: usize,
@@ -310,7 +314,7 @@ fn lost_to_all<C: Candidates + ?Sized>(
     }
 }
 
-/// By which rule each fell where paths are compared in pairs.
+/// The rule by which each path lost in pairwise comparison.
 fn lost_in_sequence<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Vec<Option<Reason>> {
     let mut reasons: Vec<Option<Reason>> = (0..paths.count()).map(|i| paths.at(i).cost.err()).collect();
     let mut best: Option<usize> = None;
@@ -327,18 +331,18 @@ fn lost_in_sequence<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions
     reasons
 }
 
-/// What a change of one path means for the best of its prefix.
+/// The effect of a changed path on the best path of its prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// The best path stays.
     Keep,
     /// The path that arrived is best.
     Take,
-    /// Only [`best`] can tell.
+    /// Only [`best`] can decide.
     Rescan,
 }
 
-/// The effect of a new path, now the newest, on what was `best` without it.
+/// The effect of a new path, the newest, on the former `best`.
 pub fn arrival(best: Candidate<'_>, new: Candidate<'_>, options: &DecisionOptions) -> Effect {
     if best.cost.is_err() {
         return Effect::Rescan;
@@ -348,19 +352,20 @@ pub fn arrival(best: Candidate<'_>, new: Candidate<'_>, options: &DecisionOption
     }
     let (order, reason) = pairwise(best, new, options);
     match order {
-        // Whatever falls to the new path by MED was not best before either: either it had fallen to the best
-        // path, which is no worse than the new one, or it stood behind the best path for another reason.
+        // A path that loses to the new one by MED was not best before. It lost to the best path by
+        // MED, which is no worse than the new one, or by another rule.
         Ordering::Less | Ordering::Equal => Effect::Keep,
         Ordering::Greater if !options.deterministic_med || options.always_compare_med => Effect::Take,
-        // In a class of its own. Otherwise others may now fall, or the new path itself to a third.
+        // A class of its own decides. Otherwise others may lose to the new path, or it may lose to
+        // a third.
         Ordering::Greater if reason < Reason::Med => Effect::Take,
         Ordering::Greater => Effect::Rescan,
     }
 }
 
-/// The effect on the `best` path of one that went and was not best.
+/// The effect of a removed path, which was not the `best` one.
 pub fn departure(best: Candidate<'_>, gone: Rank, options: &DecisionOptions) -> Effect {
-    // Only by MED can a path have kept another from being best without being best itself.
+    // Only by MED can a path prevent another from being best without being best itself.
     let kept_others_down =
         !options.deterministic_med || (!options.always_compare_med && best.rank.class == gone.class);
     if best.cost.is_err() || kept_others_down { Effect::Rescan } else { Effect::Keep }
@@ -400,7 +405,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
     if order.is_ne() {
         return (order, Reason::ClusterListLength);
     }
-    // No two peers have one address; the number makes the order total whatever comes.
+    // No two peers have one address; the number makes the order total in any case.
     let order = (a.peer.address, a.peer.id).cmp(&(b.peer.address, b.peer.id));
     (order, Reason::PeerAddress)
 }
@@ -517,7 +522,7 @@ mod tests {
         f(&candidates)
     }
 
-    /// RFC 4271 section 9.1.2.2 word for word: each rule in turn removes paths from consideration.
+    /// RFC 4271 section 9.1.2.2 literally: each rule in turn removes paths from consideration.
     fn by_elimination(rows: &[Row], options: &DecisionOptions) -> Option<usize> {
         let mut left: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].cost.is_some()).collect();
         fn keep_lowest<K: Ord>(left: &mut Vec<usize>, key: impl Fn(usize) -> K) {
@@ -546,7 +551,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        // A path equal to the best one is the next best, once the paths before it are gone and none is worse.
+        // An equal path becomes best when the paths before it are removed, and no unequal one is.
         #[test]
         fn equal_paths_differ_by_tie_breaks_alone(rows in rows(), options in options(), relax in any::<bool>()) {
             let options = DecisionOptions { deterministic_med: true, multipath_relax: relax, ..options };
@@ -590,9 +595,9 @@ mod tests {
             })?;
         }
 
-        // What `arrival` and `departure` promise is what a rescan finds.
+        // `arrival` and `departure` agree with a rescan.
         #[test]
-        fn changes_are_judged_rightly(rows in rows(), options in options(), at in any::<prop::sample::Index>()) {
+        fn effects_agree_with_a_rescan(rows in rows(), options in options(), at in any::<prop::sample::Index>()) {
             let last = rows.len() - 1;
             with_candidates(&rows, |paths| {
                 let (before, after) = (best(&paths[..last], &options), best(paths, &options));
@@ -645,7 +650,7 @@ mod tests {
     proptest! {
         // A lower hint means a better class, whatever the attributes.
         #[test]
-        fn a_hint_says_nothing_that_is_not_so(
+        fn a_hint_agrees_with_the_attributes(
             rows in prop::collection::vec((prop::option::of(prop_oneof![0..1100u32, any::<u32>()]), 0..300usize), 2..3),
         ) {
             use ribtide_wire::bgp::attribute::AsPath;

@@ -1,7 +1,7 @@
 //! BGP as pure state machines: path attributes, decision process, shard, update group, session FSM.
 //!
-//! Nothing here has a thread, a socket or a clock; `ribtide-daemon` gives them those. Start with [`message`]:
-//! it shows what crosses between the parts.
+//! Nothing here has a thread, a socket or a clock; `ribtide-daemon` adds them. Start with
+//! [`message`], the messages between the parts.
 #![forbid(unsafe_code)]
 
 pub mod attr;

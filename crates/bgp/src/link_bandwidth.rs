@@ -1,24 +1,24 @@
-//! How traffic is shared by paths that say what their links carry (RFC 10005): in proportion, where every path says it.
+//! Shares of traffic by link bandwidth (RFC 10005): in proportion, when every path has one.
 //!
-//! Where one does not, all have the same share: a guess for it would be as likely to overload its link as not. Shares are
-//! small whole numbers without a common factor, so that equal bandwidths are as if there were none, and sets that say
-//! the same in other units are one set. The largest is what every dataplane can take.
+//! Otherwise all paths have the same share, because a guess could overload a link. Shares are small
+//! whole numbers without a common factor, so that equal bandwidths are like none, and equal ratios
+//! are one set. Every dataplane supports the largest.
 
 use smallvec::SmallVec;
 
 /// The largest share: the kernel's limit of a next hop's weight.
 pub const SHARES: u16 = 256;
 
-/// The share of each path with these bandwidths, in bytes per second, finite and not negative. A path that carries
-/// nothing, or less than the least share of the largest, has the least.
+/// The share of each path with these bandwidths, in bytes per second, finite and not negative.
+/// Bandwidths below the least share count as the least.
 pub fn shares(bandwidths: impl Iterator<Item = Option<f32>>) -> SmallVec<[u16; 8]> {
-    let said: SmallVec<[Option<f32>; 8]> = bandwidths.collect();
-    let largest = said.iter().try_fold(0_f32, |largest, bandwidth| Some(largest.max((*bandwidth)?)));
+    let known: SmallVec<[Option<f32>; 8]> = bandwidths.collect();
+    let largest = known.iter().try_fold(0_f32, |largest, bandwidth| Some(largest.max((*bandwidth)?)));
     let Some(largest) = largest.filter(|largest| *largest > 0.0) else {
-        return SmallVec::from_elem(1, said.len());
+        return SmallVec::from_elem(1, known.len());
     };
     let share = |bandwidth: f32| (bandwidth / largest * f32::from(SHARES)).round().max(1.0) as u16;
-    let mut shares: SmallVec<[u16; 8]> = said.iter().flatten().map(|bandwidth| share(*bandwidth)).collect();
+    let mut shares: SmallVec<[u16; 8]> = known.iter().flatten().map(|bandwidth| share(*bandwidth)).collect();
     let factor = shares.iter().copied().reduce(common_factor).unwrap_or(1);
     shares.iter_mut().for_each(|share| *share /= factor);
     shares
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_is_shared_in_proportion_where_all_say_what_they_carry() {
+    fn traffic_is_shared_in_proportion_when_all_have_a_bandwidth() {
         let gigabit = 1.25e8;
         assert_eq!(of(&[Some(10.0 * gigabit), Some(40.0 * gigabit)]), [1, 4]);
         assert_eq!(of(&[Some(gigabit), Some(gigabit), Some(gigabit)]), [1, 1, 1]);

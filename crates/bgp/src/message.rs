@@ -1,4 +1,4 @@
-//! What crosses between reader, shard, egress worker and RIB manager. Every message is a batch.
+//! The messages between reader, shard, egress worker and RIB manager. Every message is a batch.
 //!
 //! ```text
 //! reader ── ShardIn ──► shard ── BestBatch ──► egress worker ── Output ──► sessions
@@ -26,56 +26,57 @@ impl PerFamily for Prefixes {
 pub enum ShardIn {
     /// A session reached Established. Precedes its first batch on the same queue.
     PeerUp(Arc<PeerInfo>),
-    /// The session ended: everything learnt on it goes.
+    /// The session ended: all of its routes are removed.
     PeerDown {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Which session of it; a late message about an earlier one changes nothing.
+        /// The number of its session; a late message of an earlier one is ignored.
         session: u32,
     },
     /// Routes, in the order received.
     Routes(UpdateBatch),
-    /// A worker wants the current best paths of a family, for members that joined or asked for a refresh.
+    /// A worker requests the best paths of a family, for joining members or a route refresh.
     Dump(DumpRequest),
-    /// What became of next hops that the shard's routes use. Sent only when something changed.
+    /// Changed states of next hops that the shard's routes use.
     NextHops(Vec<(TrackedNextHop, NextHopState)>),
-    /// Whether workers are told best paths only when dataplanes have confirmed them. Not so at the start.
+    /// Whether workers get best paths only after confirmation by dataplanes. Off at the start.
     Suppress(bool),
-    /// What became of the routes that were fed.
+    /// Outcomes of fed routes.
     Confirmed(Confirmation),
 }
 
-/// What dataplanes did with the routes that a shard fed; see [`Shard::mark`](crate::shard::Shard::mark). Of a shard's
-/// marks and prefixes, one that says nothing of them changes nothing.
+/// Outcomes of a shard's fed routes in dataplanes; see [`Shard::mark`](crate::shard::Shard::mark).
+/// Without the shard's marks and prefixes, it changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Confirmation {
-    /// They have everything that was fed up to this mark, but for blocked prefixes. 0: nothing new.
+    /// They have everything that was fed up to this mark, but for blocked prefixes. 0: unchanged.
     pub mark: u64,
-    /// Prefixes that the FIB does not have as it should (`true`), or has again. May name prefixes of other shards.
+    /// Prefixes that became blocked in the FIB (`true`) or unblocked. May name prefixes of other
+    /// shards.
     pub blocked: Vec<(AnyPrefix, bool)>,
 }
 
-/// What one or more UPDATEs of one session say of the prefixes of one shard.
+/// The changes of UPDATEs of one session for one shard.
 #[derive(Debug)]
 pub struct UpdateBatch {
-    /// From whom.
+    /// The peer.
     pub peer: PeerId,
-    /// Which session of that peer.
+    /// The number of its session.
     pub session: u32,
-    /// What to do with the prefixes below: each operation takes the next `count` of its family.
+    /// Operations on the prefixes below: each takes the next `count` of its family.
     pub ops: Vec<RouteOp>,
     /// The prefixes.
     pub prefixes: Families<Prefixes>,
 }
 
-/// One UPDATE's worth for one shard and family.
+/// The part of one UPDATE for one shard and family.
 #[derive(Debug)]
 pub struct RouteOp {
     /// The attributes announced, or `None` for a withdrawal.
     pub attrs: Option<AttrSet>,
-    /// Which family's prefixes.
+    /// The family of its prefixes.
     pub afi: Afi,
-    /// How many.
+    /// The number of its prefixes.
     pub count: u32,
 }
 
@@ -91,7 +92,7 @@ pub struct TrackedNextHop {
     pub exclude: Option<AnyPrefix>,
 }
 
-/// What the RIB manager says of a registered next hop: its reachability, or that the question needs a prefix.
+/// The state of a registered next hop in the RIB manager, or that it must be registered by prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextHopState {
     /// With the interior cost of RFC 4271 section 9.1.2.2 e.
@@ -101,26 +102,27 @@ pub enum NextHopState {
     },
     /// Routes through it cannot be used.
     Unreachable,
-    /// Said of a next hop with an `exclude` that the shard has not registered: without it the answer depends on BGP's own
-    /// route of that prefix, so its paths by this next hop are to be registered with it.
+    /// For a next hop with an `exclude` that the shard has not registered. Without it, the state
+    /// depends on BGP's own route of that prefix, so its paths must register it with the prefix.
     PerPrefix,
 }
 
 /// Changes of best paths, from one shard to every worker.
 #[derive(Debug, Default)]
 pub struct BestBatch {
-    /// The paths that the changes name by index. Each is there once, unless it went and came back within the batch.
+    /// The paths of the changes, by index. Each is listed once, unless it was removed and added
+    /// within the batch.
     pub paths: Vec<BestPath>,
     /// The changes.
     pub changes: Families<Changes>,
 }
 
-/// A path as an egress worker needs it.
+/// A path for egress workers.
 #[derive(Clone, Debug)]
 pub struct BestPath {
     /// Its attributes.
     pub attrs: AttrSet,
-    /// Who sent it.
+    /// The peer that sent it.
     pub source: PeerId,
 }
 
@@ -131,8 +133,8 @@ impl PerFamily for Changes {
     type Of<F: Family> = Vec<Change<F>>;
 }
 
-/// The best path of one prefix changed. `old` is what the previous change (or dump) of this prefix on the same
-/// queue gave as `new`; what was advertised is derived from it.
+/// A changed best path of one prefix. `old` equals `new` of the previous change (or dump) of this
+/// prefix on the same queue; advertised paths are derived from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<F: Family> {
     /// The prefix.
@@ -146,53 +148,54 @@ pub struct Change<F: Family> {
 /// No path.
 pub const NONE: u32 = u32::MAX;
 
-/// A worker asks for best paths.
+/// A worker's request for best paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DumpRequest {
     /// The worker.
     pub worker: u32,
-    /// Given back with every part of the answer.
+    /// Returned with every part of the reply.
     pub token: u64,
-    /// Which family.
+    /// The family.
     pub afi: Afi,
 }
 
-/// What goes from a shard to a worker.
+/// A message of a shard or a session to a worker.
 #[derive(Debug)]
 pub enum EgressIn {
     /// Changes; the same batch goes to every worker.
     Best(Arc<BestBatch>),
-    /// Part of a dump: `old` is [`NONE`] throughout. Interleaves with `Best` in the order of events, so a
-    /// member that follows both from the moment of the request ends with the truth.
+    /// A part of a dump: `old` is always [`NONE`]. It is ordered with `Best`, so a member that
+    /// follows both from the request on ends with the current paths.
     Dump {
-        /// From the request.
+        /// The token of the request.
         token: u64,
         /// The paths.
         batch: BestBatch,
-        /// Whether this shard has sent all.
+        /// Whether this shard has sent everything.
         last: bool,
     },
-    /// A session reached Established: the worker owns its egress from now on. Answered by dump requests.
+    /// A session reached Established: the worker owns its egress from now on, and requests dumps.
     MemberUp(Arc<PeerInfo>),
-    /// What decides how routes are sent to a member is something else now, but for the families; its session lasts.
+    /// A member's egress settings changed, but for the families; its session continues.
     MemberChanged(Arc<PeerInfo>),
     /// A session ended.
     MemberDown(PeerId),
     /// The peer asked for a family again (RFC 2918).
     Refresh(PeerId, Afi),
-    /// A peer came up elsewhere: sources must be known before their paths can be judged. A peer whose
+    /// A peer came up elsewhere: sources must be known before their paths. A peer whose
     /// [`PeerKind`](crate::peer::PeerKind) changes gets another number.
     SourceUp(Arc<PeerInfo>),
-    /// Too many bytes wait to be written to a member, or few enough again.
+    /// A member's write queue became full, or has room again.
     Backlog {
         /// The member.
         peer: PeerId,
-        /// Whether it cannot take more.
+        /// Whether it is full.
         blocked: bool,
     },
 }
 
-/// What goes from a shard to the RIB manager: only changed next-hop sets, never a changed AS path alone.
+/// Changed routes from a shard to the RIB manager: only changed next-hop sets, never a changed AS
+/// path alone.
 #[derive(Debug, Default)]
 pub struct Feed {
     /// Distinct next-hop sets that the changes name by index.
@@ -201,16 +204,16 @@ pub struct Feed {
     pub changes: Families<FeedChanges>,
 }
 
-/// The next hops of a BGP route, as received. Addresses alone: a link-local one that came beside a global one says
-/// nothing without its interface.
+/// The next hops of a BGP route, as received. Without link-local addresses beside global ones,
+/// which need an interface.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FeedSet {
     /// Gateways and what share of the traffic each has, 1 to [`SHARES`](crate::link_bandwidth::SHARES), each once, in the order of
     /// their addresses: of the best path and of those that share its traffic.
     pub next_hops: SmallVec<[(IpAddr, u16); 4]>,
-    /// What kind of peer these paths came from.
+    /// The kind of peer of these paths.
     pub kind: FeedKind,
-    /// What stands in while none of them resolves: none of them, and the kind of peer that it came from.
+    /// The backup while none of them resolves: another gateway, and the kind of its peer.
     pub backup: Option<(IpAddr, FeedKind)>,
 }
 

@@ -1,19 +1,20 @@
-//! Who a route came from and who it goes to: what the shards and the egress workers need to know of a peer.
+//! Peers as the sources and receivers of routes, for shards and egress workers.
 
 use ribtide_policy::Source;
 use ribtide_prefix::Afi;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A configured or dynamic peer, as a dense number. A number is used again only after every shard and worker
-/// has confirmed that nothing of its former bearer is left.
+/// A configured or dynamic peer, as a dense number. A number is reused only after every shard and
+/// worker has removed its former peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub u32);
 
-/// The most peers that a router has at one time. Shards number sessions with 16 bits, so there is a number for each peer's
-/// session and another while the former one's routes are swept out.
+/// Peers of a router, at most. Shards number sessions with 16 bits, so each peer has a number for
+/// its session and one for its former session during the purge.
 pub const MOST_PEERS: usize = 32_767;
 
-/// How a peer relates to us; decides what may be sent on (RFC 4271 section 9.2, RFC 4456 section 6).
+/// The relation of a peer to us, which decides what may be sent on (RFC 4271 section 9.2, RFC 4456
+/// section 6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerKind {
     /// Another AS.
@@ -31,7 +32,7 @@ impl PeerKind {
     }
 }
 
-/// Which families a session carries.
+/// The families of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FamilySet {
     /// IPv4 unicast.
@@ -50,7 +51,7 @@ impl FamilySet {
     }
 }
 
-/// An established session, as the shards and the workers see it. Immutable for the life of the session.
+/// An established session for shards and workers. Immutable for its life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerInfo {
     /// The peer.
@@ -67,26 +68,26 @@ pub struct PeerInfo {
     pub kind: PeerKind,
     /// Whether an external peer is more than one hop away; then its next hops need not be on a connected subnet.
     pub multihop: bool,
-    /// What the session negotiated.
+    /// The negotiated families.
     pub families: FamilySet,
-    /// What decides how routes are sent to this peer.
+    /// The settings of routes sent to this peer.
     pub egress: EgressSettings,
 }
 
 impl PeerInfo {
-    /// How a policy sees this peer as the source of a route.
+    /// This peer as the source of a route in policies.
     pub fn source(&self) -> Source {
         Source { neighbor: self.address, internal: self.kind.is_internal() }
     }
 
-    /// How the RIB manager takes routes of this peer.
+    /// The kind of this peer's routes for the RIB manager.
     pub fn feed_kind(&self) -> FeedKind {
         let internal = self.kind.is_internal();
         FeedKind { internal, recursive: internal || self.multihop }
     }
 }
 
-/// What the RIB manager must know of the peer that a route came from.
+/// The kind of a route's peer, for the RIB manager.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FeedKind {
     /// Internal routes have administrative distance 200, external ones 20.
@@ -95,8 +96,9 @@ pub struct FeedKind {
     pub recursive: bool,
 }
 
-/// Everything that decides what is sent to a peer and how it is encoded. Peers with equal settings form an
-/// update group: this struct *is* the group's key, so a setting that is not in it cannot influence the output.
+/// All settings of routes sent to a peer and of their encoding. Peers with equal settings form an
+/// update group: this struct *is* the group's key, so a setting outside it cannot influence the
+/// output.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EgressSettings {
     /// Relation of the receivers.
@@ -109,17 +111,17 @@ pub struct EgressSettings {
     pub router_id: Ipv4Addr,
     /// Families that these sessions carry.
     pub families: FamilySet,
-    /// Whether they understand 4-octet AS numbers (RFC 6793).
+    /// Whether they support four-octet AS numbers (RFC 6793).
     pub four_octet_as: bool,
     /// Largest message they take, in bytes: 4096, or 65535 with extended messages (RFC 8654).
     pub max_message: u16,
-    /// What stands in NEXT_HOP.
+    /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
-    /// The export policy. Equal ones say the same of every route.
+    /// The export policy. Equal ones have equal results.
     pub export: std::sync::Arc<ribtide_policy::Policy>,
 }
 
-/// What stands in NEXT_HOP of what we send.
+/// The rule for NEXT_HOP of sent routes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NextHopRule {
     /// As received; the rule of RFC 4271 section 5.1.3 for internal peers.

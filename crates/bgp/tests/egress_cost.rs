@@ -1,11 +1,12 @@
-//! What a change of best path costs an egress worker, and a prefix of a dump: nanoseconds on one thread.
+//! The cost of a changed best path and of a dumped prefix in an egress worker: nanoseconds on one
+//! thread.
 //!
 //! ```text
 //! cargo test --release -p ribtide-bgp --test egress_cost -- --ignored --nocapture
 //! ```
 //!
-//! Time is the thread's own CPU time, so that a busy machine costs no more than caches and clock. All messages are made
-//! before the first is handled. Whether this fits the rest of the daemon is not seen here: nothing is written to sockets.
+//! Time is the thread's own CPU time, so other work of the machine costs only caches and clock. All
+//! messages are made in advance. Nothing is written to sockets.
 
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::egress::{Flush, Worker, Write};
@@ -65,7 +66,7 @@ fn mix(n: u64) -> u64 {
     z ^ (z >> 27)
 }
 
-/// The path of a set of prefixes in some round: of four hops and two communities, from a source of its own.
+/// The path of a set of prefixes in a round: of four hops and two communities, with its own source.
 fn path(set: usize, round: u32) -> BestPath {
     let source = (set as u32 + round) % SOURCES;
     let seed = |i: u64| mix(u64::from(round) << 40 | (set as u64) << 8 | i);
@@ -83,8 +84,8 @@ fn prefix(n: usize) -> Prefix<V4> {
     Prefix::new(0x0100_0000 + ((n as u32) << 8), 24)
 }
 
-/// Batches in which the sets come in an order of their own, each whole: all prefixes get the path of `new` in place of that
-/// of `old`.
+/// Batches of whole sets in a random order: all prefixes change from the path of `old` to that of
+/// `new`.
 fn batches(prefixes: usize, old: Option<u32>, new: Option<u32>) -> Vec<BestBatch> {
     let mut sets: Vec<usize> = (0..prefixes.div_ceil(SHARE)).collect();
     sets.sort_unstable_by_key(|set| mix(*set as u64 ^ 0xabcd));
@@ -108,7 +109,7 @@ fn batches(prefixes: usize, old: Option<u32>, new: Option<u32>) -> Vec<BestBatch
 
 /// CPU time of this thread, as Linux tells it.
 fn cpu_time() -> Duration {
-    // It is brought up to date when the thread gives way.
+    // The kernel updates it when the thread yields.
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
@@ -129,10 +130,11 @@ struct Timed {
 }
 
 impl Timed {
-    /// Handles messages, packs, and tells what that cost. `flush`: prefixes that wait before they are packed.
+    /// Handles messages, packs, and prints the cost. `flush`: prefixes that wait before they are
+    /// packed.
     fn run(&mut self, what: &str, prefixes: usize, flush: usize, messages: Vec<EgressIn>) {
         let before = self.counts();
-        // As shards do: what a batch names does not end with it.
+        // As in shards, paths of a batch outlive it.
         let kept: Vec<BestPath> = messages.iter().flat_map(paths).cloned().collect();
         let begin = cpu_time();
         for message in messages {

@@ -1,11 +1,11 @@
-//! What a path costs a shard: nanoseconds on one thread and bytes, for the tables that the project is measured with.
+//! The cost of a path in a shard: nanoseconds on one thread and bytes, for the project's tables.
 //!
 //! ```text
 //! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale|suppressed]
 //! ```
 //!
-//! Time is the thread's own CPU time, so that a busy machine costs no more than caches and clock. All messages are made
-//! before the first is handled.
+//! Time is the thread's own CPU time, so other work of the machine costs only caches and clock. All
+//! messages are made in advance.
 
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
@@ -27,9 +27,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Prefixes of one read of a socket: 64 KiB of UPDATEs of about 115 bytes.
 const BATCH: usize = 3000;
-/// Prefixes after which effects are handed on.
+/// Prefixes after which effects are sent.
 const HAND_ON: usize = 4096;
-/// Under FIB suppression: how many times effects are handed on until the first of them are confirmed.
+/// Under FIB suppression: sends of effects until the first of them are confirmed.
 const LATER: usize = 16;
 
 /// How many peers announce how many prefixes.
@@ -37,7 +37,7 @@ struct Load {
     name: &'static str,
     peers: u32,
     prefixes: usize,
-    /// Whether best paths are told when they are confirmed.
+    /// Whether best paths wait for confirmation.
     suppressed: bool,
 }
 
@@ -87,7 +87,7 @@ fn groups(prefixes: usize) -> Vec<Vec<Prefix<V4>>> {
     groups
 }
 
-/// What `peer` says of a group: a path of two to six hops.
+/// The attributes of a group at `peer`: a path of two to six hops.
 fn attributes(peer: u32, group: usize) -> AttrSet {
     let mut rng = Rng::new(u64::from(peer) << 32 | group as u64);
     let hops = 2 + rng.index(5);
@@ -141,7 +141,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// `peer` takes back all that it announced, by groups, in another order than that of the announcements.
+/// The withdrawals of all of a peer's routes, by groups, in another order than the announcements.
 fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<UpdateBatch> {
     let mut order: Vec<&[Prefix<V4>]> = groups.iter().map(Vec::as_slice).collect();
     (1..order.len()).rev().for_each(|i| order.swap(i, rng.index(i + 1)));
@@ -155,13 +155,13 @@ fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<Upda
     prefixes.chunks(BATCH).map(batch).collect()
 }
 
-/// A shard and what it did.
+/// A shard with its costs.
 struct Timed {
     shard: Shard,
     out: ShardOut,
     since: Duration,
     changes: usize,
-    /// What was fed and is not confirmed, under FIB suppression.
+    /// Unconfirmed marks, under FIB suppression.
     marks: VecDeque<u64>,
 }
 
@@ -210,7 +210,7 @@ impl Timed {
 
 /// CPU time of this thread, as Linux tells it.
 fn cpu_time() -> Duration {
-    // It is brought up to date when the thread gives way.
+    // The kernel updates it when the thread yields.
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());

@@ -379,7 +379,7 @@ impl Bgp {
             worker.pause_dumps()?;
         }
         for worker in &self.workers {
-            until("a dump for members that joined", || Ok(!worker.ask(|w| w.dumps_under_way())?))?;
+            until("a dump for members that joined", || Ok(!worker.ask(|w| w.dumps_in_flight())?))?;
         }
         let all = [&self.owners.read().shards, new].concat();
         tell(rib, &all)?;

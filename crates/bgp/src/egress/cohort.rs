@@ -1,4 +1,4 @@
-//! A cohort: members in sync. They were sent the same, and the same changes are pending for them.
+//! A cohort: members in sync. They were sent the same routes, and have the same pending changes.
 
 use super::paths::Paths;
 use super::pending::{PendingQueue, Phase};
@@ -11,8 +11,8 @@ pub(super) struct Cohort {
     /// In the order of peers; never empty in a group.
     members: Arc<[Receiver]>,
     queues: Families<PendingQueues>,
-    /// Whether it was left behind by others of its group, and has not caught up.
-    pub(super) behind: bool,
+    /// Whether it lags in its group.
+    pub(super) lagging: bool,
 }
 
 struct PendingQueues;
@@ -21,33 +21,34 @@ impl PerFamily for PendingQueues {
 }
 
 impl Cohort {
-    /// Of a member that joins, and wants the tables of `families`.
+    /// The cohort of a joining member that needs the tables of `families`.
     pub(super) fn joining(member: Receiver, families: FamilySet) -> Cohort {
         let mut queues = Families::<PendingQueues>::default();
         for_each_family!(F => if families.has(F::AFI) {
             *queues.get_mut::<F>() = PendingQueue::joining();
         });
-        Cohort { members: Arc::new([member]), queues, behind: false }
+        Cohort { members: Arc::new([member]), queues, lagging: false }
     }
 
-    /// The same of a member that moves from this cohort to another group, where it wants the tables of `families`.
+    /// The cohort of a member that moves to another group, where it needs the tables of `families`.
     pub(super) fn moving(&self, peer: PeerId, families: FamilySet) -> Option<Cohort> {
         let member = self.members.iter().find(|member| member.peer == peer)?;
         let mut queues = Families::<PendingQueues>::default();
         for_each_family!(F => if families.has(F::AFI) {
             *queues.get_mut::<F>() = self.queue::<F>().moving();
         });
-        Some(Cohort { members: Arc::new([*member]), queues, behind: false })
+        Some(Cohort { members: Arc::new([*member]), queues, lagging: false })
     }
 
-    /// Whether another cohort's members, which have come from another group, may wait for tables together with these.
+    /// Whether another cohort's members, which moved from another group, may wait for tables with
+    /// these.
     pub(super) fn can_wait_with(&self, other: &Cohort) -> bool {
         let mut can = true;
         for_each_family!(F => can &= self.queue::<F>().can_wait_with(other.queue::<F>()));
         can
     }
 
-    /// Takes in such a cohort.
+    /// Merges such a cohort.
     pub(super) fn wait_with(&mut self, mut other: Cohort) {
         for_each_family!(F => {
             let queue = std::mem::take(other.queues.get_mut::<F>());
@@ -72,80 +73,80 @@ impl Cohort {
         self.queues.get_mut::<F>()
     }
 
-    /// Whether others that join now may join it.
+    /// Whether joining members may be added.
     pub(super) fn is_open(&self, families: FamilySet) -> bool {
         let mut open = true;
         for_each_family!(F => open &= !families.has(F::AFI) || self.queue::<F>().is_open());
         open
     }
 
-    /// Whether a table is to be asked for, and whether one was asked for.
+    /// Whether a table must be requested, and whether one was requested.
     pub(super) fn dump(&self) -> (bool, bool) {
-        let (mut wanted, mut asked) = (false, false);
+        let (mut wanted, mut requested) = (false, false);
         for_each_family!(F => {
             wanted |= self.queue::<F>().phase() == Phase::Wanted;
-            asked |= matches!(self.queue::<F>().phase(), Phase::Dumping(_));
+            requested |= matches!(self.queue::<F>().phase(), Phase::Dumping(_));
         });
-        (wanted, asked)
+        (wanted, requested)
     }
 
     /// Whether its members wait for a whole table.
-    pub(super) fn joining_still(&self) -> bool {
+    pub(super) fn is_joining(&self) -> bool {
         let mut joining = false;
-        for_each_family!(F => joining |= self.queue::<F>().joining_still());
+        for_each_family!(F => joining |= self.queue::<F>().is_joining());
         joining
     }
 
-    /// Prefixes that wait.
+    /// The number of pending prefixes.
     pub(super) fn waiting(&self) -> usize {
         let mut waiting = 0;
         for_each_family!(F => waiting += self.queue::<F>().waiting());
         waiting
     }
 
-    /// What a flush would send: prefixes, and End-of-RIB markers.
+    /// Prefixes and End-of-RIB markers of the next flush.
     pub(super) fn due(&self) -> usize {
         let mut due = 0;
         for_each_family!(F => due += self.queue::<F>().due());
         due
     }
 
-    /// Whether what was taken to be packed is not packed yet.
+    /// Whether a started batch is not completely packed.
     pub(super) fn begun(&self) -> bool {
         let mut begun = false;
         for_each_family!(F => begun |= self.queue::<F>().begun());
         begun
     }
 
-    /// Whether its members know everything.
+    /// Whether nothing is pending for its members.
     pub(super) fn is_idle(&self) -> bool {
         let mut idle = true;
         for_each_family!(F => idle &= self.queue::<F>().is_idle());
         idle
     }
 
-    /// How many prefixes of a family were sent, by source.
+    /// Sent prefixes of a family, by source.
     pub(super) fn sent<F: Family>(&self) -> &Tally {
         self.queue::<F>().sent()
     }
 
-    /// Takes one more member, at the same position.
+    /// Adds members at the same position.
     pub(super) fn add(&mut self, members: &[Receiver]) {
         let mut all: Vec<Receiver> = self.members.iter().chain(members).copied().collect();
         all.sort_unstable();
         self.members = all.into();
     }
 
-    /// Some members leave for a cohort of their own, at the same position.
+    /// Moves some members to a new cohort at the same position.
     pub(super) fn split(&mut self, leave: impl Fn(PeerId) -> bool, paths: &mut Paths) -> Cohort {
         let (gone, left): (Vec<_>, Vec<_>) = self.members.iter().copied().partition(|m| leave(m.peer));
         self.members = left.into();
         let mut queues = Families::<PendingQueues>::default();
         for_each_family!(F => *queues.get_mut::<F>() = self.queue::<F>().copy(paths));
-        Cohort { members: gone.into(), queues, behind: self.behind }
+        Cohort { members: gone.into(), queues, lagging: self.lagging }
     }
 
-    /// A member's session ends. Returns whether it was the last.
+    /// Removes a member; returns whether it was the last.
     pub(super) fn remove(&mut self, peer: PeerId, paths: &mut Paths) -> bool {
         self.members = self.members.iter().copied().filter(|m| m.peer != peer).collect();
         let last = self.members.is_empty();
@@ -155,27 +156,27 @@ impl Cohort {
         last
     }
 
-    /// Whether another cohort's members could share this one although they are at another position.
+    /// Whether a cohort at another position may be merged.
     pub(super) fn can_coalesce(&self, other: &Cohort) -> bool {
         let mut can = true;
         for_each_family!(F => can &= self.queue::<F>().can_coalesce(other.queue::<F>()));
         can
     }
 
-    /// Takes in members at another position: from now on all get what any of them lacks.
+    /// Merges members at another position: all get what any of them lacks.
     pub(super) fn coalesce(&mut self, mut other: Cohort, paths: &mut Paths) {
         for_each_family!(F => {
             let queue = std::mem::take(other.queues.get_mut::<F>());
             self.queue_mut::<F>().coalesce(queue, paths);
         });
-        self.behind |= other.behind;
+        self.lagging |= other.lagging;
         self.add(&other.members);
     }
 
-    /// Takes in members at the same position.
+    /// Merges members at the same position.
     pub(super) fn merge(&mut self, other: &Cohort) {
         for_each_family!(F => debug_assert!(self.sent::<F>().equals(other.sent::<F>())));
-        self.behind = false;
+        self.lagging = false;
         self.add(&other.members);
     }
 }

@@ -1,4 +1,4 @@
-//! What may be sent to a group, and with which attributes.
+//! The permission to send a path to a group, and its attributes.
 
 use super::paths::Path;
 use crate::attr::AttrSet;
@@ -8,8 +8,8 @@ use ribtide_prefix::Afi;
 use ribtide_wire::bgp::attribute::{Aggregator, Attribute, ExtendedCommunities, code};
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
-/// Why a path learnt from `source` may not be sent to the members of a group at all, whatever their export policy says;
-/// `None`: it may.
+/// The reason why a path from `source` must not be sent to a group's members, independent of their
+/// export policy; `None` if it may.
 pub(super) fn forbidden(
     settings: &EgressSettings,
     source: &PeerInfo,
@@ -35,8 +35,8 @@ pub(super) fn forbidden(
     None
 }
 
-/// What stands in NEXT_HOP of a route from `source`, which the policy may have set; `None` when there is nothing that
-/// could.
+/// The NEXT_HOP of a route from `source`, which the policy may have set; `None` without a valid
+/// one.
 pub(super) fn next_hop(
     settings: &EgressSettings,
     source: &PeerInfo,
@@ -47,8 +47,8 @@ pub(super) fn next_hop(
     match (by_policy, settings.next_hop) {
         (Some(NewNextHop::Address(next_hop)), _) => kept(afi, next_hop),
         (Some(NewNextHop::Own), rule) => own(rule, afi),
-        // A reflected route keeps its next hop whatever the rule says (RFC 4456 section 10): we would draw traffic to us
-        // that we need not see.
+        // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
+        // pass through us.
         (None, rule @ NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(rule, afi),
         (None, _) => kept(afi, received),
     }
@@ -63,8 +63,8 @@ fn own(rule: NextHopRule, afi: Afi) -> Option<NextHop> {
     }
 }
 
-/// The next hop as received, as far as it means anything beyond the link: a link-local address does not
-/// (RFC 2545 section 3), and IPv4 routes over IPv6 were not negotiated (RFC 8950).
+/// The received next hop, if it is valid beyond its link. A link-local address is not (RFC 2545
+/// section 3), and IPv6 next hops of IPv4 routes were not negotiated (RFC 8950).
 fn kept(afi: Afi, received: NextHop) -> Option<NextHop> {
     match (afi, received) {
         (Afi::Ipv4, NextHop::V4(_)) => Some(received),
@@ -79,15 +79,15 @@ fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
     settings.kind.is_internal() && source.kind.is_internal()
 }
 
-/// Appends the attributes that the group's members get with a path from `source`, all but the next hop.
+/// Appends the attributes of a path from `source` for the group's members, without the next hop.
 ///
-/// MULTI_EXIT_DISC that was received never leaves the AS: it was meant for us (RFC 4271 section 5.1.4).
+/// A received MULTI_EXIT_DISC never leaves the AS (RFC 4271 section 5.1.4).
 pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
     let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
     let internal = settings.kind.is_internal();
     let reflected = is_reflected(settings, source);
     let mut rest = attrs.attributes().peekable();
-    // The set is in ascending order of codes, and so is what is sent: take what is rewritten, copy what lies between.
+    // Both sets are sorted by code: rewrite some, and copy those between.
     let mut copy_below = |code: u8, out: &mut Vec<u8>, wanted: u8| -> Option<Attribute<'_>> {
         while let Some(a) = rest.next_if(|a| a.code < code) {
             build::attribute(out, a.flags, a.code, a.value);
@@ -139,7 +139,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     if let Some(a) = copy_below(code::EXTENDED_COMMUNITIES, out, code::EXTENDED_COMMUNITIES) {
         let leaving: Vec<u8> = match internal {
             true => a.value.to_vec(),
-            // What is not transitive stays in the AS (RFC 4360 section 6).
+            // Non-transitive communities stay in the AS (RFC 4360 section 6).
             false => ExtendedCommunities::new(a.value)
                 .iter()
                 .filter(|c| c.is_transitive())
@@ -211,7 +211,8 @@ mod tests {
     ];
 
     proptest! {
-        /// Whatever flags RFC 4271 section 4.3 forbids and RFC 7606 lets in, a strict peer takes what goes on.
+        /// A strict peer accepts sent attributes, with any flags that RFC 4271 section 4.3 forbids
+        /// and RFC 7606 accepts.
         #[test]
         fn sent_attributes_pass_the_strict_parser(present: u16, partial: u16, internal: bool) {
             let mut block = Vec::new();

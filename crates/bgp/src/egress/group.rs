@@ -1,9 +1,9 @@
-//! An update group: members that get the same, at as many positions as there have to be.
+//! An update group: members with equal settings, in as many cohorts as there are positions.
 //!
-//! As long as all keep up there is one [`Cohort`], and every message is packed once for all of them. Who cannot take more
-//! leaves it for a cohort of its own, in which changes coalesce, and the others go on; who joins begins in a cohort in
-//! which the table waits. A cohort in which nothing waits any more is at the same position as every other of that kind,
-//! and is merged with it.
+//! While all members keep up there is one [`Cohort`], and every message is packed once. A blocked
+//! member leaves it for a cohort of its own, in which changes coalesce. A joining member starts in
+//! a cohort with the whole table pending. Cohorts with nothing pending are at the same position and
+//! are merged.
 
 use super::cohort::Cohort;
 use super::offers::Offers;
@@ -28,9 +28,9 @@ pub(super) const COHORTS_MAX: usize = if cfg!(test) { 3 } else { 8 };
 pub(super) struct Group {
     pub(super) settings: Arc<EgressSettings>,
     pub(super) members: BTreeMap<PeerId, Member>,
-    /// From the oldest position.
+    /// The oldest position first.
     cohorts: Vec<Cohort>,
-    /// How many changes since the last flush replaced a path that members have, or wait for.
+    /// Changes since the last flush that replaced a sent or pending path.
     pub(super) replaced: usize,
     pub(super) counters: Counters,
 }
@@ -38,7 +38,7 @@ pub(super) struct Group {
 #[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) blocked: bool,
-    /// How often it could not take more.
+    /// How often it became blocked.
     pub(super) blocks: u64,
     pub(super) counters: Counters,
 }
@@ -54,7 +54,7 @@ impl Group {
         }
     }
 
-    /// A member joins and gets the tables, together with others that wait for the same to be asked for.
+    /// A member joins and gets the tables, with others whose tables are not requested yet.
     pub(super) fn join(&mut self, receiver: Receiver) {
         let member = Member { blocked: false, blocks: 0, counters: Counters::default() };
         self.members.insert(receiver.peer, member);
@@ -65,14 +65,14 @@ impl Group {
         }
     }
 
-    /// What a member takes along that leaves for another group.
+    /// Removes a member that moves to another group, with its state.
     pub(super) fn move_out(&self, peer: PeerId) -> Option<(Member, Cohort)> {
         let cohort = self.cohort_of(peer)?.moving(peer, self.settings.families)?;
         Some((*self.members.get(&peer)?, cohort))
     }
 
-    /// A member comes from another group, which sent it what that one gets. It gets the tables, and loses what it should
-    /// not have.
+    /// Adds a member from another group, which was sent that group's routes. It gets the tables,
+    /// and withdrawals of the other routes.
     pub(super) fn move_in(&mut self, peer: PeerId, member: Member, cohort: Cohort) {
         self.members.insert(peer, member);
         match self.cohorts.iter_mut().find(|other| other.can_wait_with(&cohort)) {
@@ -81,7 +81,7 @@ impl Group {
         }
     }
 
-    /// A member leaves; whether it was the last.
+    /// Removes a member; returns whether it was the last.
     pub(super) fn leave(&mut self, peer: PeerId, paths: &mut Paths) -> bool {
         self.members.remove(&peer);
         if let Some(at) = self.position(peer)
@@ -92,7 +92,7 @@ impl Group {
         self.members.is_empty()
     }
 
-    /// A member cannot take more, or can again.
+    /// A member became blocked or unblocked.
     pub(super) fn backlog(&mut self, peer: PeerId, blocked: bool) {
         if let Some(member) = self.members.get_mut(&peer) {
             member.blocks += u64::from(blocked && !member.blocked);
@@ -100,7 +100,7 @@ impl Group {
         }
     }
 
-    /// Sends a member the table of a family again, unless it is on its way.
+    /// Sends a member the table of a family again, unless it is in progress.
     pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, paths: &mut Paths) {
         let Some(at) = self.position(peer) else { return };
         if !self.settings.families.has(F::AFI) || self.cohorts[at].queue::<F>().phase() != Phase::Live {
@@ -108,7 +108,7 @@ impl Group {
         }
         let mut own = self.take_out(at, |member| member == peer, paths);
         own.queue_mut::<F>().want(paths);
-        // Others may wait for the same to be asked for.
+        // Members whose table is not requested yet.
         let waits = |s: &Cohort| s.queue::<F>().phase() == Phase::Wanted && s.can_coalesce(&own);
         match self.cohorts.iter_mut().find(|cohort| waits(cohort)) {
             Some(cohort) => cohort.coalesce(own, paths),
@@ -116,7 +116,7 @@ impl Group {
         }
     }
 
-    /// Takes members out of a cohort, with a copy of what waits for them.
+    /// Moves members to a new cohort with a copy of the pending changes.
     fn take_out(&mut self, at: usize, which: impl Fn(PeerId) -> bool, paths: &mut Paths) -> Cohort {
         if self.cohorts[at].members().iter().all(|member| which(member.peer)) {
             return self.cohorts.remove(at);
@@ -137,12 +137,12 @@ impl Group {
         &self.cohorts
     }
 
-    /// Whether changes concern any member.
+    /// Whether any member needs the changes.
     pub(super) fn follows<F: Family>(&self) -> bool {
         self.settings.families.has(F::AFI) && self.cohorts.iter().any(|s| s.queue::<F>().follows())
     }
 
-    /// Takes in changes of best paths.
+    /// Adds changes of best paths.
     pub(super) fn change<F: Family>(
         &mut self,
         changes: &[Change<F>],
@@ -166,7 +166,7 @@ impl Group {
         }
     }
 
-    /// Takes in part of a dump.
+    /// Adds a part of a dump.
     pub(super) fn dumped<F: Family>(
         &mut self,
         token: u64,
@@ -186,7 +186,7 @@ impl Group {
         }
     }
 
-    /// All shards have answered a dump.
+    /// All shards have completed a dump.
     pub(super) fn dump_complete(&mut self, token: u64, paths: &mut Paths) {
         for cohort in &mut self.cohorts {
             for_each_family!(F => {
@@ -198,7 +198,8 @@ impl Group {
         }
     }
 
-    /// Asks for what a cohort wants, unless the answer to another is still under way: who joins meanwhile shares the next.
+    /// Requests the table that a cohort needs, unless another dump is in progress: members that
+    /// join meanwhile share the next one.
     pub(super) fn requests(&mut self, worker: u32, token: &mut u64) -> Vec<DumpRequest> {
         let mut requests = Vec::new();
         if self.cohorts.iter().any(|cohort| cohort.dump().1) {
@@ -209,7 +210,7 @@ impl Group {
                 let queue = cohort.queue_mut::<F>();
                 if queue.phase() == Phase::Wanted {
                     *token += 1;
-                    queue.asked(*token);
+                    queue.dump_requested(*token);
                     requests.push(DumpRequest { worker, token: *token, afi: F::AFI });
                 }
             });
@@ -217,17 +218,17 @@ impl Group {
         requests
     }
 
-    /// What a flush would send to members that can take more.
+    /// Prefixes and End-of-RIB markers of the next flush, for unblocked members.
     pub(super) fn due(&self) -> usize {
         self.cohorts.iter().filter(|cohort| !self.all_blocked(cohort)).map(Cohort::due).sum()
     }
 
-    /// Whether a flush has begun something that it has not done, for members that can take more.
+    /// Whether a started batch is not completely packed, for unblocked members.
     pub(super) fn begun(&self) -> bool {
         self.cohorts.iter().any(|cohort| cohort.begun() && !self.all_blocked(cohort))
     }
 
-    /// Prefixes that wait, those for several positions several times.
+    /// Pending prefixes, counted per position.
     pub(super) fn waiting(&self) -> usize {
         self.cohorts.iter().map(Cohort::waiting).sum()
     }
@@ -240,7 +241,7 @@ impl Group {
         cohort.members().iter().all(|member| self.is_blocked(member.peer))
     }
 
-    /// Packs up to about `budget` prefixes of each family for every cohort whose members can take more.
+    /// Packs about `budget` prefixes of each family, for every cohort with unblocked members.
     pub(super) fn flush(
         &mut self,
         what: Flush,
@@ -250,9 +251,9 @@ impl Group {
         out: &mut Vec<Write>,
     ) {
         self.replaced = 0;
-        self.leave_behind(paths);
+        self.split_blocked(paths);
         self.bound(paths);
-        // Only cohorts without anything pending become one again.
+        // Only cohorts with nothing pending are merged.
         let several = self.cohorts.iter().filter(|cohort| !self.all_blocked(cohort)).count() > 1;
         let what = if several && what == Flush::Settled { Flush::All } else { what };
         for at in 0..self.cohorts.len() {
@@ -272,8 +273,8 @@ impl Group {
         self.merge_idle();
     }
 
-    /// Members that cannot take more leave cohorts in which something is to be sent and others can.
-    fn leave_behind(&mut self, paths: &mut Paths) {
+    /// Splits blocked members from cohorts with pending changes and unblocked members.
+    fn split_blocked(&mut self, paths: &mut Paths) {
         for at in 0..self.cohorts.len() {
             let cohort = &self.cohorts[at];
             if cohort.due() == 0 || self.all_blocked(cohort) {
@@ -283,13 +284,13 @@ impl Group {
             let blocked = |peer: PeerId| members.get(&peer).is_some_and(|member| member.blocked);
             if cohorts[at].members().iter().any(|member| blocked(member.peer)) {
                 let mut slow = cohorts[at].split(blocked, paths);
-                slow.behind = true;
+                slow.lagging = true;
                 cohorts.push(slow);
             }
         }
     }
 
-    /// Brings members at different positions together while there are too many.
+    /// Merges cohorts while there are too many.
     fn bound(&mut self, paths: &mut Paths) {
         while self.cohorts.len() > COHORTS_MAX {
             let all = (0..self.cohorts.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
@@ -297,14 +298,14 @@ impl Group {
             let alike = |(a, b): &(usize, usize)| {
                 slow(*a) == slow(*b) && self.cohorts[*a].can_coalesce(&self.cohorts[*b])
             };
-            // Of those that cannot take more: they have time.
+            // Blocked ones, because they wait anyway.
             let Some((a, b)) = all.filter(alike).max_by_key(|(a, _)| slow(*a)) else { return };
             let other = self.cohorts.remove(b);
             self.cohorts[a].coalesce(other, paths);
         }
     }
 
-    /// Cohorts in which nothing waits are at the same position.
+    /// Merges cohorts with nothing pending.
     fn merge_idle(&mut self) {
         let Some(first) = self.cohorts.iter().position(Cohort::is_idle) else { return };
         for at in (first + 1..self.cohorts.len()).rev() {
@@ -313,11 +314,11 @@ impl Group {
                 self.cohorts[first].merge(&other);
             }
         }
-        self.cohorts[first].behind = false;
+        self.cohorts[first].lagging = false;
     }
 }
 
-/// Counts a chunk for the group and for who gets it; whether anybody does.
+/// Counts a chunk for the group and its receivers; returns whether it has any.
 fn deliver(closed: &Closed, group: &mut Counters, members: &mut BTreeMap<PeerId, Member>) -> bool {
     let mut reached = false;
     for receiver in closed.write.receivers() {

@@ -1,23 +1,25 @@
 //! The egress worker: from changes of best paths to packed messages for update groups.
 //!
-//! Members with equal [`EgressSettings`] form a group, and each message is packed once for all of them. A change
-//! waits in the group's pending map until a flush; a second change of the same prefix replaces what it waits with.
-//! So the changes of all shards meet there, routes with equal attributes share messages however they were sharded,
-//! and what waits is bounded by the table, never by the number of changes.
+//! Members with equal [`EgressSettings`] form a group, and each message is packed once for all of
+//! them. A change waits in the group's pending map until a flush; a second change of the same
+//! prefix replaces it. So the changes of all shards are combined, and routes with equal attributes
+//! share messages for any sharding. The table bounds the pending changes.
 //!
-//! **Split horizon.** A path is not sent to who sent it, by leaving that member out of whole messages. What a member
-//! was sent is not stored: everyone but its source was sent the former best path, if the group's rules allow it.
+//! **Split horizon.** A path is not sent to its source, by leaving that member out of whole
+//! messages. The routes of a member are not stored: all members but the source were sent the former
+//! best path, if the group's rules permit it.
 //!
-//! **Positions.** Members at one position, that is, to whom the same is still to be sent, are one cohort with one pending
-//! map. All members that keep up are in one cohort. Who cannot take more ([`EgressIn::Backlog`]) leaves it with a copy of
-//! what is pending, and no peer waits for it. Cohorts without anything pending are at the same position and become one
-//! again. So memory is bounded by the table and by a small number of cohorts a group, nothing is lost, and a message is
-//! packed once for all members at its position.
+//! **Positions.** Members with the same pending changes are one cohort with one pending map. All
+//! members that keep up are in one cohort. A blocked member ([`EgressIn::Backlog`]) leaves it with
+//! a copy of the pending changes, and no peer waits for it. Cohorts with nothing pending are
+//! merged. So the table and a small number of cohorts per group bound memory, nothing is lost, and
+//! a message is packed once per position.
 //!
-//! **Joining.** A member that joins begins in a cohort of its own, and the shards dump their tables into it. A shard's dump
-//! and its changes come in the order of events, hence: what is pending for a prefix is newer than what a dump says of it.
-//! Nothing is sent before all shards have answered; then the table is packed as a whole. One dump of a group is under way
-//! at a time, and all that join meanwhile share the next. A table that is asked for again (RFC 2918) goes the same way.
+//! **Joining.** A joining member starts in a cohort of its own, into which the shards dump their
+//! tables. A shard's dump and its changes come in order, so a pending change is newer than the dump
+//! of its prefix. Nothing is sent before all shards have finished; then the table is packed as a
+//! whole. One dump of a group is in progress at a time, and later members share the next. A route
+//! refresh (RFC 2918) takes the same path.
 
 mod cohort;
 mod export;
@@ -41,22 +43,23 @@ use ribtide_wire::bgp::NextHop;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A member as the addressee of bytes. Bytes for an earlier session must not reach a later one.
+/// A member as a receiver. Bytes for an earlier session must not reach a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Receiver {
     /// The peer.
     pub peer: PeerId,
-    /// Which session of it.
+    /// The number of its session.
     pub session: u32,
 }
 
-/// What a flush packs.
+/// The changes that a flush packs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
-    /// What an earlier one began and left.
+    /// The rest of a started batch.
     Begun,
-    /// What waited already when the last one looked. Shards are not equally far: what belongs into one message comes from
-    /// all of them within a moment, and by the next flush it is complete.
+    /// Changes that were pending at the last flush. Shards progress differently, and routes of one
+    /// message arrive from all of them within a moment, so by the next flush the message is
+    /// complete.
     Settled,
     /// Everything.
     All,
@@ -67,20 +70,20 @@ pub enum Flush {
 pub struct Write {
     /// The messages.
     pub chunk: Arc<[u8]>,
-    /// Who gets them, in the order of peers.
+    /// The receivers, in the order of peers.
     pub to: Arc<[Receiver]>,
-    /// Who of these does not.
+    /// The receiver that is left out.
     pub except: Option<PeerId>,
 }
 
 impl Write {
-    /// Who gets it.
+    /// The receivers.
     pub fn receivers(&self) -> impl Iterator<Item = Receiver> + '_ {
         self.to.iter().copied().filter(|receiver| Some(receiver.peer) != self.except)
     }
 }
 
-/// What was sent, to a member or, each message once, to a group.
+/// Messages sent to a member or, each once, to a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Messages, End-of-RIB included.
@@ -115,23 +118,23 @@ pub struct GroupView {
     pub worker: u32,
     /// Its number, never used again in this worker.
     pub id: u32,
-    /// What its members share.
+    /// The common settings of its members.
     pub settings: EgressSettings,
     /// The members.
     pub members: Vec<PeerId>,
-    /// Members that cannot take more now.
+    /// Blocked members.
     pub blocked: Vec<PeerId>,
-    /// Members that were left behind and have not caught up.
+    /// Members that lag.
     pub detached: Vec<PeerId>,
     /// Members that wait for a whole table.
     pub joining: Vec<PeerId>,
-    /// How many positions its members are at.
+    /// The number of its cohorts.
     pub cohorts: usize,
-    /// Prefixes that wait to be sent, those for several positions several times.
+    /// Pending prefixes, counted per position.
     pub waiting: usize,
-    /// How often a member could not take more, of members whose sessions are still up.
+    /// How often members became blocked, of members with established sessions.
     pub blocks: u64,
-    /// What was packed. Prefixes announced in each UPDATE say how well.
+    /// Packed messages. Announced prefixes per UPDATE measure the packing.
     pub counters: Counters,
 }
 
@@ -140,25 +143,25 @@ pub struct GroupView {
 pub struct MemberView {
     /// The number of its group.
     pub group: u32,
-    /// Whether it cannot take more now.
+    /// Whether it is blocked.
     pub blocked: bool,
-    /// How often it could not, in this session.
+    /// How often it became blocked, in this session.
     pub blocks: u64,
-    /// Whether it was left behind by its group and has not caught up.
+    /// Whether it lags in its group.
     pub detached: bool,
-    /// Whether it still waits for tables that it asked for.
+    /// Whether it waits for requested tables.
     pub joining: bool,
-    /// Prefixes that wait to be sent to it.
+    /// Its pending prefixes.
     pub waiting: usize,
-    /// IPv4 prefixes advertised to it. A change that waits does not count yet.
+    /// IPv4 prefixes advertised to it, without pending changes.
     pub advertised_ipv4: u64,
     /// The same of IPv6.
     pub advertised_ipv6: u64,
-    /// What was sent to it in this session.
+    /// Messages sent to it in this session.
     pub counters: Counters,
 }
 
-/// A path as a member gets it.
+/// A path as sent to a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Advertised {
     /// The attributes in wire form, AS numbers as the member understands them, without the next hop.
@@ -167,20 +170,21 @@ pub struct Advertised {
     pub next_hop: NextHop,
 }
 
-/// What becomes of a path in a group.
+/// The export of a path to a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Export {
     /// The group's number in its worker.
     pub group: u32,
-    /// How many members it has beside the path's source.
+    /// The number of members beside the path's source.
     pub members: usize,
     /// Whether these get the path.
     pub sent: bool,
-    /// Why, in sentences.
+    /// The reasons, as sentences.
     pub says: Vec<String>,
 }
 
-/// An egress worker: owns the groups of some peers. It knows all sources, and sees all changes while it has a group.
+/// An egress worker: owns the groups of some peers. It knows all sources, and gets all changes
+/// while it has a group.
 pub struct Worker {
     id: u32,
     shards: u32,
@@ -188,22 +192,22 @@ pub struct Worker {
     groups: BTreeMap<u32, Group>,
     member_of: Map<PeerId, u32>,
     paths: Paths,
-    /// Dumps that shards have been asked for, by token.
-    asked: Map<u64, Asked>,
+    /// Requested dumps by token.
+    dumps: Map<u64, PendingDump>,
     last_group: u32,
     last_token: u64,
 }
 
-/// A dump under way.
-struct Asked {
+/// A dump in progress.
+struct PendingDump {
     group: u32,
-    /// Shards that have not told all.
+    /// Shards that have not finished.
     shards: u32,
 }
 
 impl Worker {
-    /// Worker number `id`, fed by `shards` shards. From its first dump request on it must see their changes, for as long
-    /// as it [has groups](Worker::has_groups).
+    /// Worker number `id`, fed by `shards` shards. From its first dump request on it must get their
+    /// changes, as long as it [has groups](Worker::has_groups).
     pub fn new(id: u32, shards: u32) -> Worker {
         Worker {
             id,
@@ -212,24 +216,24 @@ impl Worker {
             groups: BTreeMap::new(),
             member_of: Map::default(),
             paths: Paths::default(),
-            asked: Map::default(),
+            dumps: Map::default(),
             last_group: 0,
             last_token: 0,
         }
     }
 
-    /// So many shards answer a dump from now on. Only while [none is under way](Worker::dumps_under_way).
+    /// Sets the number of shards. Only while [no dump is in progress](Worker::dumps_in_flight).
     pub fn set_shards(&mut self, shards: u32) {
-        debug_assert!(self.asked.is_empty());
+        debug_assert!(self.dumps.is_empty());
         self.shards = shards;
     }
 
-    /// Whether some dump that was asked for is not fully answered.
-    pub fn dumps_under_way(&self) -> bool {
-        !self.asked.is_empty()
+    /// Whether some dump is not complete.
+    pub fn dumps_in_flight(&self) -> bool {
+        !self.dumps.is_empty()
     }
 
-    /// Takes in one message. What is to be done about it comes with the next [`Worker::flush`].
+    /// Handles one message; the next [`Worker::flush`] sends its effects.
     pub fn handle(&mut self, input: EgressIn) {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
@@ -258,36 +262,37 @@ impl Worker {
         }
     }
 
-    /// Dumps to ask of every shard, each once.
+    /// Dump requests for every shard, each once.
     pub fn requests(&mut self) -> Vec<DumpRequest> {
         let mut requests = Vec::new();
         for (id, group) in &mut self.groups {
             let of_group = group.requests(self.id, &mut self.last_token);
-            let asked = |request: &DumpRequest| (request.token, Asked { group: *id, shards: self.shards });
-            self.asked.extend(of_group.iter().map(asked));
+            let dump =
+                |request: &DumpRequest| (request.token, PendingDump { group: *id, shards: self.shards });
+            self.dumps.extend(of_group.iter().map(dump));
             requests.extend(of_group);
         }
         requests
     }
 
-    /// How much a flush has to do: prefixes and End-of-RIB markers.
+    /// The work of the next flush: prefixes and End-of-RIB markers.
     pub fn due(&self) -> usize {
         self.groups.values().map(Group::due).sum()
     }
 
-    /// How many changes since the last flush replaced a path that was sent, or was to be. Where there are many, what waits
-    /// may well change again.
+    /// Changes since the last flush that replaced a sent or pending path. Many of them suggest that
+    /// pending routes change again.
     pub fn replaced(&self) -> usize {
         self.groups.values().map(|group| group.replaced).sum()
     }
 
-    /// How many positions all groups have together: members at one get the same.
+    /// The number of cohorts of all groups.
     pub fn positions(&self) -> usize {
         self.groups.values().map(|group| group.cohorts().len()).sum()
     }
 
-    /// Packs up to about `budget` prefixes of each family for every position of a group, and appends them. Returns whether
-    /// it left some of what it began; what has come in since is the next one's.
+    /// Packs about `budget` prefixes of each family for every cohort, and appends the messages.
+    /// Returns whether a started batch is incomplete; later changes belong to the next one.
     pub fn flush(&mut self, what: Flush, budget: usize, out: &mut Vec<Write>) -> bool {
         let mut begun = false;
         for group in self.groups.values_mut().filter(|group| group.due() > 0) {
@@ -297,17 +302,17 @@ impl Worker {
         begun
     }
 
-    /// Whether any peer gets something from this worker: one that has no groups need not hear of changes.
+    /// Whether any peer is a member; a worker without groups needs no changes.
     pub fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }
 
-    /// Prefixes that wait in all groups.
+    /// Pending prefixes of all groups.
     pub fn waiting(&self) -> usize {
         self.groups.values().map(Group::waiting).sum()
     }
 
-    /// Distinct paths that what waits refers to.
+    /// Distinct paths of pending changes.
     pub fn waiting_paths(&self) -> usize {
         self.paths.len()
     }
@@ -330,8 +335,8 @@ impl Worker {
             settings: EgressSettings::clone(&group.settings),
             members: group.members.keys().copied().collect(),
             blocked: group.members.iter().filter(|(_, m)| m.blocked).map(|(peer, _)| *peer).collect(),
-            detached: which(|s| s.behind),
-            joining: which(Cohort::joining_still),
+            detached: which(|s| s.lagging),
+            joining: which(Cohort::is_joining),
             cohorts: group.cohorts().len(),
             waiting: group.waiting(),
             blocks: group.members.values().map(|m| m.blocks).sum(),
@@ -339,7 +344,7 @@ impl Worker {
         }
     }
 
-    /// One member, if its session is established and this worker's.
+    /// A member, if its session is established and belongs to this worker.
     pub fn member(&self, peer: PeerId) -> Option<MemberView> {
         let id = *self.member_of.get(&peer)?;
         let group = self.groups.get(&id)?;
@@ -348,8 +353,8 @@ impl Worker {
             group: id,
             blocked: member.blocked,
             blocks: member.blocks,
-            detached: cohort.behind,
-            joining: cohort.joining_still(),
+            detached: cohort.lagging,
+            joining: cohort.is_joining(),
             waiting: cohort.waiting(),
             advertised_ipv4: cohort.sent::<V4>().but(peer),
             advertised_ipv6: cohort.sent::<V6>().but(peer),
@@ -357,7 +362,8 @@ impl Worker {
         })
     }
 
-    /// How `peer` gets `best`, the best path of a prefix, and why so, in sentences; `None` when it does not get it.
+    /// The form in which `peer` gets `best`, the best path of a prefix, with reasons as sentences;
+    /// `None` when it does not get it.
     pub fn advertised(
         &self,
         peer: PeerId,
@@ -393,8 +399,8 @@ impl Worker {
         Some(Advertised { attributes, next_hop })
     }
 
-    /// What becomes of `best`, the best path of a prefix, in each group, asked of its first member that is not the path's
-    /// source.
+    /// The export of `best`, the best path of a prefix, in each group, evaluated for the first
+    /// member that is not its source.
     pub fn exports(&self, prefix: AnyPrefix, best: &BestPath) -> Vec<Export> {
         let export = |(id, group): (&u32, &Group)| {
             let member = group.members.keys().find(|peer| **peer != best.source)?;
@@ -405,7 +411,7 @@ impl Worker {
         self.groups.iter().filter_map(export).collect()
     }
 
-    /// The group of these settings, which comes into being if it is not there.
+    /// The group of these settings, created if missing.
     fn group_of(&mut self, settings: &EgressSettings) -> (u32, &mut Group) {
         let found = self.groups.iter().find(|(_, group)| *group.settings == *settings);
         let id = found.map_or(self.last_group + 1, |(id, _)| *id);
@@ -432,7 +438,7 @@ impl Worker {
     }
 
     fn member_down(&mut self, peer: PeerId) {
-        // What is known of it as a source stays: its paths leave through the shards, and later.
+        // Its state as a source stays, because its paths are removed by the shards later.
         let Some(id) = self.member_of.remove(&peer) else { return };
         if self.groups.get_mut(&id).is_some_and(|group| group.leave(peer, &mut self.paths)) {
             self.groups.remove(&id);
@@ -453,10 +459,10 @@ impl Worker {
     }
 
     fn dumped(&mut self, token: u64, batch: &BestBatch, last: bool) {
-        let Some(asked) = self.asked.get_mut(&token) else { return };
-        asked.shards -= u32::from(last);
-        let complete = asked.shards == 0;
-        if let Some(group) = self.groups.get_mut(&asked.group) {
+        let Some(dump) = self.dumps.get_mut(&token) else { return };
+        dump.shards -= u32::from(last);
+        let complete = dump.shards == 0;
+        if let Some(group) = self.groups.get_mut(&dump.group) {
             let mut handles = Handles::new(batch.paths.len());
             for_each_family!(F => {
                 let settings = group.settings.clone();
@@ -469,7 +475,7 @@ impl Worker {
             }
         }
         if complete {
-            self.asked.remove(&token);
+            self.dumps.remove(&token);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Which of a batch's paths a group gets, prefix by prefix where its export policy looks at them, and as what.
+//! The paths of a batch for a group: whether it gets each path, and in which form.
 //!
-//! The policy is asked once for each path, and its answer is shared by all prefixes that go the same way through it. A
-//! path that it changes waits and is packed as the changed one, so paths that a policy makes alike share messages.
+//! The export policy is evaluated once for each path, and prefixes with equal results share the
+//! outcome. A changed path waits and is packed in its changed form, so paths that a policy makes
+//! equal share messages.
 
 use super::export;
 use super::group::Peers;
@@ -13,7 +14,7 @@ use crate::peer::{EgressSettings, PeerInfo};
 use ribtide_policy::{Changes, Memo, NewNextHop, PolicyResult, Route};
 use ribtide_prefix::{Afi, Family, Prefix};
 
-/// The paths of a batch as a group gets them, for prefixes of one family.
+/// The paths of a batch for a group and prefixes of one family.
 pub(super) struct Offers<'a> {
     paths: &'a [BestPath],
     offers: Vec<Offer<'a>>,
@@ -23,30 +24,30 @@ pub(super) struct Offers<'a> {
 enum Offer<'a> {
     /// The group does not get the path.
     No,
-    /// It gets it as it is.
+    /// It gets the path unchanged.
     Plain,
-    /// The policy looks at it.
-    Asked(Box<Asked<'a>>),
+    /// The export policy tests the prefix or changes the path.
+    ByPolicy(Box<PolicyOffer<'a>>),
 }
 
-struct Asked<'a> {
-    judge: Judge<'a>,
-    /// What the policy accepts may still be impossible to send.
+struct PolicyOffer<'a> {
+    export: GroupExport<'a>,
+    /// An accepted path may still be impossible to send.
     memo: Memo<Option<Accepted>>,
 }
 
-/// A path that the policy accepts.
+/// An accepted path.
 struct Accepted {
     changes: Changes,
-    /// Of the path as it is changed, once that was asked for.
+    /// The handle of the changed path, after its first use.
     handle: Handle,
 }
 
-/// Handles of a batch's paths, made when they are asked for and held as long as the batch.
+/// Handles of a batch's paths, made on demand and held during the batch.
 pub(super) struct Handles {
-    /// For each path as it is: groups share them.
+    /// Unchanged paths, which groups share.
     plain: Vec<Handle>,
-    /// Of paths that a policy changed.
+    /// Changed paths.
     changed: Vec<Handle>,
 }
 
@@ -56,7 +57,7 @@ impl Handles {
         Handles { plain: vec![NONE; paths], changed: Vec::new() }
     }
 
-    /// Drops them.
+    /// Releases them.
     pub(super) fn release(self, paths: &mut Paths) {
         self.plain.into_iter().chain(self.changed).for_each(|handle| paths.release(handle));
     }
@@ -71,7 +72,7 @@ impl Handles {
 }
 
 impl<'a> Offers<'a> {
-    /// Judges `paths` for prefixes of family `afi`, as far as the prefix does not matter.
+    /// Evaluates `paths` for prefixes of family `afi`, as far as the prefix does not matter.
     pub(super) fn new(
         settings: &'a EgressSettings,
         peers: &'a Peers,
@@ -85,25 +86,26 @@ impl<'a> Offers<'a> {
                 .get(&path.source)
                 .filter(|s| export::forbidden(settings, s, afi, &path.attrs).is_none());
             let Some(source) = source else { return Offer::No };
-            let judge = Judge { settings, source, afi, path };
+            let export = GroupExport { settings, source, afi, path };
             match constant {
-                Some(PolicyResult::Accept) if judge.can_send(None) => Offer::Plain,
+                Some(PolicyResult::Accept) if export.can_send(None) => Offer::Plain,
                 Some(_) => Offer::No,
                 None => {
-                    let memo = Memo::new(&settings.export, &judge.route(), |changes| judge.accepted(changes));
-                    Offer::Asked(Box::new(Asked { judge, memo }))
+                    let memo =
+                        Memo::new(&settings.export, &export.route(), |changes| export.accepted(changes));
+                    Offer::ByPolicy(Box::new(PolicyOffer { export, memo }))
                 }
             }
         };
         Offers { paths, offers: paths.iter().map(offer).collect(), handles }
     }
 
-    /// The source of the path of this number, if the group gets it for this prefix.
+    /// The source of this path, if the group gets it for this prefix.
     pub(super) fn source<F: Family>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
         let gets = match self.offers.get_mut(path as usize) {
             None | Some(Offer::No) => false,
             Some(Offer::Plain) => true,
-            Some(Offer::Asked(asked)) => asked.judge.ask(&mut asked.memo, prefix).is_some(),
+            Some(Offer::ByPolicy(offer)) => offer.export.evaluate(&mut offer.memo, prefix).is_some(),
         };
         if gets {
             AdvertisedSource::from(self.paths[path as usize].source)
@@ -112,20 +114,20 @@ impl<'a> Offers<'a> {
         }
     }
 
-    /// The path of this number as the group gets it for this prefix; [`NONE`] when it does not.
+    /// This path in the group's form for this prefix; [`NONE`] if the group does not get it.
     pub(super) fn handle<F: Family>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
         let at = path as usize;
         match self.offers.get_mut(at) {
             None | Some(Offer::No) => NONE,
             Some(Offer::Plain) => self.handles.plain(at, &self.paths[at], paths),
-            Some(Offer::Asked(asked)) => {
-                let Asked { judge, memo } = &mut **asked;
-                let Some(accepted) = judge.ask(memo, prefix) else { return NONE };
+            Some(Offer::ByPolicy(offer)) => {
+                let PolicyOffer { export, memo } = &mut **offer;
+                let Some(accepted) = export.evaluate(memo, prefix) else { return NONE };
                 if accepted.handle == NONE {
                     accepted.handle = if accepted.changes.is_empty() {
                         self.handles.plain(at, &self.paths[at], paths)
                     } else {
-                        let handle = paths.intern(judge.changed(&accepted.changes));
+                        let handle = paths.intern(export.changed(&accepted.changes));
                         self.handles.changed.push(handle);
                         handle
                     };
@@ -137,21 +139,21 @@ impl<'a> Offers<'a> {
 }
 
 /// A path for a group, before its export policy.
-struct Judge<'a> {
+struct GroupExport<'a> {
     settings: &'a EgressSettings,
     source: &'a PeerInfo,
     afi: Afi,
     path: &'a BestPath,
 }
 
-impl Judge<'_> {
+impl GroupExport<'_> {
     fn route(&self) -> Route<'_> {
         let attrs = &self.path.attrs;
         let (afi, source) = (self.afi, self.source.source());
         Route { attributes: attrs.bytes(), next_hop: attrs.next_hop(), afi, source }
     }
 
-    fn ask<'m, F: Family>(
+    fn evaluate<'m, F: Family>(
         &self,
         memo: &'m mut Memo<Option<Accepted>>,
         prefix: Prefix<F>,
@@ -164,7 +166,7 @@ impl Judge<'_> {
         self.can_send(changes.next_hop()).then_some(Accepted { changes, handle: NONE })
     }
 
-    /// Whether there is a next hop to send, when the policy sets it to this.
+    /// Whether a valid next hop exists when the policy sets it to this.
     fn can_send(&self, next_hop: Option<NewNextHop>) -> bool {
         let received = self.path.attrs.next_hop();
         export::next_hop(self.settings, self.source, self.afi, received, next_hop).is_some()
@@ -184,7 +186,8 @@ impl Judge<'_> {
     }
 }
 
-/// How a group gets one path for one prefix, asked for once; `None` when it does not. `says` is given why, in sentences.
+/// The form of one path for a group and prefix; `None` if the group does not get it. Appends the
+/// reasons to `says`, as sentences.
 pub(super) fn explain<F: Family>(
     settings: &EgressSettings,
     source: &PeerInfo,
@@ -192,17 +195,17 @@ pub(super) fn explain<F: Family>(
     prefix: Prefix<F>,
     says: &mut Vec<String>,
 ) -> Option<Path> {
-    let judge = Judge { settings, source, afi: F::AFI, path };
+    let export = GroupExport { settings, source, afi: F::AFI, path };
     if let Some(why) = export::forbidden(settings, source, F::AFI, &path.attrs) {
         says.push(format!("not sent: {why}"));
         return None;
     }
-    let (changes, tried) = settings.export.explain(&judge.route(), prefix.any());
+    let (changes, tried) = settings.export.explain(&export.route(), prefix.any());
     says.extend(tried);
     let changes = changes?;
-    if !judge.can_send(changes.next_hop()) {
+    if !export.can_send(changes.next_hop()) {
         says.push("not sent: there is no next hop of this family that the peer could use".into());
         return None;
     }
-    Some(judge.changed(&changes))
+    Some(export.changed(&changes))
 }

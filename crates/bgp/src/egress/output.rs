@@ -1,14 +1,15 @@
-//! Messages on their way out: packed into chunks, counted, addressed.
+//! Outgoing messages: packed into chunks, counted, addressed.
 
 use super::{Counters, Receiver, Write};
 use crate::peer::PeerId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A chunk is closed when it has this many bytes. What a member's socket takes at once is of this order.
+/// Bytes at which a chunk is closed: about what a member's socket takes at once.
 const CHUNK: usize = 64 * 1024;
 
-/// What one flush sends to one list of receivers. No prefix is in it twice, so the order of chunks is free.
+/// The messages of one flush for one list of receivers. No prefix is in it twice, so chunks may be
+/// reordered.
 pub(super) struct Sink {
     to: Arc<[Receiver]>,
     open: BTreeMap<Option<PeerId>, Open>,
@@ -22,7 +23,7 @@ struct Open {
     counters: Counters,
 }
 
-/// A chunk, and what it counts for each of its receivers.
+/// A chunk with its counts per receiver.
 pub(super) struct Closed {
     pub(super) write: Write,
     pub(super) counters: Counters,
@@ -34,7 +35,7 @@ impl Sink {
         Sink { to, open: BTreeMap::new(), closed: Vec::new() }
     }
 
-    /// Appends messages for all receivers but `except`; `write` puts them behind what is there, and counts them.
+    /// Appends messages for all receivers but `except`; `write` appends and counts them.
     pub(super) fn write(&mut self, except: Option<PeerId>, write: impl FnOnce(&mut Vec<u8>, &mut Counters)) {
         let except = except.filter(|peer| self.to.binary_search_by_key(peer, |r| r.peer).is_ok());
         let open = self.open.entry(except).or_default();

@@ -1,4 +1,4 @@
-//! From prefixes and paths to messages for one cohort's members.
+//! Packs prefixes and paths into messages for one cohort's members.
 
 use super::group::Peers;
 use super::output::{Closed, Sink};
@@ -9,8 +9,8 @@ use ribtide_prefix::{Afi, Family, Prefix};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use std::sync::Arc;
 
-/// Packs what one flush sends to one cohort. No prefix may reach a member twice in it: the order of chunks is free, but
-/// for End-of-RIB.
+/// The packer of one flush to one cohort. No prefix may reach a member twice in it: chunks may be
+/// reordered, but for End-of-RIB.
 pub(super) struct Packer<'a> {
     settings: &'a EgressSettings,
     peers: &'a Peers,
@@ -32,7 +32,7 @@ impl<'a> Packer<'a> {
         self.to.binary_search_by_key(&peer, |receiver| receiver.peer).is_ok()
     }
 
-    /// Announces prefixes with a path, to all but its source.
+    /// Announces prefixes with a path to all members but its source.
     pub(super) fn announce<F: Family>(&mut self, path: Handle, run: &[(Handle, Prefix<F>)], paths: &Paths) {
         let prefixes = || run.iter().map(|item| item.1);
         let Some(path) = paths.get(path) else { return };
@@ -53,7 +53,8 @@ impl<'a> Packer<'a> {
                     counters.updates += messages as u64;
                     counters.announced += run.len() as u64;
                 }
-                // Too long for these members (RFC 8654 section 4): to them the route is gone.
+                // Too long for these members (RFC 8654 section 4): the route is withdrawn from
+                // them.
                 None => {
                     counters.too_long += run.len() as u64;
                     withdraw(prefixes(), max, bytes, counters);
@@ -84,7 +85,7 @@ impl<'a> Packer<'a> {
         self.others.push(sink);
     }
 
-    /// Ends the first table of a family, after all that was packed before.
+    /// Ends the first table of a family, after all earlier messages.
     pub(super) fn end_of_rib(&mut self, afi: Afi) {
         let before = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
         self.others.push(before);

@@ -1,4 +1,4 @@
-//! The paths that pending changes name, each once, however many prefixes wait with it.
+//! The paths of pending changes, each stored once for all of its prefixes.
 
 use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
@@ -6,28 +6,28 @@ use crate::peer::PeerId;
 use hashbrown::HashTable;
 use ribtide_policy::NewNextHop;
 
-/// Names a path; [`NONE`] names none.
+/// The handle of a path; [`NONE`] is none.
 pub(super) type Handle = u32;
 
-/// A best path as a group is to send it: with what the group's export policy changed.
+/// A best path in a group's form, with the changes of its export policy.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) attrs: AttrSet,
     pub(super) source: PeerId,
-    /// The next hop, where the policy set it; elsewhere the group's rule decides.
+    /// The next hop, if the policy set it; else the group's rule decides.
     pub(super) next_hop: Option<NewNextHop>,
-    /// Whether the policy set MULTI_EXIT_DISC, so that it is meant for another AS too.
+    /// Whether the policy set MULTI_EXIT_DISC, which is then sent to another AS too.
     pub(super) keeps_med: bool,
 }
 
 impl Path {
-    /// As it is.
+    /// The unchanged path.
     pub(super) fn plain(path: &BestPath) -> Path {
         Path { attrs: path.attrs.clone(), source: path.source, next_hop: None, keeps_med: false }
     }
 }
 
-/// Paths, equal ones under the same handle, for as long as someone holds it.
+/// Paths with reference counts; equal ones share a handle.
 #[derive(Default)]
 pub(super) struct Paths {
     slots: Vec<Slot>,
@@ -41,7 +41,7 @@ struct Slot {
 }
 
 impl Paths {
-    /// The handle of `path`, held once more.
+    /// The handle of `path`, with one more reference.
     pub(super) fn intern(&mut self, path: Path) -> Handle {
         let Paths { slots, free, index } = self;
         let hash = hash(&path);
@@ -65,14 +65,14 @@ impl Paths {
         handle
     }
 
-    /// Holds `handle` once more.
+    /// Adds a reference to `handle`.
     pub(super) fn hold(&mut self, handle: Handle) {
         if handle != NONE {
             self.slots[handle as usize].holders += 1;
         }
     }
 
-    /// Holds `handle` once less.
+    /// Removes a reference to `handle`.
     pub(super) fn release(&mut self, handle: Handle) {
         if handle == NONE {
             return;
@@ -89,12 +89,12 @@ impl Paths {
         }
     }
 
-    /// The path of a handle that is held.
+    /// The path of a valid handle.
     pub(super) fn get(&self, handle: Handle) -> Option<&Path> {
         self.slots.get(handle as usize)?.path.as_ref()
     }
 
-    /// Who sent it.
+    /// Its source.
     pub(super) fn source(&self, handle: Handle) -> Option<PeerId> {
         self.get(handle).map(|path| path.source)
     }
@@ -104,13 +104,13 @@ impl Paths {
         self.slots.len()
     }
 
-    /// How many paths are held.
+    /// The number of paths.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 }
 
 fn hash(path: &Path) -> u64 {
-    // The content's hash is even; the source is spread over all bits before it is mixed in.
+    // The content's hash is even, so the source is spread over all bits first.
     path.attrs.content_hash() ^ u64::from(path.source.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

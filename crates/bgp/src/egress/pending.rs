@@ -1,8 +1,8 @@
 //! The changes that are pending for one cohort's members, of one family.
 //!
-//! They are the difference between what the members were sent and what they should have: a prefix is pending once, however
-//! often its best path changed, so the queue is bounded by the table. All cohorts of a group should have the same paths, so
-//! a prefix that is pending in several of them is pending with the same path.
+//! They are the difference between the sent and the current paths. A prefix is pending once,
+//! however often its best path changes, so the table bounds the queue. All cohorts of a group have
+//! the same current paths, so a prefix that is pending in several of them has the same path.
 
 use super::Flush;
 use super::pack::Packer;
@@ -11,18 +11,19 @@ use crate::message::NONE;
 use crate::peer::PeerId;
 use ribtide_prefix::{Family, Map, Prefix};
 
-/// The source of the path that was advertised to a cohort's members. All but that source have it: no peer is sent its own path.
+/// The source of the path that was advertised to a cohort's members. All but that source have it: a
+/// peer is never sent its own path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct AdvertisedSource(u16);
 
 impl AdvertisedSource {
-    /// They were sent nothing, or a withdrawal.
+    /// No path was sent, or a withdrawal.
     pub(super) const NOTHING: AdvertisedSource = AdvertisedSource(u16::MAX);
-    /// Some were sent another path than others, or none.
+    /// Members were sent different paths, or some were sent none.
     pub(super) const UNKNOWN: AdvertisedSource = AdvertisedSource(u16::MAX - 1);
 
     pub(super) fn from(source: PeerId) -> AdvertisedSource {
-        // There are fewer peers; if not, not to know is right too.
+        // There are fewer peers; a larger number safely becomes unknown.
         u16::try_from(source.0).map_or(AdvertisedSource::UNKNOWN, |source| {
             AdvertisedSource(source).min(AdvertisedSource::UNKNOWN)
         })
@@ -34,22 +35,22 @@ impl AdvertisedSource {
     }
 }
 
-/// A prefix that waits.
+/// A pending prefix.
 #[derive(Clone, Copy)]
 struct Pending {
     advertised: AdvertisedSource,
     /// The queue's turn when it became pending.
     turn: u16,
-    /// What to send; [`NONE`]: a withdrawal, or nothing where they had nothing. Held.
+    /// The path to send; [`NONE`] for a withdrawal, or nothing where nothing was sent. Held.
     new: Handle,
 }
 
-/// How far the members are with the table that they get when they join or ask for it again.
+/// The progress of the table for members that join or requested a refresh.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// They follow the changes.
+    /// They follow changes.
     Live,
-    /// They want the table; no shard has been asked yet.
+    /// They need the table, which is not requested yet.
     Wanted,
     /// The shards have been asked for it with this token. Until all have answered nothing is sent: then it is packed as
     /// well as it can be, and what it says of a prefix cannot be older than what was sent.
@@ -58,19 +59,19 @@ pub(super) enum Phase {
 
 pub(super) struct PendingQueue<F: Family> {
     pending: Map<Prefix<F>, Pending>,
-    /// Rises each time something is taken out of `pending`.
+    /// Rises each time something is removed from `pending`.
     turn: u16,
-    /// To be announced before what is pending: taken out of `pending`, or received in a dump; no prefix twice. Sorted by path
-    /// when there is no more to come, and packed from its end. Paths are held.
+    /// Announcements before `pending`, removed from it or dumped; no prefix twice. When complete,
+    /// sorted by path and packed from the end. Paths are held.
     outgoing: Vec<(Handle, Prefix<F>)>,
     phase: Phase,
-    /// Whether the members have everything that is not pending here. They do not between joining and the end of the shards'
-    /// dumps: before that, they were sent nothing at all.
+    /// Whether the members have everything that is not pending. Between joining and the end of the
+    /// dumps they do not: they were sent nothing.
     in_sync: bool,
-    /// Whether the members moved here from another group, and were sent what that group gets: until the table is dumped they
-    /// may have any path of any prefix.
+    /// Whether the members moved here from another group: until the table is dumped, they may have
+    /// any path of any prefix.
     moved: bool,
-    /// Whether End-of-RIB is to follow when all of the table is packed (RFC 4724 section 2).
+    /// Whether End-of-RIB follows the packed table (RFC 4724 section 2).
     end_of_rib: bool,
     sent: Tally,
 }
@@ -90,22 +91,22 @@ impl<F: Family> Default for PendingQueue<F> {
     }
 }
 
-/// A map or list with room for this many entries frees its memory when it has become empty and little of it was used.
+/// An emptied map or list of at least this capacity frees its memory if little of it was used.
 const KEEP: usize = 16 * 1024;
 
 impl<F: Family> PendingQueue<F> {
-    /// Of members that have just joined and want the table.
+    /// The queue of joining members.
     pub(super) fn joining() -> PendingQueue<F> {
         PendingQueue { phase: Phase::Wanted, in_sync: false, end_of_rib: true, ..PendingQueue::default() }
     }
 
-    /// Of a member that moves from this queue to another group, and wants that group's table.
+    /// The queue of a member that moves to another group and needs that group's table.
     pub(super) fn moving(&self) -> PendingQueue<F> {
         if !self.in_sync {
-            // Nothing was sent.
+            // It was sent nothing.
             return PendingQueue::joining();
         }
-        // What waited here concerns prefixes that may be in no table any more.
+        // Pending prefixes may be in no table any more.
         let waiting = self.pending.keys().chain(self.outgoing.iter().map(|(_, prefix)| prefix));
         PendingQueue {
             pending: waiting
@@ -120,25 +121,25 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Whether its members moved here from another group, and what they were sent there is not known.
+    /// Whether its members moved here from another group, with unknown routes.
     pub(super) fn has_moved(&self) -> bool {
         self.moved
     }
 
-    /// Whether its members and the other's have come from another group and may wait for the table together.
+    /// Whether members of both queues moved from another group and may wait for the table together.
     pub(super) fn can_wait_with(&self, other: &PendingQueue<F>) -> bool {
         let of = |queue: &PendingQueue<F>| (queue.phase, queue.in_sync, queue.moved, queue.end_of_rib);
         of(self) == of(other) && !matches!(self.phase, Phase::Dumping(_)) && self.outgoing.is_empty()
     }
 
-    /// Takes in the queue of a member that has just moved here from another group, and brings no paths.
+    /// Merges the queue of a member that has just moved here; it brings no paths.
     pub(super) fn wait_with(&mut self, other: PendingQueue<F>) {
         for (prefix, pending) in other.pending {
             self.pending.entry(prefix).or_insert(pending);
         }
     }
 
-    /// The same for members that leave the cohort for one of their own.
+    /// A copy for members that leave the cohort.
     pub(super) fn copy(&self, paths: &mut Paths) -> PendingQueue<F> {
         self.pending.values().for_each(|p| paths.hold(p.new));
         self.outgoing.iter().for_each(|(handle, _)| paths.hold(*handle));
@@ -150,7 +151,7 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Drops what waits: no peer is left to send it to.
+    /// Drops all pending changes, because no member is left.
     pub(super) fn clear(&mut self, paths: &mut Paths) {
         self.pending.drain().for_each(|(_, p)| paths.release(p.new));
         self.outgoing.drain(..).for_each(|(handle, _)| paths.release(handle));
@@ -160,28 +161,27 @@ impl<F: Family> PendingQueue<F> {
         self.phase
     }
 
-    /// Whether a whole table is still to come: one that was asked for, or the rest of the first.
-    pub(super) fn joining_still(&self) -> bool {
+    /// Whether a table is incomplete: a requested one, or the first.
+    pub(super) fn is_joining(&self) -> bool {
         self.phase != Phase::Live || self.end_of_rib
     }
 
-    /// Whether its members joined, and no shard was asked for their table yet: then others may join them.
+    /// Whether its members joined and their table is not requested yet: then others may join.
     pub(super) fn is_open(&self) -> bool {
         self.phase == Phase::Wanted && !self.in_sync
     }
 
-    /// Whether changes concern it. The table of members that have just joined will contain what happens before it is
-    /// asked for.
+    /// Whether it needs changes. A table that is not requested yet will contain them.
     pub(super) fn follows(&self) -> bool {
         !self.is_open()
     }
 
-    /// Prefixes that wait.
+    /// The number of pending prefixes.
     pub(super) fn waiting(&self) -> usize {
         self.pending.len() + self.outgoing.len()
     }
 
-    /// What a flush would send: prefixes, and End-of-RIB.
+    /// Prefixes and End-of-RIB of the next flush.
     pub(super) fn due(&self) -> usize {
         match self.phase {
             Phase::Live => self.waiting() + usize::from(self.end_of_rib),
@@ -189,22 +189,22 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Whether what was taken to be packed is not packed yet.
+    /// Whether a started batch is not completely packed.
     pub(super) fn begun(&self) -> bool {
         self.phase == Phase::Live && !self.outgoing.is_empty()
     }
 
-    /// Whether the members know everything.
+    /// Whether nothing is pending.
     pub(super) fn is_idle(&self) -> bool {
         self.phase == Phase::Live && self.due() == 0
     }
 
-    /// How many prefixes of each source were sent.
+    /// Sent prefixes per source.
     pub(super) fn sent(&self) -> &Tally {
         &self.sent
     }
 
-    /// Wants the table again.
+    /// Needs the table again.
     pub(super) fn want(&mut self, paths: &mut Paths) {
         if self.phase == Phase::Live {
             self.put_back(paths);
@@ -212,14 +212,14 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// The shards are asked for the table.
-    pub(super) fn asked(&mut self, token: u64) {
+    /// Notes the request of the table.
+    pub(super) fn dump_requested(&mut self, token: u64) {
         self.phase = Phase::Dumping(token);
     }
 
-    /// The shards have dumped all of the table that was asked for.
+    /// The shards have completed the dump.
     pub(super) fn dumped(&mut self, paths: &mut Paths) {
-        // What changed since it was dumped is not sent, and new members had nothing.
+        // Prefixes that changed since their dump are not sent twice, and new members had nothing.
         if !self.pending.is_empty() {
             let (pending, dumped) = (&self.pending, self.outgoing.iter());
             dumped.filter(|(_, p)| pending.contains_key(p)).for_each(|(handle, _)| paths.release(*handle));
@@ -230,7 +230,7 @@ impl<F: Family> PendingQueue<F> {
             self.outgoing.extend(changed.map(|(prefix, pending)| (pending.new, prefix)));
         }
         sort(&mut self.outgoing, paths.numbers());
-        // What moved from one shard to another may have been dumped by both.
+        // A prefix that moved between shards may have been dumped by both.
         self.outgoing.dedup_by(|again, first| {
             let same = again == first;
             if same {
@@ -247,7 +247,7 @@ impl<F: Family> PendingQueue<F> {
         self.moved = false;
     }
 
-    /// The best path of a prefix changed: those who know of it had a path of `had`, and should get `new`.
+    /// The best path of a prefix changed from `had` to `new`.
     pub(super) fn change(
         &mut self,
         prefix: Prefix<F>,
@@ -266,7 +266,7 @@ impl<F: Family> PendingQueue<F> {
                 }
             }
             Entry::Vacant(entry) => {
-                // Where nothing was sent yet, what a shard has dumped goes when it changes, be it to nothing.
+                // Where nothing was sent yet, a change replaces the dumped path, also by none.
                 let advertised = match (self.in_sync, self.moved) {
                     (false, _) => AdvertisedSource::NOTHING,
                     (true, false) => advertised,
@@ -280,11 +280,11 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// A shard says in a dump what the best path of a prefix is; [`NONE`] when the group does not get it. What is pending for
-    /// it is no older.
+    /// A dumped best path of a prefix; [`NONE`] when the group does not get it. A pending change is
+    /// newer.
     pub(super) fn dump_item(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
         if self.moved {
-            // What it brought along says only that something may have to be taken back.
+            // A moved member's entry means only that a withdrawal may be needed.
             paths.hold(new);
             let former = self
                 .pending
@@ -297,7 +297,7 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Whether its members and the other's may share one queue although they were not sent the same.
+    /// Whether both queues' members may share one although they were sent different routes.
     pub(super) fn can_coalesce(&self, other: &PendingQueue<F>) -> bool {
         let settled = |queue: &PendingQueue<F>| {
             queue.in_sync && !queue.moved && !matches!(queue.phase, Phase::Dumping(_))
@@ -305,7 +305,7 @@ impl<F: Family> PendingQueue<F> {
         settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
     }
 
-    /// Takes in the queue of members that were not sent the same: from now on all get what any of them lacks.
+    /// Merges the queue of members at another position: all get what any of them lacks.
     pub(super) fn coalesce(&mut self, mut other: PendingQueue<F>, paths: &mut Paths) {
         self.put_back(paths);
         other.put_back(paths);
@@ -327,7 +327,7 @@ impl<F: Family> PendingQueue<F> {
         self.count_pending(paths, -1);
     }
 
-    /// Puts back what was taken to be packed.
+    /// Returns a started batch to `pending`.
     fn put_back(&mut self, paths: &mut Paths) {
         for (handle, prefix) in self.outgoing.drain(..) {
             let entry = self.pending.entry(prefix).and_modify(|newer| {
@@ -343,9 +343,9 @@ impl<F: Family> PendingQueue<F> {
     }
 }
 
-/// Taking out what waits.
+/// Removal of pending changes.
 impl<F: Family> PendingQueue<F> {
-    /// Packs up to about `budget` prefixes, those of one path together.
+    /// Packs about `budget` prefixes, those of one path together.
     pub(super) fn flush(&mut self, what: Flush, packer: &mut Packer<'_>, paths: &mut Paths, budget: usize) {
         if self.phase != Phase::Live {
             return;
@@ -375,7 +375,8 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Takes out of `pending` what has waited since the last time, or all: withdrawals are packed, announcements sorted.
+    /// Removes from `pending` the changes since the last time, or all: withdrawals are packed,
+    /// announcements sorted.
     fn take(&mut self, all: bool, packer: &mut Packer<'_>, paths: &Paths) {
         // For all but a source; for a source alone.
         let mut withdrawn: Vec<(AdvertisedSource, Prefix<F>)> = Vec::new();
@@ -383,7 +384,7 @@ impl<F: Family> PendingQueue<F> {
         let count = self.pending.len();
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
-        // What belongs into the message of a path that waited goes with it, though it has come later.
+        // Later changes with the path of an older one belong to the same message.
         let mut ripe = vec![false; if all { 0 } else { paths.numbers() }];
         let waited = self.pending.values().filter(|p| !all && p.turn != turn && p.new != NONE);
         waited.for_each(|p| ripe[p.new as usize] = true);
@@ -398,7 +399,7 @@ impl<F: Family> PendingQueue<F> {
                 withdrawn.push((advertised, prefix));
                 continue;
             };
-            // The new source gets nothing of its own path, so it must lose what it had of another's.
+            // The new source is not sent its own path, so the other path must be withdrawn from it.
             if advertised != AdvertisedSource::NOTHING
                 && advertised != AdvertisedSource::from(source)
                 && packer.reaches(source)
@@ -421,7 +422,7 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Counts what is to be announced as if it were sent, or no more.
+    /// Counts announcements as sent, or reverts that.
     fn count_outgoing(&mut self, paths: &Paths, sign: i64) {
         for (path, _) in &self.outgoing {
             if let Some(source) = paths.source(*path) {
@@ -430,7 +431,7 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
-    /// Counts what is pending as if it were sent, or no more.
+    /// Counts pending changes as sent, or reverts that.
     fn count_pending(&mut self, paths: &Paths, sign: i64) {
         for Pending { advertised, new, .. } in self.pending.values() {
             if let Some(source) = advertised.source() {
@@ -443,19 +444,19 @@ impl<F: Family> PendingQueue<F> {
     }
 }
 
-/// Whether so much room is more than is worth keeping when so much was used.
+/// Whether this capacity is too large for its use.
 fn is_much(room: usize, used: usize) -> bool {
     room > KEEP && used < room / 8
 }
 
-/// Brings together what has the same path. Sorted by prefix too: what is sent then does not depend on how the table was
-/// sharded. Paths have numbers below `numbers`.
+/// Sorts by path, then by prefix, so that output does not depend on sharding. Paths have numbers
+/// below `numbers`.
 fn sort<F: Family>(items: &mut Vec<(Handle, Prefix<F>)>, numbers: usize) {
     if numbers > 4 * items.len() {
         items.sort_unstable();
         return;
     }
-    // By counting: how many have a path, then where the first of them goes.
+    // Counting sort: the count per path, then the first index.
     let mut places = vec![0u32; numbers];
     items.iter().for_each(|(path, _)| places[*path as usize] += 1);
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What members receive, read back with the parser that real peers' messages go through.
+//! The messages of members, read back with the parser of real peers' messages.
 
 use super::*;
 use crate::attr::AttrSet;
@@ -106,7 +106,7 @@ fn best_batch(changes: &[(Prefix<V4>, Option<&BestPath>, Option<&BestPath>)]) ->
     batch
 }
 
-/// What a member holds after reading everything that was written to it.
+/// A member's routes after all of its messages.
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
 struct Table {
     routes: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
@@ -151,7 +151,7 @@ impl Table {
     }
 }
 
-/// Applies what a worker wrote to the tables of those it wrote to.
+/// Applies a worker's messages to the tables of their receivers.
 fn read_all(out: &[Write], infos: &[PeerInfo], tables: &mut BTreeMap<Receiver, Table>) {
     for write in out {
         assert!(write.to.is_sorted());
@@ -195,7 +195,7 @@ fn members_with_equal_settings_share_every_message_and_one_dump() {
         requests.iter().map(|r| (r.worker, r.afi)).collect::<Vec<_>>(),
         [(3, Afi::Ipv4), (3, Afi::Ipv6)]
     );
-    assert!(worker.requests().is_empty(), "asked once");
+    assert!(worker.requests().is_empty(), "requested once");
 
     let path = BestPath { attrs: attrs(3), source: PeerId(9) };
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
@@ -224,7 +224,7 @@ fn members_with_equal_settings_share_every_message_and_one_dump() {
 fn changes_of_several_shards_share_messages() {
     let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
     let mut worker = joined(&infos);
-    // Equal attributes, but another allocation: two readers met them.
+    // Equal attributes in two allocations, as from two readers.
     for (i, n) in [3, 4, 3, 4].into_iter().enumerate() {
         let path = BestPath { attrs: attrs(n), source: PeerId(1) };
         let batch = best_batch(&[(Prefix::new((i as u32) << 24, 8), None, Some(&path))]);
@@ -255,7 +255,7 @@ fn what_is_gone_before_it_was_sent_is_not_sent() {
 }
 
 #[test]
-fn a_new_source_loses_what_it_had_of_another() {
+fn a_new_source_loses_the_path_of_another() {
     let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
     let mut worker = joined(&infos);
     let of = |source| BestPath { attrs: attrs(3), source: PeerId(source) };
@@ -289,7 +289,7 @@ fn changes(
 }
 
 #[test]
-fn a_slow_member_is_left_behind_and_comes_back() {
+fn a_slow_member_lags_and_catches_up() {
     let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
     let mut worker = joined(&infos);
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
@@ -337,17 +337,17 @@ fn many_slow_members_are_at_few_positions_and_lose_nothing() {
     let prefixes: Vec<String> = (0..50).map(|i| format!("10.{i}.0.0/16")).collect();
     let mut before: Vec<Option<BestPath>> = vec![None; prefixes.len()];
     let mut tables = BTreeMap::new();
-    // One after the other cannot take more, with changes in between.
+    // Members become blocked one by one, with changes in between.
     for (at, info) in infos.iter().enumerate() {
         worker.handle(EgressIn::Backlog { peer: info.id, blocked: true });
         changes(&mut worker, &prefixes[at], [3, 10].into_iter(), &mut before[at]);
         read_all(&flushed(&mut worker), &infos, &mut tables);
         assert!(worker.groups()[0].cohorts <= group::COHORTS_MAX, "bounded");
     }
-    // What was announced to some is gone.
+    // A route that was announced to some is withdrawn.
     let gone = best_batch(&[(p4(&prefixes[0]), before[0].as_ref(), None)]);
     worker.handle(EgressIn::Best(Arc::new(gone)));
-    // And one after the other can again.
+    // Members become unblocked one by one.
     for (at, info) in infos.iter().enumerate() {
         changes(
             &mut worker,
@@ -371,7 +371,7 @@ fn members_that_join_during_a_dump_share_the_next() {
     let infos: Vec<PeerInfo> = (1..=5).map(|id| peer(id, PeerKind::Client)).collect();
     let mut worker = Worker::new(0, 1);
     let up = |worker: &mut Worker, at: usize| worker.handle(EgressIn::MemberUp(Arc::new(infos[at].clone())));
-    let answer = |worker: &mut Worker, requests: Vec<DumpRequest>| {
+    let reply = |worker: &mut Worker, requests: Vec<DumpRequest>| {
         for request in requests {
             let batch = BestBatch::default();
             worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
@@ -380,17 +380,17 @@ fn members_that_join_during_a_dump_share_the_next() {
     up(&mut worker, 0);
     let first = worker.requests();
     assert_eq!(first.len(), 2, "one for each family");
-    assert!(worker.dumps_under_way());
+    assert!(worker.dumps_in_flight());
     (1..4).for_each(|at| up(&mut worker, at));
     assert!(worker.requests().is_empty(), "one at a time");
-    answer(&mut worker, first);
+    reply(&mut worker, first);
     flushed(&mut worker);
-    assert!(!worker.dumps_under_way());
+    assert!(!worker.dumps_in_flight());
     worker.set_shards(1);
     up(&mut worker, 4);
     let second = worker.requests();
     assert_eq!(second.len(), 2, "for all who came meanwhile");
-    answer(&mut worker, second);
+    reply(&mut worker, second);
     flushed(&mut worker);
     assert!(worker.requests().is_empty());
     assert_eq!((worker.groups()[0].cohorts, worker.groups()[0].joining.len()), (1, 0));
@@ -462,27 +462,27 @@ fn extended_communities_that_are_not_transitive_stay_in_the_as() {
 }
 
 #[test]
-fn why_a_route_is_sent_or_not_is_said_in_sentences() {
-    let infos = world_peers();
+fn explanation_has_reasons_as_sentences() {
+    let infos = harness_peers();
     let worker = joined(&infos);
-    let says = |peer, source, attrs, prefix: &str| {
+    let reasons = |peer, source, attrs, prefix: &str| {
         let best = BestPath { attrs, source: PeerId(source) };
         worker.advertised(PeerId(peer), prefix.parse().unwrap(), &best).1
     };
     let plain = || attrs_for(3, Afi::Ipv4);
-    let one = |says: &str| vec![says.to_string()];
-    assert_eq!(says(0, 0, plain(), "0.0.0.0/8"), one("not sent: it came from this peer"));
+    let one = |reason: &str| vec![reason.to_string()];
+    assert_eq!(reasons(0, 0, plain(), "0.0.0.0/8"), one("not sent: it came from this peer"));
     assert_eq!(
-        says(5, 0, attrs(7), "0.0.0.0/8"),
+        reasons(5, 0, attrs(7), "0.0.0.0/8"),
         one("not sent: it has the community no-export, and the peer is external")
     );
-    assert_eq!(says(5, 0, attrs(8), "0.0.0.0/8"), one("not sent: it has the community no-advertise"));
+    assert_eq!(reasons(5, 0, attrs(8), "0.0.0.0/8"), one("not sent: it has the community no-advertise"));
     let client =
         "not sent: it came from an internal peer, and neither of the two is a client of a route reflector";
-    assert_eq!(says(4, 3, plain(), "0.0.0.0/8"), one(client));
-    assert_eq!(says(7, 0, plain(), "0.0.0.0/8"), one("reject: holds for every route; rejected"));
+    assert_eq!(reasons(4, 3, plain(), "0.0.0.0/8"), one(client));
+    assert_eq!(reasons(7, 0, plain(), "0.0.0.0/8"), one("reject: holds for every route; rejected"));
     assert_eq!(
-        says(8, 0, plain(), "0.0.0.0/8"),
+        reasons(8, 0, plain(), "0.0.0.0/8"),
         [
             "accept: holds for every route; accepted",
             "not sent: there is no next hop of this family that the peer could use"
@@ -497,7 +497,7 @@ fn why_a_route_is_sent_or_not_is_said_in_sentences() {
         [(2, true), (1, true), (2, true), (1, true), (1, true), (1, false), (1, false), (1, true), (1, true)];
     assert_eq!(exports.iter().map(sent).collect::<Vec<_>>(), expected);
     assert_eq!(
-        says(10, 0, plain(), "80.0.0.0/8"),
+        reasons(10, 0, plain(), "80.0.0.0/8"),
         [
             "divided, statement 1: match-prefix-set \"even\" does not hold",
             "divided, statement 2: match-community-set \"tagged\" does not hold",
@@ -507,7 +507,7 @@ fn why_a_route_is_sent_or_not_is_said_in_sentences() {
     );
 }
 
-/// The attributes that a route has at a member, from the rules as the RFCs state them, slowly.
+/// The attributes of a route at a member, by a slow implementation of the RFCs.
 fn expected(
     member: &PeerInfo,
     source: &PeerInfo,
@@ -533,7 +533,7 @@ fn expected(
         NextHop::V6 { global, .. } => NextHop::V6 { global, link_local: None },
         v4 => v4,
     };
-    // What `divided` says, in other words.
+    // The policy of `divided` as plain code.
     let divided = member.egress.export.constant().is_none();
     let changed = divided && place(prefix).is_multiple_of(2);
     if changed {
@@ -582,7 +582,7 @@ fn expected(
     Some((map, next_hop))
 }
 
-/// The place of a prefix among those of its family in [`prefixes`].
+/// The index of a prefix in [`prefixes`].
 fn place(prefix: AnyPrefix) -> u8 {
     match prefix.addr() {
         IpAddr::V4(a) => a.octets()[0] >> 4,
@@ -590,8 +590,8 @@ fn place(prefix: AnyPrefix) -> u8 {
     }
 }
 
-/// An export policy that changes routes of every other prefix, refuses those tagged 65000:*, and ends with those of the
-/// first four places.
+/// An export policy that changes routes of every other prefix, rejects those tagged 65000:*, and
+/// ends with the first four indices.
 fn divided(external: bool) -> Arc<Policy> {
     let condition = |name: &str, wanted: fn(u8) -> bool| {
         let ranges = prefixes().into_iter().filter(|p| wanted(place(*p))).map(PrefixRange::exact);
@@ -624,9 +624,9 @@ fn divided(external: bool) -> Arc<Policy> {
     Arc::new(Policy::new(vec![Arc::new(definition)], external))
 }
 
-/// The peers of the random world: all kinds, several in one group, a two-octet one, one that IPv4 is too much for,
-/// and some with a policy that looks at everything.
-fn world_peers() -> Vec<PeerInfo> {
+/// The peers of the random test: all kinds, several in one group, a two-octet one, one whose
+/// messages are too short, and some with a policy that tests everything.
+fn harness_peers() -> Vec<PeerInfo> {
     use PeerKind::{Client, External, Internal};
     let kinds = [
         Client, Client, Client, Internal, Internal, External, External, External, External, Client, External,
@@ -657,12 +657,12 @@ enum Step {
     Up(u8),
     Down(u8),
     Refresh(u8, bool),
-    /// A peer's export policy is another from now on.
+    /// A peer's export policy changes.
     Policy(u8, u8),
     Backlog(u8, bool),
-    /// The worker takes in the next message of a shard.
+    /// The worker handles the next message of a shard.
     Deliver(u8),
-    /// The worker takes in all that its session thread and the shards have for it.
+    /// The worker handles all messages of its session thread and the shards.
     DeliverAll,
     Flush(Flush, u8),
 }
@@ -685,15 +685,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..150)
 }
 
-/// Shards with a queue each towards the worker, as the threads will be.
-struct World {
+/// Shards with a queue each to the worker, as in the threads.
+struct Harness {
     infos: Vec<PeerInfo>,
     worker: Worker,
     tables: BTreeMap<Receiver, Table>,
     /// Best paths, by shard.
     shards: Vec<BTreeMap<AnyPrefix, BestPath>>,
-    /// Those that the worker has heard of.
-    heard: BTreeMap<AnyPrefix, BestPath>,
+    /// Best paths that the worker got.
+    delivered: BTreeMap<AnyPrefix, BestPath>,
     queues: Vec<VecDeque<Queued>>,
     up: Vec<bool>,
     out: Vec<Write>,
@@ -732,20 +732,20 @@ fn batch_of(changes: &[(AnyPrefix, Option<BestPath>, Option<BestPath>)]) -> Best
     batch
 }
 
-impl World {
-    fn new(shards: usize) -> World {
-        let infos = world_peers();
+impl Harness {
+    fn new(shards: usize) -> Harness {
+        let infos = harness_peers();
         let mut worker = Worker::new(0, shards as u32);
         for info in &infos {
             worker.handle(EgressIn::SourceUp(Arc::new(info.clone())));
         }
-        World {
+        Harness {
             up: vec![false; infos.len()],
             infos,
             worker,
             tables: BTreeMap::new(),
             shards: vec![BTreeMap::new(); shards],
-            heard: BTreeMap::new(),
+            delivered: BTreeMap::new(),
             queues: (0..shards).map(|_| VecDeque::new()).collect(),
             out: Vec::new(),
         }
@@ -777,14 +777,14 @@ impl World {
                 if let EgressIn::Best(batch) = &message {
                     for_each_family!(F => for change in batch.changes.get::<F>() {
                         match batch.paths.get(change.new as usize) {
-                            Some(path) => self.heard.insert(change.prefix.any(), path.clone()),
-                            None => self.heard.remove(&change.prefix.any()),
+                            Some(path) => self.delivered.insert(change.prefix.any(), path.clone()),
+                            None => self.delivered.remove(&change.prefix.any()),
                         };
                     });
                 }
                 self.worker.handle(message);
             }
-            // Behind the changes made since: it is read now, so it comes now and after them.
+            // After later changes: it is read now, so it follows them.
             Some(Queued::RestOfDump(request)) => {
                 let rest = self.half_dump(shard, request, false);
                 self.queues[shard].push_back(Queued::Message(rest));
@@ -811,7 +811,7 @@ impl World {
         more
     }
 
-    /// Who can take more and does not wait for a whole table has all that the worker knows, whatever others do.
+    /// Checks that unblocked members with complete tables have all that the worker knows.
     fn no_prefix_is_delayed(&self) {
         for (at, info) in self.infos.iter().enumerate().filter(|(at, _)| self.up[*at]) {
             let Some(view) = self.worker.member(info.id).filter(|v| !v.blocked && !v.joining) else {
@@ -821,7 +821,7 @@ impl World {
             let routes = self.tables.get(&receiver).map(|table| &table.routes);
             assert_eq!(view.waiting, 0);
             for prefix in prefixes() {
-                let best = self.heard.get(&prefix);
+                let best = self.delivered.get(&prefix);
                 let expected = best.and_then(|best| {
                     expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix)
                 });
@@ -901,7 +901,7 @@ impl World {
         }
     }
 
-    /// Everything arrives; then every member must hold what the rules give it.
+    /// Delivers everything; then every member must hold the expected routes.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         for peer in 0..self.infos.len() as u32 {
             self.worker.handle(EgressIn::Backlog { peer: PeerId(peer), blocked: false });
@@ -951,10 +951,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn every_member_ends_with_what_the_rules_give_it(steps in steps(), shards in 1usize..4) {
-        let mut world = World::new(shards);
+        let mut harness = Harness::new(shards);
         for step in steps {
-            world.step(step);
+            harness.step(step);
         }
-        world.settle()?;
+        harness.settle()?;
     }
 }

@@ -1,12 +1,13 @@
 //! The session state machine of RFC 4271 section 8, for one peer.
 //!
-//! A peer may have two connections for a while, one opened by each side; each has its own phase and timers, and
-//! collision detection (section 6.8) leaves one. The machine has no clock and no socket: it is told what happened
-//! and when, answers with [`Action`]s, and says through [`Peer::next_deadline`] when it wants to hear of time again.
+//! A peer may have two connections for a while, one opened by each side. Each has its own phase and
+//! timers, and collision detection (section 6.8) leaves one. The machine has no clock and no
+//! socket: it takes events with their time and returns [`Action`]s. [`Peer::next_deadline`] is the
+//! time of its next [`Event::Tick`].
 //!
-//! Two things differ from the letter of the RFC, both to the operator's advantage. Failed connections are retried
-//! after a pause that doubles from 1 s to the configured one rather than always after that. And only errors, not every end of a
-//! session, put the peer into the refusing Idle of section 8.1.3: one that restarted is welcome at once.
+//! Two things differ from the RFC, in the operator's favour. Failed connections are retried after a
+//! pause that doubles from 1 s to the configured one. And only errors, not every end of a session,
+//! lead to the refusing Idle of section 8.1.3: a restarted peer may connect at once.
 
 mod open;
 #[cfg(test)]
@@ -16,21 +17,21 @@ pub use open::{Negotiated, Settings};
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error};
 
-/// Milliseconds on a clock that never goes back.
+/// Milliseconds on a monotonic clock.
 pub type Millis = u64;
 
-/// How long an attempt to connect may take.
-const CONNECT_LIMIT: Millis = 30_000;
-/// How long a peer may take to send its OPEN: the "large value" of RFC 4271 section 8.2.2.
-const OPEN_LIMIT: Millis = 240_000;
-/// The pause after a first failure. It doubles with each further one.
-const FIRST_PAUSE: Millis = 1_000;
+/// The timeout of a connection attempt.
+const CONNECT_TIMEOUT: Millis = 30_000;
+/// The timeout of the peer's OPEN: the "large value" of RFC 4271 section 8.2.2.
+const OPEN_TIMEOUT: Millis = 240_000;
+/// The pause after a first failure; it doubles with each further one.
+const RETRY_PAUSE_MIN: Millis = 1_000;
 /// The longest pause after an error of either side.
-const LONGEST_PAUSE: Millis = 60_000;
-/// A session that lived this long was no failure: the next pause is the shortest again.
-const STABLE: Millis = 60_000;
+const RETRY_PAUSE_MAX: Millis = 60_000;
+/// A session of this duration resets the pause to the shortest.
+const STABLE_SESSION_TIME: Millis = 60_000;
 
-/// Who opened a connection.
+/// The side that opened a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
     /// We did.
@@ -48,49 +49,49 @@ impl Side {
     }
 }
 
-/// What happened. Nothing is reported of a connection after [`Action::Close`] for it.
+/// An input. No event of a connection follows its [`Action::Close`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<'a> {
-    /// The operator wants the session.
+    /// The operator enables the session.
     Start,
-    /// The operator wants it no more; the peer is told with this Cease.
+    /// The operator disables it; the peer gets this Cease.
     Stop(Notification),
     /// The operator resets the session; the peer gets this Cease.
     Reset(Notification),
-    /// This stands in the way of a session: there is none until [`Event::Release`].
+    /// An obstacle prevents a session until [`Event::Release`].
     Hold(Obstacle),
-    /// Nothing is held against a session any more.
+    /// The obstacle is gone.
     Release,
     /// The peer opened a connection.
     Accepted,
-    /// The connection asked for by [`Action::Connect`] is open.
+    /// The connection of [`Action::Connect`] is open.
     Connected,
     /// It could not be opened.
     ConnectFailed(String),
-    /// A connection ended without our doing.
+    /// A connection ended by itself.
     Closed(Side, String),
     /// A whole message arrived: its type and body.
     Message(Side, MessageType, &'a [u8]),
-    /// A message arrived that cannot be accepted; the peer is told with this.
+    /// An unacceptable message arrived; the peer gets this NOTIFICATION.
     Fault(Side, Notification),
-    /// The peer has taken nothing from us for longer than [`Peer::send_hold`] (RFC 9687).
+    /// The peer has read nothing for longer than [`Peer::send_hold`] (RFC 9687).
     SendHoldExpired,
-    /// Time has passed.
+    /// A timer is due.
     Tick,
 }
 
-/// Why a peer that is wanted has no session.
+/// The reason why an enabled peer has no session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// Packets do not reach the peer, or it is not proven that they do. The peer is told with Cease, BFD Down (RFC 9384).
+    /// BFD is down, or not up where it must be. The peer gets Cease, BFD Down (RFC 9384).
     Bfd,
-    /// The interface of this name, on whose subnet the peer is, does not carry packets or lost its address: the
-    /// AutomaticStop of RFC 4271 section 8.1.2. The peer is told with Cease and, since RFC 4486 has no subcode for it,
-    /// subcode 0 (RFC 4271 section 4.5).
+    /// The interface with this name, on the peer's subnet, is down or lost its address:
+    /// AutomaticStop of RFC 4271 section 8.1.2. The peer gets a Cease with subcode 0 (RFC 4271
+    /// section 4.5), because RFC 4486 has none for it.
     Interface(String),
 }
 
-/// What to do about it, in this order.
+/// An output, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Open a connection to the peer.
@@ -99,11 +100,11 @@ pub enum Action {
     Refuse(Notification),
     /// Send a message.
     Send(Side, Vec<u8>),
-    /// Close a connection once what was sent has had a chance to leave.
+    /// Close a connection after sent messages have had time to leave.
     Close(Side),
     /// The session is established on this connection.
     Up(Side, Negotiated),
-    /// It is not any more. Precedes [`Action::Close`] of its connection.
+    /// The session ended. Precedes [`Action::Close`] of its connection.
     Down,
 }
 
@@ -138,7 +139,7 @@ impl State {
     }
 }
 
-/// Why the last connection ended.
+/// The reason of a connection's end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastError {
     /// When.
@@ -168,26 +169,26 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Connection {
     phase: Phase,
-    /// When to give up: on connecting, on the OPEN, or on the peer (the hold timer).
+    /// The timeout of the connection, of the OPEN, or of the peer (hold timer).
     expires: Option<Millis>,
     /// When to send the next KEEPALIVE.
     keepalive: Option<Millis>,
 }
 
-/// How a connection ends.
+/// The end of a connection.
 enum End {
-    /// We tell the peer; it was to blame.
+    /// We send a NOTIFICATION; the peer is at fault.
     Error(Notification, String),
-    /// We tell the peer, whose message was wrong; the NOTIFICATION says all.
+    /// We send a NOTIFICATION for a wrong message; it has the whole reason.
     Fault(Notification),
-    /// We notify the peer; neither side was at fault.
+    /// We send a Cease; neither side is at fault.
     Cease(Notification),
-    /// The same, with a reason that is for our operator only.
+    /// The same, with a reason for our operator only.
     CeaseSince(Notification, String),
-    /// The peer told us.
-    Told(Notification),
-    /// It is just gone.
-    Gone(String),
+    /// The peer sent a NOTIFICATION.
+    Received(Notification),
+    /// The connection was lost.
+    Lost(String),
 }
 
 /// The state machine of one peer.
@@ -195,11 +196,11 @@ enum End {
 pub struct Peer {
     settings: Settings,
     mode: Mode,
-    /// Between [`Event::Hold`] and [`Event::Release`].
+    /// The obstacle between [`Event::Hold`] and [`Event::Release`].
     held: Option<Obstacle>,
     ours: Option<Connection>,
     theirs: Option<Connection>,
-    /// When to connect next.
+    /// Time of the next connection attempt.
     connect_at: Option<Millis>,
     /// Failures since the last stable session.
     failures: u32,
@@ -212,7 +213,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer that is stopped. `seed` makes its timers differ from those of others.
+    /// A stopped peer. `seed` sets its timers apart from those of other peers.
     pub fn new(settings: Settings, seed: u64) -> Peer {
         Peer {
             settings,
@@ -230,12 +231,12 @@ impl Peer {
         }
     }
 
-    /// What is configured.
+    /// The configuration.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The state of the connection that is furthest.
+    /// The state of the most advanced connection.
     pub fn state(&self) -> State {
         let of = |c: &Connection| match c.phase {
             Phase::Connecting => State::Connect,
@@ -247,12 +248,12 @@ impl Peer {
         self.ours.iter().chain(&self.theirs).map(of).max().unwrap_or(resting)
     }
 
-    /// Whether the operator has stopped it.
+    /// Whether the operator disabled it.
     pub fn stopped(&self) -> bool {
         self.mode == Mode::Stopped
     }
 
-    /// What stands in the way of a session.
+    /// The obstacle of the session.
     pub fn held(&self) -> Option<&Obstacle> {
         self.held.as_ref()
     }
@@ -261,7 +262,7 @@ impl Peer {
         self.mode == Mode::Running && self.held.is_none()
     }
 
-    /// What was negotiated on the established session.
+    /// The negotiated values of the established session.
     pub fn negotiated(&self) -> Option<&Negotiated> {
         self.ours.iter().chain(&self.theirs).find_map(|c| match &c.phase {
             Phase::Established(n) => Some(n),
@@ -269,27 +270,27 @@ impl Peer {
         })
     }
 
-    /// Why the last connection ended.
+    /// The reason of the last connection's end.
     pub fn last_error(&self) -> Option<&LastError> {
         self.last_error.as_ref()
     }
 
-    /// Why the last established session ended, whatever failed since.
+    /// The reason of the last established session's end.
     pub fn last_down(&self) -> Option<&LastError> {
         self.last_down.as_ref()
     }
 
-    /// Since when the session is established.
+    /// The begin of the established session.
     pub fn established_since(&self) -> Option<Millis> {
         self.established_since
     }
 
-    /// How often an established session ended.
+    /// The number of ended sessions.
     pub fn flaps(&self) -> u64 {
         self.flaps
     }
 
-    /// When the hold timer of the established session expires.
+    /// The expiry of the established session's hold timer.
     pub fn hold_expires(&self) -> Option<Millis> {
         self.negotiated()?;
         self.ours
@@ -298,8 +299,8 @@ impl Peer {
             .find_map(|c| c.expires.filter(|_| matches!(c.phase, Phase::Established(_))))
     }
 
-    /// How long the peer may take nothing from us before the session ends (RFC 9687 section 3.1: the greater of
-    /// eight minutes and twice the hold time); `None` without an established session.
+    /// The time for which the peer may read nothing (RFC 9687 section 3.1: the greater of eight
+    /// minutes and twice the hold time); `None` without an established session.
     pub fn send_hold(&self) -> Option<Millis> {
         self.negotiated().map(|n| (2_000 * Millis::from(n.hold_time)).max(480_000))
     }
@@ -314,7 +315,7 @@ impl Peer {
         timers.chain([paused, self.connect_at]).flatten().min()
     }
 
-    /// Something arrived on the established session at this time: whoever reads it there takes care of the rest.
+    /// Notes that the established session received data, which its reader handles.
     pub fn alive(&mut self, at: Millis) {
         for connection in self.ours.iter_mut().chain(&mut self.theirs) {
             if let Phase::Established(n) = connection.phase {
@@ -323,7 +324,7 @@ impl Peer {
         }
     }
 
-    /// Takes in what happened and appends what to do.
+    /// Handles an event and appends the actions.
     pub fn handle(&mut self, event: Event<'_>, now: Millis, out: &mut Vec<Action>) {
         match event {
             Event::Start => {
@@ -365,11 +366,11 @@ impl Peer {
             }
             Event::ConnectFailed(why) => {
                 if self.ours.is_some_and(|c| c.phase == Phase::Connecting) {
-                    self.end(Side::Ours, End::Gone(format!("could not connect: {why}")), now, out);
+                    self.end(Side::Ours, End::Lost(format!("could not connect: {why}")), now, out);
                 }
             }
             Event::Closed(side, why) => {
-                self.end(side, End::Gone(format!("the connection ended: {why}")), now, out);
+                self.end(side, End::Lost(format!("the connection ended: {why}")), now, out);
             }
             Event::Message(side, kind, body) => self.message(side, kind, body, now, out),
             Event::Fault(side, notification) => {
@@ -387,13 +388,13 @@ impl Peer {
         self.timers(now, out);
     }
 
-    /// Runs every timer that is due. After this a peer that wants a session has a timer or waits for the peer.
+    /// Runs all due timers. Afterwards an enabled peer has a timer or waits for the peer.
     fn timers(&mut self, now: Millis, out: &mut Vec<Action>) {
         for side in [Side::Ours, Side::Theirs] {
             let Some(connection) = *self.slot(side) else { continue };
             if connection.expires.is_some_and(|at| at <= now) {
                 let end = match connection.phase {
-                    Phase::Connecting => End::Gone("could not connect: no answer in 30 s".into()),
+                    Phase::Connecting => End::Lost("could not connect: no answer in 30 s".into()),
                     _ => End::Error(
                         Notification::new(code::HOLD_TIMER_EXPIRED, 0),
                         "nothing came from the peer for the hold time".into(),
@@ -415,7 +416,7 @@ impl Peer {
             self.connect_at = None;
         } else if self.connect_at.is_none_or(|at| at <= now) {
             self.connect_at = None;
-            let expires = Some(now + CONNECT_LIMIT);
+            let expires = Some(now + CONNECT_TIMEOUT);
             self.ours = Some(Connection { phase: Phase::Connecting, expires, keepalive: None });
             out.push(Action::Connect);
         }
@@ -444,7 +445,7 @@ impl Peer {
     fn message(&mut self, side: Side, kind: MessageType, body: &[u8], now: Millis, out: &mut Vec<Action>) {
         let Some(connection) = *self.slot(side) else { return };
         if kind == MessageType::Notification {
-            return self.end(side, End::Told(Notification::parse(body)), now, out);
+            return self.end(side, End::Received(Notification::parse(body)), now, out);
         }
         match (connection.phase, kind) {
             (Phase::OpenSent, MessageType::Open) => self.opened(side, body, now, out),
@@ -476,7 +477,7 @@ impl Peer {
         }
     }
 
-    /// An OPEN arrived where one is expected.
+    /// Handles an expected OPEN.
     fn opened(&mut self, side: Side, body: &[u8], now: Millis, out: &mut Vec<Action>) {
         let negotiated = match self.settings.negotiate(body) {
             Ok(negotiated) => negotiated,
@@ -484,8 +485,8 @@ impl Peer {
                 return self.end(side, End::Error(refusal.notification, refusal.because), now, out);
             }
         };
-        // RFC 4271 section 6.8, with RFC 6286 section 2.3 for equal identifiers: the connection stays that was
-        // opened by the side with the greater identifier, then AS.
+        // RFC 4271 section 6.8, and RFC 6286 section 2.3 for equal identifiers: the connection
+        // stays that the side with the greater identifier, then AS, opened.
         if self.slot(side.other()).is_some_and(|c| matches!(c.phase, Phase::OpenConfirm(_))) {
             let us = (self.settings.router_id, self.settings.local_asn);
             let stays = if us > (negotiated.router_id, negotiated.asn) { Side::Ours } else { Side::Theirs };
@@ -500,7 +501,7 @@ impl Peer {
     }
 
     fn send_open(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
-        let expires = Some(now + OPEN_LIMIT);
+        let expires = Some(now + OPEN_TIMEOUT);
         *self.slot(side) = Some(Connection { phase: Phase::OpenSent, expires, keepalive: None });
         out.push(Action::Send(side, self.settings.open_message()));
     }
@@ -520,24 +521,28 @@ impl Peer {
         }
     }
 
-    /// Ends every connection by the operator's wish.
+    /// Ends every connection on the operator's command.
     fn stop(&mut self, cease: Notification, mode: Mode, now: Millis, out: &mut Vec<Action>) {
         for side in [Side::Ours, Side::Theirs] {
             self.end(side, End::Cease(cease.clone()), now, out);
         }
         self.mode = mode;
         self.failures = 0;
-        self.connect_at = Some(now + FIRST_PAUSE);
+        self.connect_at = Some(now + RETRY_PAUSE_MIN);
     }
 
-    /// Ends one connection, and decides when to try again if it was the last.
+    /// Ends one connection, and schedules the next attempt if it was the last.
     fn end(&mut self, side: Side, end: End, now: Millis, out: &mut Vec<Action>) {
         let Some(connection) = self.slot(side).take() else { return };
         let was_established = matches!(connection.phase, Phase::Established(_));
         if was_established {
             out.push(Action::Down);
             self.flaps += 1;
-            if self.established_since.take().is_some_and(|since| now.saturating_sub(since) >= STABLE) {
+            if self
+                .established_since
+                .take()
+                .is_some_and(|since| now.saturating_sub(since) >= STABLE_SESSION_TIME)
+            {
                 self.failures = 0;
             }
         }
@@ -558,11 +563,11 @@ impl Peer {
                 let text = format!("NOTIFICATION sent ({notification}): {because}");
                 (Some(notification), text, false)
             }
-            End::Told(notification) => {
+            End::Received(notification) => {
                 let is_error = notification.code != code::CEASE;
                 (None, format!("NOTIFICATION received ({notification})"), is_error)
             }
-            End::Gone(text) => (None, text, false),
+            End::Lost(text) => (None, text, false),
         };
         if let Some(notification) = notification
             && connection.phase != Phase::Connecting
@@ -576,7 +581,7 @@ impl Peer {
         if was_established {
             self.last_down = Some(error.clone());
         }
-        // The loser of a collision is no event in the life of the session.
+        // The loser of a collision does not affect the session.
         if self.slot(side.other()).is_some() {
             return;
         }
@@ -584,8 +589,8 @@ impl Peer {
         self.failures += 1;
         let doublings = (self.failures - 1).min(16);
         let longest =
-            if is_error { LONGEST_PAUSE } else { 1_000 * Millis::from(self.settings.connect_retry) };
-        let pause = self.jittered((FIRST_PAUSE << doublings).min(longest));
+            if is_error { RETRY_PAUSE_MAX } else { 1_000 * Millis::from(self.settings.connect_retry) };
+        let pause = self.jittered((RETRY_PAUSE_MIN << doublings).min(longest));
         if is_error && self.mode == Mode::Running {
             self.mode = Mode::Paused(now + pause);
         }
@@ -609,7 +614,7 @@ impl Peer {
         }
     }
 
-    /// Three quarters to all of `period` (RFC 4271 section 10), so that peers do not move in step.
+    /// Three quarters to all of `period` (RFC 4271 section 10), so that peers are not synchronized.
     fn jittered(&mut self, period: Millis) -> Millis {
         // A step of a linear congruential generator (Knuth's MMIX); its high bits are even enough for this.
         self.jitter =
@@ -618,7 +623,7 @@ impl Peer {
     }
 }
 
-/// When the hold timer expires that was started at `from`.
+/// The expiry of a hold timer that started at `from`.
 fn hold(negotiated: &Negotiated, from: Millis) -> Option<Millis> {
     (negotiated.hold_time > 0).then(|| from + 1_000 * Millis::from(negotiated.hold_time))
 }

@@ -1,4 +1,4 @@
-//! OPEN: what we offer, whether what the peer offers is acceptable, and what both together make of the session.
+//! OPEN: our capabilities, the check of the peer's OPEN, and the negotiated session.
 
 use crate::peer::FamilySet;
 use ribtide_prefix::{Afi, Safi};
@@ -7,14 +7,14 @@ use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
 use std::net::Ipv4Addr;
 
-/// What is configured of one session.
+/// The configuration of one session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Our AS.
     pub local_asn: u32,
     /// Our BGP identifier.
     pub router_id: Ipv4Addr,
-    /// The peer's AS; `None` takes any but ours.
+    /// The peer's AS; `None` accepts any but ours.
     pub peer_asn: Option<u32>,
     /// The families that we offer.
     pub families: FamilySet,
@@ -26,7 +26,7 @@ pub struct Settings {
     pub connect_retry: u16,
 }
 
-/// What both sides agreed on.
+/// The negotiated values of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
     /// The peer's AS.
@@ -45,7 +45,7 @@ pub struct Negotiated {
     pub route_refresh: bool,
 }
 
-/// An OPEN that cannot be accepted: what the peer is told, and what our operator is.
+/// A refused OPEN: the peer's NOTIFICATION, and the operator's reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refusal {
     pub(super) notification: Notification,
@@ -75,7 +75,7 @@ impl Settings {
         message
     }
 
-    /// What the session will be if the peer's OPEN is accepted.
+    /// Negotiates the session with the peer's OPEN.
     pub(super) fn negotiate(&self, body: &[u8]) -> Result<Negotiated, Refusal> {
         let open = Open::parse(body)
             .map_err(|notification| Refusal { because: notification.to_string(), notification })?;
@@ -124,7 +124,7 @@ impl Settings {
                 _ => {}
             }
         }
-        // RFC 4760 section 8: without the capability a peer speaks plain BGP-4, which is IPv4 unicast.
+        // RFC 4760 section 8: a peer without the capability speaks IPv4 unicast.
         theirs.ipv4 |= !multiprotocol;
         let families =
             FamilySet { ipv4: self.families.ipv4 && theirs.ipv4, ipv6: self.families.ipv6 && theirs.ipv6 };
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn answer(ours: &Settings, message: &[u8]) -> Result<Negotiated, Refusal> {
+    fn negotiate(ours: &Settings, message: &[u8]) -> Result<Negotiated, Refusal> {
         ours.negotiate(frame(message, MAX_LEN).unwrap().unwrap().body)
     }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn two_of_us_agree_on_everything() {
-        let n = answer(&settings(), &theirs().open_message()).unwrap();
+        let n = negotiate(&settings(), &theirs().open_message()).unwrap();
         let expected = Negotiated {
             asn: 4_200_000_000,
             router_id: Ipv4Addr::new(10, 0, 0, 2),
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_peer_without_capabilities_speaks_plain_bgp() {
         let ours = Settings { peer_asn: Some(65002), ..settings() };
-        let n = answer(&ours, &custom(65002, 0, [1, 1, 1, 1], &[])).unwrap();
+        let n = negotiate(&ours, &custom(65002, 0, [1, 1, 1, 1], &[])).unwrap();
         assert_eq!(n.families, FamilySet { ipv4: true, ipv6: false });
         assert_eq!(
             (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh),
@@ -212,10 +212,10 @@ mod tests {
     fn families_are_what_both_have() {
         let ours = Settings { peer_asn: None, ..settings() };
         let six = [Capability::Multiprotocol { afi: 2, safi: 1 }];
-        let n = answer(&ours, &custom(65002, 90, [1, 1, 1, 1], &six)).unwrap();
+        let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &six)).unwrap();
         assert_eq!(n.families, FamilySet { ipv4: false, ipv6: true });
         let vpn = [Capability::Multiprotocol { afi: 1, safi: 128 }];
-        let refusal = answer(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
+        let refusal = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
         assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, 7));
     }
 
@@ -225,19 +225,19 @@ mod tests {
         let internal = Settings { peer_asn: Some(65001), ..settings() };
         let any = Settings { peer_asn: None, ..settings() };
         let refusals = [
-            (answer(&ours, &custom(65003, 90, [1, 1, 1, 1], &[])), 2, "but AS 4200000000 is configured"),
-            (answer(&any, &custom(65001, 90, [1, 1, 1, 1], &[])), 2, "our own"),
-            (answer(&internal, &custom(65001, 90, [10, 0, 0, 1], &[])), 3, "has our router id 10.0.0.1"),
-            (answer(&any, &custom(65002, 2, [1, 1, 1, 1], &[])), 6, "hold time"),
-            (answer(&any, &custom(65002, 90, [0, 0, 0, 0], &[])), 3, "identifier"),
+            (negotiate(&ours, &custom(65003, 90, [1, 1, 1, 1], &[])), 2, "but AS 4200000000 is configured"),
+            (negotiate(&any, &custom(65001, 90, [1, 1, 1, 1], &[])), 2, "our own"),
+            (negotiate(&internal, &custom(65001, 90, [10, 0, 0, 1], &[])), 3, "has our router id 10.0.0.1"),
+            (negotiate(&any, &custom(65002, 2, [1, 1, 1, 1], &[])), 6, "hold time"),
+            (negotiate(&any, &custom(65002, 90, [0, 0, 0, 0], &[])), 3, "identifier"),
         ];
-        for (refusal, subcode, says) in refusals {
+        for (refusal, subcode, expected) in refusals {
             let refusal = refusal.unwrap_err();
             assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, subcode));
-            assert!(refusal.because.contains(says), "{}", refusal.because);
+            assert!(refusal.because.contains(expected), "{}", refusal.because);
         }
         assert!(
-            answer(&any, &custom(65002, 90, [10, 0, 0, 1], &[])).is_ok(),
+            negotiate(&any, &custom(65002, 90, [10, 0, 0, 1], &[])).is_ok(),
             "another AS may have our identifier"
         );
     }

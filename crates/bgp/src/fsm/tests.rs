@@ -1,4 +1,4 @@
-//! Every transition by hand, then two machines and a hostile world by chance.
+//! Every transition, then two machines and random events.
 
 use super::*;
 use crate::peer::FamilySet;
@@ -18,7 +18,7 @@ fn settings(id: u8, passive: bool) -> Settings {
     }
 }
 
-/// The machine under test with its clock and what it last answered.
+/// The machine with its clock and last actions.
 struct Bench {
     peer: Peer,
     now: Millis,
@@ -92,9 +92,9 @@ fn an_active_peer_connects_and_establishes() {
     assert_eq!(bench.state(), State::Connect);
     assert_eq!(kind(&bench.event(Event::Connected)[0]), Some(MessageType::Open));
     assert_eq!(bench.state(), State::OpenSent);
-    let answer = bench.open(Side::Ours, 2);
-    assert_eq!(kind(&answer[0]), Some(MessageType::Keepalive));
-    assert_eq!((answer.len(), bench.state()), (1, State::OpenConfirm));
+    let actions = bench.open(Side::Ours, 2);
+    assert_eq!(kind(&actions[0]), Some(MessageType::Keepalive));
+    assert_eq!((actions.len(), bench.state()), (1, State::OpenConfirm));
     bench.keepalive(Side::Ours);
     assert_eq!(bench.state(), State::Established);
     assert_eq!(bench.peer.negotiated().unwrap().router_id, Ipv4Addr::new(10, 0, 0, 2));
@@ -130,10 +130,10 @@ fn an_attempt_that_fails_is_repeated_later_and_later() {
 }
 
 #[test]
-fn an_attempt_without_answer_is_given_up() {
+fn an_attempt_without_reply_times_out() {
     let mut bench = Bench::new(false);
     let limit = bench.peer.next_deadline().unwrap();
-    assert_eq!(limit, bench.now + CONNECT_LIMIT);
+    assert_eq!(limit, bench.now + CONNECT_TIMEOUT);
     assert_eq!(bench.tick_at(limit), [Action::Close(Side::Ours)]);
     assert_eq!(bench.state(), State::Active);
 }
@@ -142,7 +142,7 @@ fn an_attempt_without_answer_is_given_up() {
 fn a_peer_that_never_opens_is_given_up() {
     let mut bench = Bench::new(true);
     bench.event(Event::Accepted);
-    let out = bench.tick_at(1_000 + OPEN_LIMIT).to_vec();
+    let out = bench.tick_at(1_000 + OPEN_TIMEOUT).to_vec();
     assert_eq!(notified(&out[0]), Some((4, 0)));
     assert_eq!(out[1], Action::Close(Side::Theirs));
     assert_eq!(bench.state(), State::Idle, "pausing after an error");
@@ -153,15 +153,15 @@ fn a_peer_that_never_opens_is_given_up() {
 }
 
 #[test]
-fn a_bad_open_is_answered_and_remembered() {
+fn a_bad_open_gets_a_notification_and_is_the_last_error() {
     let mut bench = Bench::new(true);
     bench.event(Event::Accepted);
     let other = Settings { local_asn: 65002, ..settings(2, false) }.open_message();
     let out = bench.event(Event::Message(Side::Theirs, MessageType::Open, &other[HEADER_LEN..])).to_vec();
     assert_eq!(notified(&out[0]), Some((2, 2)));
     assert_eq!(out[1..], [Action::Close(Side::Theirs)]);
-    let says = "NOTIFICATION sent (OPEN message error: bad peer AS): the peer says it is AS 65002, but AS 65001 is configured";
-    assert_eq!(bench.peer.last_error().unwrap().text, says);
+    let expected = "NOTIFICATION sent (OPEN message error: bad peer AS): the peer says it is AS 65002, but AS 65001 is configured";
+    assert_eq!(bench.peer.last_error().unwrap().text, expected);
     assert_eq!(bench.peer.flaps(), 0);
 }
 
@@ -226,7 +226,7 @@ fn an_unexpected_message_is_an_error_of_its_state() {
 }
 
 #[test]
-fn a_fault_is_told_to_the_peer() {
+fn a_fault_is_notified_to_the_peer() {
     let mut bench = Bench::established(true);
     let out = bench.event(Event::Fault(Side::Theirs, Notification::new(1, 1))).to_vec();
     assert_eq!(out[0], Action::Down);
@@ -235,7 +235,7 @@ fn a_fault_is_told_to_the_peer() {
 }
 
 #[test]
-fn a_notification_from_the_peer_ends_the_session_without_answer() {
+fn a_notification_from_the_peer_ends_the_session_without_reply() {
     let mut bench = Bench::established(true);
     let out = bench.event(Event::Message(Side::Theirs, MessageType::Notification, &[6, 4])).to_vec();
     assert_eq!(out, [Action::Down, Action::Close(Side::Theirs)]);
@@ -272,7 +272,7 @@ fn the_operator_stops_resets_and_starts() {
 }
 
 #[test]
-fn a_peer_that_packets_do_not_reach_is_told_why_and_left_alone_until_they_do() {
+fn an_obstacle_ends_the_session_with_its_reason_until_it_is_released() {
     let mut bench = Bench::established(false);
     let actions = bench.event(Event::Hold(Obstacle::Bfd)).to_vec();
     assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, cease::BFD_DOWN))));
@@ -285,7 +285,7 @@ fn a_peer_that_packets_do_not_reach_is_told_why_and_left_alone_until_they_do() {
     assert_eq!(bench.event(Event::Accepted), [refusal]);
     assert!(bench.event(Event::Hold(Obstacle::Bfd)).is_empty());
     assert!(bench.tick_at(1_000_000).is_empty());
-    // An operator's wish for a new session changes nothing in it; that for none outlasts it.
+    // An operator's reset changes nothing; a stop outlasts the obstacle.
     assert!(bench.event(Event::Reset(Notification::cease(cease::ADMIN_RESET))).is_empty());
     assert_eq!(bench.event(Event::Release), [Action::Connect]);
     assert!(bench.event(Event::Release).is_empty(), "once");
@@ -293,7 +293,7 @@ fn a_peer_that_packets_do_not_reach_is_told_why_and_left_alone_until_they_do() {
     bench.event(Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
     assert!(bench.event(Event::Release).is_empty());
     assert_eq!(bench.event(Event::Start), [Action::Connect]);
-    // It may be so before there is a session, and before one is wanted.
+    // The obstacle may exist before the session, and before the start.
     let mut bench = Bench { peer: Peer::new(settings(1, true), 7), now: 0, out: Vec::new() };
     bench.event(Event::Hold(Obstacle::Bfd));
     bench.event(Event::Start);
@@ -309,12 +309,12 @@ fn hold_interface_down_ceases_and_release_connects_at_once() {
     let actions = bench.event(down()).to_vec();
     assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, 0))));
     assert_eq!(actions[2..], [Action::Close(Side::Ours)]);
-    let said = &bench.peer.last_error().unwrap().text;
-    assert_eq!(said, "NOTIFICATION sent (cease): interface eth1 is down or lost its address");
+    let text = &bench.peer.last_error().unwrap().text;
+    assert_eq!(text, "NOTIFICATION sent (cease): interface eth1 is down or lost its address");
     let refusal = Action::Refuse(Notification::cease(cease::CONNECTION_REJECTED));
     assert_eq!(bench.event(Event::Accepted), [refusal]);
     assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Idle, None));
-    // The obstacle may become another.
+    // The obstacle may change.
     assert!(bench.event(Event::Hold(Obstacle::Bfd)).is_empty());
     assert_eq!(bench.peer.held(), Some(&Obstacle::Bfd));
     assert_eq!(bench.event(Event::Release), [Action::Connect]);
@@ -332,17 +332,17 @@ fn a_session_lost_is_sought_again_and_a_stable_one_at_once() {
     bench.event(Event::Connected);
     bench.open(Side::Ours, 2);
     bench.keepalive(Side::Ours);
-    bench.now += STABLE;
+    bench.now += STABLE_SESSION_TIME;
     bench.event(Event::Closed(Side::Ours, "closed by the peer".into()));
     assert_eq!(bench.state(), State::Active);
     assert!(bench.peer.next_deadline().unwrap() <= bench.now + 1_000);
-    let says = "the connection ended: closed by the peer";
-    assert_eq!(bench.peer.last_error().unwrap().text, says);
+    let expected = "the connection ended: closed by the peer";
+    assert_eq!(bench.peer.last_error().unwrap().text, expected);
     let next = bench.peer.next_deadline().unwrap();
     bench.tick_at(next);
     bench.event(Event::ConnectFailed("refused".into()));
     assert_eq!(bench.peer.last_error().unwrap().text, "could not connect: refused");
-    assert_eq!(bench.peer.last_down().unwrap().text, says, "what failed since is no reason of the end");
+    assert_eq!(bench.peer.last_down().unwrap().text, expected, "what failed since is no reason of the end");
 }
 
 /// Both connections in OpenSent.
@@ -379,7 +379,7 @@ fn of_two_connections_the_one_of_the_greater_identifier_stays() {
 }
 
 #[test]
-fn equal_identifiers_of_two_as_are_told_apart_by_as() {
+fn equal_identifiers_of_two_as_are_ordered_by_as() {
     let mut bench = colliding();
     bench.peer.settings.peer_asn = None;
     let open = Settings { local_asn: 65002, ..settings(1, false) }.open_message();
@@ -408,7 +408,7 @@ fn a_second_connection_of_the_peer_is_refused() {
     assert_eq!(bench.state(), State::OpenSent);
 }
 
-/// What a driver may tell the machine, before it is known which connections exist.
+/// Random inputs, also of connections that do not exist.
 #[derive(Clone, Debug)]
 enum Random {
     Start,
@@ -448,15 +448,15 @@ fn random() -> impl Strategy<Value = Random> {
     ]
 }
 
-/// A driver that keeps the sockets the machine believes in, and checks every action against them.
-struct World {
+/// A driver with the machine's sockets, which checks every action against them.
+struct Driver {
     bench: Bench,
     /// For each side: none, being opened, open.
     sockets: [Option<bool>; 2],
     up: Option<Side>,
 }
 
-impl World {
+impl Driver {
     fn socket(&mut self, side: Side) -> &mut Option<bool> {
         &mut self.sockets[side as usize]
     }
@@ -464,7 +464,7 @@ impl World {
     fn event(&mut self, event: Event<'_>) {
         let accepted = event == Event::Accepted;
         if let Event::Closed(side, _) = event {
-            // A socket is gone before the machine hears of it; closing it again does no harm.
+            // A socket may close before the machine gets the event; closing it again is harmless.
             assert!(self.socket(side).is_some());
         }
         if accepted && self.sockets[Side::Theirs as usize].is_none() {
@@ -509,7 +509,7 @@ impl World {
 
     fn play(&mut self, step: Random) {
         let side = |theirs: bool| if theirs { Side::Theirs } else { Side::Ours };
-        let open = |world: &World, s: bool| world.sockets[side(s) as usize] == Some(true);
+        let open = |driver: &Driver, s: bool| driver.sockets[side(s) as usize] == Some(true);
         match step {
             Random::Start => self.event(Event::Start),
             Random::Stop => self.event(Event::Stop(Notification::cease(2))),
@@ -559,33 +559,34 @@ proptest! {
         passive: bool,
         steps in proptest::collection::vec(random(), 0..80),
     ) {
-        let mut world = World { bench: Bench::new(passive), sockets: [None, None], up: None };
+        let mut driver = Driver { bench: Bench::new(passive), sockets: [None, None], up: None };
         if !passive {
-            world.sockets[0] = Some(false);
+            driver.sockets[0] = Some(false);
         }
         for step in steps {
-            world.play(step);
+            driver.play(step);
         }
-        // The network loses what is open, the operator wants the session, and the peer behaves.
+        // All connections are lost, the operator enables the session, and the peer follows the
+        // protocol.
         for theirs in [false, true] {
-            world.play(Random::Closed(theirs));
+            driver.play(Random::Closed(theirs));
         }
-        world.play(Random::ConnectFailed);
-        world.event(Event::Start);
+        driver.play(Random::ConnectFailed);
+        driver.event(Event::Start);
         for _ in 0..20 {
             if passive {
-                world.event(Event::Accepted);
+                driver.event(Event::Accepted);
             }
-            world.play(Random::Connected);
-            let theirs = world.sockets[1].is_some();
-            world.play(Random::Open(theirs, 2, 90));
-            world.play(Random::Keepalive(theirs));
-            if world.up.is_some() {
+            driver.play(Random::Connected);
+            let theirs = driver.sockets[1].is_some();
+            driver.play(Random::Open(theirs, 2, 90));
+            driver.play(Random::Keepalive(theirs));
+            if driver.up.is_some() {
                 return Ok(());
             }
-            world.next_timer();
+            driver.next_timer();
         }
-        prop_assert!(false, "not established: {:?}", world.bench.peer);
+        prop_assert!(false, "not established: {:?}", driver.bench.peer);
     }
 
     #[test]
@@ -600,7 +601,7 @@ proptest! {
 /// Two machines joined by two connections whose messages arrive in any order between connections, in order on each.
 fn pair(ids: (u8, u8), order: Vec<prop::sample::Index>) -> Result<(), TestCaseError> {
     let mut peers = [Peer::new(settings(ids.0, false), 1), Peer::new(settings(ids.1, false), 2)];
-    // Events on their way to each machine, by connection: one queue for each (machine, connection's opener).
+    // Events on their way to each machine, one queue per (machine, connection's opener).
     let mut queues: [[Vec<Action>; 2]; 2] = Default::default();
     let mut now = 0;
     let mut order = order.into_iter();
@@ -661,7 +662,7 @@ fn route(machine: usize, actions: Vec<Action>, queues: &mut [[Vec<Action>; 2]; 2
             }
             Action::Send(side, bytes) => queues[1 - machine][opener(side)].push(Action::Send(side, bytes)),
             Action::Close(side) => {
-                // The network tells the other side; what was on its way to us is lost.
+                // The network notifies the other side; data in transit to us is lost.
                 queues[machine][opener(side)].clear();
                 open[opener(side)] = false;
                 queues[1 - machine][opener(side)].push(Action::Close(side));
