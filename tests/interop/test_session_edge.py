@@ -174,7 +174,7 @@ WELL_FORMED = {
     20: (0xC0, b"x"), 21: (0xC0, b"x"), 22: (0xC0, bytes([0, 6, 0, 0, 16, 198, 18, 0, 1])), 23: (0xC0, tlv(8, ENDPOINT, "!HH")),
     24: (0x80, bytes(36)), 25: (0xC0, b"\0\2" + bytes(18)), 26: (0x80, AIGP), 27: (0xC0, bytes([198, 18, 0, 1, 0, 0, 16])), 28: (0xC0, b""),
     29: (0x80, tlv(1024, b"\0", "!HH")), 30: (0xC0, b"x"), 31: (0xC0, b"x"), 32: (0xC0, bytes([0, 0, 253, 233, 0, 0, 0, 1, 0, 0, 0, 2])),
-    33: (0x80, BGPSEC), 34: (0xC0, b"x"), 35: (0xC0, FEED_ASN.to_bytes(4, "big")), 36: (0xC0, b"\1" + bytes(6) + b"\x46"), 37: (0xC0, HOP),
+    33: (0x80, BGPSEC), 34: (0xC0, b"x"), 35: (0xC0, FEED_ASN.to_bytes(4, "big")), 37: (0xC0, HOP),
     38: (0xC0, b"\1\0\0\0\7" + SOURCE), 39: (0xC0, b"x"), 40: (0xC0, tlv(1, bytes(7))), 41: (0xC0, tlv(1, b"\0", "!HH")), 42: (0xC0, b"x"),
     99: (0xC0, b"x"), 128: (0xC0, b"\0\0\xfd\xe9" + attribute(0x40, 1, b"\0") + attribute(0xC0, 8, bytes(4))), 129: (0xC0, b"x"), 255: (0xC0, b"x"),
 }
@@ -196,6 +196,8 @@ DISCARDED = [
 ]
 #: The same, and the route goes with it: by value, and by flags.
 WITHDRAWN = [
+    # RFC 10039 section 4 withdraws with D_PATH whatever is not of IPVPN or EVPN.
+    (36, 0xC0, b"\1" + bytes(6) + b"\x46"), (36, 0xC0, b"x"), (36, 0x80, b"\1" + bytes(7)),
     (4, 0x80, b"x"), (8, 0xC0, b"xxx"), (8, 0xC0, b""), (16, 0xC0, b"x"), (22, 0xC0, b"xx"), (22, 0xC0, bytes([0, 6, 0, 0, 16, 1])), (22, 0xC0, bytes(6)), (22, 0xC0, bytes([0, 50, 0, 0, 0])),
     (23, 0xC0, b""), (23, 0xC0, tlv(8, ENDPOINT, "!HH")[:-1]), (23, 0xC0, tlv(8, ENDPOINT[:-1], "!HH")), (24, 0x80, b"x"), (25, 0xC0, bytes(19)),
     (27, 0xC0, b"x"), (27, 0xC0, bytes([224, 0, 0, 1, 0, 0, 16])), (32, 0xC0, bytes(11)), (33, 0x80, BGPSEC[:-1]), (35, 0xC0, bytes(3)), (37, 0xC0, b""),

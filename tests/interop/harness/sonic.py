@@ -166,17 +166,17 @@ class Sonic:
         return self.query(f"route {prefix}")
 
     def query(self, command):
-        [answer] = self.query_all([question])
+        [answer] = self.query_all([command])
         return answer
 
     def query_all(self, commands):
-        """What syncd says of its switch, to each question. It fails while there is no switch, and when syncd has no time."""
+        """What syncd says of its switch, to each command. It fails while there is no switch, and when syncd has no time."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.host.folder / "syncd.sock"))
             answers = s.makefile()
-            questions, found = iter(questions), []
+            commands, found = iter(commands), []
             # So many at once as fit into the socket with their answers.
-            while some := "".join(f"{question}\n" for question in itertools.islice(questions, 100)):
+            while some := "".join(f"{command}\n" for command in itertools.islice(commands, 100)):
                 s.sendall(some.encode())
                 found += [json.loads(answers.readline()) for _ in range(some.count("\n"))]
             for answer in found:
