@@ -34,7 +34,7 @@ use crate::target::{
     Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, UnresolvedReason, is_link_local,
 };
 use crate::tracking::Tracking;
-use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -528,6 +528,12 @@ impl Resolver {
                     let hops = self.groups.store[candidate.group].key.hops();
                     let mut interfaces = hops.iter().filter_map(|h| h.interface);
                     match interfaces.find(|i| target.interface.is_none_or(|wanted| wanted == *i)) {
+                        Some(_) if is_broadcast(prefix, address) => {
+                            return LookupResult::Answer(Answer::unresolved(
+                                UnresolvedReason::Broadcast,
+                                via,
+                            ));
+                        }
                         Some(interface) => {
                             let (gateway, weight) = (Some(address), OWN_WEIGHT);
                             let hop = FibHop { gateway, interface, weight, onlink: false };
@@ -929,4 +935,10 @@ fn one_deeper(answer: Answer, level: u8) -> Answer {
         true => Answer { level: level + 1, ..answer },
         false => Answer::unresolved(UnresolvedReason::TooDeep, answer.via),
     }
+}
+
+/// Whether the address is the directed broadcast of a connected subnet (RFC 1122 section 3.2.1.3): no host has it, and the
+/// kernel refuses it as a gateway. Subnets of 31 and 32 bits have none (RFC 3021).
+fn is_broadcast<F: Family>(subnet: Prefix<F>, address: IpAddr) -> bool {
+    F::AFI == Afi::Ipv4 && subnet.len() <= 30 && subnet.last_addr() == address
 }

@@ -156,6 +156,8 @@ pub enum UnresolvedReason {
     OtherInterface,
     /// It is this router's own address.
     OwnAddress,
+    /// It is the broadcast address of a connected subnet.
+    Broadcast,
     /// Its interface is down.
     InterfaceDown,
     /// Its interface does not exist.
@@ -185,6 +187,7 @@ impl fmt::Display for UnresolvedReason {
                 f.write_str("no route to it uses the interface that it is tied to")
             }
             UnresolvedReason::OwnAddress => f.write_str("it is an address of this router"),
+            UnresolvedReason::Broadcast => f.write_str("it is the broadcast address of its subnet"),
             UnresolvedReason::InterfaceDown => f.write_str("its interface is down"),
             UnresolvedReason::GatewayDown => f.write_str("BFD declared it down"),
             UnresolvedReason::NoInterface => f.write_str("its interface does not exist"),

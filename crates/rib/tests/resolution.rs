@@ -342,6 +342,20 @@ fn the_routers_own_address_is_no_next_hop() {
 }
 
 #[test]
+fn broadcast_address_of_a_subnet_is_no_next_hop() {
+    for flags in [EXT, INT] {
+        let mut b = bench(vec![
+            announce("0.0.0.0/0", INT, &[gw("10.0.0.9")]),
+            announce("20.0.0.0/8", flags, &[gw("10.0.0.255")]),
+        ]);
+        b.expect_why("20.0.0.0/8", UnresolvedReason::Broadcast);
+        // RFC 3021: a subnet of two addresses has no broadcast address.
+        b.handle(vec![interface(1, true, &["10.0.0.254/31"])]);
+        b.expect("20.0.0.0/8", &[hop("10.0.0.255", 1)]);
+    }
+}
+
+#[test]
 fn circle_without_support_resolves_to_nothing_and_heals_in_any_order() {
     let circle = || {
         vec![

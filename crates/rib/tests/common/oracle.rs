@@ -453,9 +453,9 @@ impl Evaluation {
         if self.own.contains(&address) {
             return Answer::Unresolved(Reason::OwnAddress);
         }
-        for (_, candidates) in self.covering(address) {
+        for (prefix, candidates) in self.covering(address) {
             for interfaces in candidates.iter().filter_map(|c| c.connected.as_ref()) {
-                if let Some(answer) = connected_subnet(address, interface, interfaces) {
+                if let Some(answer) = connected_subnet(prefix, address, interface, interfaces) {
                     return answer;
                 }
             }
@@ -485,7 +485,7 @@ impl Evaluation {
             for (nth, candidate) in candidates.iter().enumerate() {
                 if let Some(interfaces) = &candidate.connected {
                     // Rule 2.
-                    match connected_subnet(address, interface, interfaces) {
+                    match connected_subnet(prefix, address, interface, interfaces) {
                         Some(answer) => return Walk::Answered(answer),
                         None => break,
                     }
@@ -712,8 +712,16 @@ fn answered(hops: Vec<Hop>, cost: u32, level_of_group: usize) -> Answer {
 }
 
 /// Section 2, rule 2. Of several interfaces with the subnet, the lowest number (reading).
-fn connected_subnet(address: IpAddr, named: Option<IfIndex>, interfaces: &[IfIndex]) -> Option<Answer> {
+fn connected_subnet(
+    subnet: AnyPrefix,
+    address: IpAddr,
+    named: Option<IfIndex>,
+    interfaces: &[IfIndex],
+) -> Option<Answer> {
     let interface = *interfaces.iter().filter(|i| named.is_none_or(|named| named == **i)).min()?;
+    if matches!(subnet, AnyPrefix::V4(subnet) if subnet.len() <= 30 && subnet.last_addr() == address) {
+        return Some(Answer::Unresolved(Reason::Other));
+    }
     let hop = Hop { gateway: Some(address), interface, onlink: false, weight: None };
     Some(answered(vec![hop], 0, 0))
 }
