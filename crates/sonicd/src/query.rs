@@ -3,7 +3,7 @@
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
 //! `counts`, `chip`: the vendor's shell of a real chip shows the same. For `route-check`: `walk COUNT` (at least so many routes and labels,
 //! and `next`), `walk COUNT NEXT` (those that follow; without `next` in the answer they are the last), `watch ENTRY …` (the number of this `watch`)
-//! and `unchanged WATCH` (those of its entries that were not changed since; `null` when there have been sixteen others), where an entry is
+//! and `unchanged WATCH` (the watched entries, also those of earlier watches, that were not changed since; `null` when the watch is over), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 

@@ -14,63 +14,55 @@ pub enum EntryKey {
     Label(u32),
 }
 
-/// Watched entries, each with its watches. Several checks may run at once; a change looks up its
-/// entry here once for all of them.
+/// Watched entries, each with the first watch that registered it. A change removes the entry, so an
+/// entry in this table was not changed since that watch, nor since a later one. All checks share it.
 #[derive(Default)]
 pub(crate) struct Watches {
-    entries: Map<EntryKey, u16>,
-    /// The number of the last watch.
+    entries: Map<EntryKey, u64>,
+    /// The last watch. It counts up and never starts again.
     last: u64,
+    /// The first watch since the table was emptied; those before it are over.
+    first: u64,
 }
 
 impl Watches {
-    /// Watches at once; a further one ends the oldest.
-    const WATCHES_MAX: u64 = u16::BITS as u64;
+    /// With so many entries the next watch empties the table: 8 watches of 500 entries each.
+    const ENTRIES_THRESHOLD: usize = 4_000;
 
-    fn bit(watch: u64) -> u16 {
-        1 << (watch % Watches::WATCHES_MAX)
-    }
-
-    /// No watches, with numbers above all earlier ones.
+    /// An empty table; every watch so far is over.
     pub(crate) fn after(&self) -> Watches {
-        // A query for an earlier watch finds that it has ended.
-        Watches { last: self.last + Watches::WATCHES_MAX, ..Watches::default() }
+        Watches { entries: Map::default(), last: self.last, first: self.last + 1 }
     }
 }
 
 impl VirtualSwitch {
-    /// Watches the existing ones of these entries and returns the number of the watch. It ends at
-    /// the sixteenth later watch.
+    /// Watches those of the entries that exist. Returns the number of this watch.
     pub fn watch(&mut self, keys: impl IntoIterator<Item = EntryKey>) -> u64 {
-        let watch = self.watches.last + 1;
-        let (bit, mut entries) = (Watches::bit(watch), std::mem::take(&mut self.watches.entries));
-        entries.retain(|_, watches| {
-            *watches &= !bit;
-            *watches != 0
-        });
+        if self.watches.entries.len() >= Watches::ENTRIES_THRESHOLD {
+            self.watches = self.watches.after();
+        }
+        self.watches.last += 1;
         for key in keys {
-            let is_there = match key {
+            let exists = match key {
                 EntryKey::Route(router, prefix) => self.route_at(router, prefix).is_some(),
                 EntryKey::Label(label) => self.labels.contains_key(&label),
             };
-            if is_there {
-                *entries.entry(key).or_default() |= bit;
+            if exists {
+                self.watches.entries.entry(key).or_insert(self.watches.last);
             }
         }
-        self.watches = Watches { entries, last: watch };
-        watch
+        self.watches.last
     }
 
-    /// The entries of a watch that no request has tried to change; `None` when it has ended.
+    /// The entries of this and of earlier watches that no request has tried to change since this
+    /// watch; `None` when it is over.
     pub fn unchanged(&self, watch: u64) -> Option<impl Iterator<Item = EntryKey>> {
-        let Watches { entries, last } = &self.watches;
-        let is_on = (1..=*last).contains(&watch) && watch + Watches::WATCHES_MAX > *last;
-        let of_it =
-            move |(key, watches): (&EntryKey, &u16)| (watches & Watches::bit(watch) != 0).then_some(*key);
-        is_on.then(|| entries.iter().filter_map(of_it))
+        let Watches { entries, last, first } = &self.watches;
+        let since = move |(key, first): (&EntryKey, &u64)| (*first <= watch).then_some(*key);
+        (1.max(*first)..=*last).contains(&watch).then(|| entries.iter().filter_map(since))
     }
 
-    /// Notes a change of an entry.
+    /// Notes that an entry changes.
     pub(crate) fn touch(&mut self, key: EntryKey) {
         if !self.watches.entries.is_empty() {
             self.watches.entries.remove(&key);
