@@ -24,7 +24,7 @@ use ribtide_model::AsicState;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
@@ -473,6 +473,16 @@ struct Fpm {
     meter: Meter,
 }
 
+impl ShrinkToFit for Fpm {
+    fn shrink_to_fit(&mut self) {
+        self.machine.shrink_to_fit();
+        self.out.shrink_to_fit();
+        self.routes.shrink_to_fit();
+        self.groups.shrink_to_fit();
+        self.rows = Vec::new();
+    }
+}
+
 impl Fpm {
     fn run(mut self, mut channel: RibChannel, asked: &CallQueue<Fpm>) -> Result<(), Error> {
         let gone = |_| Error::new("the RIB manager has stopped; its log says why");
@@ -487,12 +497,7 @@ impl Fpm {
                     asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
                     if idle::wait(&mut select, STOP_POLL_INTERVAL) {
-                        self.machine.shrink_to_fit();
-                        self.out.shrink_to_fit();
-                        self.routes.shrink_to_fit();
-                        self.groups.shrink_to_fit();
-                        self.rows = Vec::new();
-                        idle::purge();
+                        idle::trim(&mut self);
                     }
                 }
             }

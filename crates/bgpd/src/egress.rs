@@ -13,7 +13,7 @@ use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
@@ -179,6 +179,11 @@ pub(super) struct WorkerStage {
     /// It asks for no dumps: shards are being remapped.
     dumps_paused: bool,
     meter: Meter,
+}
+
+impl ShrinkToFit for WorkerStage {
+    /// Its buffers go with each turn.
+    fn shrink_to_fit(&mut self) {}
 }
 
 impl Stage for WorkerStage {

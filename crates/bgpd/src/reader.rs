@@ -20,7 +20,7 @@ use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::Notification;
@@ -184,6 +184,13 @@ impl ReaderStage {
     }
 }
 
+impl ShrinkToFit for ReaderStage {
+    fn shrink_to_fit(&mut self) {
+        self.reader.ingest.forget();
+        self.reader.batches.shrink_to_fit();
+    }
+}
+
 impl Stage for ReaderStage {
     fn turn(&mut self) -> Turn {
         let news = self.reader.ready.is_empty() && self.look(Duration::ZERO);
@@ -220,15 +227,9 @@ impl Stage for ReaderStage {
         } else {
             let in_vain = !self.look(STOP_POLL_INTERVAL);
             if idle::on_wait(in_vain) {
-                self.shrink_to_fit();
-                idle::purge();
+                idle::trim(self);
             }
         }
-    }
-
-    fn shrink_to_fit(&mut self) {
-        self.reader.ingest.forget();
-        self.reader.batches.shrink_to_fit();
     }
 
     fn descriptor(&self) -> Option<RawFd> {

@@ -21,7 +21,7 @@ use ribtide_rib::{
 use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::call::{CallQueue, NoReply, PendingCall, StageHandle, pair};
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
@@ -262,6 +262,12 @@ pub(super) struct ShardStage {
     meter: Meter,
 }
 
+impl ShrinkToFit for ShardStage {
+    fn shrink_to_fit(&mut self) {
+        self.shard.shrink_to_fit();
+    }
+}
+
 impl Stage for ShardStage {
     fn turn(&mut self) -> Turn {
         while let Some(question) = self.asked.next() {
@@ -307,14 +313,9 @@ impl Stage for ShardStage {
             self.feedback.watch(&mut select);
             self.inbox.watch(&mut select);
             if idle::wait(&mut select, STOP_POLL_INTERVAL) {
-                self.shrink_to_fit();
-                idle::purge();
+                idle::trim(self);
             }
         }
-    }
-
-    fn shrink_to_fit(&mut self) {
-        self.shard.shrink_to_fit();
     }
 }
 

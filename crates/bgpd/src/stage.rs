@@ -7,6 +7,7 @@
 //! into which every producer of a hosted stage wakes it, and passes over a stage that has no room.
 
 use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::idle::ShrinkToFit;
 use ribtide_runtime::log::log;
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -32,16 +33,13 @@ pub(super) enum Turn {
 }
 
 /// A stage of the pipeline.
-pub(super) trait Stage: Send + 'static {
+pub(super) trait Stage: ShrinkToFit + Send + 'static {
     /// Does what is at hand, bounded; never waits.
     fn turn(&mut self) -> Turn;
 
     /// Waits, on a thread of its own, for what the last turn said: input, or room; and for questions, which a turn answers however
     /// long there is no room. Returns after a moment in any case.
     fn wait(&mut self, after: Turn);
-
-    /// Frees buffers and caches; called when its thread is idle.
-    fn shrink_to_fit(&mut self) {}
 
     /// Readable when there is input that comes through no ring.
     fn descriptor(&self) -> Option<RawFd> {
@@ -88,6 +86,12 @@ pub(super) struct Hosted {
     next: usize,
 }
 
+impl ShrinkToFit for Hosted {
+    fn shrink_to_fit(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.shrink_to_fit());
+    }
+}
+
 impl Hosted {
     pub(super) fn push(&mut self, stage: impl Stage) {
         self.stages.push(Box::new(stage));
@@ -96,11 +100,6 @@ impl Hosted {
     /// Descriptors to watch: readable means that a pass is due.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.stages.iter().filter_map(|stage| stage.descriptor())
-    }
-
-    /// As [`Stage::shrink_to_fit`], of each.
-    pub(super) fn shrink_to_fit(&mut self) {
-        self.stages.iter_mut().for_each(|stage| stage.shrink_to_fit());
     }
 
     /// Gives every stage some turns. Says whether another pass is due at once, in a moment, or when something comes.
@@ -145,6 +144,10 @@ mod tests {
         output: Mailbox<u64>,
     }
 
+    impl ShrinkToFit for Triple {
+        fn shrink_to_fit(&mut self) {}
+    }
+
     impl Stage for Triple {
         fn turn(&mut self) -> Turn {
             if !self.output.retry() {
@@ -171,6 +174,10 @@ mod tests {
     struct Sink {
         input: Receiver<u64>,
         got: Arc<AtomicU64>,
+    }
+
+    impl ShrinkToFit for Sink {
+        fn shrink_to_fit(&mut self) {}
     }
 
     impl Stage for Sink {
@@ -228,6 +235,10 @@ mod tests {
 
     /// Always has more to do than a pass has time for.
     struct Greedy;
+
+    impl ShrinkToFit for Greedy {
+        fn shrink_to_fit(&mut self) {}
+    }
 
     impl Stage for Greedy {
         fn turn(&mut self) -> Turn {

@@ -93,7 +93,7 @@ impl<R: Read> Read for IdleReader<R> {
 }
 
 /// Records that the calling thread waited, and whether the wait timed out. Returns whether the thread is idle, and has
-/// purged: a caller with buffers, caches or tables then shrinks them and calls [`purge`] again.
+/// purged: a caller with buffers, caches or tables then calls [`trim`].
 pub fn on_wait(timed_out: bool) -> bool {
     if !timed_out {
         STATE.set(State::Busy);
@@ -129,6 +129,20 @@ pub fn long_lived_buffer(len: usize) -> Vec<u8> {
 /// A vector with capacity for at least `len` items, in an allocator segment of its own, as [`long_lived_buffer`].
 pub fn long_lived_vec<T>(len: usize) -> Vec<T> {
     Vec::with_capacity(len.max(OWN_SEGMENT_BYTES / size_of::<T>().max(1)))
+}
+
+/// What a thread keeps beyond its present work: tables, buffers and caches with unused capacity.
+///
+/// A stage implements it once for everything that it owns, and its loop calls [`trim`] when a wait says that the thread is idle.
+pub trait ShrinkToFit {
+    /// Shrinks every table and buffer to its contents. O(capacity).
+    fn shrink_to_fit(&mut self);
+}
+
+/// An idle trim: shrinks what the calling thread owns, and purges the allocator of it.
+pub fn trim(owned: &mut (impl ShrinkToFit + ?Sized)) {
+    owned.shrink_to_fit();
+    purge();
 }
 
 /// Makes the allocator return to the system what this thread freed, and pages that were unused for a while.

@@ -21,7 +21,7 @@ use crossbeam_channel::Select;
 use ribtide_runtime::call;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
@@ -335,6 +335,13 @@ struct Stage {
     write: Option<Meter>,
 }
 
+impl ShrinkToFit for Stage {
+    fn shrink_to_fit(&mut self) {
+        self.machine.shrink_to_fit();
+        self.out.shrink_to_fit();
+    }
+}
+
 impl Stage {
     fn run(
         &mut self,
@@ -385,9 +392,7 @@ impl Stage {
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
                 if idle::wait(&mut select, self.poll_timeout()) {
-                    self.machine.shrink_to_fit();
-                    self.out.shrink_to_fit();
-                    idle::purge();
+                    idle::trim(self);
                 }
             }
         }

@@ -11,7 +11,7 @@ use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::gauge::Gauge;
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -322,6 +322,13 @@ pub struct OrchStage {
     pub heartbeat: Option<Heartbeat>,
 }
 
+impl ShrinkToFit for OrchStage {
+    fn shrink_to_fit(&mut self) {
+        self.feeds.iter_mut().for_each(|feed| feed.shrink_to_fit());
+        self.orch.shrink_to_fit();
+    }
+}
+
 impl OrchStage {
     /// Runs until `stop`, answering questions in between.
     ///
@@ -395,11 +402,9 @@ impl OrchStage {
             }
             self.flush_recordings();
             if self.wait(asked, &clock, next_tick) {
-                self.feeds.iter_mut().for_each(|feed| feed.shrink_to_fit());
-                self.orch.shrink_to_fit();
                 out.shrink_to_fit();
                 replies = Vec::new();
-                idle::purge();
+                idle::trim(&mut self);
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_prefix::Journal;
 use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::gauge::Gauge;
-use ribtide_runtime::idle;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -109,6 +109,16 @@ struct AtWork {
     out: SyncdOut,
 }
 
+impl ShrinkToFit for SyncdStage {
+    fn shrink_to_fit(&mut self) {
+        self.waiting.shrink_to_fit();
+        self.at_work.shrink_to_fit();
+        self.changed.shrink_to_fit();
+        self.syncd.shrink_to_fit();
+        self.syncd.chip_mut().shrink_to_fit();
+    }
+}
+
 impl SyncdStage {
     /// The machine on its chip, answering through `link`.
     pub fn new(
@@ -162,7 +172,7 @@ impl SyncdStage {
             let now = Instant::now();
             if let Some(until) = self.syncd.chip_mut().stalled(now) {
                 if self.wait(asked, false, until) {
-                    self.shrink_to_fit();
+                    idle::trim(&mut self);
                 }
                 continue;
             }
@@ -181,7 +191,7 @@ impl SyncdStage {
                     self.waiting.extend(request);
                     if self.wait(asked, takes, self.at_work.front().map(|work| work.done)) {
                         requests = Vec::new();
-                        self.shrink_to_fit();
+                        idle::trim(&mut self);
                     }
                 }
             }
@@ -283,16 +293,6 @@ impl SyncdStage {
             log(DAEMON, &format!("the switch goes on without syncd, as {} says", file.display()));
         }
         Ok(())
-    }
-
-    /// Shrinks its buffers to their contents.
-    fn shrink_to_fit(&mut self) {
-        self.waiting.shrink_to_fit();
-        self.at_work.shrink_to_fit();
-        self.changed.shrink_to_fit();
-        self.syncd.shrink_to_fit();
-        self.syncd.chip_mut().shrink_to_fit();
-        idle::purge();
     }
 
     /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do. True when its thread has come

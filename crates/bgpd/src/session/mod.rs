@@ -320,8 +320,7 @@ impl Sessions {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
             if idle::on_wait(events.is_empty() && !timeout.is_zero()) {
-                hosted.shrink_to_fit();
-                idle::purge();
+                idle::trim(hosted);
             }
             let mut room = BTreeSet::new();
             for event in &events {
