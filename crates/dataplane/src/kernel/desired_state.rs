@@ -1,25 +1,22 @@
 //! What the RIB wants of the kernel: the group of each prefix.
 //!
-//! It is kept since the kernel drops routes without a word when an interface goes down: whatever happened, comparing a
-//! dump with it says what to do. But the writer itself asks it seldom, and to note a route in a table of a million waits
-//! for memory: a twentieth to a tenth of what the kernel takes to write it. So a thread beside the writer notes what the
-//! writer has begun to write, and a caller notes first what is left of that.
+//! The kernel drops routes without a notification when an interface goes down. A comparison of a dump with this table says what to
+//! write.
+//!
+//! The writer rarely reads the table, and an insertion waits for memory. Between two writes the kernel has the cache, so a batch that
+//! is noted alone costs up to a tenth of what the kernel takes to add its routes; many in a row cost a quarter of that (ADR 22). So the
+//! writer keeps batches until [`PENDING_MAX`] are there, or until it reads the table.
 
-use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, TrySendError, bounded};
 use ribtide_prefix::{
     Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
 };
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Protocol, VrfId};
-use ribtide_runtime::{idle, thread};
+use ribtide_runtime::idle::ShrinkToFit;
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-/// Batches that may wait to be noted.
-const BATCHES: usize = 64;
-/// How long the thread sleeps where nothing comes, before it frees memory that it does not use.
-const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Batches that are not in the table yet.
+const PENDING_MAX: usize = 64;
 
 /// One family's group of each prefix that shall be in the kernel.
 struct Groups;
@@ -27,7 +24,7 @@ impl PerFamily for Groups {
     type Of<F: Family> = Map<Prefix<F>, GroupId>;
 }
 
-/// What is wanted of each VRF.
+/// The groups of each VRF's prefixes.
 #[derive(Default)]
 pub(super) struct Table(BTreeMap<VrfId, Families<Groups>>);
 
@@ -78,79 +75,41 @@ pub(super) fn of_the_kernel(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Connected | Protocol::Kernel)
 }
 
-/// The table and what is still to be noted in it. Its thread ends with it.
+/// The table, and the batches that are still to be noted in it.
+#[derive(Default)]
 pub(super) struct DesiredState {
-    batches: Sender<Arc<FibBatch>>,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    table: Mutex<Table>,
-    /// Taken from only by who holds the table, so that all is noted in its order.
-    batches: Receiver<Arc<FibBatch>>,
-}
-
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // Who panics here ends the process.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes the next batch.
-    fn step(&self) -> Result<(), TryRecvError> {
-        let mut table = self.table();
-        table.note(&*self.batches.try_recv()?);
-        Ok(())
-    }
+    table: Table,
+    pending: Vec<Arc<FibBatch>>,
 }
 
 impl DesiredState {
-    /// Nothing is wanted yet.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub(super) fn start() -> io::Result<DesiredState> {
-        let (tx, batches) = bounded(BATCHES);
-        let shared = Arc::new(Shared { table: Mutex::default(), batches });
-        let this = shared.clone();
-        thread::spawn("kernel-wanted", move || {
-            while this.step() != Err(TryRecvError::Disconnected) {
-                let mut select = Select::new();
-                select.recv(&this.batches);
-                if idle::wait(&mut select, IDLE_POLL_INTERVAL) {
-                    this.table().shrink_to_fit();
-                    idle::purge();
-                }
-            }
-        })?;
-        Ok(DesiredState { batches: tx, shared })
-    }
-
     /// The writer is about to write this batch.
-    pub(super) fn note(&self, batch: &Arc<FibBatch>) {
-        if let Err(TrySendError::Full(batch)) = self.batches.try_send(batch.clone()) {
-            // Then it is the writer who waits, and helps instead.
-            self.table().note(&batch);
+    pub(super) fn note(&mut self, batch: &Arc<FibBatch>) {
+        self.pending.push(batch.clone());
+        if self.pending.len() >= PENDING_MAX {
+            self.table();
         }
     }
 
-    /// The table, with everything noted.
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        let mut table = self.shared.table();
-        while let Ok(batch) = self.shared.batches.try_recv() {
-            table.note(&batch);
+    /// The table, with every batch noted.
+    pub(super) fn table(&mut self) -> &Table {
+        for batch in self.pending.drain(..) {
+            self.table.note(&batch);
         }
-        table
+        &self.table
     }
 
     /// Nothing is wanted of this VRF any more.
-    pub(super) fn forget(&self, vrf: VrfId) {
-        self.table().0.remove(&vrf);
+    pub(super) fn forget(&mut self, vrf: VrfId) {
+        self.table();
+        self.table.0.remove(&vrf);
     }
+}
 
-    /// Nothing is wanted any more.
-    pub(super) fn clear(&self) {
-        *self.table() = Table::default();
+impl ShrinkToFit for DesiredState {
+    fn shrink_to_fit(&mut self) {
+        self.table();
+        self.table.shrink_to_fit();
     }
 }
 
@@ -170,36 +129,26 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_sees_the_last_word_whoever_noted_it() {
-        let wanted = DesiredState::start().unwrap();
-        let group = |prefix: &str| wanted.table().group::<V4>(VrfId::DEFAULT, prefix.parse().unwrap());
-        // More than may wait: some are noted by the thread, some by who would have to wait.
-        for n in 0..20 * BATCHES as u32 {
+    fn desired_state_has_the_last_group_of_each_prefix_of_ours() {
+        let mut wanted = DesiredState::default();
+        let group = |wanted: &mut DesiredState, prefix: &str| {
+            wanted.table().group::<V4>(VrfId::DEFAULT, prefix.parse().unwrap())
+        };
+        for n in 0..3 * PENDING_MAX as u32 {
             wanted.note(&batch("192.0.2.0/24", Some(n), Protocol::BgpExternal));
             wanted.note(&batch("198.51.100.0/24", Some(n), Protocol::BgpExternal));
-            if n % 7 == 0 {
-                assert_eq!(group("198.51.100.0/24"), Some(GroupId(n)));
+            if n % 50 == 0 {
+                assert_eq!(group(&mut wanted, "198.51.100.0/24"), Some(GroupId(n)));
             }
         }
         wanted.note(&batch("192.0.2.0/24", Some(1), Protocol::Kernel));
-        assert_eq!(group("192.0.2.0/24"), None);
-        let all: Vec<_> = wanted.table().routes::<V4>(VrfId::DEFAULT).collect();
-        assert_eq!(all.len(), 1);
+        assert_eq!(group(&mut wanted, "192.0.2.0/24"), None);
+        wanted.shrink_to_fit();
+        assert_eq!(wanted.table().routes::<V4>(VrfId::DEFAULT).count(), 1);
         wanted.note(&batch("198.51.100.0/24", None, Protocol::BgpExternal));
-        assert_eq!(group("198.51.100.0/24"), None);
+        assert_eq!(group(&mut wanted, "198.51.100.0/24"), None);
         wanted.note(&batch("198.51.100.0/24", Some(7), Protocol::BgpExternal));
         wanted.forget(VrfId::DEFAULT);
-        assert_eq!(group("198.51.100.0/24"), None);
-    }
-
-    #[test]
-    fn its_thread_ends_with_it() {
-        let wanted = DesiredState::start().unwrap();
-        wanted.note(&batch("192.0.2.0/24", Some(1), Protocol::BgpExternal));
-        let shared = Arc::downgrade(&wanted.shared);
-        drop(wanted);
-        while shared.upgrade().is_some() {
-            std::thread::yield_now();
-        }
+        assert_eq!(group(&mut wanted, "198.51.100.0/24"), None);
     }
 }

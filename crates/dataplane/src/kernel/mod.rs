@@ -1,9 +1,9 @@
 //! The Linux kernel as a dataplane, through netlink and next-hop objects.
 //!
-//! Four threads. `kernel-links` watches interfaces and addresses and tells the RIB manager and BGP's session thread. `kernel-fib` writes
+//! Three threads. `kernel-links` watches interfaces and addresses and tells the RIB manager and BGP's session thread. `kernel-fib` writes
 //! routes: one writer, since the kernel's routing lock makes a second one useless (measured: equal rate at twice
 //! the CPU). `kernel-routes` watches what others do: to our routes, which the writer then puts right, and with their
-//! own, which the RIB manager learns. `kernel-wanted` keeps the table of what is wanted.
+//! own, which the RIB manager learns.
 //!
 //! What is ours: routes of the configured table with the configured protocol number, and next-hop objects with that
 //! number. 186 (bgp) is the default; where another BGP daemon writes to the same kernel, give ribtide a number of
@@ -33,6 +33,7 @@ pub use links::InterfaceWatch;
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, RibIn};
+use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread;
@@ -263,9 +264,13 @@ impl Writer {
         self.channel.watch(&mut select);
         let quiet =
             if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { STOP_POLL_INTERVAL };
-        if select.ready_timeout(quiet).is_err() {
+        let timed_out = select.ready_timeout(quiet).is_err();
+        if timed_out {
             self.kernel.verify()?;
             self.report();
+        }
+        if idle::on_wait(timed_out) {
+            idle::trim(&mut self.kernel);
         }
         Ok(Ok(()))
     }

@@ -9,6 +9,7 @@ use ribtide_config::KernelConfig;
 use ribtide_netlink::{Refusal, Socket, overran};
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};
+use ribtide_runtime::idle::ShrinkToFit;
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
 use std::collections::BTreeMap;
@@ -109,6 +110,12 @@ pub(crate) struct Kernel {
     pub(crate) results: InstallResults,
 }
 
+impl ShrinkToFit for Kernel {
+    fn shrink_to_fit(&mut self) {
+        self.wanted.shrink_to_fit();
+    }
+}
+
 impl Kernel {
     /// Opens the kernel of the calling thread's network namespace, and finds out whether it lets us in.
     ///
@@ -142,7 +149,7 @@ impl Kernel {
                 objects: Objects::new(config.protocol),
                 config,
                 sources: Map::default(),
-                wanted: DesiredState::start().map_err(cannot)?,
+                wanted: DesiredState::default(),
                 replaying: true,
                 holding: false,
                 doubt: None,
@@ -218,16 +225,19 @@ impl Kernel {
     /// Which of a batch's deletions have nothing to delete: routes that went with their group, or were never ours. To be
     /// asked before the batch is noted. It takes looks at the table, so only where there may be such: where the kernel
     /// lacks a group, and of routes that it has from elsewhere.
-    fn gone(&self, batch: &FibBatch) -> Families<Gone> {
+    fn gone(&mut self, batch: &FibBatch) -> Families<Gone> {
         let mut gone = Families::<Gone>::default();
         for_each_family!(F => {
             let mut deletions = batch.routes.get::<F>().iter().filter(|route| wanted(route).is_none()).peekable();
             if deletions.peek().is_some() {
                 let lacking = self.objects.lacking();
-                let doubtful = deletions.filter(|route| lacking || of_the_kernel(route.protocol));
-                let group = |prefix| self.wanted.table().group::<F>(batch.vrf.id, prefix);
-                let there = |prefix| group(prefix).is_some_and(|group| self.objects.live_id(group.0).is_some());
-                *gone.get_mut::<F>() = doubtful.map(|route| route.prefix).filter(|prefix| !there(*prefix)).collect();
+                let mut doubtful = deletions.filter(|route| lacking || of_the_kernel(route.protocol)).peekable();
+                if doubtful.peek().is_some() {
+                    let (table, objects) = (self.wanted.table(), &self.objects);
+                    let group = |prefix| table.group::<F>(batch.vrf.id, prefix);
+                    let there = |prefix| group(prefix).is_some_and(|group| objects.live_id(group.0).is_some());
+                    *gone.get_mut::<F>() = doubtful.map(|route| route.prefix).filter(|prefix| !there(*prefix)).collect();
+                }
             }
         });
         gone
@@ -455,7 +465,7 @@ impl Kernel {
         (self.replaying, self.holding) = (true, true);
         self.results = InstallResults::default();
         self.sources.clear();
-        self.wanted.clear();
+        self.wanted = DesiredState::default();
         for vrf in self.ids() {
             for_each_family!(F => {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
@@ -522,7 +532,6 @@ impl Kernel {
             }
             None => true,
         });
-        drop(wanted);
         self.table::<F>(vrf).found = found;
         self.write(vrf, &held)
     }
