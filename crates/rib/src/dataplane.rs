@@ -99,6 +99,11 @@ pub(crate) enum Replay {
 }
 
 impl Dataplane {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.outstanding.shrink_to_fit();
+    }
+
     /// Notes a batch that is sent to it.
     pub(crate) fn sent(&mut self, batch: &FibBatch, kind: Kind) {
         self.sent_since(batch, kind, StalePage { since: batch.seq, prefixes: Set::default() });

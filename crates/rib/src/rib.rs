@@ -89,6 +89,12 @@ impl Rib {
         self.resolver.tracking.next_due()
     }
 
+    /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().shrink_to_fit());
+        self.dataplanes.values_mut().for_each(Dataplane::shrink_to_fit);
+    }
+
     /// The first part of [`Rib::handle`]: changes for every dataplane.
     pub(crate) fn update(&mut self, events: impl IntoIterator<Item = RibIn>, out: &mut RibOut) {
         self.take(events);

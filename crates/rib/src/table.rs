@@ -3,7 +3,9 @@
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::reselection_scan::ReselectionScan;
 use crate::resolve::Resolver;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse};
+use ribtide_prefix::{
+    Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse, shrink_to_fit,
+};
 use std::net::IpAddr;
 
 /// The routing table of each family.
@@ -140,6 +142,13 @@ impl<F: Family> Default for Table<F> {
 }
 
 impl<F: Family> Table<F> {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
+        shrink_to_fit(&mut self.contested);
+        self.dirty.shrink_to_fit();
+    }
+
     /// Prefetches the routes of a batch of prefixes.
     pub(crate) fn prefetch(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
         prefixes.for_each(|prefix| {

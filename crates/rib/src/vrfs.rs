@@ -266,6 +266,11 @@ impl Vrfs {
         self.iter().any(|(_, rib)| rib.has_more())
     }
 
+    /// As [`Rib::shrink_to_fit`], of each VRF.
+    pub fn shrink_to_fit(&mut self) {
+        self.each(Rib::shrink_to_fit);
+    }
+
     /// The state of each dataplane that is up, summed over all VRFs.
     pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
         self.default.dataplanes().map(|mut of_all| {
