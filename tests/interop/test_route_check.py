@@ -86,8 +86,9 @@ def test_the_kernel(host):
     announce(sender, ALL, "10.9.0.7")
     wait_for("they are there", lambda: router.count() == len(ALL), 30)
     wait_for("all agree", lambda: look(*at, "--full")[0] == 0, 30)
-    # One that is told to the kernel and refused by it: to the RIB manager a neighbour, to the kernel the broadcast address.
-    announce(sender, [ALL[0]], "10.9.0.255")
+    # A gateway that the kernel refuses: to the RIB manager a neighbour, to the kernel a broadcast address.
+    host.ip("route", "add", "broadcast", "10.9.0.77", "dev", "lan0", "table", "local")
+    announce(sender, [ALL[0]], "10.9.0.77")
     wait_for("it differs", lambda: look(*at, "--wait", 0)[0] == 1, 30)
     found = look(*at, "--wait", 0, "--full")[1]
     assert {(d["prefix"], d["stage"]) for d in found["differences"]} == {(ALL[0], "kernel")}, found
