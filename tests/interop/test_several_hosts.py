@@ -180,7 +180,7 @@ def test_a_line_between_the_daemons_is_cut(host, there):
                          ("fpmsyncd", f"Redis for APPL_STATE_DB at {THERE}:6379 broke .*; listening again when it is back"),
                          ("syncd", fr"requests from {THERE}:\d+ ended: {gone}"),
                          ("orchagent", fr"ROUTE_TABLE from {HERE}:\d+ ended"),
-                         ("orchagent", f"(?s)syncd no longer answers.*waiting for syncd at tcp://{HERE}:5555")]:
+                         ("orchagent", f"(?s)the connection to syncd at .* is lost.*waiting for syncd at tcp://{HERE}:5555")]:
         wait_for(f"{daemon} says that {what}", lambda: re.search(what, sonic.processes[daemon].log(10_000)), 60, alive=sonic.alive())
     there.ip("link", "set", LINE, "up")
     want = settled(lambda: check(sonic, router, own, "rewritten"), 60)

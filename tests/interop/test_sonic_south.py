@@ -190,9 +190,9 @@ def test_syncd_for_a_plain_socket(host):
         left = json.loads(query(SWITCH, "object_type_get_availability_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_INSEG_ENTRY"))
         assert left == ["SAI_STATUS_SUCCESS", "object_type_get_availability_response", "OBJECT_COUNT", "1048576"]
         # What cannot be read is answered too: the client waits, and passes over what is not called as it expects.
-        for query in "attribute_capability", "attr_enum_values_capability", "stats_capability":
-            refused = json.loads(query(SWITCH, query + "_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_PORT", "ATTR_ID", "SAI_PORT_ATTR_FEC_MODE"))
-            assert refused == ["SAI_STATUS_NOT_SUPPORTED", query + "_response"]
+        for kind in "attribute_capability", "attr_enum_values_capability", "stats_capability":
+            refused = json.loads(query(SWITCH, kind + "_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_PORT", "ATTR_ID", "SAI_PORT_ATTR_FEC_MODE"))
+            assert refused == ["SAI_STATUS_NOT_SUPPORTED", kind + "_response"]
         assert json.loads(query(f"SAI_OBJECT_TYPE_FDB_FLUSH:{SWITCH}", "flush")) == ["SAI_STATUS_NOT_SUPPORTED", "flushresponse"]
         socket.send(b"banana")
         assert json.loads(socket.recv())[0] == "SAI_STATUS_NOT_SUPPORTED"
