@@ -15,6 +15,7 @@ pub mod expected;
 pub mod harness;
 pub mod kernel;
 pub mod mrt_file;
+mod negotiation;
 pub mod nexthop;
 pub mod options;
 mod pool;
@@ -28,6 +29,7 @@ pub mod sink;
 pub mod table;
 
 use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use error::{End, Error};
 pub use expected::Expected;
@@ -43,4 +45,9 @@ fn print<R: std::fmt::Display + serde::Serialize>(report: &R, json: bool) {
     };
     // A closed pipe wants no report.
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// The guarded value. A thread that panicked left nothing half done: the guarded values are replaced whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

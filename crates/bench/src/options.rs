@@ -15,6 +15,11 @@ pub(crate) fn defaults<A: clap::Args>() -> A {
     A::from_arg_matches(&matches).expect("every option has a default or is optional")
 }
 
+/// The name of a value, as on the command line.
+pub(crate) fn name_of(value: &impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 /// Who a tool says it is. With several sessions, the BGP identifier of each is one higher than that of the one before.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct SpeakerOptions {

@@ -4,68 +4,24 @@
 //! It shares no code with the router's sessions, because a tool with the router's faults cannot
 //! show them. One thread reads, one sends KEEPALIVEs, and the caller of [`Session::send`] writes.
 //!
-//! `blast`, `replay`, `sink` and the suite `kernel` use this speaker: a blocking session with two
-//! threads, both families, route refresh and extended messages. The suite `bgp` has a second
-//! speaker in `bgp::load`, for hundreds of neighbours on a few threads. Its sockets never block; it
-//! notes arrival times and parses after the measurement. Both share the negotiation (`agree`) and
-//! the end of a session (`final_notification`).
+//! `blast`, `replay`, `sink` and the suite `kernel` use it. [`crate::negotiation`] has what it shares with the speaker
+//! of the suite `bgp`.
 
 use crate::error::{End, Error};
+use crate::lock;
+use crate::negotiation::{Negotiation, final_notification, keepalive};
 use ribtide_prefix::{Afi, Safi};
 use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{self, Frame, MessageType, RefreshKind, RouteRefresh};
-use ribtide_wire::bgp::notification::{self, Notification, cease, code, fsm};
-use ribtide_wire::bgp::open::{Open, OpenBuilder};
+use ribtide_wire::bgp::notification::{Notification, cease};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Our side of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Speaker {
-    /// Our AS number.
-    pub asn: u32,
-    /// Our BGP identifier.
-    pub router_id: Ipv4Addr,
-    /// The hold time that we propose, in seconds: 0 or at least 3.
-    pub hold_time: u16,
-}
-
-/// The peer and the negotiated values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// Its address and port.
-    pub remote: SocketAddr,
-    /// Our own address on the connection.
-    pub local: SocketAddr,
-    /// Its AS number.
-    pub asn: u32,
-    /// Its BGP identifier.
-    pub router_id: Ipv4Addr,
-    /// The negotiated hold time; zero means that neither side runs the timer.
-    pub hold_time: Duration,
-    /// The longest message, in bytes.
-    pub max_len: usize,
-    /// It accepts IPv4 unicast routes.
-    pub ipv4: bool,
-    /// It accepts IPv6 unicast routes.
-    pub ipv6: bool,
-    /// It has our AS number.
-    pub internal: bool,
-}
-
-impl Peer {
-    /// Whether unicast routes of the family may be sent.
-    pub fn takes(&self, afi: Afi) -> bool {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
-        }
-    }
-}
+pub use crate::negotiation::{Peer, Speaker};
 
 /// The time limit from the connection to the peer's first KEEPALIVE.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,6 +31,7 @@ const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// A session that is up but not running: nothing is read until [`Opened::start`].
 pub struct Opened {
     inbox: Inbox,
+    negotiation: Negotiation,
     peer: Peer,
 }
 
@@ -92,72 +49,18 @@ fn handshake(stream: TcpStream, speaker: &Speaker) -> Result<Opened, End> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(OPEN_TIMEOUT))?;
     let mut inbox = Inbox::new(stream);
-    let mut out = Vec::new();
-    let multiprotocol = |afi: Afi| Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 };
-    let capabilities = [
-        multiprotocol(Afi::Ipv4),
-        multiprotocol(Afi::Ipv6),
-        Capability::RouteRefresh,
-        Capability::ExtendedMessage,
-        Capability::FourOctetAs(speaker.asn),
-    ];
-    let Speaker { asn, router_id, hold_time } = *speaker;
-    OpenBuilder { asn, hold_time, router_id, capabilities: &capabilities }.write(&mut out);
-    inbox.stream.write_all(&out)?;
-
-    let frame = inbox.next(message::MAX_LEN)?;
-    let peer = match frame.kind {
-        MessageType::Open => agree(&frame, speaker, remote, local),
-        MessageType::Notification => return Err(End::Received(Notification::parse(frame.body))),
-        _ => Err(End::Sent(Notification::new(code::FSM, fsm::UNEXPECTED_IN_OPEN_SENT))),
-    };
-    let peer = peer.inspect_err(|end| notify(&inbox.stream, end))?;
-
-    out.clear();
-    message::write_keepalive(&mut out);
-    inbox.stream.write_all(&out)?;
-    let frame = inbox.next(message::MAX_LEN)?;
-    match frame.kind {
-        MessageType::Keepalive => {}
-        MessageType::Notification => return Err(End::Received(Notification::parse(frame.body))),
-        _ => {
-            let end = End::Sent(Notification::new(code::FSM, fsm::UNEXPECTED_IN_OPEN_CONFIRM));
-            notify(&inbox.stream, &end);
-            return Err(end);
+    let more = [Capability::RouteRefresh, Capability::ExtendedMessage];
+    inbox.stream.write_all(&speaker.open(&[Afi::Ipv4, Afi::Ipv6], &more))?;
+    let mut negotiation = Negotiation::OpenSent { speaker: *speaker, remote, local };
+    loop {
+        let reply = negotiation.take(&inbox.next(message::MAX_LEN)?);
+        if let Some(reply) = reply.inspect_err(|end| notify(&inbox.stream, end))? {
+            inbox.stream.write_all(&reply)?;
+        }
+        if let Some(peer) = negotiation.established().copied() {
+            return Ok(Opened { inbox, negotiation, peer });
         }
     }
-    Ok(Opened { inbox, peer })
-}
-
-/// The negotiated values of both OPENs.
-pub(crate) fn agree(
-    frame: &Frame<'_>,
-    speaker: &Speaker,
-    remote: SocketAddr,
-    local: SocketAddr,
-) -> Result<Peer, End> {
-    let open = Open::parse(frame.body).map_err(End::Sent)?;
-    let has = |wanted: Capability<'_>| open.capabilities().any(|c| c == wanted);
-    let family = |afi: Afi| has(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
-    let any_family = open.capabilities().any(|c| matches!(c, Capability::Multiprotocol { .. }));
-    if !open.capabilities().any(|c| matches!(c, Capability::FourOctetAs(_))) {
-        return Err(End::Peer("it does not offer four-octet AS numbers, which this tool needs".into()));
-    }
-    if open.router_id == speaker.router_id {
-        return Err(End::Sent(Notification::new(code::OPEN, notification::open::BAD_IDENTIFIER)));
-    }
-    Ok(Peer {
-        remote,
-        local,
-        asn: open.asn(),
-        router_id: open.router_id,
-        hold_time: Duration::from_secs(u64::from(open.hold_time.min(speaker.hold_time))),
-        max_len: if has(Capability::ExtendedMessage) { message::MAX_EXTENDED_LEN } else { message::MAX_LEN },
-        // RFC 4760 section 8: a speaker without the capability speaks IPv4 unicast.
-        ipv4: family(Afi::Ipv4) || !any_family,
-        ipv6: family(Afi::Ipv6),
-        internal: open.asn() == speaker.asn,
-    })
 }
 
 impl Opened {
@@ -175,10 +78,10 @@ impl Opened {
         self,
         on_update: impl FnMut(&[u8]) -> Result<(), Notification> + Send + 'static,
     ) -> Result<Session, Error> {
-        let Opened { inbox, peer } = self;
+        let Opened { inbox, negotiation, peer } = self;
         let start = || -> io::Result<Session> {
-            let hold = peer.hold_time;
-            inbox.stream.set_read_timeout((!hold.is_zero()).then_some(hold))?;
+            let interval = peer.keepalive_interval();
+            inbox.stream.set_read_timeout(interval.map(|_| peer.hold_time))?;
             let shared = Arc::new(Shared {
                 writer: Mutex::new(inbox.stream.try_clone()?),
                 end: Mutex::new(None),
@@ -190,10 +93,10 @@ impl Opened {
             let stream = inbox.stream.try_clone()?;
             let mut session = Session { peer, shared: Arc::clone(&shared), stream, threads: Vec::new() };
             let reading = Arc::clone(&shared);
-            let read = move || reading.read(inbox, &peer, on_update);
+            let read = move || reading.read(inbox, negotiation, &peer, on_update);
             session.threads.push(std::thread::Builder::new().name("bench-read".into()).spawn(read)?);
-            if !hold.is_zero() {
-                let keep = move || shared.keep_alive(hold / 3);
+            if let Some(interval) = interval {
+                let keep = move || shared.keep_alive(interval);
                 session.threads.push(std::thread::Builder::new().name("bench-keepalive".into()).spawn(keep)?);
             }
             Ok(session)
@@ -307,6 +210,7 @@ impl Shared {
     fn read(
         &self,
         mut inbox: Inbox,
+        mut negotiation: Negotiation,
         peer: &Peer,
         mut on_update: impl FnMut(&[u8]) -> Result<(), Notification>,
     ) {
@@ -319,15 +223,13 @@ impl Shared {
             let result = match frame.kind {
                 MessageType::Update => {
                     self.received.fetch_add(1, Relaxed);
-                    on_update(frame.body)
+                    on_update(frame.body).map_err(End::Sent)
                 }
-                MessageType::Keepalive => Ok(()),
-                MessageType::RouteRefresh => self.note_refresh(frame.body),
-                MessageType::Notification => break End::Received(Notification::parse(frame.body)),
-                MessageType::Open => Err(Notification::new(code::FSM, fsm::UNEXPECTED_IN_ESTABLISHED)),
+                MessageType::RouteRefresh => self.note_refresh(frame.body).map_err(End::Sent),
+                _ => negotiation.take(&frame).map(drop),
             };
-            if let Err(notification) = result {
-                break End::Sent(notification);
+            if let Err(end) = result {
+                break end;
             }
         };
         if !self.closing.load(Relaxed) {
@@ -348,8 +250,7 @@ impl Shared {
     }
 
     fn keep_alive(&self, every: Duration) {
-        let mut message = Vec::new();
-        message::write_keepalive(&mut message);
+        let message = keepalive();
         let mut end = lock(&self.end);
         while end.is_none() {
             let up = |end: &mut Option<End>| end.is_none();
@@ -372,24 +273,6 @@ fn notify(mut stream: &TcpStream, end: &End) {
         let _ = stream.set_write_timeout(Some(NOTIFICATION_TIMEOUT));
         let _ = stream.write_all(&words);
     }
-}
-
-/// The NOTIFICATION that tells the peer why the session ends; `None` where it knows.
-pub(crate) fn final_notification(end: &End) -> Option<Vec<u8>> {
-    let notification = match end {
-        End::Sent(notification) => notification.clone(),
-        End::HoldTimer(_) => Notification::new(code::HOLD_TIMER_EXPIRED, 0),
-        End::Peer(_) => Notification::new(code::OPEN, notification::open::UNSUPPORTED_CAPABILITY),
-        End::Received(_) | End::Closed | End::Broken(_) => return None,
-    };
-    let mut out = Vec::new();
-    notification.write(&mut out);
-    Some(out)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked left nothing half done behind: the guarded values are replaced whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was read and not yet looked at.

@@ -1,10 +1,10 @@
 //! Receivers that take all a router sends, count it and, when asked, keep it to be compared.
 
-use crate::Error;
 use crate::options::{ConnectOptions, POLL_INTERVAL, Role, SpeakerOptions, defaults, interrupted, nth};
 use crate::progress::Progress;
 use crate::routes::Routes;
 use crate::session::{self, Opened, Peer, Session, Speaker};
+use crate::{Error, lock};
 use ribtide_prefix::{Afi, Family, for_each_family};
 use ribtide_wire::bgp::Update;
 use ribtide_wire::bgp::message::HEADER_LEN;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many receivers, where, and until when.
@@ -366,8 +366,4 @@ impl Got {
         self.announced += update.announced::<F>().count() as u64;
         self.withdrawn += update.withdrawn::<F>().count() as u64;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

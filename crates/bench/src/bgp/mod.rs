@@ -4,7 +4,6 @@
 //! The router under test runs alone in a network namespace (or on loopback), its neighbours in
 //! another. Messages are encoded in advance, so the neighbours cost little. Every run compares each
 //! receiver, also one that joined late, with the result of a simple implementation of RFC 4271.
-//! late, being compared with what a simple reading of RFC 4271 says that it must hold.
 
 pub mod dut;
 mod load;
@@ -18,7 +17,8 @@ pub use report::Report;
 pub use run::Figures;
 
 use crate::Error;
-use crate::harness::{Machine, Place, machine, write_report};
+use crate::harness::report::{all_ended_right, in_turns};
+use crate::harness::{Call, Place, machine, write_report};
 use crate::options::interrupted;
 use dut::Dut;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -105,12 +105,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     let runs = || report.scenarios.iter().flat_map(|s| &s.runs);
     let bad = runs().filter(|r| r.failure.is_some() || r.phases.iter().any(|p| p.wrong.is_some())).count();
-    if bad > 0 {
-        return Err(Error::Options(format!(
-            "{bad} of {} runs failed or ended wrong; see above",
-            runs().count()
-        )));
-    }
+    all_ended_right(bad, runs().count())?;
     if runs().next().is_none() {
         return Err(Error::Options("no router could be measured".into()));
     }
@@ -123,16 +118,14 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
         Place::may_make_namespaces()?;
     }
     let interrupted = interrupted()?;
-    let machine = Machine::now();
+    let call = Call::now();
     let routers: Vec<RouterReport> =
         options.dut.iter().map(|dut| RouterReport::new(dut, options.loopback)).collect();
     let there: Vec<&Dut> =
         options.dut.iter().zip(&routers).filter(|(_, r)| r.left_out.is_none()).map(|(dut, _)| dut).collect();
     let load_threads = options.load_threads.map_or((machine::cores() / 4).max(1), |n| n as usize);
     let mut report = Report {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine,
-        commit: machine::commit(),
+        call,
         place: if options.loopback { "loopback addresses" } else { "network namespaces" },
         runs: options.runs,
         seed: options.seed,
@@ -158,29 +151,23 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
         let sets = prepared.sets;
         let mut scenario = ScenarioReport { scenario, family, sets, runs: Vec::new(), summary: Vec::new() };
         let mut stopped = false;
-        'runs: for n in 0..options.runs {
-            // The order changes, so that no subject always finds the machine warm.
-            let order: Vec<&Dut> =
-                if n % 2 == 0 { there.clone() } else { there.iter().rev().copied().collect() };
-            for dut in order {
-                let head = format!("{name}, run {} of {}, {dut}", n + 1, options.runs);
-                progress.show(&head);
-                let status = |what: &str| progress.show(&format!("{head}: {what}"));
-                let mut phases = Vec::new();
-                let outcome = run::run(dut, &prepared, setup, &interrupted, &status, &mut phases);
-                let failure = match outcome {
-                    Ok(()) => None,
-                    Err(Failure::Router(why)) => Some(why),
-                    Err(Failure::Interrupted) => {
-                        stopped = true;
-                        break 'runs;
-                    }
-                };
-                let cpu: Vec<String> =
-                    phases.iter().map(|p| format!("{} {:.2} s", p.phase, p.cpu_s)).collect();
-                progress.done(&format!("{head}: {}", failure.as_deref().unwrap_or(&cpu.join(", "))));
-                scenario.runs.push(RunReport { router: dut.to_string(), phases, failure });
-            }
+        for (n, dut) in in_turns(options.runs, &there) {
+            let head = format!("{name}, run {} of {}, {dut}", n + 1, options.runs);
+            progress.show(&head);
+            let status = |what: &str| progress.show(&format!("{head}: {what}"));
+            let mut phases = Vec::new();
+            let outcome = run::run(dut, &prepared, setup, &interrupted, &status, &mut phases);
+            let failure = match outcome {
+                Ok(()) => None,
+                Err(Failure::Router(why)) => Some(why),
+                Err(Failure::Interrupted) => {
+                    stopped = true;
+                    break;
+                }
+            };
+            let cpu: Vec<String> = phases.iter().map(|p| format!("{} {:.2} s", p.phase, p.cpu_s)).collect();
+            progress.done(&format!("{head}: {}", failure.as_deref().unwrap_or(&cpu.join(", "))));
+            scenario.runs.push(RunReport { router: dut.to_string(), phases, failure });
         }
         scenario.summarize();
         report.scenarios.push(scenario);

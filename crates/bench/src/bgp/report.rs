@@ -2,21 +2,19 @@
 
 use super::dut::Dut;
 use super::run::{Figures, LATE};
-use crate::harness::{Machine, Spread};
+use crate::harness::spread::medians;
+use crate::harness::{Call, Spread, report};
 use ribtide_text::{Table, rounded};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Everything about one call of the suite.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The command line.
-    pub command: String,
-    /// The machine, before the first run.
-    pub machine: Machine,
-    /// The commit of the folder it was called in.
-    pub commit: Option<String>,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// `network namespaces` or `loopback addresses`.
     pub place: &'static str,
     /// Runs of each router and workload.
@@ -142,7 +140,7 @@ impl ScenarioReport {
             updates: spread(&|f| f.updates as f64),
             prefixes: spread(&|f| (f.announced + f.withdrawn) as f64),
             other_s: spread(&|f| f.other_s),
-            threads: threads(&right),
+            threads: medians(&right.iter().map(|f| &f.threads).collect::<Vec<_>>()),
             cpu_of_best_other: None,
             peak_of_best_other: None,
             phase,
@@ -168,9 +166,7 @@ impl ScenarioReport {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.machine)?;
-        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        writeln!(f, "{} runs each, over {}{commit}: median (least..most)", self.runs, self.place)?;
+        self.call.write_head(f, format_args!("{} runs each, over {}", self.runs, self.place))?;
         for RouterReport { router, version, left_out } in &self.routers {
             match (version, left_out) {
                 (Some(version), None) => writeln!(f, "  {router}: {version}")?,
@@ -181,26 +177,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// The median for each thread that appears in any of the runs.
-fn threads(runs: &[&Figures]) -> BTreeMap<String, f64> {
-    let names: BTreeSet<&String> = runs.iter().flat_map(|f| f.threads.keys()).collect();
-    let of = |name: &String| {
-        let times = runs.iter().map(|f| f.threads.get(name).copied().unwrap_or(0.0));
-        Some((name.clone(), Spread::of(times)?.median))
-    };
-    names.into_iter().filter_map(of).collect()
-}
-
 impl ScenarioReport {
     /// CPU time of ribtide's threads; those of other routers are not comparable.
     fn show_threads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ours = |s: &&Summary| s.router.starts_with("ribtide") && s.phase != LATE && !s.threads.is_empty();
         for s in self.summary.iter().filter(ours) {
-            let mut threads: Vec<_> = s.threads.iter().collect();
-            threads.sort_by(|a, b| b.1.total_cmp(a.1));
-            let threads: Vec<String> =
-                threads.iter().map(|(name, time)| format!("{name} {time:.3}")).collect();
-            writeln!(f, "threads, CPU s: {}, {}: {}", s.phase, s.router, threads.join(", "))?;
+            let threads = report::thread_times(&s.threads, 0.0);
+            writeln!(f, "threads, CPU s: {}, {}: {threads}", s.phase, s.router)?;
         }
         Ok(())
     }

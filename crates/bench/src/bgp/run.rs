@@ -268,10 +268,8 @@ impl Run<'_> {
         let after = self.sample(receivers);
         let received = after.received - before.received;
         let seconds = |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64();
-        let threads = after.usage.threads.iter().map(|(name, time)| {
-            let earlier = before.usage.threads.get(name).copied().unwrap_or_default();
-            (name.clone(), seconds(*time, earlier))
-        });
+        let mut threads = after.usage.threads_since(&before.usage);
+        threads.retain(|_, seconds| *seconds >= 0.0005);
         let (cpu_s, load_s) = (seconds(after.usage.cpu, before.usage.cpu), seconds(after.load, before.load));
         let busy = seconds(after.busy, before.busy);
         let wrong = match outcome {
@@ -290,7 +288,7 @@ impl Run<'_> {
             update_bytes: received.bytes,
             announced: received.announced,
             withdrawn: received.withdrawn,
-            threads: threads.filter(|(_, s)| *s >= 0.0005).collect(),
+            threads,
             load_s,
             other_s: (busy - cpu_s - load_s - seconds(after.afterwards, before.afterwards)).max(0.0),
             cut: self.load.cut() - cut,

@@ -2,6 +2,7 @@
 
 use super::model::{Model, Script, View};
 use super::topology::Topology;
+use crate::options::name_of;
 use ribtide_prefix::{Afi, Family, V4, V6};
 use std::fmt;
 use std::ops::Range;
@@ -81,7 +82,7 @@ impl BgpWorkload {
 
 impl fmt::Display for BgpWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(clap::ValueEnum::to_possible_value(self).as_ref().map_or("", |v| v.get_name()))
+        f.write_str(&name_of(self))
     }
 }
 

@@ -4,7 +4,6 @@
 //! One process of `ribtide route-check --sonic` checks repeatedly: first everything, then parts.
 //! Meanwhile a thread sends Redis a `PING` each millisecond, because a check must not delay
 //! writers.
-//! part. Meanwhile a thread sends Redis a `PING` each millisecond, since a check must hold up no writer.
 
 use super::load::Load;
 use super::redis::Redis;
@@ -12,7 +11,8 @@ use super::run::{self, APPL, Case, Ready, Running, feed, has_all, query_switch};
 use super::suite::RunOptions;
 use super::wiring::Wiring;
 use crate::Error;
-use crate::harness::{Machine, Place, Program, Spread, machine, write_report};
+use crate::harness::report::in_turns;
+use crate::harness::{Call, Place, Program, Spread, write_report};
 use crate::options::interrupted;
 use ribtide_text::{Table, rounded};
 use serde::Serialize;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// RunOptions the daemons are wired
+    /// How the daemons are wired
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Wiring::Redis])]
     pub dut: Vec<Wiring>,
     /// IPv4 routes
@@ -39,7 +39,7 @@ pub struct Options {
     /// Looks after the first one
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub looks: u32,
-    /// RunOptions often it looks
+    /// How often it looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub every: f64,
     /// Compare the databases alone: do not ask the switch
@@ -48,7 +48,7 @@ pub struct Options {
     /// The ribtide that looks, where it is another than this one: for a comparison with an earlier one
     #[arg(long, value_name = "PATH")]
     pub program: Option<PathBuf>,
-    /// RunOptions it is measured
+    /// How it is measured
     #[command(flatten)]
     pub how: RunOptions,
 }
@@ -103,12 +103,9 @@ pub struct Run {
 pub struct Report {
     /// What was measured.
     pub title: String,
-    /// The command line.
-    pub command: String,
-    /// The machine, before the first run.
-    pub machine: Machine,
-    /// The commit of the folder it was called in.
-    pub commit: Option<String>,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// In the order in which they were made.
     pub runs: Vec<Run>,
 }
@@ -132,18 +129,14 @@ pub fn run(options: &Options) -> Result<(), Error> {
             "{v4} IPv4 and {v6} IPv6 routes, {}",
             if options.databases { "the databases" } else { "the databases and the switch" }
         ),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine: Machine::now(),
-        commit: machine::commit(),
+        call: Call::now(),
         runs: Vec::new(),
     };
-    for n in 0..options.how.runs {
-        for wiring in &options.dut {
-            let _ = writeln!(std::io::stderr(), "run {} of {}, {}", n + 1, options.how.runs, wiring.name());
-            report.runs.extend(once(options, *wiring, &interrupted)?);
-            if interrupted.load(Relaxed) {
-                return Err(Error::Options("interrupted".into()));
-            }
+    for (n, wiring) in in_turns(options.how.runs, &options.dut) {
+        let _ = writeln!(std::io::stderr(), "run {} of {}, {}", n + 1, options.how.runs, wiring.name());
+        report.runs.extend(once(options, *wiring, &interrupted)?);
+        if interrupted.load(Relaxed) {
+            return Err(Error::Options("interrupted".into()));
         }
     }
     write_report(&report, options.how.json.as_deref())
@@ -152,15 +145,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
 /// Checks while idle, then under churn.
 fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[Run; 2], Error> {
     let load = Load { ipv4: options.ipv4, ipv6: options.ipv6, next_hops: 2 };
-    let case = Case {
-        name: wiring.name(),
-        flags: wiring.flags(),
-        load,
-        sizes: (1024, 1000),
-        chip_rate: None,
-        reactions: false,
-        timers: false,
-    };
+    let case = Case::new(wiring.name(), wiring.flags(), load, (1024, 1000));
     let limit = Duration::from_secs(options.how.limit);
     let ready = run::start(&case)?;
     let wanted = ready.wanted(load);
@@ -330,9 +315,7 @@ fn rate(before: &Readings, now: &Readings) -> f64 {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.machine)?;
-        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        writeln!(f, "{}{commit}: median (least..most)", self.title)?;
+        self.call.write_head(f, &self.title)?;
         let mut cases: Vec<(&str, bool)> =
             self.runs.iter().map(|run| (run.wiring.as_str(), run.churn)).collect();
         cases.sort_unstable();

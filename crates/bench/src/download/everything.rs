@@ -10,6 +10,7 @@ use super::run::Case;
 use super::suite::{RunOptions, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
+use crate::options::name_of;
 use clap::ValueEnum;
 use ribtide_text::rounded;
 
@@ -51,7 +52,7 @@ pub struct Options {
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// RunOptions it is measured
+    /// How it is measured
     #[command(flatten)]
     pub how: RunOptions,
 }
@@ -124,17 +125,13 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let load = Load { ipv4: options.routes, ipv6: 0, next_hops: 1 };
     let redis: Vec<&str> = if options.multi_db { vec!["--multi-db"] } else { vec![] };
     let case = |seams: Seams, on: bool| Case {
-        name: format!(
-            "{}, {}",
-            seams.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default(),
-            if on { "on" } else { "off" }
-        ),
-        flags: Flags { redis: redis.clone(), ..seams.flags(on) },
-        load,
-        sizes: options.sizes.pair(),
         chip_rate: options.chip_rate,
-        reactions: false,
-        timers: false,
+        ..Case::new(
+            format!("{}, {}", name_of(&seams), if on { "on" } else { "off" }),
+            Flags { redis: redis.clone(), ..seams.flags(on) },
+            load,
+            options.sizes.pair(),
+        )
     };
     let cases: Vec<Case> =
         options.dut.iter().flat_map(|seams| [case(*seams, true), case(*seams, false)]).collect();

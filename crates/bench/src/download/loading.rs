@@ -6,6 +6,7 @@ use super::run::Case;
 use super::suite::{RunOptions, Sizes, measure};
 use super::wiring::Flags;
 use crate::Error;
+use crate::options::name_of;
 use clap::ValueEnum;
 use ribtide_text::rounded;
 
@@ -30,7 +31,7 @@ pub struct Options {
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// RunOptions it is measured
+    /// How it is measured
     #[command(flatten)]
     pub how: RunOptions,
 }
@@ -58,17 +59,13 @@ impl When {
 /// # Errors
 /// As [`super::run`].
 pub fn run(options: &Options) -> Result<(), Error> {
+    let load = Load { ipv4: options.routes, ipv6: 0, next_hops: 1 };
     let cases: Vec<Case> = options
         .dut
         .iter()
         .map(|when| Case {
-            name: when.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
-            flags: when.flags(),
-            load: Load { ipv4: options.routes, ipv6: 0, next_hops: 1 },
-            sizes: options.sizes.pair(),
-            chip_rate: None,
-            reactions: false,
             timers: true,
+            ..Case::new(name_of(when), when.flags(), load, options.sizes.pair())
         })
         .collect();
     let (routes, (batch, bulk)) = (rounded(f64::from(options.routes)), options.sizes.pair());

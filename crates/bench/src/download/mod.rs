@@ -46,7 +46,7 @@ pub enum Families {
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// RunOptions the daemons are wired
+    /// How the daemons are wired
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Wiring::SUITE)]
     pub dut: Vec<Wiring>,
     /// Routes
@@ -65,7 +65,7 @@ pub struct Options {
     /// at work. Not of appl-db, which has none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub chip_rate: Option<u32>,
-    /// RunOptions it is measured
+    /// How it is measured
     #[command(flatten)]
     pub how: RunOptions,
 }
@@ -82,13 +82,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
     };
     let load = Load { ipv4: options.routes - ipv6, ipv6, next_hops: options.ways };
     let case = |wiring: &Wiring| Case {
-        name: wiring.name(),
-        flags: wiring.flags(),
-        load,
-        sizes: options.sizes.pair(),
         chip_rate: options.chip_rate,
-        reactions: false,
-        timers: false,
+        ..Case::new(wiring.name(), wiring.flags(), load, options.sizes.pair())
     };
     let cases: Vec<Case> = options.dut.iter().map(case).collect();
     let (routes, (batch, bulk)) = (rounded(f64::from(options.routes)), options.sizes.pair());

@@ -2,7 +2,7 @@
 
 use super::run::{Cost, Figures};
 use super::timers::Timer;
-use crate::harness::{Machine, Spread};
+use crate::harness::{Call, Spread};
 use ribtide_text::{Table, rounded};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,12 +13,9 @@ use std::fmt;
 pub struct Report {
     /// What was measured.
     pub title: String,
-    /// The command line.
-    pub command: String,
-    /// The machine, before the first run.
-    pub machine: Machine,
-    /// The commit of the folder it was called in.
-    pub commit: Option<String>,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// Each run, in the order in which they were made.
     pub runs: Vec<RunReport>,
     /// Each wiring over all runs.
@@ -145,9 +142,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.machine)?;
-        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        writeln!(f, "{}{commit}: median (least..most)", self.title)?;
+        self.call.write_head(f, &self.title)?;
         let reactions = self.summary.iter().any(|s| s.link_ms.is_some());
         let chip = self.summary.iter().any(|s| s.chip_busy.is_some());
         let busy = if chip { &["chip busy"][..] } else { &[] };

@@ -38,6 +38,13 @@ pub(super) struct Case {
     pub(super) timers: bool,
 }
 
+impl Case {
+    /// Routes over a wiring, without more.
+    pub(super) fn new(name: String, flags: Flags, load: Load, sizes: (u32, u32)) -> Case {
+        Case { name, flags, load, sizes, chip_rate: None, reactions: false, timers: false }
+    }
+}
+
 /// The interval between queries of the switch.
 const SWITCH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time limit of the start.

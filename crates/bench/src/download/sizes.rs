@@ -12,7 +12,7 @@ use ribtide_text::rounded;
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// RunOptions the daemons are wired; urgent routes come through Redis, so routes must too
+    /// How the daemons are wired; urgent routes come through Redis, so routes must too
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Wiring::RedisRing)]
     pub dut: Wiring,
     /// IPv4 routes, each a /24
@@ -22,7 +22,7 @@ pub struct Options {
     #[arg(long, value_name = "B:K", value_delimiter = ',', value_parser = pair,
           default_values = ["128:128", "128:1000", "1024:128", "1024:1000", "4000:1000", "1024:10000", "4000:10000"])]
     pub sizes: Vec<(u32, u32)>,
-    /// RunOptions it is measured
+    /// How it is measured
     #[command(flatten)]
     pub how: RunOptions,
 }
@@ -47,14 +47,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
             options.dut.name()
         )));
     }
+    let load = Load { ipv4: options.routes, ipv6: 0, next_hops: 1 };
     let case = |&(batch, bulk): &(u32, u32)| Case {
-        name: format!("-b {batch} -k {bulk}"),
-        flags: flags.clone(),
-        load: Load { ipv4: options.routes, ipv6: 0, next_hops: 1 },
-        sizes: (batch, bulk),
-        chip_rate: None,
         reactions: true,
-        timers: false,
+        ..Case::new(format!("-b {batch} -k {bulk}"), flags.clone(), load, (batch, bulk))
     };
     let cases: Vec<Case> = options.sizes.iter().map(case).collect();
     let routes = rounded(f64::from(options.routes));

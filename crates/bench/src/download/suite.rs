@@ -3,14 +3,15 @@
 use super::report::{Report, RunReport};
 use super::run::{self, Case};
 use crate::Error;
-use crate::harness::{Machine, Place, machine, write_report};
+use crate::harness::report::{all_ended_right, in_turns};
+use crate::harness::{Call, Place, write_report};
 use crate::options::interrupted;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// RunOptions it is measured.
+/// How often and how long it is measured.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct RunOptions {
     /// Runs of each, in turns
@@ -45,46 +46,29 @@ impl Sizes {
 pub(super) fn measure(title: String, cases: &[Case], how: &RunOptions) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     let interrupted = interrupted()?;
-    let mut report = Report {
-        title,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine: Machine::now(),
-        commit: machine::commit(),
-        runs: Vec::new(),
-        summary: Vec::new(),
-    };
+    let mut report = Report { title, call: Call::now(), runs: Vec::new(), summary: Vec::new() };
     let limit = Duration::from_secs(how.limit);
-    'runs: for n in 0..how.runs {
-        // The order changes, so that no subject always finds the machine warm.
-        let mut order: Vec<&Case> = cases.iter().collect();
-        if n % 2 == 1 {
-            order.reverse();
+    for (n, case) in in_turns(how.runs, cases) {
+        let head = format!("run {} of {}, {}", n + 1, how.runs, case.name);
+        let outcome = run::run(case, limit, &interrupted);
+        if interrupted.load(Relaxed) {
+            break;
         }
-        for case in order {
-            let head = format!("run {} of {}, {}", n + 1, how.runs, case.name);
-            let outcome = run::run(case, limit, &interrupted);
-            if interrupted.load(Relaxed) {
-                break 'runs;
-            }
-            let result = match &outcome {
-                Ok(figures) => format!("{:.2} s", figures.wall_s),
-                Err(e) => e.to_string(),
-            };
-            // A closed standard error does not stop the run.
-            let _ = writeln!(std::io::stderr(), "{head}: {result}");
-            let (figures, failure) = match outcome {
-                Ok(figures) => (Some(figures), None),
-                Err(e) => (None, Some(e.to_string())),
-            };
-            let (wiring, routes) = (case.name.clone(), case.load.total());
-            report.runs.push(RunReport { wiring, routes, figures, failure });
-        }
+        let (result, figures, failure) = match outcome {
+            Ok(figures) => (format!("{:.2} s", figures.wall_s), Some(figures), None),
+            Err(e) => (e.to_string(), None, Some(e.to_string())),
+        };
+        // A closed standard error does not stop the run.
+        let _ = writeln!(std::io::stderr(), "{head}: {result}");
+        report.runs.push(RunReport {
+            wiring: case.name.clone(),
+            routes: case.load.total(),
+            figures,
+            failure,
+        });
     }
     report.summarize(cases.iter().map(|case| case.name.as_str()));
     write_report(&report, how.json.as_deref())?;
     let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
-    if bad > 0 {
-        return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));
-    }
-    Ok(())
+    all_ended_right(bad, report.runs.len())
 }

@@ -5,6 +5,7 @@ use super::run::Case;
 use super::suite::{RunOptions, Sizes, measure};
 use super::wiring::Features;
 use crate::Error;
+use crate::options::name_of;
 use clap::ValueEnum;
 
 /// A combination of the document's table.
@@ -50,7 +51,7 @@ pub struct Options {
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// RunOptions it is measured
+    /// How it is measured
     #[command(flatten)]
     pub how: RunOptions,
 }
@@ -91,10 +92,6 @@ impl TransportWorkload {
     }
 }
 
-fn name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
@@ -104,14 +101,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         .work
         .iter()
         .flat_map(|work| options.dut.iter().map(|dut| (*work, *dut)))
-        .map(|(work, dut)| Case {
-            name: format!("{}: {}", name(work), name(dut)),
-            flags: dut.features().flags(),
-            load: work.load(options.percent),
-            sizes: options.sizes.pair(),
-            chip_rate: None,
-            reactions: false,
-            timers: false,
+        .map(|(work, dut)| {
+            let name = format!("{}: {}", name_of(&work), name_of(&dut));
+            Case::new(name, dut.features().flags(), work.load(options.percent), options.sizes.pair())
         })
         .collect();
     measure(

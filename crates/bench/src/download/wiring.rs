@@ -1,5 +1,6 @@
 //! The wirings of the daemons, with their flags.
 
+use crate::options::name_of;
 use clap::ValueEnum;
 
 /// A way of wiring the daemons.
@@ -179,7 +180,7 @@ impl Wiring {
 
     /// As on the command line.
     pub fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        name_of(&self)
     }
 
     pub(super) fn flags(self) -> Flags {

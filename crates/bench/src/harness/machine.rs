@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where and when something was measured.
@@ -53,13 +52,6 @@ impl fmt::Display for Machine {
 /// Cores that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
-}
-
-/// The commit of the folder that this runs in, `-dirty` with changes; `None` outside of a repository.
-pub fn commit() -> Option<String> {
-    let output =
-        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 /// CPU time that all processes of the machine have used since it started, to a hundredth of a second.

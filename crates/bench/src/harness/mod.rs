@@ -5,11 +5,11 @@ pub mod machine;
 pub mod memory;
 pub mod place;
 pub mod program;
+pub mod report;
 pub mod spread;
-mod write_report;
 
 pub use machine::Machine;
 pub use place::Place;
 pub use program::{Program, Usage};
+pub use report::{Call, write_report};
 pub use spread::Spread;
-pub use write_report::write_report;

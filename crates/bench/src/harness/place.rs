@@ -77,11 +77,7 @@ impl Place {
     /// A command that runs in the program's half.
     pub fn command(&self, program: &str) -> Command {
         match self {
-            Place::Namespaces { program: name, .. } => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", name, program]);
-                command
-            }
+            Place::Namespaces { program: namespace, .. } => command_in(namespace, program),
             Place::Loopback => Command::new(program),
         }
     }
@@ -89,11 +85,7 @@ impl Place {
     /// A command that runs in the load's half.
     pub fn load_command(&self, program: &str) -> Command {
         match self {
-            Place::Namespaces { load: name, .. } => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", name, program]);
-                command
-            }
+            Place::Namespaces { load: namespace, .. } => command_in(namespace, program),
             Place::Loopback => Command::new(program),
         }
     }
@@ -141,6 +133,12 @@ impl Place {
             thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
         })
     }
+}
+
+fn command_in(namespace: &str, program: &str) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace, program]);
+    command
 }
 
 fn enter(namespace: &str) -> Result<(), Error> {

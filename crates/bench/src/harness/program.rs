@@ -100,7 +100,7 @@ impl Program {
 
     /// Resident memory now, in bytes.
     pub fn resident(&self) -> u64 {
-        self.processes().into_iter().map(resident).sum()
+        self.processes().into_iter().map(|pid| memory(pid, "VmRSS:")).sum()
     }
 
     /// CPU time alone, which is cheaper to read.
@@ -154,11 +154,17 @@ impl Drop for Program {
 }
 
 impl Usage {
+    /// CPU seconds of each thread since `before`.
+    pub fn threads_since(&self, before: &Usage) -> BTreeMap<String, f64> {
+        let since = |(name, time): (&String, &Duration)| {
+            let earlier = before.threads.get(name).copied().unwrap_or_default();
+            (name.clone(), time.saturating_sub(earlier).as_secs_f64())
+        };
+        self.threads.iter().map(since).collect()
+    }
+
     fn add(&mut self, pid: i32) {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-        let kib = peak.and_then(|l| l.trim().split(' ').next()?.parse::<u64>().ok());
-        self.peak += kib.unwrap_or(0) * 1024;
+        self.peak += memory(pid, "VmHWM:");
         self.cpu += cpu(pid);
         for task in tasks(pid) {
             let Some((name, state, _)) = stat(&task) else { continue };
@@ -171,16 +177,16 @@ impl Usage {
     }
 }
 
-/// Resident memory of a process in bytes; 0 when it is gone.
-fn resident(pid: i32) -> u64 {
+/// A line of a process's status, in bytes; 0 when it is gone.
+fn memory(pid: i32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|l| l.strip_prefix(name));
     line.and_then(|l| l.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// Resident memory of this process in bytes.
 pub fn own_resident() -> u64 {
-    resident(std::process::id() as i32)
+    memory(std::process::id() as i32, "VmRSS:")
 }
 
 fn tasks(pid: i32) -> Vec<PathBuf> {

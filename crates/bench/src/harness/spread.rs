@@ -1,5 +1,7 @@
 //! Several runs of one measurement in three numbers.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// Median, least and most.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Spread {
@@ -28,6 +30,16 @@ impl Spread {
         let [median, min, max] = [self.median, self.min, self.max].map(show);
         if min == median && max == median { median } else { format!("{median} ({min}..{max})") }
     }
+}
+
+/// The median for each name that any of the runs has; a run without it counts as zero.
+pub fn medians(runs: &[&BTreeMap<String, f64>]) -> BTreeMap<String, f64> {
+    let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.keys()).collect();
+    let median = |name: &String| {
+        let values = runs.iter().map(|run| run.get(name).copied().unwrap_or(0.0));
+        Some((name.clone(), Spread::of(values)?.median))
+    };
+    names.into_iter().filter_map(median).collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ pub use report::Report;
 pub(crate) use table::Kernel;
 
 use crate::Error;
-use crate::harness::{Machine, Place, machine, write_report};
+use crate::harness::report::{all_ended_right, in_turns};
+use crate::harness::{Call, Place, write_report};
 use crate::options::interrupted;
 use crate::table::{Table, TableOptions};
 use report::RunReport;
@@ -54,52 +55,31 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     let interrupted = interrupted()?;
-    let machine = Machine::now();
+    let call = Call::now();
     let table = Table::new(&TableOptions {
         seed: options.seed,
         ipv4: options.routes,
         ipv6: 0,
         ..TableOptions::default()
     });
-    let mut report = Report {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine,
-        commit: machine::commit(),
-        routes: options.routes,
-        runs: Vec::new(),
-        summary: Vec::new(),
-    };
+    let mut report = Report { call, routes: options.routes, runs: Vec::new(), summary: Vec::new() };
     let limit = Duration::from_secs(options.limit);
-    'runs: for n in 0..options.runs {
-        // The order changes, so that no subject always finds the machine warm.
-        let mut order: Vec<&Installer> = options.dut.iter().collect();
-        if n % 2 == 1 {
-            order.reverse();
+    for (n, installer) in in_turns(options.runs, &options.dut) {
+        let head = format!("run {} of {}, {installer}", n + 1, options.runs);
+        let mut phases = Vec::new();
+        let outcome = run::run(installer, &table, limit, &interrupted, &mut phases);
+        if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
         }
-        for installer in order {
-            let head = format!("run {} of {}, {installer}", n + 1, options.runs);
-            let mut phases = Vec::new();
-            let outcome = run::run(installer, &table, limit, &interrupted, &mut phases);
-            if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-                break 'runs;
-            }
-            let failure = outcome.err().map(|e| e.to_string());
-            let times: Vec<String> =
-                phases.iter().map(|p| format!("{} {:.2} s", p.phase.name(), p.wall_s)).collect();
-            // A closed standard error does not stop the run.
-            let _ = writeln!(
-                std::io::stderr(),
-                "{head}: {}",
-                failure.clone().unwrap_or_else(|| times.join(", "))
-            );
-            report.runs.push(RunReport { installer: installer.to_string(), phases, failure });
-        }
+        let failure = outcome.err().map(|e| e.to_string());
+        let times: Vec<String> =
+            phases.iter().map(|p| format!("{} {:.2} s", p.phase.name(), p.wall_s)).collect();
+        // A closed standard error does not stop the run.
+        let _ = writeln!(std::io::stderr(), "{head}: {}", failure.as_deref().unwrap_or(&times.join(", ")));
+        report.runs.push(RunReport { installer: installer.to_string(), phases, failure });
     }
     report.summarize();
     write_report(&report, options.json.as_deref())?;
     let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
-    if bad > 0 {
-        return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));
-    }
-    Ok(())
+    all_ended_right(bad, report.runs.len())
 }

@@ -1,21 +1,19 @@
 //! The report of the suite, as text and JSON.
 
 use super::run::{Figures, Phase, WRITER};
-use crate::harness::{Machine, Spread};
+use crate::harness::spread::medians;
+use crate::harness::{Call, Spread, report};
 use ribtide_text::{Table, rounded};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Everything about one call of the suite.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The command line.
-    pub command: String,
-    /// The machine, before the first run.
-    pub machine: Machine,
-    /// The commit of the folder it was called in.
-    pub commit: Option<String>,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// Routes.
     pub routes: u32,
     /// Each run, in the order in which they were made.
@@ -90,9 +88,6 @@ impl Report {
         let all: Vec<&Figures> = runs.flat_map(|r| &r.phases).filter(|f| f.phase == phase).collect();
         let spread = |of: &dyn Fn(&Figures) -> f64| Spread::of(all.iter().map(|f| of(f)));
         let wall_s = spread(&|f| f.wall_s)?;
-        let names: BTreeSet<&String> = all.iter().flat_map(|f| f.threads.keys()).collect();
-        let median =
-            |name: &&String| spread(&|f| f.threads.get(*name).copied().unwrap_or(0.0)).map(|s| s.median);
         Some(Summary {
             phase,
             installer: installer.into(),
@@ -101,7 +96,7 @@ impl Report {
             rate: f64::from(self.routes) / wall_s.median,
             of_ceiling: None,
             writer_of_ceiling: None,
-            threads: names.iter().filter_map(|name| Some(((*name).clone(), median(name)?))).collect(),
+            threads: medians(&all.iter().map(|f| &f.threads).collect::<Vec<_>>()),
             load_s: spread(&|f| f.load_s)?,
             other_s: spread(&|f| f.other_s)?,
         })
@@ -110,9 +105,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.machine)?;
-        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        writeln!(f, "{} IPv4 routes{commit}: median (least..most)", rounded(f64::from(self.routes)))?;
+        self.call.write_head(f, format_args!("{} IPv4 routes", rounded(f64::from(self.routes))))?;
         let header = [
             "",
             "wall s",
@@ -144,11 +137,8 @@ impl fmt::Display for Report {
         }
         f.write_str(&Table::of_figures(&rows).render())?;
         for s in self.summary.iter().filter(|s| s.installer.starts_with("ribtide")) {
-            let mut threads: Vec<_> = s.threads.iter().filter(|(_, time)| **time >= 0.001).collect();
-            threads.sort_by(|a, b| b.1.total_cmp(a.1));
-            let threads: Vec<String> =
-                threads.iter().map(|(name, time)| format!("{name} {time:.3}")).collect();
-            writeln!(f, "threads, CPU s: {}, {}: {}", s.phase.name(), s.installer, threads.join(", "))?;
+            let threads = report::thread_times(&s.threads, 0.001);
+            writeln!(f, "threads, CPU s: {}, {}: {threads}", s.phase.name(), s.installer)?;
         }
         for run in &self.runs {
             if let Some(failure) = &run.failure {

@@ -154,12 +154,7 @@ impl InstallMethod<'_> {
                     let (wall_s, now) = settle(program, &sent, &right, begin, limit, interrupted)?;
                     sending.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
                     let after = program.usage();
-                    let threads = after.threads.into_iter().map(|(name, time)| {
-                        let used =
-                            time.saturating_sub(before.threads.get(&name).copied().unwrap_or_default());
-                        (name, used.as_secs_f64())
-                    });
-                    let threads = threads.collect();
+                    let threads = after.threads_since(&before);
                     let used = now.since(&own);
                     let cpu = after.cpu - before.cpu;
                     Ok(Figures {

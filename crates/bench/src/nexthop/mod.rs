@@ -18,7 +18,8 @@ pub use report::{Figures, Report};
 pub use workload::NexthopWorkload;
 
 use crate::Error;
-use crate::harness::{Machine, machine, write_report};
+use crate::harness::report::in_turns;
+use crate::harness::{Call, write_report};
 use report::{RunReport, WorkloadReport};
 use ribtide_rib::CacheMode;
 use std::fmt;
@@ -114,14 +115,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
 }
 
 fn measure(options: &Options) -> Result<Report, Error> {
-    let mut report = Report {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine: Machine::now(),
-        commit: machine::commit(),
-        runs: options.runs,
-        left_out: Vec::new(),
-        works: Vec::new(),
-    };
+    let mut report =
+        Report { call: Call::now(), runs: options.runs, left_out: Vec::new(), works: Vec::new() };
     let mut subjects = options.dut.clone();
     if subjects.contains(&Subject::Zebra)
         && let Some(why) = zebra::missing()
@@ -141,33 +136,25 @@ fn measure(options: &Options) -> Result<Report, Error> {
             summary: Vec::new(),
             goals: Vec::new(),
         };
-        for n in 0..options.runs {
-            // The order changes, so that no subject always finds the machine warm.
-            let mut order = subjects.clone();
-            if n % 2 == 1 {
-                order.reverse();
-            }
-            for subject in order {
-                let phases = match subject {
-                    Subject::Zebra => zebra::run(scale),
-                    _ => child(*work, subject, options),
-                };
-                let phases = match phases {
-                    Ok(phases) => phases,
-                    // A failure of another program must not discard the figures of ribtide.
-                    Err(e) if subject == Subject::Zebra => {
-                        report.left_out.push(format!("{work}, run {} of zebra: {e}", n + 1));
-                        continue;
-                    }
-                    Err(e) => return Err(e),
-                };
-                let cpu: Vec<String> =
-                    phases.iter().map(|p| format!("{} {:.4} s", p.phase, p.cpu_s)).collect();
-                // A closed standard error does not stop the run.
-                let head = format!("{work}, run {} of {}, {subject}", n + 1, options.runs);
-                let _ = writeln!(std::io::stderr(), "{head}: {}", cpu.join(", "));
-                done.runs.push(RunReport { subject: subject.to_string(), phases });
-            }
+        for (n, subject) in in_turns(options.runs, &subjects) {
+            let phases = match subject {
+                Subject::Zebra => zebra::run(scale),
+                _ => child(*work, *subject, options),
+            };
+            let phases = match phases {
+                Ok(phases) => phases,
+                // A failure of another program must not discard the figures of ribtide.
+                Err(e) if *subject == Subject::Zebra => {
+                    report.left_out.push(format!("{work}, run {} of zebra: {e}", n + 1));
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let cpu: Vec<String> = phases.iter().map(|p| format!("{} {:.4} s", p.phase, p.cpu_s)).collect();
+            // A closed standard error does not stop the run.
+            let head = format!("{work}, run {} of {}, {subject}", n + 1, options.runs);
+            let _ = writeln!(std::io::stderr(), "{head}: {}", cpu.join(", "));
+            done.runs.push(RunReport { subject: subject.to_string(), phases });
         }
         done.summarize(*work, options.routes == 1.0);
         report.works.push(done);

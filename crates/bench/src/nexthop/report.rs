@@ -2,7 +2,7 @@
 
 use super::Subject;
 use super::workload::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, NexthopWorkload};
-use crate::harness::{Machine, Spread};
+use crate::harness::{Call, Spread};
 use ribtide_text::{Table, rounded};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -49,12 +49,9 @@ pub struct Figures {
 /// Everything about one call of the suite.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The command line.
-    pub command: String,
-    /// The machine, before the first run.
-    pub machine: Machine,
-    /// The commit of the folder it was called in.
-    pub commit: Option<String>,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
     /// Runs of each workload and subject.
     pub runs: u32,
     /// Unmeasured subjects, with the reasons.
@@ -253,9 +250,7 @@ const DEPENDENCY: &str = "dependency";
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.machine)?;
-        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        writeln!(f, "{} runs each{commit}: median (least..most)", self.runs)?;
+        self.call.write_head(f, format_args!("{} runs each", self.runs))?;
         for why in &self.left_out {
             writeln!(f, "  left out: {why}")?;
         }

@@ -1,6 +1,7 @@
 //! The workloads: the initial state, and the messages or events of each phase.
 
 use super::decode::route_set;
+use crate::options::name_of;
 use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
 use ribtide_rib::{
     InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, VrfId,
@@ -70,10 +71,7 @@ impl NexthopWorkload {
 
 impl fmt::Display for NexthopWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NexthopWorkload::Ecmp => "ecmp",
-            NexthopWorkload::Single => "single",
-        })
+        f.write_str(&name_of(self))
     }
 }
 

@@ -12,7 +12,6 @@ use super::topology::Topology;
 use crate::Error;
 use crate::harness::Place;
 use backlog::Pool;
-use receiver::Counters;
 use session::Status;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -163,41 +162,41 @@ impl Load {
 
     /// Brings a session up, with retries. Afterwards it must stay up.
     pub(super) fn connect(&self, session: usize) {
-        self.begin(session, true);
+        self.begin(session, false);
     }
 
     /// The same for a returning session: a router that has not removed the old one may close it
     /// once more.
     pub(super) fn connect_again(&self, session: usize) {
-        self.begin(session, false);
+        self.begin(session, true);
     }
 
-    fn begin(&self, session: usize, must_stay: bool) {
-        self.statuses[session].set_up(false);
-        self.statuses[session].set_must_stay(must_stay);
+    fn begin(&self, session: usize, may_end: bool) {
+        self.statuses[session].up.store(false, Relaxed);
+        self.statuses[session].may_end.store(may_end, Relaxed);
         self.send_command(session, Command::Connect(session));
     }
 
     /// Ends a session with a Cease and drops its routes.
     pub(super) fn close(&self, session: usize) {
-        self.statuses[session].set_up(false);
+        self.statuses[session].up.store(false, Relaxed);
         self.send_command(session, Command::Close(session));
     }
 
     /// Sends `script`; [`Load::is_sent`] reports when the kernel has taken all of it.
     pub(super) fn send(&self, session: usize, script: Script) {
-        self.statuses[session].set_sent(false);
+        self.statuses[session].sending.store(true, Relaxed);
         self.send_command(session, Command::Send(session, script));
     }
 
     /// Whether a session is up.
     pub(super) fn is_up(&self, session: usize) -> bool {
-        self.statuses[session].is_up()
+        self.statuses[session].up.load(Relaxed)
     }
 
     /// Whether all was sent.
     pub(super) fn is_sent(&self, session: usize) -> bool {
-        self.statuses[session].is_sent()
+        !self.statuses[session].sending.load(Relaxed)
     }
 
     /// The reason why a session ended or did not come up.
@@ -207,7 +206,7 @@ impl Load {
 
     /// The number of returned sessions that were closed again.
     pub(super) fn cut(&self) -> u64 {
-        self.statuses.iter().map(|status| status.cut()).sum()
+        self.statuses.iter().map(|status| status.cut.load(Relaxed)).sum()
     }
 
     /// A session that was up and ended by itself.
@@ -219,12 +218,12 @@ impl Load {
     /// When receiver `session` came to hold exactly the best table, as of the last
     /// [`Load::parse_all`]; `None` while it does not.
     pub(super) fn right_since(&self, session: usize) -> Option<Instant> {
-        self.counters(session).right_since()
+        self.statuses[session].counters().right_since
     }
 
     /// Messages that a receiver got until the last [`Load::parse_all`].
     pub(super) fn received(&self, session: usize) -> Received {
-        self.counters(session).received()
+        self.statuses[session].counters().received
     }
 
     /// CPU time of [`Load::parse_all`]: it does not count for the router.
@@ -234,11 +233,7 @@ impl Load {
 
     /// When the last UPDATE arrived at any receiver.
     pub(super) fn last_update(&self) -> Option<Instant> {
-        self.statuses.iter().filter_map(|s| s.counters.last()).max()
-    }
-
-    fn counters(&self, session: usize) -> &Counters {
-        &self.statuses[session].counters
+        self.statuses.iter().filter_map(|s| s.counters().last).max()
     }
 
     /// The paths of a receiver, and the number of its prefixes that no sender announced.

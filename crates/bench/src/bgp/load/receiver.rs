@@ -6,9 +6,7 @@ use super::Received;
 use ribtide_prefix::{Families, Family, HashBuilder, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_wire::bgp::Update;
 use std::hash::BuildHasher;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Shared by the receivers of one thread: the expected routes, and known attributes.
 pub(super) struct PathChecker {
@@ -115,66 +113,30 @@ impl Routes {
 /// The state of a receiver that other threads read.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    updates: AtomicU64,
-    announced: AtomicU64,
-    withdrawn: AtomicU64,
-    bytes: AtomicU64,
-    /// Nanoseconds since [`EPOCH`]; 0: never.
-    right_since: AtomicU64,
-    last: AtomicU64,
-}
-
-static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-fn to_number(at: Instant) -> u64 {
-    at.saturating_duration_since(*EPOCH).as_nanos() as u64 + 1
-}
-
-fn to_instant(number: u64) -> Option<Instant> {
-    Some(*EPOCH + Duration::from_nanos(number.checked_sub(1)?))
+    pub(super) received: Received,
+    /// When the receiver came to hold exactly the best table.
+    pub(super) right_since: Option<Instant>,
+    /// When the last UPDATE came.
+    pub(super) last: Option<Instant>,
 }
 
 impl Counters {
     /// Adds messages that came at `at`.
-    pub(super) fn add(&self, received: Received, at: Instant) {
-        self.updates.fetch_add(received.updates, Relaxed);
-        self.announced.fetch_add(received.announced, Relaxed);
-        self.withdrawn.fetch_add(received.withdrawn, Relaxed);
-        self.bytes.fetch_add(received.bytes, Relaxed);
-        self.last.store(to_number(at), Relaxed);
+    pub(super) fn add(&mut self, received: Received, at: Instant) {
+        self.received += received;
+        self.last = Some(at);
     }
 
     /// Publishes the routes held at `at`.
-    pub(super) fn show(&self, routes: &Routes, at: Instant) {
-        match (routes.all_right(), self.right_since.load(Relaxed)) {
-            (true, 0) => self.right_since.store(to_number(at), Relaxed),
-            (false, 1..) => self.right_since.store(0, Relaxed),
-            _ => {}
-        }
+    pub(super) fn show(&mut self, routes: &Routes, at: Instant) {
+        self.right_since = routes.all_right().then(|| self.right_since.unwrap_or(at));
     }
 
     /// Resets the time of completion, for new expected routes.
-    pub(super) fn start_again(&self, routes: Option<&Routes>) {
-        self.right_since.store(0, Relaxed);
+    pub(super) fn start_again(&mut self, routes: Option<&Routes>) {
+        self.right_since = None;
         if let Some(routes) = routes {
             self.show(routes, Instant::now());
-        }
-    }
-
-    pub(super) fn right_since(&self) -> Option<Instant> {
-        to_instant(self.right_since.load(Relaxed))
-    }
-
-    pub(super) fn last(&self) -> Option<Instant> {
-        to_instant(self.last.load(Relaxed))
-    }
-
-    pub(super) fn received(&self) -> Received {
-        Received {
-            updates: self.updates.load(Relaxed),
-            announced: self.announced.load(Relaxed),
-            withdrawn: self.withdrawn.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
         }
     }
 }

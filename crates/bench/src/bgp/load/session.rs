@@ -1,6 +1,6 @@
 //! One neighbour's session on a socket that never blocks: from the connection to the last byte of its script.
 //!
-//! [`crate::session`] is the speaker of tools with few sessions; its header compares the two.
+//! [`crate::session`] is the speaker of tools with few sessions.
 
 use super::super::model::Script;
 use super::super::topology::Neighbor;
@@ -8,115 +8,67 @@ use super::backlog::{Backlog, Pool};
 use super::receiver::Counters;
 use super::socket;
 use crate::error::End;
-use crate::session::{agree, final_notification};
+use crate::lock;
+use crate::negotiation::{Negotiation, final_notification, keepalive};
 use mio::net::TcpStream;
-use ribtide_prefix::Safi;
-use ribtide_wire::bgp::capability::Capability;
-use ribtide_wire::bgp::message::{self, Frame, MessageType};
-use ribtide_wire::bgp::notification::{Notification, cease, code, fsm};
-use ribtide_wire::bgp::open::OpenBuilder;
+use ribtide_wire::bgp::message::{self, MessageType};
+use ribtide_wire::bgp::notification::{Notification, cease};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
 
 /// The state of a session that other threads read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Status {
-    pub(super) counters: Counters,
-    up: AtomicBool,
-    sent: AtomicBool,
-    /// Whether it must stay up.
-    must_stay: AtomicBool,
-    /// Whether it ended although it had to stay up.
+    counters: Mutex<Counters>,
+    pub(super) up: AtomicBool,
+    /// A script is not sent yet.
+    pub(super) sending: AtomicBool,
+    /// It may end: the router may still have the session before.
+    pub(super) may_end: AtomicBool,
+    /// It ended although it had to stay up.
     lost: AtomicBool,
     /// How often it ended when it was permitted to.
-    cut: AtomicU64,
+    pub(super) cut: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
 
-impl Default for Status {
-    fn default() -> Self {
-        Status {
-            counters: Counters::default(),
-            up: AtomicBool::new(false),
-            sent: AtomicBool::new(true),
-            must_stay: AtomicBool::new(true),
-            lost: AtomicBool::new(false),
-            cut: AtomicU64::new(0),
-            trouble: Mutex::new(None),
-        }
-    }
-}
-
 impl Status {
-    pub(super) fn is_up(&self) -> bool {
-        self.up.load(Relaxed)
-    }
-
-    pub(super) fn set_up(&self, up: bool) {
-        self.up.store(up, Relaxed);
-    }
-
-    pub(super) fn is_sent(&self) -> bool {
-        self.sent.load(Relaxed)
-    }
-
-    pub(super) fn set_sent(&self, sent: bool) {
-        self.sent.store(sent, Relaxed);
+    pub(super) fn counters(&self) -> MutexGuard<'_, Counters> {
+        lock(&self.counters)
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.trouble).clone()
     }
 
     pub(super) fn lost(&self) -> Option<String> {
         self.lost.load(Relaxed).then(|| self.trouble().unwrap_or_default())
     }
 
-    pub(super) fn set_must_stay(&self, must_stay: bool) {
-        self.must_stay.store(must_stay, Relaxed);
-    }
-
-    pub(super) fn cut(&self) -> u64 {
-        self.cut.load(Relaxed)
-    }
-
     /// Notes the end of a session; true when it had to stay up.
     pub(super) fn ended(&self, why: &End) -> bool {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+        *lock(&self.trouble) = Some(why.to_string());
         let was_up = self.up.swap(false, Relaxed);
-        let lost = was_up && self.must_stay.load(Relaxed);
+        let lost = was_up && !self.may_end.load(Relaxed);
         self.lost.fetch_or(lost, Relaxed);
         self.cut.fetch_add(u64::from(was_up && !lost), Relaxed);
         lost
     }
 }
 
-/// The progress of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The connection is being made.
-    Connecting,
-    /// OPEN was sent.
-    OpenSent,
-    /// The peer's OPEN was received.
-    OpenConfirm,
-    /// It is up.
-    Established,
-}
-
 /// A session.
 pub(super) struct Session {
     stream: TcpStream,
     neighbor: Neighbor,
-    stage: Stage,
+    /// `None` while the connection is being made.
+    negotiation: Option<Negotiation>,
     backlog: Backlog,
     /// The beginning of an incomplete message.
     rest: Vec<u8>,
     script: Option<(Script, usize)>,
-    keepalive_every: Option<Duration>,
     next_keepalive: Instant,
 }
 
@@ -138,11 +90,10 @@ impl Session {
         Ok(Session {
             stream: TcpStream::from_std(socket.into()),
             neighbor,
-            stage: Stage::Connecting,
+            negotiation: None,
             backlog: Backlog::default(),
             rest: Vec::new(),
             script: None,
-            keepalive_every: None,
             next_keepalive: Instant::now(),
         })
     }
@@ -153,12 +104,12 @@ impl Session {
 
     /// The socket is writable: sends what is pending. True when a script has ended.
     pub(super) fn writable(&mut self) -> Result<bool, End> {
-        if self.stage == Stage::Connecting {
+        if self.negotiation.is_none() {
             if let Some(e) = self.stream.take_error()? {
                 return Err(e.into());
             }
             match self.stream.peer_addr() {
-                Ok(_) => self.open()?,
+                Ok(remote) => self.open(remote)?,
                 Err(e) if e.kind() == ErrorKind::NotConnected => return Ok(false),
                 Err(e) => return Err(e.into()),
             }
@@ -186,22 +137,11 @@ impl Session {
         self.writable()
     }
 
-    fn open(&mut self) -> Result<(), End> {
+    fn open(&mut self, remote: SocketAddr) -> Result<(), End> {
         let speaker = self.neighbor.speaker();
-        let capabilities = [
-            Capability::Multiprotocol { afi: self.neighbor.family as u16, safi: Safi::Unicast as u8 },
-            Capability::FourOctetAs(speaker.asn),
-        ];
-        let mut out = Vec::new();
-        OpenBuilder {
-            asn: speaker.asn,
-            hold_time: speaker.hold_time,
-            router_id: speaker.router_id,
-            capabilities: &capabilities,
-        }
-        .write(&mut out);
-        self.stage = Stage::OpenSent;
-        self.write(&out)
+        let local = self.stream.local_addr()?;
+        self.negotiation = Some(Negotiation::OpenSent { speaker, remote, local });
+        self.write(&speaker.open(&[self.neighbor.family], &[]))
     }
 
     /// Sends a short message, for which an idle socket always has room.
@@ -209,20 +149,14 @@ impl Session {
         Ok(self.stream.write_all(message)?)
     }
 
-    fn keepalive(&mut self) -> Result<(), End> {
-        let mut out = Vec::new();
-        message::write_keepalive(&mut out);
-        self.write(&out)
-    }
-
     /// Sends a KEEPALIVE when it is due; pending UPDATEs count as one.
     pub(super) fn tick(&mut self, now: Instant) -> Result<(), End> {
-        let Some(every) = self.keepalive_every else { return Ok(()) };
-        if self.stage != Stage::Established || now < self.next_keepalive || self.script.is_some() {
+        let interval = self.negotiation.and_then(|n| n.established()?.keepalive_interval());
+        let Some(interval) = interval.filter(|_| now >= self.next_keepalive && self.script.is_none()) else {
             return Ok(());
-        }
-        self.next_keepalive = now + every;
-        self.keepalive()
+        };
+        self.next_keepalive = now + interval;
+        self.write(&keepalive())
     }
 
     /// Stores received bytes in the backlog, at most one turn. True when there may be more.
@@ -272,10 +206,12 @@ impl Session {
         });
         let mut at = 0;
         while let Some(frame) = message::frame(&unread[at..], message::MAX_LEN).map_err(End::Sent)? {
-            if frame.kind == MessageType::Update && self.stage == Stage::Established {
+            if frame.kind == MessageType::Update && self.is_up() {
                 update(frame.body).map_err(End::Sent)?;
-            } else {
-                self.take(&frame)?;
+            } else if let Some(negotiation) = &mut self.negotiation
+                && let Some(reply) = negotiation.take(&frame)?
+            {
+                self.write(&reply)?;
             }
             at += frame.total_len;
         }
@@ -284,29 +220,8 @@ impl Session {
         Ok(came)
     }
 
-    /// A message that is no UPDATE, or comes before the session is up.
-    fn take(&mut self, frame: &Frame<'_>) -> Result<(), End> {
-        match (self.stage, frame.kind) {
-            (_, MessageType::Notification) => Err(End::Received(Notification::parse(frame.body))),
-            (Stage::OpenSent, MessageType::Open) => {
-                let (remote, local) = (self.stream.peer_addr()?, self.stream.local_addr()?);
-                let peer = agree(frame, &self.neighbor.speaker(), remote, local)?;
-                self.keepalive_every = (!peer.hold_time.is_zero()).then_some(peer.hold_time / 3);
-                self.stage = Stage::OpenConfirm;
-                self.keepalive()
-            }
-            (Stage::OpenConfirm, MessageType::Keepalive) => {
-                self.stage = Stage::Established;
-                self.next_keepalive = Instant::now() + self.keepalive_every.unwrap_or_default();
-                Ok(())
-            }
-            (Stage::Established, MessageType::Keepalive | MessageType::RouteRefresh) => Ok(()),
-            _ => Err(End::Sent(Notification::new(code::FSM, fsm::UNEXPECTED_IN_OPEN_SENT))),
-        }
-    }
-
     pub(super) fn is_up(&self) -> bool {
-        self.stage == Stage::Established
+        self.negotiation.is_some_and(|negotiation| negotiation.established().is_some())
     }
 
     /// Sends the NOTIFICATION: `why` if the peer does not know it, a Cease without a reason.

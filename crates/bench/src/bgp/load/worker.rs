@@ -175,7 +175,7 @@ impl Worker {
         for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
             if let Some(routes) = routes {
                 routes.recount(&view);
-                status.counters.start_again(Some(routes));
+                status.counters().start_again(Some(routes));
             }
         }
         match &mut self.checker {
@@ -187,7 +187,7 @@ impl Worker {
     fn connect(&mut self, session: usize) {
         if session >= self.senders {
             self.routes[session] = self.checker.as_ref().map(|checker| Routes::new(&checker.view));
-            self.statuses[session].counters.start_again(self.routes[session].as_ref());
+            self.statuses[session].counters().start_again(self.routes[session].as_ref());
         }
         let registry = self.poll.registry();
         let made = Session::connect(self.neighbors[session], self.router).and_then(|mut made| {
@@ -206,7 +206,7 @@ impl Worker {
             session.close(None, &mut self.pool);
         }
         if self.routes[session].take().is_some() {
-            self.statuses[session].counters.start_again(None);
+            self.statuses[session].counters().start_again(None);
         }
     }
 
@@ -227,7 +227,7 @@ impl Worker {
 
     fn wrote(&mut self, session: usize, wrote: Option<Result<bool, End>>) {
         match wrote {
-            Some(Ok(true)) => self.statuses[session].set_sent(true),
+            Some(Ok(true)) => self.statuses[session].sending.store(false, Relaxed),
             Some(Err(why)) => self.failed(session, why),
             Some(Ok(false)) | None => {}
         }
@@ -285,13 +285,14 @@ impl Worker {
             Ok(())
         });
         if let (Ok(Some(at)), true) = (&outcome, received.updates > 0) {
-            status.counters.add(received, *at);
+            let mut counters = status.counters();
+            counters.add(received, *at);
             if let Some(routes) = &routes[session] {
-                status.counters.show(routes, *at);
+                counters.show(routes, *at);
             }
         }
         if !was_up && this.is_up() {
-            status.set_up(true);
+            status.up.store(true, Relaxed);
             if receives && let Err(e) = this.gather(*gather) {
                 outcome = Err(e.into());
             }
