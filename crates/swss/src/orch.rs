@@ -16,7 +16,7 @@
 //! | `Interfaces` | router interfaces, addresses, links | IntfsOrch |
 //! | `Neighbors` | neighbours and next hops | NeighOrch |
 //! | `NextHopGroups`, `NhgTable` | groups and indexes | RouteOrch, NhgOrch |
-//! | `Objects` | the five parts above, as routes see them | |
+//! | `Objects` | the five parts above | |
 //! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks | RouteOrch |
 //! | `Outbox`: `Bulker`, `ObjectIds`, `Crm` | requests, object ids, counters | bulkers, CrmOrch |
 //! | `Boot` | the steps of the start | OrchDaemon |
@@ -29,15 +29,22 @@ mod boot;
 mod bulker;
 mod crm;
 mod explain;
+mod interfaces;
+mod mpls_next_hops;
+mod neighbors;
+mod next_hop_groups;
 mod next_hop_ref;
+mod nhg_table;
 mod object_ids;
 mod objects;
 mod outbox;
 pub mod parsed_row;
 mod ports;
 mod previous_ids;
+mod route_decision;
 mod routes;
 mod to_sync;
+mod vrfs;
 
 #[cfg(test)]
 mod tests;
@@ -234,22 +241,22 @@ impl Orch {
 
     /// Takes in a change of INTF_TABLE.
     pub fn interface(&mut self, change: Change<IntfRow>) {
-        self.objects.add_interface(change);
+        self.objects.interfaces.add(change);
     }
 
     /// Takes in a change of NEIGH_TABLE.
     pub fn neighbor(&mut self, change: Change<NeighRow>) {
-        self.objects.add_neighbor(change);
+        self.objects.neighbors.add(change);
     }
 
     /// Takes in a change of VRF_TABLE.
     pub fn vrf(&mut self, change: Change<VrfRow>) {
-        self.objects.add_vrf(change);
+        self.objects.vrfs.add(change);
     }
 
     /// Takes in a change of NEXTHOP_GROUP_TABLE.
     pub fn nexthop_group(&mut self, change: Change<NextHopGroupRow>) {
-        self.objects.add_group(change);
+        self.objects.nhg_table.add(change);
     }
 
     /// Announces that `rows` changes of ROUTE_TABLE, after those of earlier batches, belong to
@@ -294,51 +301,64 @@ impl Orch {
         self.routes.add_label(change);
     }
 
+    /// Does `work` with the caller's outputs.
+    fn writing_to(&mut self, out: &mut OrchOut, work: impl FnOnce(&mut Orch)) {
+        std::mem::swap(out, &mut self.outbox.out);
+        work(self);
+        std::mem::swap(out, &mut self.outbox.out);
+    }
+
     /// Takes in that a port's link went up or down. A link without a reported state is up.
     pub fn link(&mut self, port: &str, up: bool, out: &mut OrchOut) {
-        self.objects.set_link(&port.into(), up, &mut self.outbox);
-        self.deliver(out);
+        self.writing_to(out, |orch| {
+            orch.objects.interfaces.set_link(&port.into(), up, &mut orch.outbox);
+            orch.deliver();
+        });
     }
 
     /// Takes in the reply to a request; replies may come in any order.
-    pub fn reply(&mut self, mut reply: SaiReply, out: &mut OrchOut) {
+    pub fn reply(&mut self, reply: SaiReply, out: &mut OrchOut) {
+        self.writing_to(out, |orch| orch.take_reply(reply));
+    }
+
+    fn take_reply(&mut self, mut reply: SaiReply) {
         let Some(context) = self.outbox.bulker.replied(reply.id) else { return };
         match context {
-            Context::Boot(port) => self.boot_reply(port, reply, out),
+            Context::Boot(port) => self.boot_reply(port, reply),
             Context::Crm => self.outbox.crm.reply(reply),
             Context::Available(object) => self.outbox.crm.available_reply(object, reply),
             Context::Objects(verb, object, requested) => {
                 if requested.len() == 1 && reply.statuses.is_empty() {
                     reply.statuses.push(reply.status);
                 }
-                if !self.has_statuses(&reply, requested.len(), out) {
+                if !self.has_statuses(&reply, requested.len()) {
                     return;
                 }
                 for ((requester, item), status) in requested.into_iter().zip(reply.statuses) {
-                    self.object_reply(requester, ObjectReply { verb, object, item, status }, out);
-                    self.deliver(out);
+                    self.object_reply(requester, ObjectReply { verb, object, item, status });
+                    self.deliver();
                 }
             }
             Context::Routes(routes) => {
                 let entries: usize = routes.iter().map(|(_, count)| usize::from(*count)).sum();
-                if !self.has_statuses(&reply, entries, out) {
+                if !self.has_statuses(&reply, entries) {
                     return;
                 }
-                let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox, out };
+                let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox };
                 self.routes.reply(&routes, &reply.statuses, deps);
-                self.deliver(out);
+                self.deliver();
             }
         }
     }
 
     /// Whether a reply has a status for each object. After one that has not, the state of the chip
     /// is not known.
-    fn has_statuses(&mut self, reply: &SaiReply, requested: usize, out: &mut OrchOut) -> bool {
+    fn has_statuses(&mut self, reply: &SaiReply, requested: usize) -> bool {
         if reply.statuses.len() == requested {
             return true;
         }
         self.outbox.bulker.stop();
-        out.events.push(OrchEvent::Fatal(format!(
+        self.outbox.out.events.push(OrchEvent::Fatal(format!(
             "syncd answered {} with {} statuses for {requested} objects; start orchagent again",
             reply.status.name(),
             reply.statuses.len()
@@ -346,42 +366,42 @@ impl Orch {
         false
     }
 
-    fn object_reply(&mut self, requester: Requester, reply: ObjectReply, out: &mut OrchOut) {
+    fn object_reply(&mut self, requester: Requester, reply: ObjectReply) {
         match requester {
-            Requester::Port(name) => self.ports.reply(&name, reply, &mut self.outbox, out),
-            requester => self.objects.reply(requester, reply, &mut self.outbox, out),
+            Requester::Port(name) => self.ports.reply(&name, reply, &mut self.outbox),
+            requester => self.objects.reply(requester, reply, &mut self.outbox),
         }
     }
 
     /// Takes in a reply of the start; `port`: whose lanes it contains.
-    fn boot_reply(&mut self, port: Option<Oid>, reply: SaiReply, out: &mut OrchOut) {
+    fn boot_reply(&mut self, port: Option<Oid>, reply: SaiReply) {
         if let Err(why) = self.boot.reply(&reply) {
             self.outbox.bulker.stop();
-            out.events.push(OrchEvent::Fatal(why));
+            self.outbox.out.events.push(OrchEvent::Fatal(why));
             return;
         }
         for value in reply.values {
             match (value, port) {
-                (Attr::SwitchDefaultVirtualRouter(oid), _) => self.objects.set_default_router(oid),
-                (Attr::SwitchCpuPort(oid), _) => self.objects.set_cpu_port(oid),
-                (Attr::SwitchEcmpGroups(count), _) => self.objects.set_group_limit(count),
+                (Attr::SwitchDefaultVirtualRouter(oid), _) => self.objects.vrfs.set_default(oid),
+                (Attr::SwitchCpuPort(oid), _) => self.objects.cpu_port = oid,
+                (Attr::SwitchEcmpGroups(count), _) => self.objects.groups.set_limit(count),
                 (Attr::PortLanes(lanes), Some(port)) => self.ports.set_lanes(lanes, port),
                 _ => {}
             }
         }
-        self.announce_switch(out);
+        self.announce_switch();
     }
 
     /// Announces what the start found, once the switch is known.
-    fn announce_switch(&mut self, out: &mut OrchOut) {
+    fn announce_switch(&mut self) {
         if !self.boot.take_switch_ready() {
             return;
         }
-        let limit = self.objects.fix_group_limit(GROUPS_DEFAULT, self.config.group_limit);
+        let limit = self.objects.groups.fix_limit(GROUPS_DEFAULT, self.config.group_limit);
         let capability = SwitchCapabilityRow { max_nexthop_groups: Some(limit) };
-        out.capability.push(Change::set("switch".into(), capability));
+        self.outbox.out.capability.push(Change::set("switch".into(), capability));
         for prefix in boot::default_routes() {
-            out.default_routes.push(Change::set(prefix, DefaultRouteRow { ok: false }));
+            self.outbox.out.default_routes.push(Change::set(prefix, DefaultRouteRow { ok: false }));
             self.outbox.crm.routes(Table::of(prefix), 1);
         }
         for prefix in boot::link_local(self.config.mac) {
@@ -392,11 +412,15 @@ impl Orch {
     /// Takes in the time, in milliseconds from any start: requests that the chip had no room for
     /// are retried.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
+        self.writing_to(out, |orch| orch.take_time(now_ms));
+    }
+
+    fn take_time(&mut self, now_ms: u64) {
         self.routes.shrink_if_sparse();
         if now_ms.saturating_sub(self.last_retry_ms) >= self.config.retry_ms {
             self.last_retry_ms = now_ms;
             self.outbox.retry_all();
-            self.deliver(out);
+            self.deliver();
             self.routes.retry_table_full(self.config.bulk_size);
         }
         if self.boot.done() {
@@ -413,97 +437,112 @@ impl Orch {
 
     /// Handles all input, and returns when it must wait for replies or for changes.
     pub fn run(&mut self, out: &mut OrchOut) {
+        self.writing_to(out, Orch::proceed);
+    }
+
+    fn proceed(&mut self) {
         if self.boot.takes_rows() {
-            self.ports.sync(&mut self.outbox, out);
-            self.deliver(out);
+            self.ports.sync(&mut self.outbox);
+            self.deliver();
             if self.ports.ready() {
-                self.sync_objects(out);
+                self.sync_objects();
             }
         }
-        self.send(out);
+        self.send();
         if self.boot.may_apply() && self.ready() && self.idle() {
             if self.outbox.ids.end_restore() {
-                self.objects.step_groups(&mut self.outbox, out);
-                self.deliver(out);
-                self.send(out);
+                self.objects.step_groups(&mut self.outbox);
+                self.deliver();
+                self.send();
             }
             if self.idle() {
                 self.boot.apply();
-                self.send(out);
+                self.send();
             }
         }
     }
 
     /// Handles the changes of all tables but routes, in the order in which objects depend on each
     /// other.
-    fn sync_objects(&mut self, out: &mut OrchOut) {
+    fn sync_objects(&mut self) {
         if self.outbox.ids.is_restoring() {
             let mut ports: Map<Name, Vec<Oid>> = Map::default();
-            for (ifname, vrf) in self.objects.pending_in_vrfs() {
+            for (ifname, vrf) in self.objects.interfaces.pending_in_vrfs() {
                 ports.entry(vrf.clone()).or_default().extend(self.ports.oid(ifname));
             }
             self.outbox.ids.set_ports_of_vrfs(ports);
         }
-        for sync in
-            [Objects::sync_vrfs, Objects::sync_interfaces, Objects::sync_neighbors, Objects::sync_groups]
-        {
-            sync(&mut self.objects, &mut self.outbox, out);
-            self.deliver(out);
-        }
+        self.objects.vrfs.sync(&mut self.outbox);
+        self.deliver();
+        self.objects.interfaces.sync(&mut self.objects.vrfs, &mut self.outbox);
+        self.deliver();
+        self.objects.neighbors.sync(&mut self.objects.interfaces, &mut self.outbox);
+        self.deliver();
+        self.objects.sync_groups(&mut self.outbox);
+        self.deliver();
     }
 
     /// Sends requests while the window has room: calls that are queued, then the start's, then a
     /// bulk of routes.
-    fn send(&mut self, out: &mut OrchOut) {
+    fn send(&mut self) {
         let bulk_size = self.config.bulk_size.max(1);
         while self.outbox.bulker.may_send(self.config.window) {
             if let Some(request) = self.outbox.bulker.next(bulk_size) {
-                out.requests.push(request);
+                self.outbox.out.requests.push(request);
                 continue;
             }
             if self.boot.next(&mut self.outbox.bulker) {
-                self.announce_switch(out);
+                self.announce_switch();
                 continue;
             }
-            let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox, out };
+            let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox };
             if !(self.boot.takes_rows() && self.ports.ready() && self.routes.gather_routes(bulk_size, deps)) {
                 return;
             }
-            self.deliver(out);
+            self.deliver();
         }
     }
 
     /// Delivers notifications until none is left.
-    fn deliver(&mut self, out: &mut OrchOut) {
+    fn deliver(&mut self) {
         while let Some(notification) = self.outbox.next_notification() {
             let Orch { objects, routes, outbox, .. } = self;
             match notification {
                 Notification::Wake(constraint) => routes.wake(constraint),
-                Notification::PortReady(name, oid) => objects.set_port(&name, oid, outbox, out),
-                Notification::PortLink(name, up) => objects.set_link(&name, up, outbox),
+                Notification::PortReady(name, oid) => objects.set_port(&name, oid, outbox),
+                Notification::PortLink(name, up) => objects.interfaces.set_link(&name, up, outbox),
                 Notification::VrfUsable(vrf) => {
                     routes.wake(routes::Constraint::Vrf(vrf));
-                    objects.vrf_usable(vrf, outbox, out);
+                    objects.vrf_usable(vrf, outbox);
                 }
-                Notification::InterfaceUsable(id) => objects.interface_usable(id, outbox, out),
-                Notification::InterfaceReleased(id) => objects.interface_released(id, outbox, out),
-                Notification::InterfaceMoves(id) => objects.interface_moves(id, outbox, out),
-                Notification::LinkChanged(id) => objects.link_changed(id, outbox, out),
+                Notification::InterfaceUsable(id) => objects.interface_usable(id, outbox),
+                Notification::InterfaceReleased(id) => {
+                    objects.interfaces.step(id, &mut objects.vrfs, outbox);
+                }
+                Notification::InterfaceMoves(id) => objects.interface_moves(id, outbox),
+                Notification::LinkChanged(id) => objects.link_changed(id, outbox),
                 Notification::OwnAddress(vrf, ip, true) => routes.add_own(vrf, AnyPrefix::host(ip)),
                 Notification::OwnAddress(vrf, ip, false) => routes.remove_own(vrf, AnyPrefix::host(ip)),
-                Notification::NextHopChanged(id) => objects.next_hop_changed(id, outbox, out),
-                Notification::NextHopReleased(id) => objects.next_hop_released(id, outbox, out),
-                Notification::NextHopUnpinned(id) => objects.next_hop_unpinned(id, outbox, out),
-                Notification::GroupReleased(id) => objects.group_released(id, outbox, out),
+                Notification::NextHopChanged(id) => objects.next_hop_changed(id, outbox),
+                Notification::NextHopReleased(id) => {
+                    objects.neighbors.step(id, &mut objects.interfaces, outbox);
+                }
+                Notification::NextHopUnpinned(id) => {
+                    objects.neighbors.forget(id, &mut objects.interfaces, outbox);
+                }
+                Notification::GroupReleased(id) => objects.group_released(id, outbox),
                 Notification::IndexChanged(index) => {
-                    for route in objects.followers(index) {
-                        routes.resolve_index_again(route, objects.index_name(index));
+                    for route in objects.nhg_table.followers(index) {
+                        routes.resolve_index_again(route, objects.nhg_table.name(index));
                     }
                 }
-                Notification::IndexReleased(index) => objects.index_released(index, outbox),
-                Notification::IndexUnpinned(index) => objects.index_unpinned(index, outbox),
-                Notification::NumberFreed => objects.number_freed(),
-                Notification::Retry(requester) => objects.retry(requester, outbox, out),
+                Notification::IndexReleased(index) => {
+                    let Objects { nhg_table, groups, neighbors, .. } = objects;
+                    nhg_table.remove_if_unused(index, groups, neighbors, outbox);
+                }
+                Notification::IndexUnpinned(index) => objects.nhg_table.forget(index, outbox),
+                Notification::NumberFreed => objects.resolved_rows.clear(),
+                Notification::Retry(requester) => objects.retry(requester, outbox),
             }
         }
     }

@@ -91,13 +91,13 @@ impl std::fmt::Display for Waiting {
 impl Orch {
     /// The virtual router of a VRF, once the chip has it.
     pub fn virtual_router(&self, vrf: Option<&str>) -> Option<Oid> {
-        self.objects.usable_router(self.objects.find_vrf(&vrf.map(Name::from))?)
+        self.objects.vrfs.usable(self.objects.vrfs.find(&vrf.map(Name::from))?)
     }
 
     /// What orchagent knows of a route; `None` when it is neither in the chip nor wanted, and was
     /// not refused. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
-        let vrf = self.objects.find_vrf(&vrf.map(Name::from))?;
+        let vrf = self.objects.vrfs.find(&vrf.map(Name::from))?;
         self.routes.explain(RouteName { vrf, prefix }, self.ready(), &self.objects)
     }
 

@@ -1,44 +1,35 @@
 //! The objects that routes use: virtual routers, router interfaces, next hops and next-hop groups.
 //!
-//! Each part below owns its table's pending changes and its objects. [`Objects`] is the narrow
-//! interface of all of them: routes resolve, hold and release next-hop references through it, and
-//! `Orch` passes rows, replies and notifications to it.
+//! Each part owns its table's pending changes and its objects; callers use it directly. The methods
+//! of [`Objects`] are those that concern several parts: routes hold and release next-hop references
+//! through them, and `Orch` delivers replies and notifications.
 
-mod interfaces;
-mod mpls_next_hops;
-mod neighbors;
-mod next_hop_groups;
-mod nhg_table;
-mod route_decision;
-mod vrfs;
-
+use super::OrchConfig;
 use super::bulker::{ObjectReply, Requester};
 use super::explain::Waiting;
+use super::interfaces::Interfaces;
+use super::neighbors::Neighbors;
+use super::next_hop_groups::{NextHopGroups, NextHops};
 use super::next_hop_ref::{NextHopRef, Target};
+use super::nhg_table::{Below, NhgTable};
 use super::outbox::{Notification, Outbox};
-use super::routes::{Constraint, RouteId};
-use super::{OrchConfig, OrchOut};
-use crate::row::{Change, IntfRow, Name, NeighRow, NextHopGroupRow, VrfRow};
+use super::route_decision::ResolvedRowCache;
+use super::routes::Constraint;
+use super::vrfs::Vrfs;
+use crate::row::Name;
 use crate::sai::Oid;
-use interfaces::Interfaces;
-use neighbors::Neighbors;
-use next_hop_groups::{NextHopGroups, NextHops};
-use nhg_table::{Below, Meaning, NhgTable};
-use route_decision::ResolvedRowCache;
-pub(super) use route_decision::RouteDecision;
 use std::net::{IpAddr, Ipv4Addr};
-use vrfs::Vrfs;
 
 /// The objects below routes.
 pub(super) struct Objects {
-    vrfs: Vrfs,
-    interfaces: Interfaces,
-    neighbors: Neighbors,
-    groups: NextHopGroups,
-    nhg_table: NhgTable,
-    cpu_port: Oid,
+    pub(super) vrfs: Vrfs,
+    pub(super) interfaces: Interfaces,
+    pub(super) neighbors: Neighbors,
+    pub(super) groups: NextHopGroups,
+    pub(super) nhg_table: NhgTable,
+    pub(super) cpu_port: Oid,
     /// Cleared when a number in it may be used again.
-    resolved_rows: ResolvedRowCache,
+    pub(super) resolved_rows: ResolvedRowCache,
 }
 
 /// The groups' view of next hops, beside a mutable borrow of the groups.
@@ -61,26 +52,6 @@ impl Objects {
         }
     }
 
-    /// Takes in a change of INTF_TABLE.
-    pub(super) fn add_interface(&mut self, change: Change<IntfRow>) {
-        self.interfaces.add(change);
-    }
-
-    /// Takes in a change of NEIGH_TABLE.
-    pub(super) fn add_neighbor(&mut self, change: Change<NeighRow>) {
-        self.neighbors.add(change);
-    }
-
-    /// Takes in a change of VRF_TABLE.
-    pub(super) fn add_vrf(&mut self, change: Change<VrfRow>) {
-        self.vrfs.add(change);
-    }
-
-    /// Takes in a change of NEXTHOP_GROUP_TABLE.
-    pub(super) fn add_group(&mut self, change: Change<NextHopGroupRow>) {
-        self.nhg_table.add(change);
-    }
-
     /// Changes of all four tables that were not handled yet.
     pub(super) fn pending_len(&self) -> usize {
         self.interfaces.pending_len()
@@ -89,231 +60,100 @@ impl Objects {
             + self.nhg_table.pending_len()
     }
 
-    /// The interfaces of pending rows that name a VRF, each with the VRF.
-    pub(super) fn pending_in_vrfs(&self) -> impl Iterator<Item = (&Name, &Name)> {
-        self.interfaces.pending_in_vrfs()
-    }
-
-    /// Handles the changes of VRF_TABLE.
-    pub(super) fn sync_vrfs(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.vrfs.sync(outbox, out);
-    }
-
-    /// Handles the changes of INTF_TABLE.
-    pub(super) fn sync_interfaces(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.interfaces.sync(&mut self.vrfs, outbox, out);
-    }
-
-    /// Handles the changes of NEIGH_TABLE.
-    pub(super) fn sync_neighbors(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.neighbors.sync(&mut self.interfaces, outbox, out);
-    }
-
     /// Handles the changes of NEXTHOP_GROUP_TABLE.
-    pub(super) fn sync_groups(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn sync_groups(&mut self, outbox: &mut Outbox) {
         let Objects { groups, neighbors, interfaces, .. } = self;
-        self.nhg_table.sync(&mut Below { groups, neighbors, interfaces }, outbox, out);
-    }
-
-    /// Sets the virtual router that the chip has from the start.
-    pub(super) fn set_default_router(&mut self, oid: Oid) {
-        self.vrfs.set_default(oid);
-    }
-
-    /// Sets the CPU port of the chip.
-    pub(super) fn set_cpu_port(&mut self, oid: Oid) {
-        self.cpu_port = oid;
-    }
-
-    /// Sets how many groups the chip holds, as it says.
-    pub(super) fn set_group_limit(&mut self, limit: u32) {
-        self.groups.set_limit(limit);
-    }
-
-    /// Fixes the limit of groups at the chip's count, or `default`, but at most `cap`. Returns it.
-    pub(super) fn fix_group_limit(&mut self, default: u32, cap: Option<u32>) -> u32 {
-        self.groups.fix_limit(default, cap)
+        self.nhg_table.sync(&mut Below { groups, neighbors, interfaces }, outbox);
     }
 
     /// Steps every group: a warm start ended, and groups do without members that did not come.
-    pub(super) fn step_groups(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn step_groups(&mut self, outbox: &mut Outbox) {
         for id in self.groups.ids() {
-            self.groups.step(id, next_hops!(self), outbox, out);
+            self.groups.step(id, next_hops!(self), outbox);
         }
     }
 
     /// Sets the port below an interface.
-    pub(super) fn set_port(&mut self, name: &Name, port: Oid, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn set_port(&mut self, name: &Name, port: Oid, outbox: &mut Outbox) {
         let id = self.interfaces.id_of(name);
         self.interfaces.set_port(id, port);
-        self.interfaces.step(id, &mut self.vrfs, outbox, out);
-    }
-
-    /// Sets the state of an interface's link.
-    pub(super) fn set_link(&mut self, name: &Name, up: bool, outbox: &mut Outbox) {
-        let id = self.interfaces.id_of(name);
-        self.interfaces.set_link(id, up, outbox);
+        self.interfaces.step(id, &mut self.vrfs, outbox);
     }
 
     /// Takes in the reply to a request for one object.
-    pub(super) fn reply(
-        &mut self,
-        requester: Requester,
-        reply: ObjectReply,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn reply(&mut self, requester: Requester, reply: ObjectReply, outbox: &mut Outbox) {
         match requester {
             // `Ports` takes these.
             Requester::Port(_) => {}
-            Requester::Vrf(id) => self.vrfs.reply(id, reply, outbox, out),
-            Requester::Interface(id) => self.interfaces.reply(id, reply, &mut self.vrfs, outbox, out),
-            Requester::Neighbor(id) => self.neighbors.reply(id, reply, &mut self.interfaces, outbox, out),
-            Requester::Group(id) => self.groups.reply(id, reply, next_hops!(self), outbox, out),
+            Requester::Vrf(id) => self.vrfs.reply(id, reply, outbox),
+            Requester::Interface(id) => self.interfaces.reply(id, reply, &mut self.vrfs, outbox),
+            Requester::Neighbor(id) => self.neighbors.reply(id, reply, &mut self.interfaces, outbox),
+            Requester::Group(id) => self.groups.reply(id, reply, next_hops!(self), outbox),
             Requester::Member(group, hop) => {
-                self.groups.member_reply(group, hop, reply, next_hops!(self), outbox, out);
+                self.groups.member_reply(group, hop, reply, next_hops!(self), outbox);
             }
         }
     }
 
     /// Looks again at an object whose table of the chip was full.
-    pub(super) fn retry(&mut self, requester: Requester, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn retry(&mut self, requester: Requester, outbox: &mut Outbox) {
         match requester {
-            Requester::Vrf(id) => self.vrfs.step(id, outbox, out),
-            Requester::Interface(id) => self.interfaces.step(id, &mut self.vrfs, outbox, out),
-            Requester::Neighbor(id) => self.neighbors.retry(id, &mut self.interfaces, outbox, out),
-            Requester::Group(id) => self.groups.retry(id, next_hops!(self), outbox, out),
+            Requester::Vrf(id) => self.vrfs.step(id, outbox),
+            Requester::Interface(id) => self.interfaces.step(id, &mut self.vrfs, outbox),
+            Requester::Neighbor(id) => self.neighbors.retry(id, &mut self.interfaces, outbox),
+            Requester::Group(id) => self.groups.retry(id, next_hops!(self), outbox),
             Requester::Port(_) | Requester::Member(..) => {}
         }
     }
 
     /// Routes may be programmed in a VRF: its interfaces get their router interfaces.
-    pub(super) fn vrf_usable(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn vrf_usable(&mut self, id: u32, outbox: &mut Outbox) {
         for interface in self.interfaces.waiting_for_vrf(id) {
-            self.interfaces.step(interface, &mut self.vrfs, outbox, out);
+            self.interfaces.step(interface, &mut self.vrfs, outbox);
         }
     }
 
     /// A router interface may be used: its neighbours are created.
-    pub(super) fn interface_usable(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn interface_usable(&mut self, id: u32, outbox: &mut Outbox) {
         for neighbor in self.neighbors.on_interface(id) {
-            self.neighbors.step(neighbor, &mut self.interfaces, outbox, out);
+            self.neighbors.step(neighbor, &mut self.interfaces, outbox);
         }
     }
 
-    /// Nothing uses a router interface: it may be removed.
-    pub(super) fn interface_released(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.interfaces.step(id, &mut self.vrfs, outbox, out);
-    }
-
     /// A router interface begins or ends a move to another VRF: its neighbours leave, or stay.
-    pub(super) fn interface_moves(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn interface_moves(&mut self, id: u32, outbox: &mut Outbox) {
         for neighbor in self.neighbors.on_interface(id) {
-            self.next_hop_changed(neighbor, outbox, out);
-            self.neighbors.step(neighbor, &mut self.interfaces, outbox, out);
+            self.next_hop_changed(neighbor, outbox);
+            self.neighbors.step(neighbor, &mut self.interfaces, outbox);
         }
     }
 
     /// A link changed: so did whether its next hops are usable.
-    pub(super) fn link_changed(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn link_changed(&mut self, id: u32, outbox: &mut Outbox) {
         for neighbor in self.neighbors.on_interface(id) {
-            self.next_hop_changed(neighbor, outbox, out);
+            self.next_hop_changed(neighbor, outbox);
         }
     }
 
     /// Whether a next hop is usable changed: its groups, its routes and its MPLS next hops follow.
-    pub(super) fn next_hop_changed(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn next_hop_changed(&mut self, id: u32, outbox: &mut Outbox) {
         if !self.neighbors.contains(id) {
             return;
         }
         let usable = self.neighbors.usable(id, &self.interfaces).is_some();
-        self.groups.next_hop_changed(id, next_hops!(self), outbox, out);
+        self.groups.next_hop_changed(id, next_hops!(self), outbox);
         if usable {
             outbox.notify(Notification::Wake(Constraint::NextHop(id)));
         }
         for hop in self.neighbors.labelled(id) {
-            self.neighbors.retry(hop, &mut self.interfaces, outbox, out);
+            self.neighbors.retry(hop, &mut self.interfaces, outbox);
             outbox.notify(Notification::NextHopChanged(hop));
         }
     }
 
-    /// No route or group member uses a next hop: it may be removed.
-    pub(super) fn next_hop_released(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.neighbors.step(id, &mut self.interfaces, outbox, out);
-    }
-
-    /// Nothing names a next hop: it may be forgotten.
-    pub(super) fn next_hop_unpinned(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.neighbors.forget(id, &mut self.interfaces, outbox, out);
-    }
-
     /// No route uses a group or waits for it: it is removed.
-    pub(super) fn group_released(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.groups.step(id, next_hops!(self), outbox, out);
-    }
-
-    /// No route uses an index: a deleted row goes.
-    pub(super) fn index_released(&mut self, id: u32, outbox: &mut Outbox) {
-        self.nhg_table.remove_if_unused(id, &mut self.groups, &mut self.neighbors, outbox);
-    }
-
-    /// No route waits for an index: it may be forgotten.
-    pub(super) fn index_unpinned(&mut self, id: u32, outbox: &mut Outbox) {
-        self.nhg_table.forget(id, outbox);
-    }
-
-    /// A number may be used again.
-    pub(super) fn number_freed(&mut self) {
-        self.resolved_rows.clear();
-    }
-
-    /// The routes that name an index without using its group.
-    pub(super) fn followers(&self, index: u32) -> Vec<RouteId> {
-        self.nhg_table.followers(index)
-    }
-
-    /// Notes whether a route names an index without using its group.
-    pub(super) fn set_follower(&mut self, index: u32, route: RouteId, follows: bool) {
-        self.nhg_table.set_follower(index, route, follows);
-    }
-
-    /// The name of an index.
-    pub(super) fn index_name(&self, index: u32) -> &Name {
-        self.nhg_table.name(index)
-    }
-
-    /// The object that an index stands for; `None` when it has no row.
-    pub(super) fn index_target(&self, index: u32) -> Option<Target> {
-        match self.nhg_table.meaning(index) {
-            Meaning::Nothing => None,
-            Meaning::NextHop(hop) => Some(Target::NextHop(hop)),
-            Meaning::Group(group) => Some(Target::Group(group)),
-        }
-    }
-
-    /// The VRF's number; a new VRF gets one.
-    pub(super) fn vrf_id(&mut self, name: &Option<Name>) -> u32 {
-        self.vrfs.id_of(name)
-    }
-
-    /// The number of a VRF that has one.
-    pub(super) fn find_vrf(&self, name: &Option<Name>) -> Option<u32> {
-        self.vrfs.find(name)
-    }
-
-    /// The VRF's name; `None` for the default one.
-    pub(super) fn vrf_name(&self, id: u32) -> &Option<Name> {
-        self.vrfs.name(id)
-    }
-
-    /// The virtual router of a VRF in the chip.
-    pub(super) fn router(&self, vrf: u32) -> Option<Oid> {
-        self.vrfs.oid(vrf)
-    }
-
-    /// The virtual router of a VRF that new routes may be programmed in.
-    pub(super) fn usable_router(&self, vrf: u32) -> Option<Oid> {
-        self.vrfs.usable(vrf)
+    pub(super) fn group_released(&mut self, id: u32, outbox: &mut Outbox) {
+        self.groups.step(id, next_hops!(self), outbox);
     }
 
     /// The object id that a route's entry names; null for an entry that drops.
@@ -359,13 +199,7 @@ impl Objects {
     }
 
     /// Counts a route less in all objects that it used.
-    pub(super) fn release(
-        &mut self,
-        vrf: u32,
-        reference: NextHopRef,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn release(&mut self, vrf: u32, reference: NextHopRef, outbox: &mut Outbox) {
         match reference.target {
             Target::Drop | Target::Cpu => {}
             Target::Interface(interface) => self.interfaces.release(interface, outbox),
@@ -375,7 +209,7 @@ impl Objects {
         if let Some(index) = reference.index {
             self.nhg_table.release(index, outbox);
         }
-        self.vrfs.release(vrf, outbox, out);
+        self.vrfs.release(vrf, outbox);
     }
 
     /// Counts a route that waits for a constraint, so that the object's number stays.

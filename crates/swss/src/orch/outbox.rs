@@ -1,5 +1,5 @@
 //! What every part of orchagent may use beside its own state: the bulker, object ids, CRM counters,
-//! and notifications.
+//! notifications, and the outputs of the machine.
 //!
 //! A part changes its own state and that of the parts below it. It never calls a part above it: it
 //! enqueues a [`Notification`], which `Orch` delivers after the call returns. SONiC's orchagent
@@ -64,6 +64,8 @@ pub(super) struct Outbox {
     pub(super) bulker: Bulker,
     pub(super) ids: ObjectIds,
     pub(super) crm: Crm,
+    /// The outputs of the call that is going on: the caller's, see `Orch::writing_to`.
+    pub(super) out: OrchOut,
     notifications: VecDeque<Notification>,
     /// Objects whose table of the chip was full, the longest waiting first.
     table_full: VecDeque<Requester>,
@@ -75,6 +77,7 @@ impl Outbox {
             bulker: Bulker::default(),
             ids: ObjectIds::new(vids),
             crm: Crm::default(),
+            out: OrchOut::default(),
             notifications: VecDeque::new(),
             table_full: VecDeque::new(),
         }
@@ -110,36 +113,31 @@ impl Outbox {
 
     /// The id of an object that will be created: the previous one at a warm start, else a new one.
     /// Null when the source of ids failed; then no request is sent any more.
-    pub(super) fn object_id(&mut self, object: ObjectType, attrs: &[Attr], out: &mut OrchOut) -> Oid {
+    pub(super) fn object_id(&mut self, object: ObjectType, attrs: &[Attr]) -> Oid {
         let previous = self.ids.previous(object, attrs);
-        self.or_new_id(object, previous, out)
+        self.or_new_id(object, previous)
     }
 
     /// The same for the virtual router of a VRF.
-    pub(super) fn virtual_router_id(&mut self, vrf: &Option<Name>, out: &mut OrchOut) -> Oid {
+    pub(super) fn virtual_router_id(&mut self, vrf: &Option<Name>) -> Oid {
         let previous = self.ids.previous_router(vrf);
-        self.or_new_id(ObjectType::VirtualRouter, previous, out)
+        self.or_new_id(ObjectType::VirtualRouter, previous)
     }
 
     /// The same for a group that will have these next hops with their weights; `index` is its index
     /// in NEXTHOP_GROUP_TABLE.
-    pub(super) fn group_id(
-        &mut self,
-        hops: impl Iterator<Item = (Oid, u32)>,
-        index: Option<&Name>,
-        out: &mut OrchOut,
-    ) -> Oid {
+    pub(super) fn group_id(&mut self, hops: impl Iterator<Item = (Oid, u32)>, index: Option<&Name>) -> Oid {
         let previous = self.ids.previous_group(hops, index);
-        self.or_new_id(ObjectType::NextHopGroup, previous, out)
+        self.or_new_id(ObjectType::NextHopGroup, previous)
     }
 
-    fn or_new_id(&mut self, object: ObjectType, previous: Option<Oid>, out: &mut OrchOut) -> Oid {
+    fn or_new_id(&mut self, object: ObjectType, previous: Option<Oid>) -> Oid {
         if let Some(oid) = previous {
             return oid;
         }
         self.ids.new_id(object).unwrap_or_else(|why| {
             self.bulker.stop();
-            out.events.push(OrchEvent::Fatal(format!("no object numbers: {why}")));
+            self.out.events.push(OrchEvent::Fatal(format!("no object numbers: {why}")));
             Oid::NULL
         })
     }

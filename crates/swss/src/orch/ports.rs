@@ -1,7 +1,6 @@
 //! Ports (`orchagent/portsorch.cpp`): the chip's port of each row, and the gate that holds all
 //! other tables until the ports are ready.
 
-use super::OrchOut;
 use super::bulker::{ObjectReply, Outcome, Requester};
 use super::outbox::{Notification, Outbox};
 use super::to_sync::ToSync;
@@ -47,14 +46,14 @@ impl Ports {
     }
 
     /// Handles the changes of PORT_TABLE.
-    pub(super) fn sync(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn sync(&mut self, outbox: &mut Outbox) {
         for (key, pending) in self.to_sync.take() {
             match (key, pending.set) {
                 (PortKey::ConfigDone, Some(row)) => self.config_done = Some(row.count.unwrap_or(0)),
                 (PortKey::InitDone, Some(_)) => self.init_done = true,
-                (PortKey::Port(name), Some(row)) => self.sync_port(name, row, outbox, out),
+                (PortKey::Port(name), Some(row)) => self.sync_port(name, row, outbox),
                 (PortKey::Port(name), None) => {
-                    out.refused(
+                    outbox.out.refused(
                         format_args!("the removal of port {name}"),
                         "ports are made once, at the start",
                     );
@@ -65,7 +64,7 @@ impl Ports {
         }
     }
 
-    fn sync_port(&mut self, name: Name, row: PortRow, outbox: &mut Outbox, out: &mut OrchOut) {
+    fn sync_port(&mut self, name: Name, row: PortRow, outbox: &mut Outbox) {
         if let Some(up) = row.oper_up {
             outbox.notify(Notification::PortLink(name.clone(), up));
         }
@@ -81,7 +80,7 @@ impl Ports {
         }
         let Some(text) = &now.lanes else { return };
         let Some(lanes) = parse_lanes(text) else {
-            out.refused(format_args!("port {name}"), format!("its lanes \"{text}\" are not numbers"));
+            outbox.out.refused(format_args!("port {name}"), format!("its lanes \"{text}\" are not numbers"));
             return;
         };
         if let Some(oid) = self.by_lanes.get(&lanes).copied() {
@@ -90,7 +89,7 @@ impl Ports {
         }
         let speed = now.speed.map(Attr::PortSpeed);
         let attrs: Vec<Attr> = std::iter::once(Attr::PortLanes(lanes)).chain(speed).collect();
-        let oid = outbox.object_id(ObjectType::Port, &attrs, out);
+        let oid = outbox.object_id(ObjectType::Port, &attrs);
         let item = Item::new(oid, attrs);
         self.requested.insert(name.clone(), oid);
         outbox.bulker.enqueue(Verb::Create, ObjectType::Port, Requester::Port(name), item);
@@ -104,14 +103,14 @@ impl Ports {
     }
 
     /// Takes in the reply to a request for a port.
-    pub(super) fn reply(&mut self, name: &Name, reply: ObjectReply, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn reply(&mut self, name: &Name, reply: ObjectReply, outbox: &mut Outbox) {
         let requested = self.requested.remove(name);
         match (reply.verb, reply.outcome(), requested) {
             (Verb::Create, Outcome::Done, Some(oid)) => self.port_ready(name.clone(), oid, outbox),
             (_, Outcome::Done, _) => {}
             _ => {
                 let what = reply.item.attrs.first().map_or("", |attr| attr.name());
-                out.failed(format_args!("port {name} ({what})"), reply.status);
+                outbox.out.failed(format_args!("port {name} ({what})"), reply.status);
             }
         }
     }

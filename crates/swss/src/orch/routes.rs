@@ -17,7 +17,7 @@ use super::next_hop_ref::{NextHopRef, Target};
 use super::objects::Objects;
 use super::outbox::Outbox;
 use super::to_sync::Pending;
-use super::{OrchConfig, OrchOut, Refusal};
+use super::{OrchConfig, Refusal};
 use crate::row::{Change, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteRow, RouteStateRow, Via};
 use completion_tracker::{BatchToken, CompletionTracker};
 use resync::Resync;
@@ -52,7 +52,6 @@ struct Own {
 pub(super) struct Deps<'a> {
     pub(super) objects: &'a mut Objects,
     pub(super) outbox: &'a mut Outbox,
-    pub(super) out: &'a mut OrchOut,
 }
 
 /// All routes.
@@ -263,7 +262,7 @@ impl Routes {
                 self.resync(change.row.is_some(), false);
             }
             RouteKey::Resent { vrf, prefix } => {
-                let id = self.table.id_of(objects.vrf_id(vrf), prefix);
+                let id = self.table.id_of(objects.vrfs.id_of(vrf), prefix);
                 match change.row.take() {
                     Some(row) if !self.is_as_row(id, &row, objects, outbox) => {
                         self.refreshed(id);
@@ -277,7 +276,7 @@ impl Routes {
                 }
             }
             RouteKey::Route { vrf, prefix, raw_key } => {
-                let id = self.table.id_of(objects.vrf_id(vrf), prefix);
+                let id = self.table.id_of(objects.vrfs.id_of(vrf), prefix);
                 self.refreshed(id);
                 if self.responses {
                     // The outcome of this row was not reported yet.
@@ -291,7 +290,7 @@ impl Routes {
     /// Takes in a row of ROUTE_TABLE that is there at the start.
     pub(super) fn add_found(&mut self, key: RouteKey, row: RouteRow, objects: &mut Objects) {
         if let RouteKey::Route { vrf, prefix, raw_key } = key {
-            let id = self.table.id_of(objects.vrf_id(&vrf), &prefix);
+            let id = self.table.id_of(objects.vrfs.id_of(&vrf), &prefix);
             let token = self.completions.row();
             self.add_row(id, Some(row), raw_key, Some(token), true);
         }
@@ -319,7 +318,7 @@ impl Routes {
                 // Another processor has just written the row.
                 prefetch(change.row.is_some());
                 if let RouteKey::Route { vrf, prefix, .. } = &change.key
-                    && let Some(vrf) = objects.find_vrf(vrf)
+                    && let Some(vrf) = objects.vrfs.find(vrf)
                 {
                     self.table.prefetch(vrf, prefix);
                 }
@@ -442,11 +441,11 @@ impl Routes {
             // Moved: another processor counts references to the same name.
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
             match task.found[0] {
-                false => deps.out.responses.push(RouteStateRow::confirmed(key, protocol)),
+                false => deps.outbox.out.responses.push(RouteStateRow::confirmed(key, protocol)),
                 // The chip does not have the latest row yet, and no client waits for the outcome of
                 // earlier ones.
                 true if task.later.is_some() => {}
-                true => deps.out.found.push(RouteStateRow::confirmed(key, protocol)),
+                true => deps.outbox.out.found.push(RouteStateRow::confirmed(key, protocol)),
             }
         }
         let refused = task.refused.take();
@@ -478,10 +477,10 @@ impl Routes {
         if token.is_some() {
             self.completions.done(token, failed);
         } else if let Some((key, why)) = failed {
-            deps.out.status_changes.push((key, Some(why)));
+            deps.outbox.out.status_changes.push((key, Some(why)));
         }
         if had_failed && refused.is_none() {
-            deps.out.status_changes.push((self.route_key(id, deps.objects), None));
+            deps.outbox.out.status_changes.push((self.route_key(id, deps.objects), None));
         }
     }
 
@@ -492,20 +491,20 @@ impl Routes {
         };
         if self.chip_table(id) != Table::Labels && !self.table.set_failed(id, true) {
             let key = self.route_key(id, deps.objects);
-            deps.out.refusals.push(Refusal { key, row: row.digest(), why: why.into() });
+            deps.outbox.out.refusals.push(Refusal { key, row: row.digest(), why: why.into() });
         }
     }
 
     /// The key of a route, formatted as by libnl.
     fn route_key(&self, id: RouteId, objects: &Objects) -> RouteKey {
         let RouteName { vrf, prefix } = self.table.name(id);
-        RouteKey::new(objects.vrf_name(vrf).clone(), prefix)
+        RouteKey::new(objects.vrfs.name(vrf).clone(), prefix)
     }
 
     /// The key of a task's row, with its raw key.
     fn key(&self, id: RouteId, task: &Task, objects: &Objects) -> RouteKey {
         let RouteName { vrf, prefix } = self.table.name(id);
-        RouteKey::Route { vrf: objects.vrf_name(vrf).clone(), prefix, raw_key: task.raw_key.clone() }
+        RouteKey::Route { vrf: objects.vrfs.name(vrf).clone(), prefix, raw_key: task.raw_key.clone() }
     }
 
     /// The table of the chip that the route's entry is in.

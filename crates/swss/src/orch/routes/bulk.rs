@@ -5,8 +5,8 @@ use super::task::{RequestedEntry, State, Task};
 use super::{Deps, Routes};
 use crate::orch::bulker::{Context, Outcome, outcome};
 use crate::orch::next_hop_ref::{NextHopRef, Target};
-use crate::orch::objects::RouteDecision;
 use crate::orch::parsed_row;
+use crate::orch::route_decision::RouteDecision;
 use crate::orch::routes::{Constraint, RouteId, Table};
 use crate::row::{Change, DefaultRouteRow, RouteRow};
 use crate::sai::{
@@ -101,7 +101,7 @@ impl Routes {
                 }
             }
             RouteDecision::Refuse(why) => {
-                deps.out.refused(format_args!("route {}", self.text(id, deps.objects)), why.as_str());
+                deps.outbox.out.refused(format_args!("route {}", self.text(id, deps.objects)), why.as_str());
                 self.notify_refused(id, &task, &why, deps);
                 task.change.set = None;
                 task.refused = Some(why);
@@ -137,9 +137,9 @@ impl Routes {
     ) -> RouteDecision {
         let name = self.table.name(id);
         if !self.is_own(id, &task.change) {
-            return deps.objects.resolve_route(name, &task.change, current, deps.outbox, deps.out);
+            return deps.objects.resolve_route(name, &task.change, current, deps.outbox);
         }
-        match deps.objects.usable_router(name.vrf) {
+        match deps.objects.vrfs.usable(name.vrf) {
             Some(_) => RouteDecision::Program(NextHopRef { target: Target::Cpu, index: None }),
             None => RouteDecision::Wait(Constraint::Vrf(name.vrf)),
         }
@@ -171,7 +171,7 @@ impl Routes {
         let oid = deps.objects.oid(target);
         let (entry, pop, [forward, drop, to]) = match name.label() {
             None => {
-                let vr = deps.objects.router(name.vrf).unwrap_or_default();
+                let vr = deps.objects.vrfs.oid(name.vrf).unwrap_or_default();
                 let entry = RouteEntry { switch: SWITCH, vr, dest: name.prefix };
                 let action = Attr::RoutePacketAction;
                 let attrs =
@@ -303,7 +303,7 @@ impl Routes {
             }
             Outcome::Again => {}
             Outcome::Done | Outcome::Failed => {
-                deps.out.failed(format_args!("route {}", self.text(id, deps.objects)), status);
+                deps.outbox.out.failed(format_args!("route {}", self.text(id, deps.objects)), status);
                 let why = format!("the chip refused it: {}", status.name());
                 self.notify_refused(id, &task, &why, deps);
                 task.refused = Some(why);
@@ -318,8 +318,8 @@ impl Routes {
     /// Resolves a route again when its index stands for another object than at the request.
     fn compare_with_index(&mut self, id: RouteId, reference: Option<NextHopRef>, deps: &mut Deps<'_>) {
         let Some(NextHopRef { target, index: Some(index) }) = reference else { return };
-        if deps.objects.index_target(index).is_some_and(|now| now != target) {
-            self.resolve_index_again(id, deps.objects.index_name(index));
+        if deps.objects.nhg_table.target(index).is_some_and(|now| now != target) {
+            self.resolve_index_again(id, deps.objects.nhg_table.name(index));
         }
     }
 
@@ -332,7 +332,7 @@ impl Routes {
             let known = &mut self.default_ok[usize::from(name.prefix.afi() == Afi::Ipv6)];
             if *known != ok {
                 *known = ok;
-                deps.out.default_routes.push(Change::set(name.prefix, DefaultRouteRow { ok }));
+                deps.outbox.out.default_routes.push(Change::set(name.prefix, DefaultRouteRow { ok }));
             }
         }
     }
@@ -345,8 +345,8 @@ impl Routes {
             Some(reference) => {
                 if let Some(index) = reference.index {
                     let uses_group = matches!(reference.target, Target::Group(_))
-                        && deps.objects.index_target(index) == Some(reference.target);
-                    deps.objects.set_follower(index, id, !uses_group);
+                        && deps.objects.nhg_table.target(index) == Some(reference.target);
+                    deps.objects.nhg_table.set_follower(index, id, !uses_group);
                 }
                 if old.is_none() && !permanent {
                     deps.outbox.crm.routes(self.chip_table(id), 1);
@@ -362,13 +362,13 @@ impl Routes {
         if let Some(old) = old {
             let index = reference.and_then(|reference| reference.index);
             if let Some(old_index) = old.index.filter(|old| Some(*old) != index) {
-                deps.objects.set_follower(old_index, id, false);
+                deps.objects.nhg_table.set_follower(old_index, id, false);
             }
             self.release(id, old, deps);
         }
     }
 
     fn release(&self, id: RouteId, reference: NextHopRef, deps: &mut Deps<'_>) {
-        deps.objects.release(self.table.name(id).vrf, reference, deps.outbox, deps.out);
+        deps.objects.release(self.table.name(id).vrf, reference, deps.outbox);
     }
 }

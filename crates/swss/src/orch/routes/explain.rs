@@ -19,7 +19,7 @@ impl Routes {
         let in_chip = self.table.reference(id).map(|reference| ProgrammedEntry {
             oid: objects.oid(reference.target),
             hops: objects.hops(reference.target),
-            index: reference.index.map(|index| objects.index_name(index).clone()),
+            index: reference.index.map(|index| objects.nhg_table.name(index).clone()),
         });
         let waiting = match self.table.task(id).map(|task| task.state) {
             _ if self.table.is_stale(id) => Some(Waiting::Resync),
@@ -44,7 +44,7 @@ impl Routes {
         for id in self.table.iter().filter(|id| self.table.is_carried_out(*id)) {
             let name = self.table.name(id);
             if name.label().is_none() {
-                each(objects.vrf_name(name.vrf).as_ref(), name.prefix);
+                each(objects.vrfs.name(name.vrf).as_ref(), name.prefix);
             }
         }
     }
@@ -57,7 +57,7 @@ impl Routes {
     /// Whether a route was reported as failed last.
     pub(super) fn has_failed(&self, key: &RouteKey, objects: &Objects) -> bool {
         let RouteKey::Route { vrf, prefix, .. } = key else { return false };
-        let name = objects.find_vrf(vrf).map(|vrf| RouteName { vrf, prefix: *prefix });
+        let name = objects.vrfs.find(vrf).map(|vrf| RouteName { vrf, prefix: *prefix });
         name.and_then(|name| self.table.find(name)).is_some_and(|id| self.table.has_failed(id))
     }
 

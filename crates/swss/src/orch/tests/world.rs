@@ -259,7 +259,7 @@ impl World {
 
     /// The virtual router of the default VRF.
     pub(super) fn default_router(&self) -> Oid {
-        self.orch.objects.router(crate::orch::routes::DEFAULT_VRF).unwrap()
+        self.orch.objects.vrfs.oid(crate::orch::routes::DEFAULT_VRF).unwrap()
     }
 
     /// Where the chip sends packets of a route: `-` nowhere, `drop`, `cpu`, an interface, or next hops.
@@ -270,7 +270,7 @@ impl World {
             None => self.syncd.rid(self.default_router()),
             Some(_) => {
                 let objects = &self.orch.objects;
-                objects.find_vrf(&vrf).and_then(|id| objects.router(id)).and_then(|v| self.syncd.rid(v))
+                objects.vrfs.find(&vrf).and_then(|id| objects.vrfs.oid(id)).and_then(|v| self.syncd.rid(v))
             }
         };
         let Some(vr) = vr else { return "-".into() };

@@ -7,7 +7,6 @@
 
 use super::interfaces::Interfaces;
 use super::neighbors::{Neighbor, Neighbors, NextHopKey};
-use crate::orch::OrchOut;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
 use crate::row::{LabelOp, LabelStack};
@@ -35,7 +34,6 @@ impl Neighbors {
         below: u32,
         interfaces: &Interfaces,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) {
         let hop = self.arena.get(id);
         if hop.busy || hop.refused || hop.oid.is_some() || self.resolved(below, interfaces).is_none() {
@@ -56,7 +54,7 @@ impl Neighbors {
         ];
         self.hold(below);
         self.arena.get_mut(id).busy = true;
-        let oid = outbox.object_id(ObjectType::NextHop, &attrs, out);
+        let oid = outbox.object_id(ObjectType::NextHop, &attrs);
         let item = Item::new(oid, attrs);
         outbox.bulker.enqueue(Verb::Create, ObjectType::NextHop, Requester::Neighbor(id), item);
     }
@@ -69,7 +67,6 @@ impl Neighbors {
         below: u32,
         interfaces: &mut Interfaces,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) {
         let hop = self.arena.get(id);
         if hop.busy {
@@ -77,12 +74,12 @@ impl Neighbors {
         }
         let wanted = hop.is_wanted();
         match hop.oid {
-            None if wanted => self.create_labelled(id, below, interfaces, outbox, out),
+            None if wanted => self.create_labelled(id, below, interfaces, outbox),
             None => {
                 self.arena.remove(id);
                 outbox.notify(Notification::NumberFreed);
                 self.arena.get_mut(below).labelled.remove(&id);
-                self.forget(below, interfaces, outbox, out);
+                self.forget(below, interfaces, outbox);
             }
             Some(oid)
                 if hop.refs == 0
@@ -110,7 +107,6 @@ impl Neighbors {
         reply: ObjectReply,
         interfaces: &mut Interfaces,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) {
         let hop = self.arena.get_mut(id);
         hop.busy = false;
@@ -133,7 +129,7 @@ impl Neighbors {
                 } else {
                     let NextHopKey { ip, labels, .. } = self.arena.key(id);
                     let labels = labels.as_ref().map(LabelStack::to_string).unwrap_or_default();
-                    out.failed(format_args!("next hop {labels} to {ip}"), reply.status);
+                    outbox.out.failed(format_args!("next hop {labels} to {ip}"), reply.status);
                 }
                 if verb == Verb::Create {
                     self.release(below, outbox);
@@ -142,7 +138,7 @@ impl Neighbors {
         }
         // A next hop that stays after all is usable again, and waiting groups and routes continue
         // without a refused one.
-        self.step(id, interfaces, outbox, out);
+        self.step(id, interfaces, outbox);
         outbox.notify(Notification::NextHopChanged(id));
     }
 }

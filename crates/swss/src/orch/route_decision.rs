@@ -5,10 +5,9 @@
 //! content). [`Objects::resolve_route`] compares that with the objects that exist now and returns a
 //! [`RouteDecision`], by the rules of RouteOrch::addRoute (`orchagent/routeorch.cpp`).
 
-use super::Objects;
 use super::next_hop_groups::{GroupKey, NextHops, Unready, members_of};
 use super::nhg_table::Meaning;
-use crate::orch::OrchOut;
+use super::objects::Objects;
 use crate::orch::next_hop_ref::{NextHopRef, Target};
 use crate::orch::outbox::Outbox;
 use crate::orch::parsed_row::{self, ParsedRow};
@@ -109,7 +108,6 @@ impl Objects {
         change: &Pending<RouteRow>,
         current: Option<NextHopRef>,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) -> RouteDecision {
         let Some(row) = &change.set else {
             return if change.del { RouteDecision::Remove } else { RouteDecision::Nothing };
@@ -129,12 +127,12 @@ impl Objects {
                 RouteDecision::Program(NextHopRef { target: Target::Drop, index: None })
             }
             ResolvedRow::Direct(interface) => self.resolve_direct(name, interface),
-            ResolvedRow::NextHop(hop) => self.resolve_next_hop(hop, None, outbox, out),
-            ResolvedRow::Group(group) => self.resolve_group(group, None, current, outbox, out),
+            ResolvedRow::NextHop(hop) => self.resolve_next_hop(hop, None, outbox),
+            ResolvedRow::Group(group) => self.resolve_group(group, None, current, outbox),
             ResolvedRow::Index(index) => match self.nhg_table.meaning(index) {
                 Meaning::Nothing => RouteDecision::Wait(Constraint::Index(index)),
-                Meaning::NextHop(hop) => self.resolve_next_hop(hop, Some(index), outbox, out),
-                Meaning::Group(group) => self.resolve_group(group, Some(index), current, outbox, out),
+                Meaning::NextHop(hop) => self.resolve_next_hop(hop, Some(index), outbox),
+                Meaning::Group(group) => self.resolve_group(group, Some(index), current, outbox),
             },
         }
     }
@@ -156,17 +154,11 @@ impl Objects {
         }
     }
 
-    fn resolve_next_hop(
-        &mut self,
-        hop: u32,
-        index: Option<u32>,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) -> RouteDecision {
+    fn resolve_next_hop(&mut self, hop: u32, index: Option<u32>, outbox: &mut Outbox) -> RouteDecision {
         if self.neighbors.usable(hop, &self.interfaces).is_some() {
             return RouteDecision::Program(NextHopRef { target: Target::NextHop(hop), index });
         }
-        self.neighbors.resolve(hop, &self.interfaces, outbox, out);
+        self.neighbors.resolve(hop, &self.interfaces, outbox);
         RouteDecision::Wait(Constraint::NextHop(hop))
     }
 
@@ -176,14 +168,13 @@ impl Objects {
         index: Option<u32>,
         current: Option<NextHopRef>,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) -> RouteDecision {
         if self.groups.ready(group) {
             return RouteDecision::Program(NextHopRef { target: Target::Group(group), index });
         }
         let hops = &mut NextHops { neighbors: &mut self.neighbors, interfaces: &self.interfaces };
         let constraint = Constraint::Group(group);
-        let usable = match self.groups.request(group, hops, outbox, out) {
+        let usable = match self.groups.request(group, hops, outbox) {
             Unready::Failed => {
                 return RouteDecision::Refuse("the chip refused its next-hop group".into());
             }

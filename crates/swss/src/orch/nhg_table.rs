@@ -6,8 +6,8 @@
 use super::interfaces::Interfaces;
 use super::neighbors::Neighbors;
 use super::next_hop_groups::{GroupKey, NextHopGroups, NextHops, members_of};
-use crate::orch::OrchOut;
 use crate::orch::arena::Arena;
+use crate::orch::next_hop_ref::Target;
 use crate::orch::outbox::{Notification, Outbox};
 use crate::orch::parsed_row;
 use crate::orch::routes::{Constraint, RouteId};
@@ -56,9 +56,9 @@ pub(super) struct Below<'a> {
 }
 
 impl Below<'_> {
-    fn step_group(&mut self, group: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    fn step_group(&mut self, group: u32, outbox: &mut Outbox) {
         let hops = &mut NextHops { neighbors: self.neighbors, interfaces: self.interfaces };
-        self.groups.step(group, hops, outbox, out);
+        self.groups.step(group, hops, outbox);
     }
 }
 
@@ -93,6 +93,15 @@ impl NhgTable {
         self.arena.get(id).meaning
     }
 
+    /// The object that an index stands for; `None` when it has no row.
+    pub(super) fn target(&self, id: u32) -> Option<Target> {
+        match self.meaning(id) {
+            Meaning::Nothing => None,
+            Meaning::NextHop(hop) => Some(Target::NextHop(hop)),
+            Meaning::Group(group) => Some(Target::Group(group)),
+        }
+    }
+
     /// Indexes that are known.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
@@ -104,11 +113,11 @@ impl NhgTable {
     }
 
     /// Handles the changes of NEXTHOP_GROUP_TABLE.
-    pub(super) fn sync(&mut self, below: &mut Below<'_>, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn sync(&mut self, below: &mut Below<'_>, outbox: &mut Outbox) {
         for (name, pending) in self.to_sync.take() {
             let id = self.id_of(&name);
             match pending.set {
-                Some(row) => self.set(id, &row, below, outbox, out),
+                Some(row) => self.set(id, &row, below, outbox),
                 None => {
                     self.arena.get_mut(id).del = true;
                     self.remove_if_unused(id, below.groups, below.neighbors, outbox);
@@ -117,18 +126,11 @@ impl NhgTable {
         }
     }
 
-    fn set(
-        &mut self,
-        id: u32,
-        row: &NextHopGroupRow,
-        below: &mut Below<'_>,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    fn set(&mut self, id: u32, row: &NextHopGroupRow, below: &mut Below<'_>, outbox: &mut Outbox) {
         let hops = match parsed_row::parse_group(&row.via) {
             Ok(hops) => hops,
             Err(why) => {
-                out.refused(format_args!("next-hop group {}", self.name(id)), why);
+                outbox.out.refused(format_args!("next-hop group {}", self.name(id)), why);
                 return self.forget(id, outbox);
             }
         };
@@ -141,14 +143,14 @@ impl NhgTable {
         match (before, members.as_ref()) {
             (Meaning::Group(group), _) => {
                 below.groups.set_members(group, members, below.neighbors, outbox);
-                below.step_group(group, outbox, out);
+                below.step_group(group, outbox);
                 // A temporary next hop of a waiting route may be no member any more.
                 return wake(id, before, outbox);
             }
             (_, [(hop, _)]) if may_be_next_hop => {
                 index.meaning = Meaning::NextHop(*hop);
                 below.neighbors.pin(*hop);
-                below.neighbors.resolve(*hop, below.interfaces, outbox, out);
+                below.neighbors.resolve(*hop, below.interfaces, outbox);
             }
             _ => {
                 let group = below.groups.id_of(key, &members, below.neighbors, outbox);
@@ -156,7 +158,7 @@ impl NhgTable {
                 below.groups.pin(group);
                 // The group of a deleted row may still be in the chip, with other members.
                 below.groups.set_members(group, members, below.neighbors, outbox);
-                below.step_group(group, outbox, out);
+                below.step_group(group, outbox);
             }
         }
         wake(id, before, outbox);

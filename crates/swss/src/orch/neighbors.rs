@@ -4,7 +4,6 @@
 //! next hop that routes and groups use. MPLS next hops are in [`super::mpls_next_hops`].
 
 use super::interfaces::Interfaces;
-use crate::orch::OrchOut;
 use crate::orch::arena::Arena;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
@@ -157,7 +156,7 @@ impl Neighbors {
     }
 
     /// Handles the changes of NEIGH_TABLE.
-    pub(super) fn sync(&mut self, interfaces: &mut Interfaces, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn sync(&mut self, interfaces: &mut Interfaces, outbox: &mut Outbox) {
         for (key, pending) in self.to_sync.take() {
             let id = self.id_of(interfaces.id_of(&key.ifname), key.ip);
             // A neighbour that does not answer has no MAC address in its row, or zeros.
@@ -166,27 +165,21 @@ impl Neighbors {
             let before = std::mem::replace(&mut neighbor.wanted, mac);
             if mac.is_some() && neighbor.resolving {
                 neighbor.resolving = false;
-                out.resolve.push(Change::del(key));
+                outbox.out.resolve.push(Change::del(key));
             }
             if before.is_some() != mac.is_some() {
                 outbox.notify(Notification::NextHopChanged(id));
             }
-            self.step(id, interfaces, outbox, out);
+            self.step(id, interfaces, outbox);
         }
     }
 
     /// Asks neighsyncd once to resolve the neighbour. For an MPLS next hop of a resolved neighbour,
     /// requests the next hop.
-    pub(super) fn resolve(
-        &mut self,
-        id: u32,
-        interfaces: &Interfaces,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn resolve(&mut self, id: u32, interfaces: &Interfaces, outbox: &mut Outbox) {
         if let Some(below) = self.arena.get(id).below {
-            self.resolve(below, interfaces, outbox, out);
-            return self.create_labelled(id, below, interfaces, outbox, out);
+            self.resolve(below, interfaces, outbox);
+            return self.create_labelled(id, below, interfaces, outbox);
         }
         let (interface, ip) = self.address(id);
         let neighbor = self.arena.get_mut(id);
@@ -195,36 +188,24 @@ impl Neighbors {
         }
         neighbor.resolving = true;
         let key = NeighKey { ifname: interfaces.name(interface).clone(), ip };
-        out.resolve.push(Change::set(key, NeighResolveRow));
+        outbox.out.resolve.push(Change::set(key, NeighResolveRow));
     }
 
     /// Steps a next hop after a change, even if the chip refused the latest request for it.
-    pub(super) fn retry(
-        &mut self,
-        id: u32,
-        interfaces: &mut Interfaces,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn retry(&mut self, id: u32, interfaces: &mut Interfaces, outbox: &mut Outbox) {
         if self.contains(id) {
             self.arena.get_mut(id).refused = false;
-            self.step(id, interfaces, outbox, out);
+            self.step(id, interfaces, outbox);
         }
     }
 
     /// Requests the next change that brings the neighbour closer to NEIGH_TABLE.
-    pub(super) fn step(
-        &mut self,
-        id: u32,
-        interfaces: &mut Interfaces,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn step(&mut self, id: u32, interfaces: &mut Interfaces, outbox: &mut Outbox) {
         if !self.contains(id) {
             return;
         }
         if let Some(below) = self.arena.get(id).below {
-            return self.step_labelled(id, below, interfaces, outbox, out);
+            return self.step_labelled(id, below, interfaces, outbox);
         }
         let (interface, ip) = self.address(id);
         let rif_in_chip = interfaces.oid(interface).unwrap_or_default();
@@ -251,7 +232,7 @@ impl Neighbors {
             (Some(_), Some(_), None) => {
                 let attrs =
                     [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopIp(ip), Attr::NextHopRif(rif_in_chip)];
-                let oid = outbox.object_id(ObjectType::NextHop, &attrs, out);
+                let oid = outbox.object_id(ObjectType::NextHop, &attrs);
                 (Verb::Create, ObjectType::NextHop, Item::new(oid, attrs))
             }
             // The next hop goes when no route uses it.
@@ -261,7 +242,7 @@ impl Neighbors {
             (None, Some(_), None) => {
                 (Verb::Remove, ObjectType::NeighborEntry, Item::bare(entry(rif_in_chip)))
             }
-            (None, None, None) => return self.forget(id, interfaces, outbox, out),
+            (None, None, None) => return self.forget(id, interfaces, outbox),
             _ => return,
         };
         neighbor.busy = true;
@@ -275,19 +256,13 @@ impl Neighbors {
 
     /// Forgets a neighbour that is neither in a table nor in the chip, and that nothing names. Its
     /// number may be used again.
-    pub(super) fn forget(
-        &mut self,
-        id: u32,
-        interfaces: &mut Interfaces,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn forget(&mut self, id: u32, interfaces: &mut Interfaces, outbox: &mut Outbox) {
         if !self.contains(id) {
             return;
         }
         let neighbor = self.arena.get(id);
         if let Some(below) = neighbor.below {
-            return self.step_labelled(id, below, interfaces, outbox, out);
+            return self.step_labelled(id, below, interfaces, outbox);
         }
         let used = neighbor.busy
             || neighbor.wanted.is_some()
@@ -301,7 +276,7 @@ impl Neighbors {
         let (interface, ip) = self.address(id);
         if resolving {
             let key = NeighKey { ifname: interfaces.name(interface).clone(), ip };
-            out.resolve.push(Change::del(key));
+            outbox.out.resolve.push(Change::del(key));
         }
         if let Some(neighbors) = self.by_interface.get_mut(&interface) {
             neighbors.remove(&id);
@@ -317,10 +292,9 @@ impl Neighbors {
         reply: ObjectReply,
         interfaces: &mut Interfaces,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) {
         if let Some(below) = self.arena.get(id).below {
-            return self.labelled_reply(id, below, reply, interfaces, outbox, out);
+            return self.labelled_reply(id, below, reply, interfaces, outbox);
         }
         let (interface, ip) = self.address(id);
         let v6 = ip.is_ipv6();
@@ -369,10 +343,10 @@ impl Neighbors {
                     interfaces.release(interface, outbox);
                 }
                 let name = interfaces.name(interface);
-                return out.failed(format_args!("neighbour {ip} on {name}"), reply.status);
+                return outbox.out.failed(format_args!("neighbour {ip} on {name}"), reply.status);
             }
         }
-        self.step(id, interfaces, outbox, out);
+        self.step(id, interfaces, outbox);
         if usable {
             outbox.notify(Notification::NextHopChanged(id));
         }
@@ -422,21 +396,23 @@ mod tests {
     fn neighbors_unresolved_next_hop_is_resolved_once_and_forgotten_unpinned() {
         let mut outbox = Outbox::new(Box::new(VidCounter::default()));
         let mut interfaces = Interfaces::new(Mac::default());
-        let (mut neighbors, mut out) = (Neighbors::default(), OrchOut::default());
+        let mut neighbors = Neighbors::default();
         let id = neighbors.id_of(interfaces.id_of(&"Ethernet0".into()), "10.0.0.2".parse().unwrap());
         neighbors.pin(id);
         for _ in 0..2 {
-            neighbors.resolve(id, &interfaces, &mut outbox, &mut out);
+            neighbors.resolve(id, &interfaces, &mut outbox);
         }
-        assert!(out.resolve.len() == 1 && out.resolve[0].row.is_some());
+        let resolve = &outbox.out.resolve;
+        assert!(resolve.len() == 1 && resolve[0].row.is_some());
         assert_eq!(neighbors.usable(id, &interfaces), None);
 
-        neighbors.forget(id, &mut interfaces, &mut outbox, &mut out);
+        neighbors.forget(id, &mut interfaces, &mut outbox);
         assert!(neighbors.contains(id), "a pin keeps it");
         neighbors.unpin(id, &mut outbox);
         assert_eq!(outbox.next_notification(), Some(Notification::NextHopUnpinned(id)));
-        neighbors.forget(id, &mut interfaces, &mut outbox, &mut out);
+        neighbors.forget(id, &mut interfaces, &mut outbox);
         assert_eq!(outbox.next_notification(), Some(Notification::NumberFreed));
-        assert!(!neighbors.contains(id) && out.resolve.len() == 2 && out.resolve[1].row.is_none());
+        let resolve = &outbox.out.resolve;
+        assert!(!neighbors.contains(id) && resolve.len() == 2 && resolve[1].row.is_none());
     }
 }

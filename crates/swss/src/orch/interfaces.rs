@@ -1,7 +1,6 @@
 //! Router interfaces (`orchagent/intfsorch.cpp`), the addresses on them, and their links.
 
 use super::vrfs::Vrfs;
-use crate::orch::OrchOut;
 use crate::orch::arena::Arena;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
@@ -147,15 +146,16 @@ impl Interfaces {
         self.arena.get_mut(id).port = Some(port);
     }
 
-    /// Sets the state of the link.
-    pub(super) fn set_link(&mut self, id: u32, up: bool, outbox: &mut Outbox) {
+    /// Sets the state of an interface's link.
+    pub(super) fn set_link(&mut self, name: &Name, up: bool, outbox: &mut Outbox) {
+        let id = self.id_of(name);
         if std::mem::replace(&mut self.arena.get_mut(id).up, up) != up {
             outbox.notify(Notification::LinkChanged(id));
         }
     }
 
     /// Handles the changes of INTF_TABLE.
-    pub(super) fn sync(&mut self, vrfs: &mut Vrfs, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn sync(&mut self, vrfs: &mut Vrfs, outbox: &mut Outbox) {
         for (key, pending) in self.to_sync.take() {
             let id = self.id_of(key.ifname());
             match key {
@@ -175,7 +175,7 @@ impl Interfaces {
                     }
                 }
             }
-            self.step(id, vrfs, outbox, out);
+            self.step(id, vrfs, outbox);
         }
     }
 
@@ -192,7 +192,7 @@ impl Interfaces {
     }
 
     /// Requests the next change that brings the router interface closer to INTF_TABLE.
-    pub(super) fn step(&mut self, id: u32, vrfs: &mut Vrfs, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn step(&mut self, id: u32, vrfs: &mut Vrfs, outbox: &mut Outbox) {
         self.step_addresses(id, outbox);
         let loopback = is_loopback(self.name(id));
         let mac = self.mac;
@@ -216,7 +216,7 @@ impl Interfaces {
                 // SONiC sends the MPLS state only when it differs from SAI's default.
                 attrs.extend(Some(mpls).filter(|mpls| *mpls == Attr::RifMpls(true)));
                 vrfs.hold(interface.vrf);
-                let oid = outbox.object_id(object, &attrs, out);
+                let oid = outbox.object_id(object, &attrs);
                 outbox.bulker.enqueue(Verb::Create, object, requester, Item::new(oid, attrs));
             }
             // It is not wanted, or not in this VRF: it goes when nothing uses it.
@@ -243,20 +243,13 @@ impl Interfaces {
     }
 
     /// Takes in the reply to a request for a router interface.
-    pub(super) fn reply(
-        &mut self,
-        id: u32,
-        reply: ObjectReply,
-        vrfs: &mut Vrfs,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn reply(&mut self, id: u32, reply: ObjectReply, vrfs: &mut Vrfs, outbox: &mut Outbox) {
         let (verb, status, outcome) = (reply.verb, reply.status, reply.outcome());
         if verb == Verb::Set {
             if outcome != Outcome::Done {
                 let attr = reply.item.attrs.first().map(Attr::name).unwrap_or_default();
                 let name = self.name(id);
-                out.failed(format_args!("{attr} of the router interface of {name}"), status);
+                outbox.out.failed(format_args!("{attr} of the router interface of {name}"), status);
             }
             return;
         }
@@ -276,20 +269,24 @@ impl Interfaces {
                     outbox.retry_when_freed(Requester::Interface(id));
                 } else {
                     interface.wanted = false;
-                    out.failed(format_args!("the router interface of {name}"), status);
+                    outbox.out.failed(format_args!("the router interface of {name}"), status);
                 }
-                return vrfs.release(vrf, outbox, out);
+                return vrfs.release(vrf, outbox);
             }
             (_, Outcome::Done) => {
                 interface.rif = None;
-                vrfs.release(vrf, outbox, out);
+                vrfs.release(vrf, outbox);
             }
             (_, Outcome::TableFull | Outcome::Again) => {
                 return outbox.retry_when_freed(Requester::Interface(id));
             }
-            _ => return out.failed(format_args!("the removal of the router interface of {name}"), status),
+            _ => {
+                return outbox
+                    .out
+                    .failed(format_args!("the removal of the router interface of {name}"), status);
+            }
         }
-        self.step(id, vrfs, outbox, out);
+        self.step(id, vrfs, outbox);
     }
 
     /// Announces the router's own addresses that came and went. Their routes lead to the CPU.
@@ -352,7 +349,7 @@ mod tests {
         let key = || IntfKey::Address("Loopback0".into(), ip, 32);
         for (change, added) in [(Change::set(key(), IntfRow::default()), true), (Change::del(key()), false)] {
             interfaces.add(change);
-            interfaces.sync(&mut vrfs, &mut outbox, &mut OrchOut::default());
+            interfaces.sync(&mut vrfs, &mut outbox);
             assert_eq!(outbox.next_notification(), Some(Notification::OwnAddress(DEFAULT_VRF, ip, added)));
         }
         assert!(outbox.bulker.idle() && outbox.next_notification().is_none());
@@ -364,8 +361,8 @@ mod tests {
         let mut interfaces = Interfaces::new(Mac::default());
         let id = interfaces.id_of(&"Ethernet0".into());
         assert!(interfaces.is_up(id));
-        interfaces.set_link(id, false, &mut outbox);
-        interfaces.set_link(id, false, &mut outbox);
+        interfaces.set_link(&"Ethernet0".into(), false, &mut outbox);
+        interfaces.set_link(&"Ethernet0".into(), false, &mut outbox);
         assert_eq!(outbox.next_notification(), Some(Notification::LinkChanged(id)));
         assert!(outbox.next_notification().is_none() && !interfaces.is_up(id));
     }

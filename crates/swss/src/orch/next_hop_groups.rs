@@ -8,7 +8,6 @@
 
 use super::interfaces::Interfaces;
 use super::neighbors::Neighbors;
-use crate::orch::OrchOut;
 use crate::orch::arena::Arena;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
@@ -85,8 +84,8 @@ impl NextHops<'_> {
         self.neighbors.is_coming(hop, self.interfaces)
     }
 
-    fn resolve(&mut self, hop: u32, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.neighbors.resolve(hop, self.interfaces, outbox, out);
+    fn resolve(&mut self, hop: u32, outbox: &mut Outbox) {
+        self.neighbors.resolve(hop, self.interfaces, outbox);
     }
 }
 
@@ -232,19 +231,13 @@ impl NextHopGroups {
     }
 
     /// Requests the group for a route that will wait for it, and returns why it is not ready.
-    pub(super) fn request(
-        &mut self,
-        id: u32,
-        hops: &mut NextHops<'_>,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) -> Unready {
+    pub(super) fn request(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) -> Unready {
         if self.arena.get(id).failed {
             return Unready::Failed;
         }
         // The pin of the route's wait: a group without users would be removed.
         self.pin(id);
-        self.step(id, hops, outbox, out);
+        self.step(id, hops, outbox);
         self.arena.get_mut(id).pins -= 1;
         if self.on_its_way(id) {
             return Unready::OnItsWay;
@@ -283,17 +276,11 @@ impl NextHopGroups {
     }
 
     /// Steps the groups of a next hop that became usable or unusable.
-    pub(super) fn next_hop_changed(
-        &mut self,
-        hop: u32,
-        hops: &mut NextHops<'_>,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    pub(super) fn next_hop_changed(&mut self, hop: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         let usable = hops.usable(hop).is_some();
         let groups: Vec<u32> = self.by_next_hop.get(&hop).into_iter().flatten().copied().collect();
         for id in groups {
-            self.step(id, hops, outbox, out);
+            self.step(id, hops, outbox);
             if !self.arena.contains(id) {
                 continue;
             }
@@ -307,7 +294,7 @@ impl NextHopGroups {
     }
 
     /// Requests the next change that brings the group closer to its members.
-    pub(super) fn step(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn step(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         if !self.arena.contains(id) {
             return;
         }
@@ -316,17 +303,17 @@ impl NextHopGroups {
             return;
         }
         if group.refs == 0 && group.pins == 0 {
-            return self.remove(id, hops, outbox, out);
+            return self.remove(id, hops, outbox);
         }
         if group.failed || group.table_full {
             return;
         }
         let wanted = group.wanted.clone();
         let Some(oid) = group.oid else {
-            return self.create(id, &wanted, hops, outbox, out);
+            return self.create(id, &wanted, hops, outbox);
         };
         for (hop, _) in wanted.iter() {
-            hops.resolve(*hop, outbox, out);
+            hops.resolve(*hop, outbox);
         }
         let usable: Vec<Member> =
             wanted.iter().copied().filter(|(hop, _)| hops.usable(*hop).is_some()).collect();
@@ -349,7 +336,7 @@ impl NextHopGroups {
                 hops.neighbors.hold(hop);
                 let attrs = [Attr::MemberGroup(oid), Attr::MemberNextHop(hops.neighbors.oid(hop))];
                 let weight = (weight > 0).then_some(Attr::MemberWeight(weight));
-                let member = outbox.object_id(ObjectType::NextHopGroupMember, &attrs, out);
+                let member = outbox.object_id(ObjectType::NextHopGroupMember, &attrs);
                 let item = Item::new(member, attrs.into_iter().chain(weight));
                 self.request_member(id, hop, Verb::Create, item, outbox);
             }
@@ -380,18 +367,11 @@ impl NextHopGroups {
     }
 
     /// Requests a group that the chip does not have, when its members and a place allow it.
-    fn create(
-        &mut self,
-        id: u32,
-        wanted: &[Member],
-        hops: &mut NextHops<'_>,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) {
+    fn create(&mut self, id: u32, wanted: &[Member], hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         let unresolved: Vec<u32> =
             wanted.iter().map(|(hop, _)| *hop).filter(|hop| !hops.resolved(*hop)).collect();
         for hop in &unresolved {
-            hops.resolve(*hop, outbox, out);
+            hops.resolve(*hop, outbox);
         }
         // A warm start recognises the previous group by all its members.
         if outbox.ids.is_restoring() && unresolved.iter().any(|hop| hops.is_coming(*hop)) {
@@ -421,13 +401,13 @@ impl NextHopGroups {
         }
         group.open += 1;
         let members = wanted.iter().filter_map(|(hop, weight)| Some((hops.usable(*hop)?, (*weight).max(1))));
-        let oid = outbox.group_id(members, index.as_ref(), out);
+        let oid = outbox.group_id(members, index.as_ref());
         let item = Item::new(oid, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
         outbox.bulker.enqueue(Verb::Create, ObjectType::NextHopGroup, Requester::Group(id), item);
     }
 
     /// Removes a group without users from the chip, members first, and forgets it.
-    fn remove(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox, out: &mut OrchOut) {
+    fn remove(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         let group = self.arena.get_mut(id);
         group.ready = false;
         if !group.members.is_empty() {
@@ -452,18 +432,18 @@ impl NextHopGroups {
         self.arena.remove(id);
         outbox.notify(Notification::NumberFreed);
         if placed {
-            self.place_freed(hops, outbox, out);
+            self.place_freed(hops, outbox);
         }
     }
 
     /// Gives a freed place to the group that has waited longest and still wants it.
-    fn place_freed(&mut self, hops: &mut NextHops<'_>, outbox: &mut Outbox, out: &mut OrchOut) {
+    fn place_freed(&mut self, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         self.placed -= 1;
         let limit = self.limit.unwrap_or(0);
         while self.placed < limit {
             let Some(next) = self.queue.pop_front() else { return };
             self.arena.get_mut(next).queued = false;
-            self.step(next, hops, outbox, out);
+            self.step(next, hops, outbox);
         }
     }
 
@@ -474,7 +454,6 @@ impl NextHopGroups {
         reply: ObjectReply,
         hops: &mut NextHops<'_>,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) {
         let group = self.arena.get_mut(id);
         group.open -= 1;
@@ -493,9 +472,9 @@ impl NextHopGroups {
             (Verb::Create, _) => {
                 group.failed = true;
                 group.placed = false;
-                out.failed("a next-hop group", reply.status);
+                outbox.out.failed("a next-hop group", reply.status);
                 outbox.notify(Notification::Wake(Constraint::Group(id)));
-                return self.place_freed(hops, outbox, out);
+                return self.place_freed(hops, outbox);
             }
             (_, Outcome::Done) => {
                 group.oid = None;
@@ -503,9 +482,9 @@ impl NextHopGroups {
                 outbox.room_freed();
             }
             (_, Outcome::TableFull | Outcome::Again) => return self.retry_when_freed(id, outbox),
-            _ => return out.failed("the removal of a next-hop group", reply.status),
+            _ => return outbox.out.failed("the removal of a next-hop group", reply.status),
         }
-        self.step(id, hops, outbox, out);
+        self.step(id, hops, outbox);
     }
 
     /// Takes in the reply to a request for a group's member.
@@ -516,7 +495,6 @@ impl NextHopGroups {
         reply: ObjectReply,
         hops: &mut NextHops<'_>,
         outbox: &mut Outbox,
-        out: &mut OrchOut,
     ) {
         let Some(oid) = reply.oid() else { return };
         let (verb, outcome, item) = (reply.verb, reply.outcome(), &reply.item);
@@ -559,7 +537,7 @@ impl NextHopGroups {
                 }
             }
             _ => {
-                out.failed("a member of a next-hop group", reply.status);
+                outbox.out.failed("a member of a next-hop group", reply.status);
                 if verb == Verb::Create {
                     hops.neighbors.release(hop, outbox);
                     // The routes of a group without one member keep their entries.
@@ -569,7 +547,7 @@ impl NextHopGroups {
                 return;
             }
         }
-        self.step(id, hops, outbox, out);
+        self.step(id, hops, outbox);
     }
 
     fn retry_when_freed(&mut self, id: u32, outbox: &mut Outbox) {
@@ -578,10 +556,10 @@ impl NextHopGroups {
     }
 
     /// Steps a group whose table of the chip was full.
-    pub(super) fn retry(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn retry(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         if self.arena.contains(id) {
             self.arena.get_mut(id).table_full = false;
-            self.step(id, hops, outbox, out);
+            self.step(id, hops, outbox);
         }
     }
 
@@ -647,7 +625,6 @@ mod tests {
         neighbors: Neighbors,
         interfaces: Interfaces,
         outbox: Outbox,
-        out: OrchOut,
     }
 
     impl Parts {
@@ -657,7 +634,6 @@ mod tests {
                 neighbors: Neighbors::default(),
                 interfaces: Interfaces::new(Mac::default()),
                 outbox: Outbox::new(Box::new(VidCounter::default())),
-                out: OrchOut::default(),
             }
         }
 
@@ -677,12 +653,12 @@ mod tests {
 
         fn request(&mut self, id: u32) -> Unready {
             let hops = &mut NextHops { neighbors: &mut self.neighbors, interfaces: &self.interfaces };
-            self.groups.request(id, hops, &mut self.outbox, &mut self.out)
+            self.groups.request(id, hops, &mut self.outbox)
         }
 
         fn step(&mut self, id: u32) {
             let hops = &mut NextHops { neighbors: &mut self.neighbors, interfaces: &self.interfaces };
-            self.groups.step(id, hops, &mut self.outbox, &mut self.out);
+            self.groups.step(id, hops, &mut self.outbox);
         }
     }
 
@@ -698,7 +674,7 @@ mod tests {
         let mut parts = Parts::new();
         let (id, _) = parts.group(&[2, 3]);
         assert!(matches!(parts.request(id), Unready::Waiting(usable) if usable.is_empty()));
-        assert_eq!(parts.out.resolve.len(), 2);
+        assert_eq!(parts.outbox.out.resolve.len(), 2);
         assert!(parts.outbox.bulker.idle() && !parts.groups.ready(id));
         assert_eq!(parts.groups.temporary(id, &[], None), None);
         assert_eq!(parts.groups.temporary(id, &[7], None), Some(7));

@@ -1,7 +1,6 @@
 //! Virtual routers (`orchagent/vrforch.cpp`): one for each row of VRF_TABLE, and the default one of
 //! the chip.
 
-use crate::orch::OrchOut;
 use crate::orch::arena::Arena;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
@@ -84,24 +83,24 @@ impl Vrfs {
     }
 
     /// Handles the changes of VRF_TABLE.
-    pub(super) fn sync(&mut self, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn sync(&mut self, outbox: &mut Outbox) {
         for (name, pending) in self.to_sync.take() {
             let id = self.id_of(&Some(name));
             self.arena.get_mut(id).wanted = pending.set.is_some();
             // A VRF that was deleted while in use, and is wanted again, is usable at once.
-            self.step_and_notify(id, outbox, out);
+            self.step_and_notify(id, outbox);
         }
     }
 
-    fn step_and_notify(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
-        self.step(id, outbox, out);
+    fn step_and_notify(&mut self, id: u32, outbox: &mut Outbox) {
+        self.step(id, outbox);
         if self.usable(id).is_some() {
             outbox.notify(Notification::VrfUsable(id));
         }
     }
 
     /// Requests the next change that brings the virtual router closer to VRF_TABLE.
-    pub(super) fn step(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn step(&mut self, id: u32, outbox: &mut Outbox) {
         let Vrfs { arena, .. } = self;
         let vrf = arena.get(id);
         if vrf.busy || id == DEFAULT_VRF || id == LABELS_VRF {
@@ -109,7 +108,7 @@ impl Vrfs {
         }
         let (verb, item) = match (vrf.wanted, vrf.oid) {
             (true, None) => {
-                let oid = outbox.virtual_router_id(arena.key(id), out);
+                let oid = outbox.virtual_router_id(arena.key(id));
                 let attrs = [Attr::VirtualRouterV4(true), Attr::VirtualRouterV6(true)];
                 (Verb::Create, Item::new(oid, attrs))
             }
@@ -121,7 +120,7 @@ impl Vrfs {
     }
 
     /// Takes in the reply to a request for a virtual router.
-    pub(super) fn reply(&mut self, id: u32, reply: ObjectReply, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn reply(&mut self, id: u32, reply: ObjectReply, outbox: &mut Outbox) {
         let vrf = self.arena.get_mut(id);
         vrf.busy = false;
         match reply.outcome() {
@@ -131,10 +130,10 @@ impl Vrfs {
             _ => {
                 vrf.wanted = vrf.oid.is_some();
                 let name = self.name(id).as_deref().unwrap_or_default();
-                return out.failed(format_args!("the virtual router of {name}"), reply.status);
+                return outbox.out.failed(format_args!("the virtual router of {name}"), reply.status);
             }
         }
-        self.step_and_notify(id, outbox, out);
+        self.step_and_notify(id, outbox);
     }
 
     /// Counts a user of the virtual router.
@@ -143,11 +142,11 @@ impl Vrfs {
     }
 
     /// Counts a user less. The last one lets a deleted VRF go.
-    pub(super) fn release(&mut self, id: u32, outbox: &mut Outbox, out: &mut OrchOut) {
+    pub(super) fn release(&mut self, id: u32, outbox: &mut Outbox) {
         let vrf = self.arena.get_mut(id);
         vrf.refs -= 1;
         if vrf.refs == 0 {
-            self.step(id, outbox, out);
+            self.step(id, outbox);
         }
     }
 }
@@ -158,49 +157,41 @@ mod tests {
     use crate::sai::{Status, VidCounter};
 
     /// Replies to the only request that waits; returns its verb.
-    fn reply(
-        vrfs: &mut Vrfs,
-        id: u32,
-        status: Status,
-        outbox: &mut Outbox,
-        out: &mut OrchOut,
-    ) -> Option<Verb> {
+    fn reply(vrfs: &mut Vrfs, id: u32, status: Status, outbox: &mut Outbox) -> Option<Verb> {
         let request = outbox.bulker.next(1)?;
         outbox.bulker.replied(request.id);
         let crate::sai::SaiCall::One { verb, object, item } = request.call else { return None };
-        vrfs.reply(id, ObjectReply { verb, object, item, status }, outbox, out);
+        vrfs.reply(id, ObjectReply { verb, object, item, status }, outbox);
         Some(verb)
     }
 
     #[test]
     fn vrfs_deleted_row_removes_the_router_after_its_last_user() {
         let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default())));
-        let mut out = OrchOut::default();
         vrfs.add(Change::set("Vrf1".into(), VrfRow::default()));
-        vrfs.sync(&mut outbox, &mut out);
+        vrfs.sync(&mut outbox);
         let id = vrfs.find(&Some("Vrf1".into())).unwrap();
         assert_eq!(vrfs.usable(id), None);
-        assert_eq!(reply(&mut vrfs, id, Status::Success, &mut outbox, &mut out), Some(Verb::Create));
+        assert_eq!(reply(&mut vrfs, id, Status::Success, &mut outbox), Some(Verb::Create));
         assert!(vrfs.usable(id).is_some());
         assert_eq!(outbox.next_notification(), Some(Notification::VrfUsable(id)));
 
         vrfs.hold(id);
         vrfs.add(Change::del("Vrf1".into()));
-        vrfs.sync(&mut outbox, &mut out);
+        vrfs.sync(&mut outbox);
         assert!(vrfs.usable(id).is_none() && outbox.bulker.idle());
-        vrfs.release(id, &mut outbox, &mut out);
-        assert_eq!(reply(&mut vrfs, id, Status::Success, &mut outbox, &mut out), Some(Verb::Remove));
+        vrfs.release(id, &mut outbox);
+        assert_eq!(reply(&mut vrfs, id, Status::Success, &mut outbox), Some(Verb::Remove));
         assert_eq!(vrfs.oid(id), None);
     }
 
     #[test]
     fn vrfs_full_chip_retries_after_room_was_freed() {
         let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default())));
-        let mut out = OrchOut::default();
         vrfs.add(Change::set("Vrf1".into(), VrfRow::default()));
-        vrfs.sync(&mut outbox, &mut out);
+        vrfs.sync(&mut outbox);
         let id = vrfs.find(&Some("Vrf1".into())).unwrap();
-        reply(&mut vrfs, id, Status::TableFull, &mut outbox, &mut out);
+        reply(&mut vrfs, id, Status::TableFull, &mut outbox);
         assert!(outbox.bulker.idle() && outbox.next_notification().is_none());
         outbox.room_freed();
         assert_eq!(outbox.next_notification(), Some(Notification::Retry(Requester::Vrf(id))));
