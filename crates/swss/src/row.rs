@@ -90,6 +90,38 @@ impl Db {
     }
 }
 
+/// What identifies a row of a table, and its text.
+pub trait RowKey: Clone + Eq + Ord + Hash + fmt::Debug + Send + 'static {
+    /// Appends the text, which stands after the separator.
+    fn write(&self, out: &mut String);
+
+    /// The key of a text.
+    ///
+    /// # Errors
+    /// A sentence when the text is no such key.
+    fn parse(text: &str) -> Result<Self, String>;
+
+    /// Appends the key in few bytes, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
+    fn pack(&self, _bytes: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// The key that [`RowKey::pack`] put first in `bytes`, which go on behind it.
+    fn unpack(_bytes: &mut &[u8]) -> Option<Self> {
+        None
+    }
+}
+
+impl RowKey for Name {
+    fn write(&self, out: &mut String) {
+        out.push_str(self);
+    }
+
+    fn parse(text: &str) -> Result<Name, String> {
+        Ok(text.into())
+    }
+}
+
 /// A row of one table.
 pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// The database that the table is in.
@@ -97,25 +129,19 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// The table's name, such as `ROUTE_TABLE`.
     const TABLE: &'static str;
     /// What identifies a row.
-    type Key: Clone + Eq + Ord + Hash + fmt::Debug + Send + 'static;
+    type Key: RowKey;
 
     /// Appends the text of `key`, which stands after the separator.
-    fn key_text(key: &Self::Key, out: &mut String);
+    fn key_text(key: &Self::Key, out: &mut String) {
+        key.write(out);
+    }
 
     /// The key of a text.
     ///
     /// # Errors
     /// A sentence when the text is not a key of this table.
-    fn parse_key(text: &str) -> Result<Self::Key, RowError>;
-
-    /// Appends `key` in few bytes, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
-    fn pack(_key: &Self::Key, _bytes: &mut Vec<u8>) -> bool {
-        false
-    }
-
-    /// The key that [`Row::pack`] put first in `bytes`, which go on behind it.
-    fn unpack(_bytes: &mut &[u8]) -> Option<Self::Key> {
-        None
+    fn parse_key(text: &str) -> Result<Self::Key, RowError> {
+        RowKey::parse(text).map_err(|what| RowError::new(Self::TABLE, what))
     }
 
     /// Hands over each field and value as written to Redis: those that say something, in the table's order.
@@ -215,6 +241,23 @@ impl std::error::Error for RowError {}
 
 /// The pair that stands for "no fields".
 pub(crate) const FILLER: (&str, &str) = ("NULL", "NULL");
+
+/// Hands over the fields that have a value; the filler when none has.
+fn put_said<V: AsRef<str>>(
+    fields: impl IntoIterator<Item = (&'static str, Option<V>)>,
+    put: &mut dyn FnMut(&str, &str),
+) {
+    let mut wrote = false;
+    for (field, value) in fields {
+        if let Some(value) = value {
+            wrote = true;
+            put(field, value.as_ref());
+        }
+    }
+    if !wrote {
+        put(FILLER.0, FILLER.1);
+    }
+}
 
 /// The last value of one field, where a table has no other that matters.
 fn value_of<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>, name: &str) -> Option<&'a str> {

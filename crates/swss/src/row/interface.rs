@@ -1,7 +1,7 @@
 //! `INTF_TABLE` and `VRF_TABLE`: where routing happens on a port, and which table it uses.
 
 use super::route::parse_addr_len;
-use super::{Db, FILLER, Mac, Name, Row, RowError};
+use super::{Db, Mac, Name, Row, RowError, RowKey, put_said, value_of};
 use std::net::IpAddr;
 
 /// An interface, or an address on it.
@@ -19,6 +19,24 @@ impl IntfKey {
         match self {
             IntfKey::Interface(name) | IntfKey::Address(name, ..) => name,
         }
+    }
+}
+
+impl RowKey for IntfKey {
+    fn write(&self, out: &mut String) {
+        out.push_str(self.ifname());
+        if let IntfKey::Address(_, ip, len) = self {
+            out.push_str(&format!(":{ip}/{len}"));
+        }
+    }
+
+    fn parse(text: &str) -> Result<IntfKey, String> {
+        let Some((ifname, address)) = text.split_once(':') else {
+            return Ok(IntfKey::Interface(text.into()));
+        };
+        let (ip, len) = parse_addr_len(address)
+            .ok_or_else(|| format!("key \"{text}\" is not INTERFACE or INTERFACE:ADDRESS/LENGTH"))?;
+        Ok(IntfKey::Address(ifname.into(), ip, len))
     }
 }
 
@@ -46,41 +64,17 @@ impl Row for IntfRow {
     const TABLE: &'static str = "INTF_TABLE";
     type Key = IntfKey;
 
-    fn key_text(key: &IntfKey, out: &mut String) {
-        out.push_str(key.ifname());
-        if let IntfKey::Address(_, ip, len) = key {
-            out.push_str(&format!(":{ip}/{len}"));
-        }
-    }
-
-    fn parse_key(text: &str) -> Result<IntfKey, RowError> {
-        let Some((ifname, address)) = text.split_once(':') else {
-            return Ok(IntfKey::Interface(text.into()));
-        };
-        let (ip, len) = parse_addr_len(address).ok_or_else(|| {
-            RowError::new(Self::TABLE, format!("key \"{text}\" is not INTERFACE or INTERFACE:ADDRESS/LENGTH"))
-        })?;
-        Ok(IntfKey::Address(ifname.into(), ip, len))
-    }
-
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut wrote = false;
-        let mut text = |field: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                wrote = true;
-                put(field, value);
-            }
-        };
-        text("vrf_name", self.vrf_name.as_deref());
-        text("mac_addr", self.mac_addr.map(|mac| mac.to_string()).as_deref());
-        text("mtu", self.mtu.map(|mtu| mtu.to_string()).as_deref());
-        text("admin_status", self.admin_up.map(|up| if up { "up" } else { "down" }));
-        text("mpls", self.mpls.map(|mpls| if mpls { "enable" } else { "disable" }));
-        text("scope", self.scope.as_deref());
-        text("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }));
-        if !wrote {
-            put(FILLER.0, FILLER.1);
-        }
+        let fields: [(_, Option<Name>); 7] = [
+            ("vrf_name", self.vrf_name.clone()),
+            ("mac_addr", self.mac_addr.map(|mac| mac.to_string().into())),
+            ("mtu", self.mtu.map(|mtu| mtu.to_string().into())),
+            ("admin_status", self.admin_up.map(|up| if up { "up" } else { "down" }.into())),
+            ("mpls", self.mpls.map(|mpls| if mpls { "enable" } else { "disable" }.into())),
+            ("scope", self.scope.clone()),
+            ("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }.into())),
+        ];
+        put_said(fields, put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
@@ -129,28 +123,11 @@ impl Row for VrfRow {
     const TABLE: &'static str = "VRF_TABLE";
     type Key = Name;
 
-    fn key_text(key: &Name, out: &mut String) {
-        out.push_str(key);
-    }
-
-    fn parse_key(text: &str) -> Result<Name, RowError> {
-        Ok(text.into())
-    }
-
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        match self.fallback {
-            Some(fallback) => put("fallback", if fallback { "true" } else { "false" }),
-            None => put(FILLER.0, FILLER.1),
-        }
+        put_said([("fallback", self.fallback.map(|fallback| if fallback { "true" } else { "false" }))], put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
-        let mut row = VrfRow::default();
-        for (field, value) in fields {
-            if field == "fallback" {
-                row.fallback = Some(value == "true");
-            }
-        }
-        Ok(row)
+        Ok(VrfRow { fallback: value_of(fields, "fallback").map(|value| value == "true") })
     }
 }

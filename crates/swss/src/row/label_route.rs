@@ -1,6 +1,6 @@
 //! `LABEL_ROUTE_TABLE`: what becomes of packets that arrive with an MPLS label.
 
-use super::{Db, Field, LABEL_MAX, Name, Row, RowError, Via};
+use super::{Db, Field, LABEL_MAX, Name, Row, RowError, RowKey, Via};
 use crate::format;
 use std::sync::Arc;
 
@@ -11,6 +11,28 @@ pub enum LabelKey {
     Resync,
     /// A label.
     Label(u32),
+}
+
+impl RowKey for LabelKey {
+    fn write(&self, out: &mut String) {
+        match self {
+            LabelKey::Resync => out.push_str("resync"),
+            LabelKey::Label(label) => format::decimal((*label).into(), out),
+        }
+    }
+
+    fn parse(text: &str) -> Result<LabelKey, String> {
+        if text == "resync" {
+            return Ok(LabelKey::Resync);
+        }
+        let bad = |why: &str| format!("key \"{text}\" {why}");
+        if text.starts_with("Vrf") {
+            return Err(bad("is of a VRF, and labels are the switch's: a chip has one table of them"));
+        }
+        let label = Some(text).filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+        let label = label.and_then(|text| text.parse().ok()).filter(|label| *label <= LABEL_MAX);
+        label.map(LabelKey::Label).ok_or_else(|| bad("is not a label from 0 to 1048575"))
+    }
 }
 
 /// A label's route as APPL_DB has it.
@@ -30,26 +52,6 @@ impl Row for LabelRouteRow {
     const DB: Db = Db::Appl;
     const TABLE: &'static str = "LABEL_ROUTE_TABLE";
     type Key = LabelKey;
-
-    fn key_text(key: &LabelKey, out: &mut String) {
-        match key {
-            LabelKey::Resync => out.push_str("resync"),
-            LabelKey::Label(label) => format::decimal((*label).into(), out),
-        }
-    }
-
-    fn parse_key(text: &str) -> Result<LabelKey, RowError> {
-        if text == "resync" {
-            return Ok(LabelKey::Resync);
-        }
-        let bad = |why: &str| RowError::new(Self::TABLE, format!("key \"{text}\" {why}"));
-        if text.starts_with("Vrf") {
-            return Err(bad("is of a VRF, and labels are the switch's: a chip has one table of them"));
-        }
-        let label = Some(text).filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-        let label = label.and_then(|text| text.parse().ok()).filter(|label| *label <= LABEL_MAX);
-        label.map(LabelKey::Label).ok_or_else(|| bad("is not a label from 0 to 1048575"))
-    }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         self.via.write_fields(self.protocol.as_deref(), put);

@@ -1,6 +1,6 @@
 //! `NEIGH_TABLE` and `NEIGH_RESOLVE_TABLE`: who is on the wire, and who orchagent asks for.
 
-use super::{Db, Name, Row, RowError};
+use super::{Db, Name, Row, RowError, RowKey};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -46,15 +46,15 @@ pub struct NeighKey {
     pub ip: IpAddr,
 }
 
-impl NeighKey {
-    fn text(&self, out: &mut String) {
+impl RowKey for NeighKey {
+    fn write(&self, out: &mut String) {
         out.push_str(&self.ifname);
         out.push(':');
         out.push_str(&self.ip.to_string());
     }
 
-    fn parse(table: &'static str, text: &str) -> Result<NeighKey, RowError> {
-        let bad = || RowError::new(table, format!("key \"{text}\" is not INTERFACE:ADDRESS"));
+    fn parse(text: &str) -> Result<NeighKey, String> {
+        let bad = || format!("key \"{text}\" is not INTERFACE:ADDRESS");
         let (ifname, ip) = text.split_once(':').ok_or_else(bad)?;
         Ok(NeighKey { ifname: ifname.into(), ip: ip.parse().map_err(|_| bad())? })
     }
@@ -73,14 +73,6 @@ impl Row for NeighRow {
     const DB: Db = Db::Appl;
     const TABLE: &'static str = "NEIGH_TABLE";
     type Key = NeighKey;
-
-    fn key_text(key: &NeighKey, out: &mut String) {
-        key.text(out);
-    }
-
-    fn parse_key(text: &str) -> Result<NeighKey, RowError> {
-        NeighKey::parse(Self::TABLE, text)
-    }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         if let Some(mac) = self.mac {
@@ -114,14 +106,6 @@ impl Row for NeighResolveRow {
     const DB: Db = Db::Appl;
     const TABLE: &'static str = "NEIGH_RESOLVE_TABLE";
     type Key = NeighKey;
-
-    fn key_text(key: &NeighKey, out: &mut String) {
-        key.text(out);
-    }
-
-    fn parse_key(text: &str) -> Result<NeighKey, RowError> {
-        NeighKey::parse(Self::TABLE, text)
-    }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         put("mac", "00:00:00:00:00:00");

@@ -1,6 +1,6 @@
 //! `NEXTHOP_GROUP_TABLE`: next-hop groups that routes name by index.
 
-use super::{Db, FILLER, Field, Name, Row, RowError, Via};
+use super::{Db, Field, Name, Row, RowError, Via, put_said};
 use std::sync::Arc;
 
 /// A next-hop group as APPL_DB has it. The key is its index: zebra's id in decimal when fpmsyncd wrote it.
@@ -19,26 +19,9 @@ impl Row for NextHopGroupRow {
     const TABLE: &'static str = "NEXTHOP_GROUP_TABLE";
     type Key = Name;
 
-    fn key_text(key: &Name, out: &mut String) {
-        out.push_str(key);
-    }
-
-    fn parse_key(text: &str) -> Result<Name, RowError> {
-        Ok(text.into())
-    }
-
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut wrote = false;
-        for field in FIELDS {
-            let value = self.via.get(field);
-            if !value.is_empty() {
-                wrote = true;
-                put(field.name(), value);
-            }
-        }
-        if !wrote {
-            put(FILLER.0, FILLER.1);
-        }
+        let said = |field| Some(self.via.get(field)).filter(|value| !value.is_empty());
+        put_said(FIELDS.map(|field| (field.name(), said(field))), put);
     }
 
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {

@@ -1,7 +1,7 @@
 //! Changes that may wait long, in few bytes: a route of the default VRF takes six, beside a row that it mostly shares
 //! with the one before it, or ten.
 
-use super::{Change, Row};
+use super::{Change, Row, RowKey};
 use std::borrow::Borrow;
 
 /// The row had other fields before.
@@ -51,7 +51,7 @@ impl<R: Row, C: Borrow<Change<R>>> FromIterator<C> for Packed<R> {
                 bytes.extend_from_slice(&row.to_le_bytes());
             }
             let key = bytes.len();
-            if !R::pack(&change.key, &mut bytes) {
+            if !change.key.pack(&mut bytes) {
                 bytes.truncate(key);
                 bytes[head] |= WHOLE;
                 whole.push(change.key.clone());
@@ -78,7 +78,7 @@ impl<R: Row> Packed<R> {
                 let Some((number, rest)) = bytes.split_first_chunk() else { return };
                 (row, bytes) = (u32::from_le_bytes(*number) as usize, rest);
             }
-            let key = if flags & WHOLE == 0 { R::unpack(&mut bytes) } else { whole.next() };
+            let key = if flags & WHOLE == 0 { R::Key::unpack(&mut bytes) } else { whole.next() };
             let (Some(key), Some(row)) = (key, self.rows.get(row).cloned()) else { return };
             changes.push(Change { key, row, reshaped: flags & RESHAPED != 0 });
         }

@@ -1,6 +1,6 @@
 //! `PORT_TABLE`: the ports, and the two marker keys that say that all of them are there.
 
-use super::{Db, FILLER, Name, Row, RowError};
+use super::{Db, Name, Row, RowError, RowKey, put_said};
 
 /// A port, or a marker key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -11,6 +11,24 @@ pub enum PortKey {
     InitDone,
     /// A port.
     Port(Name),
+}
+
+impl RowKey for PortKey {
+    fn write(&self, out: &mut String) {
+        out.push_str(match self {
+            PortKey::ConfigDone => "PortConfigDone",
+            PortKey::InitDone => "PortInitDone",
+            PortKey::Port(name) => name,
+        });
+    }
+
+    fn parse(text: &str) -> Result<PortKey, String> {
+        Ok(match text {
+            "PortConfigDone" => PortKey::ConfigDone,
+            "PortInitDone" => PortKey::InitDone,
+            name => PortKey::Port(name.into()),
+        })
+    }
 }
 
 /// A port as APPL_DB has it. What a row does not say is `None`; values stay text where only the chip reads them.
@@ -39,43 +57,20 @@ impl Row for PortRow {
     const TABLE: &'static str = "PORT_TABLE";
     type Key = PortKey;
 
-    fn key_text(key: &PortKey, out: &mut String) {
-        out.push_str(match key {
-            PortKey::ConfigDone => "PortConfigDone",
-            PortKey::InitDone => "PortInitDone",
-            PortKey::Port(name) => name,
-        });
-    }
-
-    fn parse_key(text: &str) -> Result<PortKey, RowError> {
-        Ok(match text {
-            "PortConfigDone" => PortKey::ConfigDone,
-            "PortInitDone" => PortKey::InitDone,
-            name => PortKey::Port(name.into()),
-        })
-    }
-
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut wrote = false;
-        let mut text = |field: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                wrote = true;
-                put(field, value);
-            }
-        };
-        let number = |n: Option<u32>| n.map(|n| n.to_string());
-        let state = |up: Option<bool>| up.map(|up| if up { "up" } else { "down" });
-        text("count", number(self.count).as_deref());
-        text("lanes", self.lanes.as_deref());
-        text("speed", number(self.speed).as_deref());
-        text("alias", self.alias.as_deref());
-        text("index", number(self.index).as_deref());
-        text("mtu", number(self.mtu).as_deref());
-        text("admin_status", state(self.admin_up));
-        text("oper_status", state(self.oper_up));
-        if !wrote {
-            put(FILLER.0, FILLER.1);
-        }
+        let number = |n: Option<u32>| n.map(|n| n.to_string().into());
+        let state = |up: Option<bool>| up.map(|up| if up { "up" } else { "down" }.into());
+        let fields: [(_, Option<Name>); 8] = [
+            ("count", number(self.count)),
+            ("lanes", self.lanes.clone()),
+            ("speed", number(self.speed)),
+            ("alias", self.alias.clone()),
+            ("index", number(self.index)),
+            ("mtu", number(self.mtu)),
+            ("admin_status", state(self.admin_up)),
+            ("oper_status", state(self.oper_up)),
+        ];
+        put_said(fields, put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

@@ -1,6 +1,6 @@
 //! What orchagent answers about routes: a message on a channel of APPL_STATE_DB, and a row there.
 
-use super::{Change, Db, FILLER, Name, RouteKey, RouteRow, Row, RowError, value_of};
+use super::{Change, Db, Name, RouteKey, RouteRow, Row, RowError, put_said, value_of};
 use crate::json;
 
 /// The channel of [`RouteResponse`] messages.
@@ -115,27 +115,8 @@ impl Row for RouteStateRow {
     const TABLE: &'static str = "ROUTE_TABLE";
     type Key = RouteKey;
 
-    fn key_text(key: &RouteKey, out: &mut String) {
-        RouteRow::key_text(key, out);
-    }
-
-    fn parse_key(text: &str) -> Result<RouteKey, RowError> {
-        RouteRow::parse_key(text)
-    }
-
-    fn pack(key: &RouteKey, bytes: &mut Vec<u8>) -> bool {
-        RouteRow::pack(key, bytes)
-    }
-
-    fn unpack(bytes: &mut &[u8]) -> Option<RouteKey> {
-        RouteRow::unpack(bytes)
-    }
-
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        match &self.protocol {
-            Some(protocol) => put("protocol", protocol),
-            None => put(FILLER.0, FILLER.1),
-        }
+        put_said([("protocol", self.protocol.as_deref())], put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

@@ -1,6 +1,6 @@
 //! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
 
-use super::{Db, Field, Name, Row, RowError, Via};
+use super::{Db, Field, Name, Row, RowError, RowKey, Via};
 use crate::format;
 use ribtide_prefix::{AnyPrefix, Prefix};
 use std::net::IpAddr;
@@ -114,6 +114,59 @@ pub(crate) fn parse_addr_len(text: &str) -> Option<(IpAddr, u8)> {
     (len <= width).then_some((addr, len))
 }
 
+impl RowKey for RouteKey {
+    fn write(&self, out: &mut String) {
+        match self {
+            RouteKey::Resync => out.push_str(RESYNC),
+            RouteKey::Route { raw_key: Some(text), .. } => out.push_str(text),
+            RouteKey::Resent { vrf, prefix } | RouteKey::Route { vrf, prefix, raw_key: None } => {
+                if matches!(self, RouteKey::Resent { .. }) {
+                    out.push_str(RESYNC);
+                    out.push(':');
+                }
+                if let Some(vrf) = vrf {
+                    out.push_str(vrf);
+                    out.push(':');
+                }
+                prefix_text(*prefix, out);
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Result<RouteKey, String> {
+        if text == RESYNC {
+            return Ok(RouteKey::Resync);
+        }
+        if let Some(again) = text.strip_prefix(RESYNC).and_then(|rest| rest.strip_prefix(':')) {
+            return match RouteKey::parse(again)? {
+                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Resent { vrf, prefix }),
+                _ => Err(format!("key \"{text}\" says no route again")),
+            };
+        }
+        let (vrf, rest) = match text.split_once(':') {
+            Some((vrf, rest)) if vrf.starts_with("Vrf") => (Some(Name::from(vrf)), rest),
+            _ => (None, text),
+        };
+        let prefix = parse_prefix(rest)
+            .ok_or_else(|| format!("key \"{text}\" is not a prefix, with or without a VRF before it"))?;
+        let mut ours = String::with_capacity(text.len());
+        prefix_text(prefix, &mut ours);
+        let raw_key = (ours != rest).then(|| text.into());
+        Ok(RouteKey::Route { vrf, prefix, raw_key })
+    }
+
+    /// Of a route of the default VRF.
+    fn pack(&self, bytes: &mut Vec<u8>) -> bool {
+        let RouteKey::Route { vrf: None, prefix, raw_key: None } = self else { return false };
+        pack_prefix(*prefix, bytes);
+        true
+    }
+
+    fn unpack(bytes: &mut &[u8]) -> Option<RouteKey> {
+        Some(RouteKey::new(None, unpack_prefix(bytes)?))
+    }
+}
+
 /// A route as APPL_DB has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteRow {
@@ -142,61 +195,6 @@ impl Row for RouteRow {
     const DB: Db = Db::Appl;
     const TABLE: &'static str = "ROUTE_TABLE";
     type Key = RouteKey;
-
-    fn key_text(key: &RouteKey, out: &mut String) {
-        match key {
-            RouteKey::Resync => out.push_str(RESYNC),
-            RouteKey::Route { raw_key: Some(text), .. } => out.push_str(text),
-            RouteKey::Resent { vrf, prefix } | RouteKey::Route { vrf, prefix, raw_key: None } => {
-                if matches!(key, RouteKey::Resent { .. }) {
-                    out.push_str(RESYNC);
-                    out.push(':');
-                }
-                if let Some(vrf) = vrf {
-                    out.push_str(vrf);
-                    out.push(':');
-                }
-                prefix_text(*prefix, out);
-            }
-        }
-    }
-
-    fn parse_key(text: &str) -> Result<RouteKey, RowError> {
-        if text == RESYNC {
-            return Ok(RouteKey::Resync);
-        }
-        if let Some(again) = text.strip_prefix(RESYNC).and_then(|rest| rest.strip_prefix(':')) {
-            return match RouteRow::parse_key(again)? {
-                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Resent { vrf, prefix }),
-                _ => Err(RowError::new(Self::TABLE, format!("key \"{text}\" says no route again"))),
-            };
-        }
-        let (vrf, rest) = match text.split_once(':') {
-            Some((vrf, rest)) if vrf.starts_with("Vrf") => (Some(Name::from(vrf)), rest),
-            _ => (None, text),
-        };
-        let prefix = parse_prefix(rest).ok_or_else(|| {
-            RowError::new(
-                Self::TABLE,
-                format!("key \"{text}\" is not a prefix, with or without a VRF before it"),
-            )
-        })?;
-        let mut ours = String::with_capacity(text.len());
-        prefix_text(prefix, &mut ours);
-        let raw_key = (ours != rest).then(|| text.into());
-        Ok(RouteKey::Route { vrf, prefix, raw_key })
-    }
-
-    /// Of a route of the default VRF.
-    fn pack(key: &RouteKey, bytes: &mut Vec<u8>) -> bool {
-        let RouteKey::Route { vrf: None, prefix, raw_key: None } = key else { return false };
-        pack_prefix(*prefix, bytes);
-        true
-    }
-
-    fn unpack(bytes: &mut &[u8]) -> Option<RouteKey> {
-        Some(RouteKey::new(None, unpack_prefix(bytes)?))
-    }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         self.via.write_fields(self.protocol.as_deref(), put);

@@ -1,7 +1,7 @@
 //! Small rows of STATE_DB that the route path keeps.
 
 use super::route::parse_prefix;
-use super::{Db, FILLER, Name, Row, RowError, value_of};
+use super::{Db, Name, Row, RowError, RowKey, put_said, value_of};
 use ribtide_prefix::AnyPrefix;
 
 /// STATE_DB's `ROUTE_TABLE`: whether a default route is in the chip. The key is `0.0.0.0/0` or `::/0`.
@@ -11,19 +11,20 @@ pub struct DefaultRouteRow {
     pub ok: bool,
 }
 
+impl RowKey for AnyPrefix {
+    fn write(&self, out: &mut String) {
+        out.push_str(&self.to_string());
+    }
+
+    fn parse(text: &str) -> Result<AnyPrefix, String> {
+        parse_prefix(text).ok_or_else(|| format!("key \"{text}\" is not a prefix"))
+    }
+}
+
 impl Row for DefaultRouteRow {
     const DB: Db = Db::State;
     const TABLE: &'static str = "ROUTE_TABLE";
     type Key = AnyPrefix;
-
-    fn key_text(key: &AnyPrefix, out: &mut String) {
-        out.push_str(&key.to_string());
-    }
-
-    fn parse_key(text: &str) -> Result<AnyPrefix, RowError> {
-        parse_prefix(text)
-            .ok_or_else(|| RowError::new(Self::TABLE, format!("key \"{text}\" is not a prefix")))
-    }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         put("state", if self.ok { "ok" } else { "na" });
@@ -46,19 +47,8 @@ impl Row for SwitchCapabilityRow {
     const TABLE: &'static str = "SWITCH_CAPABILITY";
     type Key = Name;
 
-    fn key_text(key: &Name, out: &mut String) {
-        out.push_str(key);
-    }
-
-    fn parse_key(text: &str) -> Result<Name, RowError> {
-        Ok(text.into())
-    }
-
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        match self.max_nexthop_groups {
-            Some(count) => put("MAX_NEXTHOP_GROUP_COUNT", &count.to_string()),
-            None => put(FILLER.0, FILLER.1),
-        }
+        put_said([("MAX_NEXTHOP_GROUP_COUNT", self.max_nexthop_groups.map(|n| n.to_string()))], put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

@@ -3,7 +3,7 @@
 //! A million routes have few next-hop sets, so a row holds one pointer to this. The texts are kept as the database
 //! has them: writing a row formats nothing, and a set is parsed once by who programs it, not once per route.
 
-use super::{FILLER, LabelStack, Name, RowError};
+use super::{LabelStack, Name, RowError, put_said};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -202,18 +202,9 @@ impl Via {
 
     /// Writes the fields with a value after the protocol's; the filler when there is none.
     pub(super) fn write_fields(&self, protocol: Option<&str>, put: &mut dyn FnMut(&str, &str)) {
-        let protocol =
-            protocol.filter(|protocol| !protocol.is_empty()).map(|protocol| ("protocol", protocol));
-        let mut wrote = false;
-        for (name, value) in
-            protocol.into_iter().chain(self.non_empty().map(|(field, value)| (field.name(), value)))
-        {
-            wrote = true;
-            put(name, value);
-        }
-        if !wrote {
-            put(FILLER.0, FILLER.1);
-        }
+        let protocol = ("protocol", protocol.filter(|protocol| !protocol.is_empty()));
+        let fields = self.non_empty().map(|(field, value)| (field.name(), Some(value)));
+        put_said(std::iter::once(protocol).chain(fields), put);
     }
 
     /// Reads the protocol and the fields of a row. `own` is a field that not every table has.
