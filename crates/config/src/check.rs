@@ -665,8 +665,7 @@ impl Checker {
                         );
                         self.problem(&place, says);
                     }
-                    let own = Own { passive: Some(true), ..Own::default() };
-                    let settings = self.settings(name, kind, file, own, router, true, &at(&[]));
+                    let settings = self.settings(name, kind, file, Whose::Dynamic, router, &at(&[]));
                     bgp.dynamic.push(DynamicRange { range, settings });
                 }
             }
@@ -675,8 +674,7 @@ impl Checker {
         let full =
             file.neighbor.iter().enumerate().map(|(j, n)| (n.address, Some(n), at(key!["neighbor", j])));
         for (address, neighbor, place) in plain.chain(full) {
-            let own = neighbor.map_or_else(Own::default, Own::of);
-            let settings = self.settings(name, kind, file, own, router, false, &place);
+            let settings = self.settings(name, kind, file, Whose::Neighbor(neighbor), router, &place);
             if address.is_unspecified() || address.is_multicast() {
                 self.problem(&place, format!("{address} is no address of a neighbour"));
             }
@@ -715,42 +713,39 @@ impl Checker {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call, two places; a struct would only rename the list"
-    )]
     fn settings(
         &mut self,
         name: &str,
         kind: file::GroupKind,
         group: &file::Group,
-        own: Own<'_>,
+        whose: Whose<'_>,
         router: &file::Router,
-        dynamic: bool,
         place: &[Step],
     ) -> NeighborSettings {
-        // What a neighbour takes over from its group is wrong in the group.
-        let at = |field: &str, own: bool| {
-            let mut key = if own { place.to_vec() } else { key!["bgp", "group", name].to_vec() };
-            key.push(Step::from(field));
-            key
+        let (own, dynamic) = match whose {
+            Whose::Neighbor(own) => (own, false),
+            Whose::Dynamic => (None, true),
         };
+        // What a neighbour takes over from its group is wrong in the group.
+        let in_group = key!["bgp", "group", name];
+        let both = Both { own, group, place, in_group };
         let external = kind == file::GroupKind::External;
-        let peer_asn = match (kind, own.peer_asn.or(group.peer_asn)) {
+        let (peer_asn, at) = both.pick("peer-asn", |n| &n.peer_asn, |g| &g.peer_asn);
+        let peer_asn = match (kind, peer_asn.copied()) {
             (file::GroupKind::Internal, None) => AnyAsn::Exactly(router.asn),
             (file::GroupKind::Internal, Some(n)) if n != router.asn => {
                 let says = format!(
                     "an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn",
                     router.asn
                 );
-                self.problem(&at("peer-asn", own.peer_asn.is_some()), says);
+                self.problem(&at, says);
                 AnyAsn::Exactly(n)
             }
             (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
                 let says = format!(
                     "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
                 );
-                self.problem(&at("peer-asn", own.peer_asn.is_some()), says);
+                self.problem(&at, says);
                 AnyAsn::Exactly(n)
             }
             (_, Some(n)) => AnyAsn::Exactly(n),
@@ -763,38 +758,39 @@ impl Checker {
                 AnyAsn::AnyExternal
             }
         };
-        let hold_time = own.hold_time.or(group.hold_time).unwrap_or(90);
+        let (hold_time, at) = both.pick("hold-time", |n| &n.hold_time, |g| &g.hold_time);
+        let hold_time = hold_time.copied().unwrap_or(90);
         if (1..3).contains(&hold_time) {
             self.problem(
-                &at("hold-time", own.hold_time.is_some()),
+                &at,
                 format!(
                     "a hold time of {hold_time} s is not allowed (RFC 4271); write 0 for none, or 3 and more"
                 ),
             );
         }
-        let connect_retry = own.connect_retry.or(group.connect_retry).unwrap_or(5);
+        let (connect_retry, at) = both.pick("connect-retry", |n| &n.connect_retry, |g| &g.connect_retry);
+        let connect_retry = connect_retry.copied().unwrap_or(5);
         if connect_retry == 0 {
-            self.problem(
-                &at("connect-retry", own.connect_retry.is_some()),
-                "connect-retry is in seconds, 1 and more",
-            );
+            self.problem(&at, "connect-retry is in seconds, 1 and more");
         }
-        let multihop = own.multihop.or(group.multihop);
+        let (multihop, at) = both.pick("multihop", |n| &n.multihop, |g| &g.multihop);
+        let multihop = multihop.copied();
         if multihop == Some(0) || (multihop.is_some() && !external) {
             self.problem(
-                &at("multihop", own.multihop.is_some()),
+                &at,
                 "multihop is the TTL of an external session, 1 to 255; internal sessions need none",
             );
         }
-        let password = own.password.or(group.password.as_deref()).map(str::to_owned);
-        if password.as_ref().is_some_and(|p| p.is_empty() || p.len() > 80) {
-            self.problem(&at("password", own.password.is_some()), "a TCP-MD5 password has 1 to 80 bytes");
+        let (password, at) = both.pick("password", |n| &n.password, |g| &g.password);
+        if password.is_some_and(|p| p.is_empty() || p.len() > 80) {
+            self.problem(&at, "a TCP-MD5 password has 1 to 80 bytes");
         }
-        let families = match own.families.or(group.families.as_deref()) {
+        let (families, at) = both.pick("families", |n| &n.families, |g| &g.families);
+        let families = match families.map(Vec::as_slice) {
             None => FamilySet { ipv4: true, ipv6: true },
             Some([]) => {
                 self.problem(
-                    &at("families", own.families.is_some()),
+                    &at,
                     "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out",
                 );
                 FamilySet::default()
@@ -804,109 +800,99 @@ impl Checker {
                 ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
             },
         };
-        let import = own.import.or(group.import.as_deref());
-        let import = self.policy(Direction::Import, import, external, &at("import", own.import.is_some()));
-        let export = own.export.or(group.export.as_deref());
-        let export = self.policy(Direction::Export, export, external, &at("export", own.export.is_some()));
+        let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);
+        let import = self.policy(Direction::Import, import.map(Vec::as_slice), external, &at);
+        let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
+        let export = self.policy(Direction::Export, export.map(Vec::as_slice), external, &at);
         let far = multihop.is_some_and(|ttl| ttl > 1);
-        let bfd = own.bfd.or(group.bfd.as_ref());
-        let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at("bfd", own.bfd.is_some())));
-        let of_all = self.fast_external_fallover;
-        let (of_own, of_group) = (own.fast_external_fallover, group.fast_external_fallover);
+        let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
+        let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at));
+        let (fallover, at) =
+            both.pick("fast-external-fallover", |n| &n.fast_external_fallover, |g| &g.fast_external_fallover);
+        let of_own = own.and_then(|own| own.fast_external_fallover);
         let group_far = group.multihop.is_some_and(|ttl| ttl > 1);
         // A group may have a multihop neighbour among others, for which this then says nothing.
         if (of_own == Some(true) && (!external || far))
-            || (of_own.is_none() && of_group == Some(true) && (!external || group_far))
+            || (of_own.is_none() && fallover == Some(&true) && (!external || group_far))
         {
             let says = "fast-external-fallover is for external neighbours on one link: their interface says nothing about the \
                         way to an internal or multihop one, which BFD watches (bfd = true); remove it";
-            self.problem(&at("fast-external-fallover", of_own.is_some()), says);
+            self.problem(&at, says);
         }
-        let fast_external_fallover = of_own.or(of_group).unwrap_or(of_all);
+        let fast_external_fallover = fallover.copied().unwrap_or(self.fast_external_fallover);
         let attributes = self.attribute_filter(
-            (
-                &at("discard-attributes", own.discard_attributes.is_some()),
-                own.discard_attributes.or(group.discard_attributes.as_deref()),
-            ),
-            (
-                &at("treat-as-withdraw", own.treat_as_withdraw.is_some()),
-                own.treat_as_withdraw.or(group.treat_as_withdraw.as_deref()),
-            ),
+            both.pick("discard-attributes", |n| &n.discard_attributes, |g| &g.discard_attributes),
+            both.pick("treat-as-withdraw", |n| &n.treat_as_withdraw, |g| &g.treat_as_withdraw),
         );
-        let enforce_first_as = own.enforce_first_as.or(group.enforce_first_as);
+        let (enforce_first_as, at) =
+            both.pick("enforce-first-as", |n| &n.enforce_first_as, |g| &g.enforce_first_as);
         if enforce_first_as.is_some() && !external {
             self.problem(
-                &at("enforce-first-as", own.enforce_first_as.is_some()),
+                &at,
                 "paths of an internal neighbour need not begin with our AS; remove this, or write type = \"external\"",
             );
         }
         NeighborSettings {
-            enforce_first_as: enforce_first_as.unwrap_or(external),
+            enforce_first_as: enforce_first_as.copied().unwrap_or(external),
             martians: self.martians.clone(),
             attributes,
             group: name.into(),
             peer_asn,
             route_reflector_client: group.route_reflector_client,
-            passive: own.passive.or(group.passive).unwrap_or(false),
+            passive: dynamic || both.value(|n| &n.passive, |g| &g.passive).unwrap_or(false),
             families,
             import,
             export,
             hold_time,
             connect_retry,
-            local_address: own.local_address.or(group.local_address),
-            port: own.port.or(group.port).unwrap_or(179),
-            next_hop_self: own.next_hop_self.or(group.next_hop_self).unwrap_or(false),
+            local_address: both.value(|n| &n.local_address, |g| &g.local_address),
+            port: both.value(|n| &n.port, |g| &g.port).unwrap_or(179),
+            next_hop_self: both.value(|n| &n.next_hop_self, |g| &g.next_hop_self).unwrap_or(false),
             multihop,
-            password,
+            password: password.cloned(),
             bfd,
             fast_external_fallover,
         }
     }
 }
 
-/// What a neighbour sets itself.
-#[derive(Default)]
-struct Own<'a> {
-    peer_asn: Option<u32>,
-    passive: Option<bool>,
-    families: Option<&'a [file::FamilyName]>,
-    import: Option<&'a [String]>,
-    export: Option<&'a [String]>,
-    hold_time: Option<u16>,
-    connect_retry: Option<u16>,
-    local_address: Option<IpAddr>,
-    port: Option<u16>,
-    next_hop_self: Option<bool>,
-    multihop: Option<u8>,
-    password: Option<&'a str>,
-    bfd: Option<&'a file::Bfd>,
-    fast_external_fallover: Option<bool>,
-    enforce_first_as: Option<bool>,
-    discard_attributes: Option<&'a [file::AttributeName]>,
-    treat_as_withdraw: Option<&'a [file::AttributeName]>,
+/// Whose settings are checked.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    /// A configured neighbour's; `None` when it sets nothing itself.
+    Neighbor(Option<&'a file::Neighbor>),
+    /// Those of peers from a range.
+    Dynamic,
 }
 
-impl<'a> Own<'a> {
-    fn of(n: &'a file::Neighbor) -> Own<'a> {
-        Own {
-            peer_asn: n.peer_asn,
-            passive: n.passive,
-            families: n.families.as_deref(),
-            import: n.import.as_deref(),
-            export: n.export.as_deref(),
-            hold_time: n.hold_time,
-            connect_retry: n.connect_retry,
-            local_address: n.local_address,
-            port: n.port,
-            next_hop_self: n.next_hop_self,
-            multihop: n.multihop,
-            password: n.password.as_deref(),
-            bfd: n.bfd.as_ref(),
-            fast_external_fallover: n.fast_external_fallover,
-            enforce_first_as: n.enforce_first_as,
-            discard_attributes: n.discard_attributes.as_deref(),
-            treat_as_withdraw: n.treat_as_withdraw.as_deref(),
-        }
+/// What a neighbour and its group set, each with its place.
+struct Both<'a> {
+    own: Option<&'a file::Neighbor>,
+    group: &'a file::Group,
+    place: &'a [Step],
+    in_group: &'a [Step],
+}
+
+impl<'a> Both<'a> {
+    /// The setting that counts, the neighbour's before the group's, and its key.
+    fn pick<T>(
+        &self,
+        name: &str,
+        of_own: fn(&file::Neighbor) -> &Option<T>,
+        of_group: fn(&file::Group) -> &Option<T>,
+    ) -> (Option<&'a T>, Vec<Step>) {
+        let own = self.own.and_then(|own| of_own(own).as_ref());
+        let place = if own.is_some() { self.place } else { self.in_group };
+        (own.or(of_group(self.group).as_ref()), [place, key![name]].concat())
+    }
+
+    /// The same of a setting that cannot be wrong by itself.
+    fn value<T: Copy>(
+        &self,
+        of_own: fn(&file::Neighbor) -> &Option<T>,
+        of_group: fn(&file::Group) -> &Option<T>,
+    ) -> Option<T> {
+        self.pick("", of_own, of_group).0.copied()
     }
 }
 

@@ -333,19 +333,9 @@ impl Checker {
             Some(file::SetSource::One(address)) => std::slice::from_ref(address),
             Some(file::SetSource::Some(list)) => list,
         };
-        let mut source = Sources::default();
-        for address in addresses {
-            let taken = match address {
-                IpAddr::V4(a) => source.v4.replace(*a).is_some(),
-                IpAddr::V6(a) => source.v6.replace(*a).is_some(),
-            };
-            if taken {
-                let says = "a route has one source address; write at most one of each family";
-                self.problem(&under(at, "set-source"), says);
-            }
-        }
+        let (v4, v6) = self.sources(&under(at, "set-source"), addresses);
         Actions {
-            source,
+            source: Sources { v4, v6 },
             origin: file.set_route_origin.map(origin),
             local_pref: file.set_local_pref,
             med,

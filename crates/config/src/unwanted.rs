@@ -23,30 +23,30 @@ impl Checker {
     /// The lists of attributes of a neighbour, with where each is.
     pub(super) fn attribute_filter(
         &mut self,
-        (discard_at, discard): (&[Step], Option<&[file::AttributeName]>),
-        (withdraw_at, withdraw): (&[Step], Option<&[file::AttributeName]>),
+        (discard, discard_at): (Option<&Vec<file::AttributeName>>, Vec<Step>),
+        (withdraw, withdraw_at): (Option<&Vec<file::AttributeName>>, Vec<Step>),
     ) -> AttributeFilter {
         let filter = AttributeFilter {
-            discard: self.attributes(discard_at, discard),
-            withdraw: self.attributes(withdraw_at, withdraw),
+            discard: self.attributes(&discard_at, discard),
+            withdraw: self.attributes(&withdraw_at, withdraw),
         };
-        for (i, attribute) in withdraw.unwrap_or_default().iter().enumerate() {
+        for (i, attribute) in withdraw.into_iter().flatten().enumerate() {
             if let Some(code) = code(attribute).filter(|code| filter.discard.contains(*code)) {
                 let named = name(code).map_or_else(|| format!("attribute {code}"), Into::into);
                 let says = format!(
                     "{named} is in discard-attributes too: it cannot be left out and take its routes along; remove it \
                      from one of the two"
                 );
-                self.problem(&[withdraw_at, key![i]].concat(), says);
+                self.problem(&[&withdraw_at, &key![i][..]].concat(), says);
             }
         }
         filter
     }
 
     /// The list of attributes at `at`, if there is one.
-    fn attributes(&mut self, at: &[Step], list: Option<&[file::AttributeName]>) -> CodeSet {
+    fn attributes(&mut self, at: &[Step], list: Option<&Vec<file::AttributeName>>) -> CodeSet {
         let mut codes = CodeSet::default();
-        for (i, attribute) in list.unwrap_or_default().iter().enumerate() {
+        for (i, attribute) in list.into_iter().flatten().enumerate() {
             let code = code(attribute);
             let says = match (code, attribute) {
                 (Some(code), _) if AttributeFilter::NEVER.contains(&code) => format!(
