@@ -579,6 +579,4 @@ fn waits(e: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;

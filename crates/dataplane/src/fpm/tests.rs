@@ -1,5 +1,7 @@
 //! A server on the loopback that keeps what it is told, as `fpmsyncd` would.
 
+mod model;
+
 use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::*;
 use ribtide_prefix::AnyPrefix;

@@ -30,11 +30,6 @@ impl Endpoint {
         Ok(Endpoint { host: if host == "*" { "0.0.0.0".into() } else { host.into() }, port })
     }
 
-    /// The same with another port.
-    pub fn with_port(self, port: u16) -> Endpoint {
-        Endpoint { port, ..self }
-    }
-
     /// Its addresses in the order of attempts. An interface of this machine precedes a host of the
     /// same name.
     pub(super) fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {

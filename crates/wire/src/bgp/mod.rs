@@ -29,5 +29,3 @@ pub const AS_TRANS: u16 = 23456;
 pub mod invariants;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod vectors;

@@ -1,5 +1,7 @@
 //! Arbitrary bytes are refused or parsed, never panic, and never violate an invariant of the views.
 
+mod vectors;
+
 use super::attribute::{Attributes, code};
 use super::message::{MAX_EXTENDED_LEN, RouteRefresh, frame};
 use super::nlri::Prefixes;

@@ -71,7 +71,6 @@ pub const RTPROT_STATIC: u8 = 4;
 pub const RTPROT_BGP: u8 = 186;
 
 pub const RT_SCOPE_UNIVERSE: u8 = 0;
-pub const RT_SCOPE_LINK: u8 = 253;
 
 /// `rtm_table` of a route whose table number needs `RTA_TABLE`.
 pub const RT_TABLE_COMPAT: u8 = 252;
@@ -89,7 +88,6 @@ pub const RTNLGRP_NEXTHOP: u32 = 32;
 
 pub const RTM_F_CLONED: u32 = 0x200;
 pub const RTM_F_OFFLOAD: u32 = 0x4000;
-pub const RTM_F_TRAP: u32 = 0x8000;
 pub const RTM_F_OFFLOAD_FAILED: u32 = 0x2000_0000;
 pub const RTNH_F_ONLINK: u8 = 4;
 
@@ -108,7 +106,6 @@ pub const IFLA_INFO_KIND: u16 = 1;
 pub const IFLA_INFO_DATA: u16 = 2;
 pub const IFLA_VRF_TABLE: u16 = 1;
 pub const IFF_UP: u32 = 1;
-pub const IFF_LOOPBACK: u32 = 8;
 pub const IFF_LOWER_UP: u32 = 0x10000;
 
 pub const IFA_ADDRESS: u16 = 1;

@@ -2,12 +2,12 @@
 //! connections: whatever the order, nothing is confirmed before the chip has it, nothing is surely refused but what was told last, and
 //! everything is confirmed in the end.
 
-use super::super::install_results::InstallResults;
-use super::encode::Encoder;
-use super::replies::{DOUBT, Replies, SILENCE_TIMEOUT};
-use super::sent_state::{FORGOTTEN, Meaning};
-use super::*;
 use crate::announce::Style;
+use crate::fpm::encode::Encoder;
+use crate::fpm::replies::{DOUBT, Replies, SILENCE_TIMEOUT};
+use crate::fpm::sent_state::{FORGOTTEN, Meaning};
+use crate::fpm::*;
+use crate::install_results::InstallResults;
 use proptest::prelude::*;
 use ribtide_prefix::{AnyPrefix, Prefix};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};

@@ -1,9 +1,9 @@
 //! Messages of another implementation with their meaning: ExaBGP's encoding tests. They are not
 //! part of this repository; without them, the test prints that it is skipped.
 
-use super::message::{MAX_LEN, MessageType, frame};
-use super::update::{Disposition, Update, UpdateContext, parse};
-use super::{Notification, build};
+use crate::bgp::message::{MAX_LEN, MessageType, frame};
+use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
+use crate::bgp::{Notification, build};
 use ribtide_prefix::{AnyPrefix, Prefix, for_each_family};
 use serde_json::Value;
 use std::collections::BTreeMap;
