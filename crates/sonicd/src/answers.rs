@@ -13,7 +13,7 @@
 use super::appl_transport::in_namespace;
 use super::orch_stage::Subscriber;
 use super::settings::is_ours;
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ring::{self, Rings};
@@ -26,7 +26,7 @@ use ribtide_swss::{Change, Db};
 use ribtide_tables::zmq::{
     Endpoint, Push, ResponseEvent, ResponseListener, connect_responses, listen_responses,
 };
-use ribtide_tables::{Connection, Databases, PlainTable, PubSubEvent, listen, state_table};
+use ribtide_tables::{Connection, PlainTable, PubSubEvent, listen, state_table};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -275,18 +275,17 @@ pub(super) struct Answers {
     /// `None` where no orchagent can connect.
     direct: Option<ResponseListener>,
     from: Source,
-    databases: Databases,
     rows: PlainTable<RouteStateRow>,
     state: Connection,
     /// Where [`presence`] is.
     appl: Connection,
     presence: Option<String>,
-    rings: Rings,
+    daemon: Daemon,
 }
 
 impl Answers {
-    pub(super) fn open(databases: &Databases, rings: &Rings, stop: &Stop) -> Result<Answers, Error> {
-        let direct = match listen_responses(&endpoint()?, rings) {
+    pub(super) fn open(daemon: &Daemon) -> Result<Answers, Error> {
+        let direct = match listen_responses(&endpoint()?, &daemon.rings) {
             Ok(direct) => Some(direct),
             Err(e) => {
                 log("fpmsyncd", &format!("answers come through Redis only: {e}"));
@@ -296,12 +295,11 @@ impl Answers {
         Ok(Answers {
             direct,
             from: Source::none(),
-            databases: databases.clone(),
-            rows: PlainTable::open(databases, stop)?,
-            state: Connection::open(databases.get(Db::State), stop)?,
-            appl: Connection::open(databases.get(Db::Appl), stop)?,
+            rows: daemon.plain()?,
+            state: daemon.connect(Db::State)?,
+            appl: daemon.connect(Db::Appl)?,
             presence: presence(),
-            rings: rings.clone(),
+            daemon: daemon.clone(),
         })
     }
 
@@ -362,7 +360,7 @@ impl Answers {
     }
 
     fn listen(&self) -> Source {
-        match Published::listen(&self.databases, &self.rings) {
+        match Published::listen(&self.daemon) {
             Ok(published) => Source::Redis(published),
             Err(e) => {
                 log("fpmsyncd", &format!("orchagent cannot answer now: {e}"));
@@ -407,8 +405,8 @@ struct Published {
 }
 
 impl Published {
-    fn listen(databases: &Databases, rings: &Rings) -> Result<Published, Error> {
-        let (confirmations, heard) = rings.bounded("published responses to fpmsyncd", PUBLISHED);
+    fn listen(daemon: &Daemon) -> Result<Published, Error> {
+        let (confirmations, heard) = daemon.rings.bounded("published responses to fpmsyncd", PUBLISHED);
         let stop = Stop::default();
         let forward = move |heard: PubSubEvent<'_>| {
             let answer = match heard {
@@ -421,7 +419,7 @@ impl Published {
             // No stage reads it any more: answers come directly, or the daemon stops.
             let _ = confirmations.send(answer);
         };
-        listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, forward)?;
+        listen(daemon.databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, forward)?;
         Ok(Published { heard, stop })
     }
 }

@@ -6,20 +6,16 @@
 //! removes the routes that were not sent. fpmsyncd begins a resync only when it knows every route: after its own start,
 //! when the routing daemon's replay is over.
 
-use super::Error;
+use super::{Daemon, Error};
 use clap::Args;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::Stop;
 use ribtide_settings::Persistence;
 use ribtide_swss::fpmsyncd::ResendKind;
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
-use ribtide_tables::{
-    Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind,
-};
+use ribtide_tables::{Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind};
 
 /// The port on which orchagent takes tables; of the namespaces of a machine with several chips, each has its own.
 pub(super) const PORT: u16 = 8100;
@@ -78,14 +74,12 @@ pub(super) enum Routes<R: ResyncRow> {
 
 impl<R: ResyncRow> Routes<R> {
     pub(super) fn redis(
-        databases: &Databases,
         pipeline: Pipeline,
         flush: Option<Meter>,
-        rings: &Rings,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<Routes<R>, Error> {
-        let table = || ProducerStateTable::open(databases, pipeline, stop);
-        let written = WriteBehind::full_speed(table()?, flush, rings)?;
+        let table = || ProducerStateTable::open(&daemon.databases, pipeline, &daemon.stop);
+        let written = WriteBehind::full_speed(table()?, flush, &daemon.rings)?;
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: table()? })))
     }
 
@@ -303,14 +297,13 @@ impl<R: ResyncRow> ZmqRoutes<R> {
     pub(super) fn open(
         endpoint: Endpoint,
         (persistence, lag): (Persistence, Lag),
-        databases: &Databases,
-        rings: &Rings,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<Routes<R>, Error> {
-        let table = || PlainTable::<R>::open(databases, stop);
+        let Daemon { rings, stop, .. } = daemon;
+        let table = || daemon.plain::<R>();
         let kept = match persistence {
             Persistence::Off => {
-                forget::<R>(databases, stop)?;
+                forget::<R>(daemon)?;
                 Kept::Off
             }
             Persistence::WriteBehind => {
@@ -426,8 +419,8 @@ fn begin_resync<R: ResyncRow>() -> Change<R> {
 }
 
 /// Deletes the rows of an earlier run: they would be what an orchagent that starts believes.
-fn forget<R: Row>(databases: &Databases, stop: &Stop) -> Result<(), Error> {
-    let mut appl = Connection::open(databases.get(Db::Appl), stop)?;
+fn forget<R: Row>(daemon: &Daemon) -> Result<(), Error> {
+    let mut appl = daemon.connect(Db::Appl)?;
     let rows = appl.database().key(R::TABLE, "");
     Ok(appl.scan(&format!("{rows}*"), |connection, names| {
         names.iter().for_each(|name| connection.queue(&["UNLINK", name]));

@@ -6,15 +6,15 @@
 use super::appl_transport::Lag;
 use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::syncd_generation::SyncdGeneration;
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self};
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
-use ribtide_tables::{Connection, Databases, LowPriorityPace, Reply, TableError};
+use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError};
 use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -55,11 +55,9 @@ impl AsicDb {
         (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<VirtualSwitch>,
         warm: bool,
-        databases: &Databases,
-        rings: &Rings,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<AsicDb, Error> {
-        let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
+        let mut asic = daemon.connect(Db::Asic)?;
         let exact = persistence == Persistence::InLine;
         // Any of these keys means: an orchagent that stayed may rely on state that this syncd does not have.
         let doubts: &[&str] = match (exact, warm) {
@@ -94,7 +92,7 @@ impl AsicDb {
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
-            let mut writer = AsicWriter::start(rows, lag, rings)?;
+            let mut writer = AsicWriter::start(rows, lag, &daemon.rings)?;
             // It has nothing to write when syncd ends, so no thread waits for it.
             writer.thread = None;
             return Ok(AsicDb::Off { _markers: Some(writer) });
@@ -102,12 +100,12 @@ impl AsicDb {
         if !warm {
             rows.recreate(syncd)?;
         }
-        AsicWriter::start(rows, lag, rings).map(AsicDb::WriteBehind)
+        AsicWriter::start(rows, lag, &daemon.rings).map(AsicDb::WriteBehind)
     }
 
     /// Whether ASIC_DB still has the rows of a switch that goes on.
-    pub(super) fn has_rows(databases: &Databases, stop: &Stop) -> Result<bool, Error> {
-        let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
+    pub(super) fn has_rows(daemon: &Daemon) -> Result<bool, Error> {
+        let mut asic = daemon.connect(Db::Asic)?;
         Ok(asic.query(&["EXISTS", HIDDEN])? == Reply::Integer(1))
     }
 

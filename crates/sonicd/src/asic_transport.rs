@@ -7,17 +7,13 @@
 use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
 use super::settings::Settings;
-use super::{Error, log, refuse, syncd_generation};
+use super::{Daemon, Error, log, refuse, syncd_generation};
 use crossbeam_channel::Select;
-use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
-use ribtide_tables::{
-    Connection, Databases, EncodedRequest, Exchange, Message, PubSubEvent, WINDOW, listen, queue,
-};
+use ribtide_tables::{EncodedRequest, Exchange, Message, PubSubEvent, WINDOW, listen, queue};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -167,12 +163,11 @@ impl AsicTransport {
     pub(super) fn open(
         (asked, responses): (RequestedSettings, Arc<AtomicBool>),
         (mode, endpoint): (Mode, &Endpoint),
-        databases: &Databases,
         create_switch: Option<Duration>,
         settings: Arc<Mutex<Settings>>,
-        rings: &Rings,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<AsicTransport, Error> {
+        let Daemon { databases, rings, stop, .. } = daemon;
         let asic = databases.get(Db::Asic);
         let exchange = if mode.is_zmq() {
             zmq::exchange(endpoint, rings, stop, encode, |(request, _): &(SaiRequest, bool), message| {
@@ -201,7 +196,7 @@ impl AsicTransport {
                 on_request();
             }
         })?;
-        let (asic, its_stop) = (Connection::open(asic, stop)?, stop.clone());
+        let (asic, its_stop) = (daemon.connect(Db::Asic)?, stop.clone());
         let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, notify));
         let answers = mode != Mode::RedisAsync;
         Ok(AsicTransport {

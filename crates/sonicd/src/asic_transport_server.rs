@@ -5,9 +5,9 @@ use super::asic_db::AsicDb;
 use super::asic_transport::{ANSWERS, MODE, asked_by, run_of};
 use super::settings::Settings;
 use super::syncd_stage::OrchLink;
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use crossbeam_channel::Select;
-use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_settings::{Mode, Persistence};
 use ribtide_swss::sai::text::{self, Answers};
@@ -16,7 +16,7 @@ use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
 use ribtide_tables::zmq::{self, Endpoint, ReplySender, Resent};
-use ribtide_tables::{Connection, Database, Databases, Message, ReaderThread, TableError};
+use ribtide_tables::{Connection, Database, Message, ReaderThread, TableError};
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -124,16 +124,15 @@ impl AsicTransportServer {
         persistence: Persistence,
         rows: AsicDb,
         mut settings: Settings,
-        databases: &Databases,
-        rings: &Rings,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<AsicTransportServer, Error> {
+        let Daemon { databases, rings, stop, .. } = daemon;
         let asic = databases.get(Db::Asic);
         let (replies, waiting) = rings.bounded::<(ReplyChannel, Reply)>("replies to orchagent", WAITING);
         let (failing, failed) = crossbeam_channel::bounded(1);
         let (requests, reader, mut writer) = if mode.is_zmq() {
             let read = |message: &[u8], again| Incoming { what: read_zmq(message), run: None, again };
-            queue::forget(&mut Connection::open(asic, stop)?)?;
+            queue::forget(&mut daemon.connect(Db::Asic)?)?;
             (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
         } else {
             let writer = QueueWriter::open(asic, "GETRESPONSE", stop)?;
@@ -147,7 +146,7 @@ impl AsicTransportServer {
             (Requests::Redis(requests), Some(reader), Some(writer))
         };
         let mut asked = match mode {
-            Mode::RedisAsync => Some(Connection::open(asic, stop)?),
+            Mode::RedisAsync => Some(daemon.connect(Db::Asic)?),
             _ => None,
         };
         let answers = match &mut asked {

@@ -71,8 +71,9 @@ impl Switch {
 pub(super) struct ConfigDb(Connection);
 
 impl ConfigDb {
-    pub(super) fn open(databases: &Databases, stop: &Stop) -> Result<ConfigDb, Error> {
-        Ok(ConfigDb(Connection::open(databases.get(Db::Config), stop)?))
+    /// CONFIG_DB on this connection.
+    pub(super) fn new(connection: Connection) -> ConfigDb {
+        ConfigDb(connection)
     }
 
     fn field(&mut self, table: &str, key: &str, field: &str) -> Result<Option<String>, Error> {
@@ -174,7 +175,8 @@ impl fmt::Display for Written {
 /// # Errors
 /// A sentence when CONFIG_DB cannot be reached, or when another setting forbids this one, as SONiC's own model does.
 pub fn set(switch: Switch, on: bool, config: Option<&Path>) -> Result<Written, Error> {
-    let mut config = ConfigDb::open(&Databases::load(config)?, &Stop::default())?;
+    let databases = Databases::load(config)?;
+    let mut config = ConfigDb(Connection::open(databases.get(Db::Config), &Stop::default())?);
     if switch == Switch::SynchronousMode && !on && config.has(Switch::SuppressFibPending)? {
         return Err(Error::new(
             "suppress-fib-pending wants synchronous_mode: without replies it is not known what the switch has; disable \

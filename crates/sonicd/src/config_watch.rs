@@ -3,12 +3,12 @@
 //! A keyspace notification of Redis (SONiC sets `notify-keyspace-events`) wakes the watcher; without notifications it
 //! reads the row once a second. An absent field keeps the setting as it is, since CONFIG_DB may be lost or loading.
 
-use super::Error;
 use super::config_db::{ConfigDb, Switch};
+use super::{Daemon, Error};
 use crossbeam_channel::{Receiver, Select, bounded};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self};
 use ribtide_swss::Db;
-use ribtide_tables::{Databases, wake_ups};
+use ribtide_tables::wake_ups;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -23,22 +23,17 @@ pub(super) struct ConfigWatch {
 }
 
 impl ConfigWatch {
-    /// Starts to watch `switch`, which is `on` now, until `stop`.
+    /// Starts to watch `switch`, which is `on` now, until the daemon stops.
     ///
     /// # Errors
     /// When CONFIG_DB does not answer now, or there is no thread. Later the watcher waits for a CONFIG_DB that went away.
-    pub(super) fn start(
-        switch: Switch,
-        on: bool,
-        databases: &Databases,
-        stop: &Stop,
-    ) -> Result<ConfigWatch, Error> {
-        let database = databases.get(Db::Config);
+    pub(super) fn start(switch: Switch, on: bool, daemon: &Daemon) -> Result<ConfigWatch, Error> {
+        let database = daemon.databases.get(Db::Config);
         let channel = format!("__keyspace@{}__:{}", database.id, switch.row(database));
-        let notifications = wake_ups(database, vec![channel], stop)?.pop();
-        let mut config = ConfigDb::open(databases, stop)?;
+        let notifications = wake_ups(database, vec![channel], &daemon.stop)?.pop();
+        let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
         let follows = Arc::new(AtomicBool::new(on));
-        let (its, stop) = (follows.clone(), stop.clone());
+        let (its, stop) = (follows.clone(), daemon.stop.clone());
         let (waker, wake) = bounded(1);
         let body = move || {
             while !stop.stopped() {

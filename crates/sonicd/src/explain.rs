@@ -5,7 +5,7 @@
 //! channel that the question names. How many heard the question says whether the daemon runs.
 
 use super::route_stages;
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use crossbeam_channel as channel;
 use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
@@ -74,17 +74,16 @@ fn channel_of(daemon: &str) -> String {
     format!("RIBTIDE_EXPLAIN_{daemon}")
 }
 
-/// Answers questions to `daemon` from now on: `answer` asks its stage.
+/// Answers questions to a daemon from now on: `answer` asks its stage.
 pub(super) fn answer<S: 'static>(
-    daemon: &'static str,
+    of: &Daemon,
     handle: StageHandle<S>,
     answer: fn(&mut S, Option<&str>, AnyPrefix, Option<Oid>) -> Answer,
-    databases: &Databases,
-    stop: &Stop,
 ) -> Result<(), Error> {
-    let state = databases.get(Db::State);
+    let daemon = of.name;
+    let state = of.databases.get(Db::State);
     let (query_tx, queries) = channel::bounded::<ExplainQuery>(WAITING);
-    let mut answers = Connection::open(state, stop)?;
+    let mut answers = of.connect(Db::State)?;
     let body = move || {
         while let Ok(ExplainQuery { answer: to, vrf, prefix, router }) = queries.recv() {
             let said = match prefix.parse() {
@@ -102,7 +101,7 @@ pub(super) fn answer<S: 'static>(
         }
     };
     thread::spawn("explain", body).map_err(|e| Error::new(format!("no thread to answer questions: {e}")))?;
-    Ok(listen(state, vec![channel_of(daemon)], stop, move |heard| {
+    Ok(listen(state, vec![channel_of(daemon)], &of.stop, move |heard| {
         if let PubSubEvent::Message { payload, .. } = heard
             && let Ok(query) = serde_json::from_str(payload)
         {

@@ -15,7 +15,7 @@ use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::TransportCheck;
 use super::warm::Replay;
-use super::{Error, explain, log, queues};
+use super::{Daemon, Error, explain, log, queues};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -23,16 +23,16 @@ use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind};
 use ribtide_swss::row::{
     AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
 };
-use ribtide_swss::{Change, Row};
+use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Endpoint;
-use ribtide_tables::{Databases, Pipeline, Producer, ProducerStateTable};
+use ribtide_tables::{Pipeline, Producer, ProducerStateTable};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -128,13 +128,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     if options.flush.pipeline == 0 {
         return Err(Error::new("--pipeline 0 would never take anything; give a number from 1 up"));
     }
-    let rings = Rings::default();
-    let databases = Databases::load(options.database_config.as_deref())?;
-    let mut config_db = ConfigDb::open(&databases, stop)?;
+    let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let suppress = config_db.has(Switch::SuppressFibPending)?;
     // Asked once, as in SONiC.
     let groups = config_db.has(Switch::NextHopGroup)?;
-    let mut settings = Settings::open(DAEMON, &databases, stop)?;
+    let mut settings = Settings::open(daemon)?;
     note_suppression(suppress, &mut settings);
     settings.note(
         "next-hop-group",
@@ -145,11 +144,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
     settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
     settings.note("--small-traffic", options.flush.small_traffic, options.flush.small_traffic, "");
-    let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
+    let timers = Timers::start(options.performance, &mut settings, daemon)?;
     let flush = timers.timer("FLUSH");
-    let (routes, labels) =
-        open_routes(options, &mut config_db, &mut settings, &databases, flush.clone(), &rings, stop)?;
-    let mut transport = TransportCheck::open(&databases, matches!(routes, Routes::Zmq(_)), stop)?;
+    let (routes, labels) = open_routes(options, &mut config_db, &mut settings, flush.clone(), daemon)?;
+    let mut transport = TransportCheck::open(matches!(routes, Routes::Zmq(_)), daemon)?;
     transport.refuse()?;
     // Through Redis it is the thread that writes which knows how long that takes.
     let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
@@ -160,11 +158,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         out: FpmOut::default(),
         routes,
         labels,
-        groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
+        groups: ProducerStateTable::open(&daemon.databases, Pipeline::default(), stop)?,
         flush: options.flush,
         settings,
         transport,
-        replay: Replay::open(quiet_ms, &mut config_db, &databases, stop)?,
+        replay: Replay::open(quiet_ms, &mut config_db, daemon)?,
         sessions: 0,
         generation: 0,
         flushed: Instant::now(),
@@ -172,32 +170,29 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         replies: None,
         read: timers.timer("READ"),
         write: flush,
-        suppress: ConfigWatch::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
+        suppress: ConfigWatch::start(Switch::SuppressFibPending, suppress, daemon)?,
         disagreement: "",
         answers: None,
         are_rows_last: true,
         heard: !suppress,
         count: Count::Done,
-        counts: Box::new({
-            let (databases, rings, stop) = (databases.clone(), rings.clone(), stop.clone());
-            move || Answers::open(&databases, &rings, &stop)
-        }),
+        daemon: daemon.clone(),
         resending: None,
-        changed: rings.gauge("pending row changes", Some(choked_at(options.flush))),
-        objectless: rings.gauge("routes without their next-hop object", None),
-        unanswered: rings.gauge("routes without a response", None),
+        changed: daemon.rings.gauge("pending row changes", Some(choked_at(options.flush))),
+        objectless: daemon.rings.gauge("routes without their next-hop object", None),
+        unanswered: daemon.rings.gauge("routes without a response", None),
         counted: Instant::now(),
     };
     let keys = matches!(stage.routes, Routes::Redis(_)).then_some(RouteRow::TABLE);
-    queues::publish(DAEMON, &databases, &rings, keys, stop)?;
-    let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
+    queues::publish(keys, daemon)?;
+    let (links, link_events) = links::watch(DAEMON, &daemon.rings, stop)?;
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
     stage.settings.write()?;
     // Not before: what orchagent says is in the chip must not be older than what was learnt.
-    stage.answers = suppress.then(|| (stage.counts)()).transpose()?;
+    stage.answers = suppress.then(|| Answers::open(daemon)).transpose()?;
     stage.hear_first(stop)?;
-    let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
+    let (address, frames) = fpm_server::start(DAEMON, options.listen, &daemon.rings, stop)?;
     log(
         DAEMON,
         &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
@@ -205,7 +200,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let (handle, asked) = call::pair(DAEMON);
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
-    explain::answer(DAEMON, handle, explain, &databases, stop)?;
+    explain::answer(daemon, handle, explain)?;
     stage.run(&frames, &link_events, &asked, stop)
 }
 
@@ -214,10 +209,8 @@ fn open_routes(
     options: &Options,
     config: &mut ConfigDb,
     settings: &mut Settings,
-    databases: &Databases,
     flush: Option<Meter>,
-    rings: &Rings,
-    stop: &Stop,
+    daemon: &Daemon,
 ) -> Result<(Routes<RouteRow>, Routes<LabelRouteRow>), Error> {
     let endpoint = match &options.zmq {
         Some(endpoint) => Some(endpoint.clone()),
@@ -228,15 +221,15 @@ fn open_routes(
         appl_db: options.appl_db,
         ..RequestedSettings::default()
     };
-    refuse_with_warm_restart("fpmsyncd", asked, databases, &["bgp", "swss"], stop)?;
+    refuse_with_warm_restart(daemon, asked, &["bgp", "swss"])?;
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
         let why = if options.stable_table { "right with ribtide's orchagent only" } else { "" };
         settings.note("--stable-table", options.stable_table, options.stable_table, why);
         let pipeline = Pipeline { stable: options.stable_table, ..Pipeline::default() };
-        let labels = Routes::redis(databases, pipeline, None, rings, stop)?;
-        return Ok((Routes::redis(databases, pipeline, flush, rings, stop)?, labels));
+        let labels = Routes::redis(pipeline, None, daemon)?;
+        return Ok((Routes::redis(pipeline, flush, daemon)?, labels));
     };
     let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
     let persistence = options.appl_db.unwrap_or(Persistence::WriteBehind);
@@ -247,8 +240,8 @@ fn open_routes(
     settings.note("appl-db", persistence, persistence, "");
     settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
     let kept = (persistence, options.lag);
-    let labels = ZmqRoutes::open(endpoint.clone(), kept, databases, rings, stop)?;
-    Ok((ZmqRoutes::open(endpoint, kept, databases, rings, stop)?, labels))
+    let labels = ZmqRoutes::open(endpoint.clone(), kept, daemon)?;
+    Ok((ZmqRoutes::open(endpoint, kept, daemon)?, labels))
 }
 
 /// As CONFIG_DB has it.
@@ -320,8 +313,7 @@ struct Stage {
     /// It was said what is in the chip, since answers were counted last.
     heard: bool,
     count: Count,
-    /// Opens the way of answers.
-    counts: Box<dyn Fn() -> Result<Answers, Error>>,
+    daemon: Daemon,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
     resending: Option<(Resend, ResendKind)>,
     /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
@@ -533,7 +525,7 @@ impl Stage {
             self.count = Count::Due { held: handed_over == HandedOver::Some };
             if handed_over == HandedOver::All {
                 self.machine.recount(self.routes.queued()?);
-                self.answers = Some((self.counts)()?);
+                self.answers = Some(Answers::open(&self.daemon)?);
                 self.count = Count::Hearing(Instant::now());
             }
         }

@@ -44,9 +44,13 @@ mod warm;
 mod warm_file;
 
 pub use appl_transport::Lag;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
 use ribtide_settings::RequestedSettings;
-use ribtide_tables::TableError;
+use ribtide_swss::{Db, Row};
+use ribtide_tables::{Connection, Databases, PlainTable, TableError};
 use std::fmt;
+use std::path::Path;
 
 /// Why a daemon ended or did not start: one sentence, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,6 +74,33 @@ impl std::error::Error for Error {}
 impl From<TableError> for Error {
     fn from(e: TableError) -> Error {
         Error(e.to_string())
+    }
+}
+
+/// What the parts of a daemon's process share.
+#[derive(Clone)]
+struct Daemon {
+    name: &'static str,
+    databases: Databases,
+    rings: Rings,
+    stop: Stop,
+}
+
+impl Daemon {
+    /// The daemon `name` on the databases of `config`; without one, SONiC's default.
+    fn new(name: &'static str, config: Option<&Path>, stop: &Stop) -> Result<Daemon, Error> {
+        let databases = Databases::load(config)?;
+        Ok(Daemon { name, databases, rings: Rings::default(), stop: stop.clone() })
+    }
+
+    /// A connection to a database.
+    fn connect(&self, db: Db) -> Result<Connection, Error> {
+        Ok(Connection::open(self.databases.get(db), &self.stop)?)
+    }
+
+    /// A table that is written and read as it is.
+    fn plain<R: Row>(&self) -> Result<PlainTable<R>, Error> {
+        Ok(PlainTable::open(&self.databases, &self.stop)?)
     }
 }
 

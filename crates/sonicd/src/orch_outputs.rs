@@ -8,15 +8,15 @@ use super::config_watch::ConfigWatch;
 use super::orch_stage::{OrchOutputs, Subscriber};
 use super::response_publisher::ResponsePublisher;
 use super::settings::Settings;
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self};
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
 use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, RouteKey, SwitchCapabilityRow};
 use ribtide_swss::{Change, Db, Row};
 
-use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
+use ribtide_tables::{Connection, Pipeline, PlainTable, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,37 +52,34 @@ impl RedisOutputs {
     /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: what an earlier run confirmed
     /// counts until [`OrchOutputs::restored`].
     pub(super) fn open(
-        databases: &Databases,
         (suppression, now): (FibSuppression, bool),
         warm: bool,
         lag: Lag,
-        rings: &Rings,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<RedisOutputs, Error> {
         Ok(RedisOutputs {
-            resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
-            default_routes: PlainTable::open(databases, stop)?,
-            capability: PlainTable::open(databases, stop)?,
+            resolve: ProducerStateTable::open(&daemon.databases, Pipeline::default(), &daemon.stop)?,
+            default_routes: daemon.plain()?,
+            capability: daemon.plain()?,
             // What an earlier run confirmed is confirmed again, or is gone.
-            publisher: ResponsePublisher::start(databases, warm, lag, rings, stop)?,
+            publisher: ResponsePublisher::start(warm, lag, daemon)?,
             publishes: now,
-            answering: now.then(|| Answering::start(rings)).transpose()?,
+            answering: now.then(|| Answering::start(&daemon.rings)).transpose()?,
             suppression,
-            counters: Connection::open(databases.get(Db::Counters), stop)?,
+            counters: daemon.connect(Db::Counters)?,
             crm: Crm::default(),
             written: Default::default(),
-            returns: (watch(databases, stop)?, 0),
+            returns: (watch(daemon)?, 0),
         })
     }
 }
 
 /// Counts how often a server to which little is written was lost and found again: it may have what it had before, or nothing. On a
 /// thread of its own, as routes do not wait for it.
-fn watch(databases: &Databases, stop: &Stop) -> Result<Arc<AtomicU64>, Error> {
+fn watch(daemon: &Daemon) -> Result<Arc<AtomicU64>, Error> {
     let returns = Arc::<AtomicU64>::default();
-    let (counted, stop) = (returns.clone(), stop.clone());
-    let open = |db| Connection::open(databases.get(db), &stop);
-    let mut servers = [open(Db::State)?, open(Db::Counters)?];
+    let (counted, stop) = (returns.clone(), daemon.stop.clone());
+    let mut servers = [daemon.connect(Db::State)?, daemon.connect(Db::Counters)?];
     thread::spawn("redis-watch", move || {
         while !stop.stopped() {
             std::thread::sleep(PROBE);

@@ -16,10 +16,9 @@ use super::previous_ids::{self, IndexRoutes};
 use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Error, explain, log, queues, refuse};
+use super::{Daemon, Error, explain, log, queues, refuse};
 use clap::Args;
 use ribtide_runtime::call;
-use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
@@ -27,10 +26,7 @@ use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, 
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
-use ribtide_tables::{
-    Connection, Consumer, ConsumerStateTable, Databases, PlainTable, PrefetchingConsumer, TableError, Wake,
-    wake_ups,
-};
+use ribtide_tables::{Connection, Consumer, ConsumerStateTable, PrefetchingConsumer, Wake, wake_ups};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -141,12 +137,12 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
-    let databases = Databases::load(args.database_config.as_deref())?;
+    let daemon = &Daemon::new(DAEMON, args.database_config.as_deref(), stop)?;
     // First of all: fpmsyncd looks whether an orchagent is there, which may be long about its start.
-    let check = RestartCheck::listen(&databases, stop)?;
-    let warm = WarmStart::begin(DAEMON, "swss", &databases, stop)?;
-    let mut settings = Settings::open(DAEMON, &databases, stop)?;
-    let mut config_db = ConfigDb::open(&databases, stop)?;
+    let check = RestartCheck::listen(daemon)?;
+    let warm = WarmStart::begin(DAEMON, "swss", daemon)?;
+    let mut settings = Settings::open(daemon)?;
+    let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let given = Given::of(args, &mut config_db, &mut settings)?;
     let asked = RequestedSettings {
         responses: Some(given.responses),
@@ -168,13 +164,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     settings.note("--behind-by", args.lag.behind_by, args.lag.behind_by, "");
     args.ignored.note(&mut settings);
-    let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
-    let rings = Rings::default();
-    queues::publish(DAEMON, &databases, &rings, None, stop)?;
+    let timers = Timers::start(args.performance, &mut settings, daemon)?;
+    let rings = &daemon.rings;
+    queues::publish(None, daemon)?;
     let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
-        _ if given.asynchronous => Recording::on_thread(args.directory.join(file), &rings).map(Some),
+        _ if given.asynchronous => Recording::on_thread(args.directory.join(file), rings).map(Some),
         _ => Recording::open(args.directory.join(file)).map(Some),
     };
     let config = OrchConfig {
@@ -188,40 +184,36 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     };
     // Listening first: rows that come while the others are read are not missed.
     let ring = given.ring.then_some(given.batch);
-    let feeds = feeds(&databases, routes.as_ref(), ring, &timers, &rings, stop)?;
+    let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
     let create_switch = args.create_switch.map(Duration::from_secs);
     settings.write()?;
     let settings = Arc::new(Mutex::new(settings));
     let suppression = FibSuppression {
         always: args.responses,
-        config: ConfigWatch::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
+        config: ConfigWatch::start(Switch::SuppressFibPending, given.responses, daemon)?,
         is: Arc::new(AtomicBool::new(given.responses)),
         settings: settings.clone(),
         rings: rings.clone(),
     };
     let mut stage = OrchStage {
-        orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
+        orch: Orch::new(config, Box::new(RedisVids::open(daemon)?)),
         feeds,
         syncd: Box::new(AsicTransport::open(
             (asked, suppression.is.clone()),
             (given.mode, &syncd),
-            &databases,
             create_switch,
             settings,
-            &rings,
-            stop,
+            daemon,
         )?),
         outputs: Box::new(RedisOutputs::open(
-            &databases,
             (suppression, given.responses),
             warm.is_warm(),
             args.lag,
-            &rings,
-            stop,
+            daemon,
         )?),
         batch: given.batch,
         backlog: BACKLOG,
-        gauges: OrchGauges::new(BACKLOG, asic_transport::window(given.mode), &rings),
+        gauges: OrchGauges::new(BACKLOG, asic_transport::window(given.mode), rings),
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
         meter: None,
@@ -230,16 +222,16 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         check: Some(check),
         heartbeat: given.heartbeat,
     };
-    let index_routes = refill(&mut stage, &databases, stop)?;
+    let index_routes = refill(&mut stage, daemon)?;
     if warm.is_warm() {
-        stage.orch.restore(previous_ids::read(index_routes, &databases, stop)?);
+        stage.orch.restore(previous_ids::read(index_routes, daemon)?);
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
     let (handle, asked) = call::pair(DAEMON);
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
-    explain::answer(DAEMON, handle, explain, &databases, stop)?;
+    explain::answer(daemon, handle, explain)?;
     log(DAEMON, "started");
     stage.run(Some(&asked), stop)
 }
@@ -340,13 +332,12 @@ fn route_endpoint(
 /// The tables of APPL_DB, in the order in which what they hold depends on each other. Routes may come over ZeroMQ, or be
 /// prefetched, so many at a time.
 fn feeds(
-    databases: &Databases,
     routes: Option<&Endpoint>,
     ring: Option<usize>,
     timers: &Timers,
-    rings: &Rings,
-    stop: &Stop,
+    daemon: &Daemon,
 ) -> Result<Vec<Box<dyn Feed>>, Error> {
+    let Daemon { databases, rings, stop, .. } = daemon;
     let appl = databases.get(Db::Appl);
     let mut channels = vec![
         state_table::channel::<PortRow>(appl),
@@ -363,11 +354,11 @@ fn feeds(
     let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
     let mut wake = || wakes.next().expect("a wake-up for each channel");
     let mut feeds: Vec<Box<dyn Feed>> = vec![
-        Box::new(TableFeed::new(open::<PortRow>(databases, wake(), stop)?, Orch::port)),
-        Box::new(TableFeed::new(open::<VrfRow>(databases, wake(), stop)?, Orch::vrf)),
-        Box::new(TableFeed::new(open::<IntfRow>(databases, wake(), stop)?, Orch::interface)),
-        Box::new(TableFeed::new(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor)),
-        Box::new(TableFeed::new(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group)),
+        Box::new(TableFeed::new(open::<PortRow>(wake(), daemon)?, Orch::port)),
+        Box::new(TableFeed::new(open::<VrfRow>(wake(), daemon)?, Orch::vrf)),
+        Box::new(TableFeed::new(open::<IntfRow>(wake(), daemon)?, Orch::interface)),
+        Box::new(TableFeed::new(open::<NeighRow>(wake(), daemon)?, Orch::neighbor)),
+        Box::new(TableFeed::new(open::<NextHopGroupRow>(wake(), daemon)?, Orch::nexthop_group)),
     ];
     let (routes, labels) = match routes {
         Some(endpoint) => {
@@ -375,8 +366,8 @@ fn feeds(
             (route_feed(routes, timers), label_feed(labels))
         }
         None => {
-            let labels = label_feed(open(databases, wake(), stop)?);
-            let table = open::<RouteRow>(databases, wake(), stop)?;
+            let labels = label_feed(open(wake(), daemon)?);
+            let table = open::<RouteRow>(wake(), daemon)?;
             match ring {
                 Some(batch) => {
                     (route_feed(PrefetchingConsumer::start(table, batch, rings, stop)?, timers), labels)
@@ -400,31 +391,27 @@ fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) 
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.
-fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<IndexRoutes, Error> {
-    fn table<R: Row>(
-        databases: &Databases,
-        stop: &Stop,
-        mut take: impl FnMut(Change<R>),
-    ) -> Result<(), TableError> {
-        PlainTable::<R>::open(databases, stop)?.rows(|key, row| take(Change::set(key, row)))
+fn refill(stage: &mut OrchStage, daemon: &Daemon) -> Result<IndexRoutes, Error> {
+    fn table<R: Row>(daemon: &Daemon, mut take: impl FnMut(Change<R>)) -> Result<(), Error> {
+        Ok(daemon.plain::<R>()?.rows(|key, row| take(Change::set(key, row)))?)
     }
     let orch = &mut stage.orch;
-    table::<PortRow>(databases, stop, |change| orch.port(change))?;
-    table::<VrfRow>(databases, stop, |change| orch.vrf(change))?;
-    table::<IntfRow>(databases, stop, |change| orch.interface(change))?;
-    table::<NeighRow>(databases, stop, |change| orch.neighbor(change))?;
-    table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
-    table::<LabelRouteRow>(databases, stop, |change| orch.label_route(change))?;
+    table::<PortRow>(daemon, |change| orch.port(change))?;
+    table::<VrfRow>(daemon, |change| orch.vrf(change))?;
+    table::<IntfRow>(daemon, |change| orch.interface(change))?;
+    table::<NeighRow>(daemon, |change| orch.neighbor(change))?;
+    table::<NextHopGroupRow>(daemon, |change| orch.nexthop_group(change))?;
+    table::<LabelRouteRow>(daemon, |change| orch.label_route(change))?;
     let mut index_routes = IndexRoutes::default();
-    PlainTable::<RouteRow>::open(databases, stop)?.rows(|key, row| {
+    daemon.plain::<RouteRow>()?.rows(|key, row| {
         index_routes.look(&key, &row);
         orch.found_route(key, row);
     })?;
     Ok(index_routes)
 }
 
-fn open<R: Row>(databases: &Databases, wake: Wake, stop: &Stop) -> Result<ConsumerStateTable<R>, Error> {
-    Ok(ConsumerStateTable::open(databases, wake, stop)?)
+fn open<R: Row>(wake: Wake, daemon: &Daemon) -> Result<ConsumerStateTable<R>, Error> {
+    Ok(ConsumerStateTable::open(&daemon.databases, wake, &daemon.stop)?)
 }
 
 /// Object numbers from the counter that orchagent and syncd share.
@@ -436,8 +423,8 @@ pub(super) struct RedisVids {
 
 impl RedisVids {
     /// Opens the counter.
-    pub(super) fn open(databases: &Databases, stop: &Stop) -> Result<RedisVids, Error> {
-        Ok(RedisVids { counter: Connection::open(databases.get(Db::Asic), stop)?, last: 0 })
+    pub(super) fn open(daemon: &Daemon) -> Result<RedisVids, Error> {
+        Ok(RedisVids { counter: daemon.connect(Db::Asic)?, last: 0 })
     }
 }
 

@@ -6,7 +6,7 @@
 //! asked for. When timers are off there are none, nor the thread.
 
 use super::settings::{DAEMONS, Settings};
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use clap::ValueEnum;
 use ribtide_model::{Performance, PerformanceRecord};
 use ribtide_runtime::idle;
@@ -53,25 +53,19 @@ pub(super) struct Timers(Option<Meters>);
 
 impl Timers {
     /// Starts the thread that brings records to STATE_DB and to the log.
-    pub(super) fn start(
-        timing: Timing,
-        daemon: &'static str,
-        databases: &Databases,
-        settings: &mut Settings,
-        stop: &Stop,
-    ) -> Result<Timers, Error> {
+    pub(super) fn start(timing: Timing, settings: &mut Settings, daemon: &Daemon) -> Result<Timers, Error> {
         settings.note("performance", timing, timing, "");
-        let mut connection = Connection::open(databases.get(Db::State), stop)?;
-        let key = connection.database().key(TABLE, daemon);
+        let mut connection = daemon.connect(Db::State)?;
+        let key = connection.database().key(TABLE, daemon.name);
         // Those of an earlier run are not this one's.
         connection.query(&["DEL", &key])?;
         if timing == Timing::Off {
             return Ok(Timers(None));
         }
         let meters = Meters::default();
+        let (daemon, stop) = (daemon.name, daemon.stop.clone());
         let reporter =
             Reporter { daemon, timing, meters: meters.clone(), connection, key, seen: BTreeMap::new() };
-        let stop = stop.clone();
         thread::spawn("performance", move || reporter.run(&stop))
             .map_err(|e| Error::new(format!("no thread for PerformanceTimers: {e}")))?;
         Ok(Timers(Some(meters)))

@@ -1,13 +1,11 @@
 //! Reads the previous object ids of a warm start from ASIC_DB; see [`PreviousIds`].
 
-use super::Error;
+use super::{Daemon, Error};
 use ribtide_prefix::AnyPrefix;
-use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_swss::orch::PreviousIds;
 use ribtide_swss::row::{Field, Name, RouteKey, RouteRow};
 use ribtide_swss::sai::{Attr, ObjectType, Oid, RouteEntry, SWITCH, text};
-use ribtide_tables::{Connection, Databases};
 use std::collections::BTreeMap;
 
 /// One route of each index of NEXTHOP_GROUP_TABLE. The next-hop id of its entry in ASIC_DB is the group of the index.
@@ -26,9 +24,9 @@ impl IndexRoutes {
 }
 
 /// Reads all objects that have ids, and the group of each index by `routes`.
-pub(super) fn read(routes: IndexRoutes, databases: &Databases, stop: &Stop) -> Result<PreviousIds, Error> {
+pub(super) fn read(routes: IndexRoutes, daemon: &Daemon) -> Result<PreviousIds, Error> {
     let mut previous_ids = PreviousIds::default();
-    let mut rows = Connection::open(databases.get(Db::Asic), stop)?;
+    let mut rows = daemon.connect(Db::Asic)?;
     let prefix = rows.database().key("ASIC_STATE", "");
     let entry = |name: &str| ObjectType::ALL.iter().any(|of| of.is_entry() && name.starts_with(of.name()));
     rows.scan(&format!("{prefix}*"), |connection, names| {

@@ -4,13 +4,13 @@
 //! second and writes what changed to STATE_DB, where `ribtide show pipeline --sonic` finds it. No stage and no route waits for
 //! that, and of a daemon at rest nothing is written.
 
-use super::{Error, log};
+use super::{Daemon, Error, log};
 use ribtide_runtime::gauge::{Depth, Gauge};
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
-use ribtide_tables::{Connection, Databases, TableError, state_table};
+use ribtide_tables::{Connection, TableError, state_table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,28 +44,22 @@ pub struct Level {
     pub full: u64,
 }
 
-/// Writes how full the queues of `daemon` are from now on, those in `rings` now and later. `keys`: also how many keys of this
+/// Writes how full the queues of `daemon` are from now on, those that it has now and later. `keys`: also how many keys of this
 /// table of APPL_DB wait for who takes them.
-pub(super) fn publish(
-    daemon: &'static str,
-    databases: &Databases,
-    rings: &Rings,
-    keys: Option<&'static str>,
-    stop: &Stop,
-) -> Result<(), Error> {
-    let connection = Connection::open(databases.get(Db::State), stop)?;
-    let keys = keys.map(|table| Keys::open(table, databases, rings, stop)).transpose()?;
-    let key = connection.database().key(TABLE, daemon);
+pub(super) fn publish(keys: Option<&'static str>, daemon: &Daemon) -> Result<(), Error> {
+    let connection = daemon.connect(Db::State)?;
+    let keys = keys.map(|table| Keys::open(table, daemon)).transpose()?;
+    let key = connection.database().key(TABLE, daemon.name);
     let publisher = Publisher {
-        daemon,
-        rings: rings.clone(),
+        daemon: daemon.name,
+        rings: daemon.rings.clone(),
         keys,
         connection,
         generation: None,
         key,
         seen: BTreeMap::new(),
     };
-    let stop = stop.clone();
+    let stop = daemon.stop.clone();
     let thread = thread::spawn("queues", move || publisher.run(&stop));
     thread.map(drop).map_err(|e| Error::new(format!("no thread to look at queues: {e}")))
 }
@@ -78,10 +72,10 @@ struct Keys {
 }
 
 impl Keys {
-    fn open(table: &str, databases: &Databases, rings: &Rings, stop: &Stop) -> Result<Keys, Error> {
+    fn open(table: &str, daemon: &Daemon) -> Result<Keys, Error> {
         let set = format!("{table}_KEY_SET");
-        let gauge = rings.gauge(format!("keys in {set}"), Some(state_table::BACKLOG as usize));
-        Ok(Keys { connection: Connection::open(databases.get(Db::Appl), stop)?, set, gauge })
+        let gauge = daemon.rings.gauge(format!("keys in {set}"), Some(state_table::BACKLOG as usize));
+        Ok(Keys { connection: daemon.connect(Db::Appl)?, set, gauge })
     }
 
     fn look(&mut self) -> Result<(), TableError> {

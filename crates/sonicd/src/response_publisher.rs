@@ -5,13 +5,11 @@
 //! A route that is answered twice before it is written is published once, as it is then; a message without a subscriber is
 //! not sent. While no client waits for the chip nothing is published, and rows stay as they are until it is published again.
 
-use super::Error;
 use super::appl_transport::Lag;
-use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::Stop;
+use super::{Daemon, Error};
 use ribtide_swss::row::{ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteRow, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::{Connection, Databases, PlainTable, Producer, Reply, TableError, WriteBehind};
+use ribtide_tables::{Connection, PlainTable, Producer, Reply, TableError, WriteBehind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,24 +39,21 @@ enum AllThatAre {
 impl ResponsePublisher {
     /// Publishes from now on. What an earlier run confirmed is forgotten, unless it `keeps` it until
     /// [`ResponsePublisher::reconcile`].
-    pub(super) fn start(
-        databases: &Databases,
-        keeps: bool,
-        lag: Lag,
-        rings: &Rings,
-        stop: &Stop,
-    ) -> Result<ResponsePublisher, Error> {
+    pub(super) fn start(keeps: bool, lag: Lag, daemon: &Daemon) -> Result<ResponsePublisher, Error> {
         let all = All::default();
         let mut published = Published {
-            rows: PlainTable::open(databases, stop)?,
-            channel: Connection::open(databases.get(Db::ApplState), stop)?,
-            appl: Connection::open(databases.get(Db::Appl), stop)?,
+            rows: daemon.plain()?,
+            channel: daemon.connect(Db::ApplState)?,
+            appl: daemon.connect(Db::Appl)?,
             all: all.clone(),
         };
         if !keeps {
             published.forget()?;
         }
-        Ok(ResponsePublisher { writer: WriteBehind::low_priority(published, lag.behind_by, rings)?, all })
+        Ok(ResponsePublisher {
+            writer: WriteBehind::low_priority(published, lag.behind_by, &daemon.rings)?,
+            all,
+        })
     }
 
     /// Whether fpmsyncd waits for what is published.

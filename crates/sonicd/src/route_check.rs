@@ -133,7 +133,7 @@ impl DaemonsCheck {
             asic: open(Db::Asic)?,
             states: open(Db::ApplState)?,
             counters: Connection::open(databases.get(Db::Counters), &stop)?,
-            config: ConfigDb::open(&databases, &stop)?,
+            config: ConfigDb::new(Connection::open(databases.get(Db::Config), &stop)?),
             syncd,
             last: None,
             round: None,

@@ -1,11 +1,11 @@
 //! What a daemon was asked to be and what it is: a row of STATE_DB that says of each setting what was asked, what is
 //! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
 
-use super::{Error, log, refuse};
-use ribtide_runtime::thread::{self, Stop};
+use super::{Daemon, Error, log, refuse};
+use ribtide_runtime::thread::{self};
 use ribtide_settings::RequestedSettings;
 use ribtide_swss::Db;
-use ribtide_tables::{Connection, Databases};
+use ribtide_tables::Connection;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -43,11 +43,12 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn open(daemon: &str, databases: &Databases, stop: &Stop) -> Result<Settings, Error> {
-        let connection = Connection::open(databases.get(Db::State), stop)?;
-        let key = connection.database().key(TABLE, daemon);
+    pub(super) fn open(daemon: &Daemon) -> Result<Settings, Error> {
+        let connection = daemon.connect(Db::State)?;
+        let key = connection.database().key(TABLE, daemon.name);
         let mut settings = Settings { connection, key, all: Vec::new(), generation: 0 };
-        let (asked, active, why) = multi_db(Path::new(ENABLE_MULTIDB).exists(), databases.server_count());
+        let (asked, active, why) =
+            multi_db(Path::new(ENABLE_MULTIDB).exists(), daemon.databases.server_count());
         settings.note("multi-db", asked, active, &why);
         Ok(settings)
     }
@@ -130,8 +131,8 @@ pub(super) fn is_ours(daemon: &str, state: &mut Connection) -> Result<bool, Erro
 }
 
 /// Whether STATE_DB enables warm restart of everything, or of one of these dockers.
-fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<bool, Error> {
-    let mut state = Connection::open(databases.get(Db::State), stop)?;
+fn warm_restart(daemon: &Daemon, dockers: &[&str]) -> Result<bool, Error> {
+    let mut state = daemon.connect(Db::State)?;
     for name in std::iter::once(&"system").chain(dockers) {
         let key = state.database().key("WARM_RESTART_ENABLE_TABLE", name);
         if state.query(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true") {
@@ -144,24 +145,22 @@ fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<
 /// Refuses what cannot be combined with warm restart, which STATE_DB enables whenever an operator likes: at the start, and in a
 /// sentence of the log as soon as it shows while the daemon runs, since at its next start it would be refused.
 pub(super) fn refuse_with_warm_restart(
-    daemon: &'static str,
+    daemon: &Daemon,
     asked: RequestedSettings,
-    databases: &Databases,
     dockers: &'static [&'static str],
-    stop: &Stop,
 ) -> Result<(), Error> {
-    let enabled = warm_restart(databases, dockers, stop)?;
+    let enabled = warm_restart(daemon, dockers)?;
     refuse(&RequestedSettings { warm_restart: enabled, ..asked })?;
     let Err(why) = refuse(&RequestedSettings { warm_restart: true, ..asked }) else { return Ok(()) };
-    let (databases, stop) = (databases.clone(), stop.clone());
+    let daemon = daemon.clone();
     let body = move || {
         let mut was = false;
-        while !stop.stopped() {
+        while !daemon.stop.stopped() {
             std::thread::sleep(STATE_DB_POLL_INTERVAL);
             // While there is no STATE_DB there is nothing to say.
-            let is = warm_restart(&databases, dockers, &stop).unwrap_or(was);
+            let is = warm_restart(&daemon, dockers).unwrap_or(was);
             if is && !was {
-                log(daemon, &format!("it would not start again: {why}"));
+                log(daemon.name, &format!("it would not start again: {why}"));
             }
             was = is;
         }
@@ -174,6 +173,7 @@ pub(super) fn refuse_with_warm_restart(
 mod tests {
     use super::*;
     use crate::redis_servers;
+    use ribtide_tables::Databases;
 
     #[test]
     fn several_servers_are_a_setting() {

@@ -16,16 +16,15 @@ use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Error, explain, log, query, queues, warm_file};
+use super::{Daemon, Error, explain, log, query, queues, warm_file};
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
-use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Mode, Persistence, RequestedSettings};
 use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, json};
-use ribtide_tables::{Databases, PubSubEvent, listen};
+use ribtide_tables::{PubSubEvent, listen};
 use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -183,8 +182,8 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
-    let databases = Databases::load(options.database_config.as_deref())?;
-    let mut config = ConfigDb::open(&databases, stop)?;
+    let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
     let context = options.context.read(DAEMON)?;
     let mode = context.mode(asic_transport::mode_of(
         options.synchronous,
@@ -203,11 +202,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         Some(profile) => ports_of(profile)?,
     };
     let asked = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
-    refuse_with_warm_restart(DAEMON, asked, &databases, &["syncd"], stop)?;
-    let vids = Box::new(RedisVids::open(&databases, stop)?);
-    let mut warm = WarmStart::begin(DAEMON, DAEMON, &databases, stop)?;
+    refuse_with_warm_restart(daemon, asked, &["syncd"])?;
+    let vids = Box::new(RedisVids::open(daemon)?);
+    let mut warm = WarmStart::begin(DAEMON, DAEMON, daemon)?;
     let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
-    let kept = match wanted && (persistence == Persistence::Off || AsicDb::has_rows(&databases, stop)?) {
+    let kept = match wanted && (persistence == Persistence::Off || AsicDb::has_rows(daemon)?) {
         true => warm_file::load(&file(options, READ_FILE)?, ports.clone(), vids)?,
         false => None,
     };
@@ -220,7 +219,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut syncd = match kept {
         Some(syncd) => syncd,
         None => {
-            let vids = Box::new(RedisVids::open(&databases, stop)?);
+            let vids = Box::new(RedisVids::open(daemon)?);
             Syncd::new(VirtualSwitch::new(ports, Behavior::default()), vids)
         }
     }
@@ -229,12 +228,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         .chip_mut()
         .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(Error::new)?;
-    let rings = Rings::default();
-    queues::publish(DAEMON, &databases, &rings, None, stop)?;
-    let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, &databases, &rings, stop)?;
+    queues::publish(None, daemon)?;
+    let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, daemon)?;
     let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
     let endpoint = asic_transport::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
-    let mut settings = Settings::open(DAEMON, &databases, stop)?;
+    let mut settings = Settings::open(daemon)?;
     asic_transport::note(mode, &mut config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
     settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
@@ -253,22 +251,21 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         settings.note("-t", asked, active, why);
     }
     options.ignored.note(&mut settings);
-    let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
-    let link =
-        AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, &databases, &rings, stop)?;
+    let timers = Timers::start(options.performance, &mut settings, daemon)?;
+    let link = AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, daemon)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
     if resumed {
         warm.set_state(State::Reconciled)?;
     }
-    let shutdown =
-        Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
-    let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer, &rings).watched(options.watchdog);
+    let shutdown = Shutdown { asked: listen_for_shutdown(daemon)?, file: file(options, WRITE_FILE)? };
+    let mut stage =
+        SyncdStage::new(syncd, Box::new(link), meter, answer, &daemon.rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
     let (handle, asked) = call::pair("syncd");
     let explain = |stage: &mut SyncdStage, _: Option<&str>, prefix, router| {
         explain::syncd(&mut stage.syncd, prefix, router)
     };
-    explain::answer(DAEMON, handle.clone(), explain, &databases, stop)?;
+    explain::answer(daemon, handle.clone(), explain)?;
     if let Some(path) = &options.query_socket {
         query::start(DAEMON, path, handle, |stage: &mut SyncdStage| query::Seen {
             rows: stage.rows(),
@@ -288,12 +285,10 @@ const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
 const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
 /// Hears requests that syncd end: true for warm. SONiC's preparations for it ask for nothing here.
-fn listen_for_shutdown(
-    databases: &Databases,
-    stop: &Stop,
-) -> Result<crossbeam_channel::Receiver<bool>, Error> {
+fn listen_for_shutdown(daemon: &Daemon) -> Result<crossbeam_channel::Receiver<bool>, Error> {
     let (request_tx, asked) = crossbeam_channel::bounded(1);
-    listen(databases.get(Db::Asic), vec![RESTART_QUERY.into()], stop, move |heard| {
+    let asic = daemon.databases.get(Db::Asic);
+    listen(asic, vec![RESTART_QUERY.into()], &daemon.stop, move |heard| {
         let PubSubEvent::Message { payload, .. } = heard else { return };
         let parts = json::read_strings(payload).unwrap_or_default();
         let warm = match parts.first().map(|part| &**part) {

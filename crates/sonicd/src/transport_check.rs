@@ -5,12 +5,11 @@
 //! Redis as long as it runs: always to that of NEXTHOP_GROUP_TABLE, and to that of ROUTE_TABLE unless routes come over
 //! ZeroMQ.
 
-use super::{Error, log, refuse};
-use ribtide_runtime::thread::Stop;
+use super::{Daemon, Error, log, refuse};
 use ribtide_settings::{RequestedSettings, broken};
 use ribtide_swss::Db;
 use ribtide_swss::row::{NextHopGroupRow, RouteRow};
-use ribtide_tables::{Connection, Databases, state_table};
+use ribtide_tables::{Connection, state_table};
 use std::time::Duration;
 
 /// The least time between two looks. An orchagent that starts subscribes to one channel before the other, so only a
@@ -27,9 +26,8 @@ pub(super) struct TransportCheck {
 }
 
 impl TransportCheck {
-    pub(super) fn open(databases: &Databases, over_zmq: bool, stop: &Stop) -> Result<TransportCheck, Error> {
-        let appl = Connection::open(databases.get(Db::Appl), stop)?;
-        Ok(TransportCheck { appl, over_zmq, suspected: None, wrong: None })
+    pub(super) fn open(over_zmq: bool, daemon: &Daemon) -> Result<TransportCheck, Error> {
+        Ok(TransportCheck { appl: daemon.connect(Db::Appl)?, over_zmq, suspected: None, wrong: None })
     }
 
     /// Refuses to start beside an orchagent with another transport.

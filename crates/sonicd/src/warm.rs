@@ -7,11 +7,10 @@
 use super::answers::presence;
 use super::config_db::ConfigDb;
 use super::orch_stage::OrchStage;
-use super::{Error, log};
-use ribtide_runtime::thread::Stop;
+use super::{Daemon, Error, log};
 use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
 use ribtide_swss::{Db, json};
-use ribtide_tables::{Connection, Databases, PubSubEvent, listen};
+use ribtide_tables::{Connection, PubSubEvent, listen};
 use std::time::{Duration, Instant};
 
 /// How far a daemon is.
@@ -51,11 +50,9 @@ impl WarmStart {
     pub(super) fn begin(
         app: &'static str,
         container: &'static str,
-        databases: &Databases,
-        stop: &Stop,
+        daemon: &Daemon,
     ) -> Result<WarmStart, Error> {
-        let state = Connection::open(databases.get(Db::State), stop)?;
-        let mut warm = WarmStart { state, app, container, warm: false };
+        let mut warm = WarmStart { state: daemon.connect(Db::State)?, app, container, warm: false };
         warm.again()?;
         Ok(warm)
     }
@@ -112,15 +109,10 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn open(
-        quiet_ms: u64,
-        config: &mut ConfigDb,
-        databases: &Databases,
-        stop: &Stop,
-    ) -> Result<Replay, Error> {
+    pub(super) fn open(quiet_ms: u64, config: &mut ConfigDb, daemon: &Daemon) -> Result<Replay, Error> {
         let seconds = |given: Option<u64>, usual: u64| given.unwrap_or(usual).saturating_mul(1000);
         Ok(Replay {
-            warm: WarmStart::begin("bgp", "bgp", databases, stop)?,
+            warm: WarmStart::begin("bgp", "bgp", daemon)?,
             quiet_ms,
             limit_ms: seconds(config.warm_bgp("bgp_timer")?, 120),
             hold_ms: seconds(config.warm_bgp("eoiu_hold")?, 3),
@@ -240,11 +232,11 @@ pub struct RestartCheck {
 
 impl RestartCheck {
     /// Subscribes to `RESTARTCHECK`, and to the channel whose subscriber shows that this orchagent runs.
-    pub(super) fn listen(databases: &Databases, stop: &Stop) -> Result<RestartCheck, Error> {
+    pub(super) fn listen(daemon: &Daemon) -> Result<RestartCheck, Error> {
         let (request_tx, requests) = crossbeam_channel::bounded(16);
-        let appl = databases.get(Db::Appl);
+        let appl = daemon.databases.get(Db::Appl);
         let channels = std::iter::once(CHECK.into()).chain(presence()).collect();
-        listen(appl, channels, stop, move |heard| {
+        listen(appl, channels, &daemon.stop, move |heard| {
             let PubSubEvent::Message { payload, .. } = heard else { return };
             let parts = json::read_strings(payload).unwrap_or_default();
             if parts.first().map(|part| &**part) != Some("orchagent") {
@@ -264,7 +256,7 @@ impl RestartCheck {
                 skip_pending: has_flag("SkipPendingTaskCheck"),
             });
         })?;
-        Ok(RestartCheck { requests, open: None, appl: Connection::open(appl, stop)? })
+        Ok(RestartCheck { requests, open: None, appl: daemon.connect(Db::Appl)? })
     }
 
     /// Makes `select` ready when a client asks.
