@@ -9,6 +9,7 @@
 
 use crate::attr::AttrSet;
 use crate::peer::{FeedKind, PeerId, PeerInfo};
+pub use ribtide_prefix::TrackedNextHop;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, PerFamily, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -78,18 +79,6 @@ pub struct RouteOp {
     pub afi: Afi,
     /// The number of its prefixes.
     pub count: u32,
-}
-
-/// A next hop that a shard's paths use: the same address may be reachable for one kind of path and not for another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TrackedNextHop {
-    /// The address in NEXT_HOP.
-    pub address: IpAddr,
-    /// As [`FeedKind::recursive`]: next hops of single-hop external sessions must be on link (RFC 4271 section 5.1.3).
-    pub recursive: bool,
-    /// The prefix of the paths, where the address lies inside it or depends on it ([`NextHopState::PerPrefix`]): a route does
-    /// not resolve through itself (RFC 4271 section 9.1.2.1).
-    pub exclude: Option<AnyPrefix>,
 }
 
 /// The state of a registered next hop in the RIB manager, or that it must be registered by prefix.

@@ -380,14 +380,10 @@ impl ShardStage {
 }
 
 /// What the RIB manager gets: next hops to watch before the routes that use them.
-fn to_rib(feed: Feed, next_hops: &[(ribtide_bgp::message::TrackedNextHop, bool)]) -> Vec<RibIn> {
+fn to_rib(feed: Feed, next_hops: &[(TrackedNextHop, bool)]) -> Vec<RibIn> {
     let of = |used: bool| {
-        let of = next_hops.iter().filter(|(_, u)| *u == used).map(|(next_hop, _)| next_hop);
-        let next_hop = |of: &ribtide_bgp::message::TrackedNextHop| {
-            let ribtide_bgp::message::TrackedNextHop { address, recursive, exclude } = *of;
-            TrackedNextHop { address, recursive, exclude }
-        };
-        of.map(next_hop).collect::<Vec<_>>()
+        let of = next_hops.iter().filter(|(_, u)| *u == used);
+        of.map(|(next_hop, _)| *next_hop).collect::<Vec<_>>()
     };
     let (track, untrack) = (of(true), of(false));
     let mut messages = Vec::new();

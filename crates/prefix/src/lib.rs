@@ -1,5 +1,5 @@
-//! Prefixes, address families as types, longest match, the prefix → shard function, and shared
-//! tools: hash maps, prefetching, seeded random numbers.
+//! Prefixes, address families as types, longest match, the prefix → shard function, the next hop
+//! that BGP and the RIB manager exchange, and shared tools: hash maps, prefetching, seeded random numbers.
 //!
 //! Everything above this crate is generic over [`Family`]; nothing is written twice for IPv4 and IPv6.
 //! A type that exists once per family is a *shape* ([`PerFamily`]) held in [`Families`].
@@ -9,6 +9,7 @@
 
 mod family;
 mod journal;
+mod next_hop;
 mod prefetch;
 mod prefix;
 mod rng;
@@ -17,6 +18,7 @@ mod table;
 
 pub use family::{Afi, Bits, Families, Family, PerFamily, Safi, V4, V6};
 pub use journal::Journal;
+pub use next_hop::TrackedNextHop;
 pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
 pub use rng::Rng;

@@ -8,6 +8,7 @@
 //!                                                    └── confirmed, blocked ► BGP
 //! ```
 
+pub use ribtide_prefix::TrackedNextHop;
 use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
 use std::fmt;
 use std::net::IpAddr;
@@ -329,20 +330,6 @@ pub struct RibOut {
     /// Fences of announcers, each announcer once: every configured dataplane has all routes before
     /// the fence but the blocked ones.
     pub confirmed: Vec<FeedFence>,
-}
-
-/// A next hop as BGP registers it: the same address may be reachable for one kind of route and not for another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TrackedNextHop {
-    /// The address in NEXT_HOP.
-    pub address: IpAddr,
-    /// As [`RouteSet::allow_recursion`]: false for paths of single-hop external sessions, whose next hops must be on
-    /// a connected subnet (RFC 4271 section 5.1.3).
-    pub recursive: bool,
-    /// The prefix of the paths, where a recursive address lies inside it or depends on it: a route
-    /// does not resolve through itself (RFC 4271 section 9.1.2.1). The answer assumes that BGP's
-    /// route of the prefix has this next hop alone.
-    pub exclude: Option<AnyPrefix>,
 }
 
 /// Whether a tracked next hop resolves, and the cost of the route that resolves it.

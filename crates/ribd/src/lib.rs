@@ -32,7 +32,7 @@ use dataplane_sinks::DataplaneSinks;
 use feedback_channels::FeedbackChannels;
 use policy::CompiledFibPolicy;
 use retries::Retries;
-use ribtide_bgp::message::{NextHopState, TrackedNextHop as BgpNextHop};
+use ribtide_bgp::message::NextHopState;
 use ribtide_config::{DEFAULT_VRF, FibPolicy};
 use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
@@ -504,16 +504,15 @@ impl RibStage {
             );
             log("rib", &line);
         }
-        for (of, state) in out.next_hops {
-            let next_hop = bgp_next_hop(of);
+        for (next_hop, state) in out.next_hops {
             let state = match state {
                 Reachability::Reachable { cost } => NextHopState::Reachable { cost },
                 Reachability::Unreachable => NextHopState::Unreachable,
             };
             self.shards.next_hop(next_hop, state);
         }
-        for of in out.per_prefix {
-            self.shards.next_hop(bgp_next_hop(of), NextHopState::PerPrefix);
+        for next_hop in out.per_prefix {
+            self.shards.next_hop(next_hop, NextHopState::PerPrefix);
         }
         out.blocked.into_iter().for_each(|(prefix, blocked)| self.shards.blocked(prefix, blocked));
         out.confirmed.into_iter().for_each(|mark| self.shards.confirmed(mark));
@@ -537,10 +536,6 @@ impl RibStage {
             self.planes.send(id, Arc::new(batch));
         }
     }
-}
-
-fn bgp_next_hop(of: ribtide_rib::TrackedNextHop) -> BgpNextHop {
-    BgpNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude }
 }
 
 #[cfg(test)]

@@ -272,8 +272,8 @@ impl<'n> Feedback<'n> {
         for (announcer, stage) in (0..).zip(&mut self.shards) {
             for message in stage.to_rib.drain(..) {
                 self.inbox.push_back(match message {
-                    ToRib::Track(next_hops) => RibIn::Track(tracked(&next_hops)),
-                    ToRib::Untrack(next_hops) => RibIn::Untrack(tracked(&next_hops)),
+                    ToRib::Track(next_hops) => RibIn::Track(next_hops),
+                    ToRib::Untrack(next_hops) => RibIn::Untrack(next_hops),
                     ToRib::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
                     ToRib::Fence(seq) => RibIn::Confirm(FeedFence { announcer, seq }),
                 });
@@ -315,9 +315,7 @@ impl<'n> Feedback<'n> {
             ribtide_rib::Reachability::Unreachable => (of, NextHopState::Unreachable),
         });
         let states = states.chain(out.per_prefix.into_iter().map(|of| (of, NextHopState::PerPrefix)));
-        for (of, state) in states {
-            let next_hop =
-                TrackedNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude };
+        for (next_hop, state) in states {
             self.unsent.iter_mut().for_each(|unsent| {
                 unsent.next_hops.insert(next_hop, state);
             });
@@ -445,15 +443,6 @@ impl<'n> Feedback<'n> {
             assert_eq!(status, [(DATAPLANE, InstallStatus::Installed)], "{prefix} is advertised");
         }
     }
-}
-
-fn tracked(next_hops: &[TrackedNextHop]) -> Vec<ribtide_rib::TrackedNextHop> {
-    let of = |of: &TrackedNextHop| ribtide_rib::TrackedNextHop {
-        address: of.address,
-        recursive: of.recursive,
-        exclude: of.exclude,
-    };
-    next_hops.iter().map(of).collect()
 }
 
 fn batch(prefix: AnyPrefix, set: Option<&FeedSet>) -> RouteBatch {

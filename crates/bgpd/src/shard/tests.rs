@@ -107,12 +107,7 @@ impl Bench {
             ribtide_rib::Reachability::Reachable { cost } => NextHopState::Reachable { cost },
             ribtide_rib::Reachability::Unreachable => NextHopState::Unreachable,
         };
-        let of = |of: &TrackedNextHop| ribtide_bgp::message::TrackedNextHop {
-            address: of.address,
-            recursive: of.recursive,
-            exclude: of.exclude,
-        };
-        let news = said.next_hops.iter().map(|(next_hop, s)| (of(next_hop), state(*s))).collect();
+        let news = said.next_hops.iter().map(|(next_hop, s)| (*next_hop, state(*s))).collect();
         self.shard.handle(ShardIn::NextHops(news), &mut self.out);
     }
 
