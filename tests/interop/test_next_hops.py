@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from harness import FEED_ASN, Host, Messages, Ribtide, wait_for
+from harness import FEED_ASN, TIMEOUT_FACTOR, Host, Messages, Ribtide, fpm, wait_for
 from harness.peers import FEEDS
 from harness.speaker import UPDATE, Speaker, attribute, block, prefixes, raw_update, update
 from test_kernel import kernel_table
@@ -98,6 +98,20 @@ def split(nlri):
         nlri = nlri[1 + size:]
 
 
+#: linux/rtnetlink.h
+RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTPROT_KERNEL = 1, 5, 9, 2
+
+
+def attributes(data):
+    """Number → value of netlink attributes."""
+    found = {}
+    while len(data) >= 4:
+        length, kind = struct.unpack("=HH", data[:4])
+        found[kind] = data[4:length]
+        data = data[(length + 3) & ~3:]
+    return found
+
+
 class Observer:
     """A neighbour that notes what it is told: prefix → how often it was announced and withdrawn."""
 
@@ -108,8 +122,11 @@ class Observer:
         self.announced, self.withdrawn, self.table = {}, {}, set()
 
     def read(self, quiet=QUIET):
-        """Takes everything until nothing has come for a while; itself."""
+        """Takes everything until nothing has come for a while; itself. Fails where something comes without end."""
+        end = time.monotonic() + 20 * TIMEOUT_FACTOR
         while True:
+            assert time.monotonic() < end, \
+                f"the router goes on sending: {sum(self.announced.values())} announced, {sum(self.withdrawn.values())} withdrawn"
             try:
                 kind, body = self.speaker.read(quiet)
             except TimeoutError:
@@ -127,10 +144,11 @@ class Observer:
 
 
 class FpmServer:
-    """Takes FPM connections in a host, and counts the routes of each prefix."""
+    """Takes FPM connections in a host: the gateways of our routes, and how often each prefix was named. Routes of the kernel and of other
+    programs come with the protocol "kernel"."""
 
     def __init__(self, host):
-        self.routes = {}
+        self.routes, self.table = {}, {}
         with host.inside():
             self.listener = socket.create_server(("127.0.0.1", 2620))
         threading.Thread(target=self.serve, daemon=True).start()
@@ -150,20 +168,26 @@ class FpmServer:
                     frame, buffer = buffer[4:size], buffer[size:]
                     while len(frame) >= 16:
                         length, kind = struct.unpack("=IH", frame[:6])
-                        if kind in (24, 25):
-                            self.note(frame[16:length])
+                        if kind in (fpm.NEWROUTE, fpm.DELROUTE):
+                            self.note(kind, frame[16:length])
                         frame = frame[(length + 3) & ~3:]
 
-    def note(self, route):
+    def note(self, kind, route):
         family, bits = route[0], route[1]
-        address, at = bytes(4 if family == 2 else 16), 12
-        while at + 4 <= len(route):
-            length, kind = struct.unpack("=HH", route[at:at + 4])
-            if kind == 1:
-                address = route[at + 4:at + length]
-            at += (length + 3) & ~3
+        said = attributes(route[12:])
+        address = said.get(RTA_DST, bytes(4 if family == 2 else 16))
         prefix = f"{ipaddress.ip_address(address)}/{bits}"
         self.routes[prefix] = self.routes.get(prefix, 0) + 1
+        hops, listed = [said], said.get(RTA_MULTIPATH, b"")
+        while listed:
+            size, = struct.unpack("=H", listed[:2])
+            hops.append(attributes(listed[8:size]))
+            listed = listed[(size + 3) & ~3:]
+        gateways = [str(ipaddress.ip_address(hop[RTA_GATEWAY])) for hop in hops if RTA_GATEWAY in hop]
+        if kind == fpm.NEWROUTE and gateways and route[5] != RTPROT_KERNEL:
+            self.table[prefix] = tuple(sorted(gateways))
+        else:
+            self.table.pop(prefix, None)
 
     def close(self):
         self.listener.close()
@@ -193,7 +217,9 @@ class Bed:
     def installed(self):
         """Prefix → gateways, of what is no subnet of our own."""
         if self.plane == "kernel":
-            return {p: tuple(sorted(via)) for p, via in kernel_table(self.host, False).items()}
+            found = {p: tuple(sorted(via)) for p, via in kernel_table(self.host, False).items()}
+            heard = dict(self.fpm.table)
+            return found if found == heard else {p: {"kernel": found.get(p), "FPM": heard.get(p)} for p in found.keys() | heard.keys()}
         found = {}
         for route in self.router.show("fib"):
             if route["protocol"] != "connected":
@@ -232,19 +258,24 @@ def bed(host, plane):
         each.close()
 
 
-@pytest.mark.parametrize("plane, of_link", [("kernel", True), ("kernel", False), ("asic", False)], indirect=["plane"])
-def test_one_of_two_links_lost_keeps_all_that_resolves_by_the_other(bed, host, of_link):
+@pytest.mark.parametrize("plane, lost", [("kernel", "link"), ("kernel", "link of another's route"), ("kernel", "route"), ("asic", "route")],
+                         indirect=["plane"])
+def test_one_of_two_links_lost_keeps_all_that_resolves_by_the_other(bed, host, lost):
     """The next hop that is lost (with its link, or with the route to it) is then covered by the default route, which
     resolves through that very prefix."""
+    of_link, by_another = lost != "route", lost == "link of another's route"
     near, way = (NEAR, NEAR) if of_link else (ELSEWHERE, FEEDS[1])
-    bed = bed(INTERNAL.format(FEEDS[0]) + EXTERNAL.format("", FEED_ASN, FEEDS[1], "") + static("192.0.2.0/24", near, FAR))
+    bed = bed(INTERNAL.format(FEEDS[0]) + EXTERNAL.format("", FEED_ASN, FEEDS[1], "")
+              + ("" if by_another else static("192.0.2.0/24", near, FAR)))
+    if by_another:
+        host.ip("route", "add", "192.0.2.0/24", "nexthop", "via", NEAR, "dev", "near0", "nexthop", "via", FAR, "dev", "far0")
     observer = Observer(host)
     feed, underlay = Speaker(host, FEEDS[0], 65001), Speaker(host, FEEDS[1], FEED_ASN)
     many = [f"20.{n // 250}.{n % 250}.0/24" for n in range(900)]
     feed.send(update(["0.0.0.0/0", *many[:400]], [65300], "192.0.2.1", LOCAL_PREF))
     feed.send(update(many[400:], [65300], "192.0.2.1", LOCAL_PREF))
     underlay.send(update(["10.77.0.0/24"], [FEED_ASN], FEEDS[1]))
-    everything = ["192.0.2.0/24", "0.0.0.0/0", *many]
+    everything = ["0.0.0.0/0", *many, *([] if by_another else ["192.0.2.0/24"])]
     bed.leads({**dict.fromkeys(everything, tuple(sorted((way, FAR)))), "10.77.0.0/24": (FEEDS[1],)})
     wait_for("all is advertised", lambda: len(observer.read(0.5).table) >= 902, 20)
     before = dict(observer.announced)
@@ -261,12 +292,13 @@ def test_one_of_two_links_lost_keeps_all_that_resolves_by_the_other(bed, host, o
     assert observer.withdrawn == ({} if of_link else {"10.77.0.0/24": 1}), "no other change is advertised"
     assert observer.announced == before
     if messages is not None:
-        counts = messages.stop()
-        routes = {p: n for p, n in messages.prefixes.items() if p is not None and p in everything}
-        assert sum(routes.values()) <= 4, (routes, counts)
+        messages.stop()
+        assert set(messages.prefixes) & {p.split("/")[0] for p in many} == set(), "groups change, and no route"
+        assert messages.prefixes["default"] == messages.prefixes["192.0.2.0"] == 0, messages.prefixes
     if bed.fpm:
         # Without group objects each route has its next hops inline: each is sent once.
-        assert max(bed.fpm.routes.values()) <= 1 and len(bed.fpm.routes) <= len(everything) + 3, bed.fpm.routes
+        assert {p: n for p, n in bed.fpm.routes.items() if p in everything} == dict.fromkeys(everything, 1)
+        assert len(bed.fpm.routes) <= len(everything) + 4, bed.fpm.routes.keys() - set(everything)
     bed.agrees()
 
 
@@ -292,24 +324,25 @@ def test_two_routes_each_by_the_other_stay_as_they_are(bed, host):
     bed.agrees()
 
 
-def test_path_whose_next_hop_is_off_the_link_is_not_used(bed, host):
-    """Single-hop external sessions: the better path's next hop is covered by the default route alone."""
-    bed = bed("".join(EXTERNAL.format(n, FEED_ASN, FEEDS[n], "") for n in (0, 1)) + static("0.0.0.0/0", NEAR))
+@pytest.mark.parametrize("covering", ["0.0.0.0/0", "172.16.0.0/12"])
+def test_path_whose_next_hop_is_off_the_link_is_not_used(bed, host, covering):
+    """Single-hop external sessions: a static route alone covers the better path's next hop."""
+    bed = bed("".join(EXTERNAL.format(n, FEED_ASN, FEEDS[n], "") for n in (0, 1)) + static(covering, NEAR))
     observer = Observer(host)
     good, bad = (Speaker(host, feed, FEED_ASN) for feed in FEEDS)
     good.send(update(["20.0.1.0/24"], [FEED_ASN, 65300], FEEDS[0]))
-    bed.leads({"0.0.0.0/0": (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
+    bed.leads({covering: (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
     wait_for("it is advertised", lambda: observer.read(0.5).table, 20)
     bad.send(update(["20.0.1.0/24", "20.0.2.0/24"], [FEED_ASN], "172.16.0.1"))
     observer.read()
-    bed.leads({"0.0.0.0/0": (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
+    bed.leads({covering: (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
     assert (observer.announced, observer.withdrawn) == ({"20.0.1.0/24": 1}, {}), "also not for a moment"
     shown = {n["address"]: n for n in bed.router.show("bgp", "nexthop")["next_hops"]}
     assert shown["172.16.0.1"]["reachable"] is False and shown["172.16.0.1"]["kind"] == "on-link", shown
     assert "connected subnet" in shown["172.16.0.1"]["unresolved"]
     bed.agrees()
     good.send(raw_update(prefixes(["20.0.1.0/24"])))
-    bed.leads({"0.0.0.0/0": (NEAR,)})
+    bed.leads({covering: (NEAR,)})
     observer.read()
     assert observer.table == set() and observer.withdrawn == {"20.0.1.0/24": 1}
     bed.agrees()
