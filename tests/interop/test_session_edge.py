@@ -70,7 +70,7 @@ MALFORMED = {
     "otc of three bytes": (0xC0, 35, b"\0\0\1", False),
     "pmsi tunnel of four bytes": (0xC0, 22, b"\0\6\0\0", False),
     "tunnel encapsulation with a sub-tlv beyond its tlv": (0xC0, 23, b"\0\x08\0\6\6\5\x0a\0\0\1", False),
-    "ipv6 extended communities of 19 bytes": (0xC0, 25, bytes(19), False),
+    "ipv6 extended communities of 19 bytes in an attribute set": (0xC0, 128, bytes(4) + attribute(0xC0, 25, bytes(19)), False),
     "aigp with the transitive flag": (0xC0, 26, b"\1\0\x0b" + bytes(8), True),
     "prefix sid with a short label index": (0xC0, 40, b"\1\0\6" + bytes(6), True),
     "bfd discriminator of four bytes": (0xC0, 38, bytes(4), True),
