@@ -129,7 +129,7 @@ def test_the_line_to_the_other_host_is_cut(host, there):
         arrives(near, ALL, number)
         receiver.quiet(1)
     assert clients("connected") == [True, False]
-    wait_for("the other side notices", lambda: f"the FPM session of {HERE}" in far.processes["fpmsyncd"].log(), 60, alive=alive)
+    wait_for("the other side notices", lambda: far.processes["fpmsyncd"].logged("the FPM session ended", f"client={HERE}"), 60, alive=alive)
     number += 1
     left = ALL[100:]
     sender.send(raw_update(withdrawn=nlri(ALL[:100])) + announce(left, number))
@@ -175,12 +175,12 @@ def test_a_line_between_the_daemons_is_cut(host, there):
     feed.kill()
     blast(host, 3_000, 300, seed=8)
     gone = "the other host acknowledged nothing for 30 s"
-    for daemon, what in [("fpmsyncd", f"ROUTE_TABLE no longer reaches tcp://{THERE}:8100: {gone}"),
+    for daemon, what in [("fpmsyncd", f"messages no longer reach the endpoint channel=ROUTE_TABLE endpoint=tcp://{THERE}:8100 reason=.*{gone}"),
                          ("fpmsyncd", f"Redis for .* at {THERE}:6379 broke .{gone}.*; waiting for it to come back"),
                          ("fpmsyncd", f"Redis for APPL_STATE_DB at {THERE}:6379 broke .*; listening again when it is back"),
-                         ("syncd", fr"requests from {THERE}:\d+ ended: {gone}"),
-                         ("orchagent", fr"ROUTE_TABLE from {HERE}:\d+ ended"),
-                         ("orchagent", f"(?s)the connection to syncd at .* is lost.*waiting for syncd at tcp://{HERE}:5555")]:
+                         ("syncd", fr"the connection ended peer={THERE}:\d+ channel=requests error=.*{gone}"),
+                         ("orchagent", fr"the connection ended peer={HERE}:\d+ channel=ROUTE_TABLE"),
+                         ("orchagent", f"(?s)the connection to syncd is lost.*waiting for syncd endpoint=tcp://{HERE}:5555")]:
         wait_for(f"{daemon} says that {what}", lambda: re.search(what, sonic.processes[daemon].log(10_000)), 60, alive=sonic.alive())
     there.ip("link", "set", LINE, "up")
     want = settled(lambda: check(sonic, router, own, "rewritten"), 60)

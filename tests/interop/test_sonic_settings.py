@@ -46,7 +46,7 @@ def test_stock_command_lines(host):
     assert [said[name]["multi-db"]["active"] for name in ("fpmsyncd", "orchagent", "syncd")] == ["disabled"] * 3
     assert said["syncd"]["-t"] == {"name": "-t", "asked": "fast", "active": "cold", "why": said["syncd"]["-t"]["why"]}
     # A watchdog of a microsecond: every request takes longer.
-    assert "the switch took" in sonic.processes["syncd"].log()
+    assert sonic.processes["syncd"].logged(" WARN syncd: the switch took long for a request", "ms=")
     wait_for("orchagent tells supervisord", lambda: sonic.processes["orchagent"].log().count("<!--XSUPERVISOR:BEGIN-->heartbeat<!--XSUPERVISOR:END-->") > 1, 20)
     assert (host.folder / "swss.asic0.rec").stat().st_size and (host.folder / "sairedis.asic0.rec").stat().st_size
 
@@ -168,18 +168,18 @@ def test_warm_restart_enabled_while_nothing_is_kept(host):
              "fpmsyncd": ["-q", "tcp://127.0.0.1", "--appl-db", "off"]}
     sonic = Sonic(host, flags=flags)
     says = {"fpmsyncd": "--appl-db", "syncd": "--asic-db"}
-    would_not = lambda: {name for name in says if "it would not start again: " in sonic.processes[name].log()}
+    would_not = lambda: {name for name in says if sonic.processes[name].logged("the daemon would not start again")}
     time.sleep(1.5)
     assert would_not() == set()
     sonic.redis.db(STATE).hset("WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
     wait_for("both say so", lambda: would_not() == says.keys(), 10, alive=sonic.alive())
     for name, option in says.items():
-        [sentence] = [line for line in sonic.processes[name].log().splitlines() if "it would not start again: " in line]
+        [sentence] = sonic.processes[name].logged("the daemon would not start again")
         assert option in sentence and "warm restart" in sentence, sentence
         sonic.processes[name].kill()
         sonic.start(name)
         wait_for("it does not start", lambda: sonic.processes[name].poll() not in (None, 0), 10)
-        assert sentence.split("again: ")[1] in sonic.processes[name].log()
+        assert sonic.processes[name].logged(f" ERROR {name}: ", sentence.split("reason=")[1].strip('"'))
 
 
 def test_routes_sent_over_another_transport_than_orchagent_reads(host):
@@ -206,7 +206,7 @@ def test_routes_sent_over_another_transport_than_orchagent_reads(host):
         sonic.start("orchagent")
         wait_for("fpmsyncd says it", lambda: sentence in why(), 20, alive=sonic.alive())
         log = sonic.processes["fpmsyncd"].log().splitlines()
-        assert sum("no route reaches orchagent: " in line and sentence in line for line in log) == 1
+        assert sum("no route reaches orchagent" in line and sentence in line for line in log) == 1
         # As it should be.
         sonic.processes.pop("orchagent").kill()
         wired(which ^ {"orchagent"})

@@ -71,7 +71,7 @@ def test_a_syncd_that_is_killed_while_the_switch_is_described(host):
         hears.subscribe("NOTIFICATIONS")
         hears.get_message(timeout=5)
         # Its log goes on in the same file. A syncd that is killed before it says so leaves the question to the next one.
-        starts = lambda: sonic.processes["syncd"].log(1 << 20).count("started")
+        starts = lambda: sonic.processes["syncd"].log(1 << 20).count("syncd has started")
         before = starts()
         sonic.restart("syncd")
         wait_for("syncd started", lambda: starts() > before, 20, alive=sonic.alive())

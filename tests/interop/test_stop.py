@@ -205,4 +205,4 @@ def test_stop_and_an_fpm_server(host, on_stop):
         wait_for("the rows are gone", lambda: rows() == set(), 60, alive=sonic.alive())
         wait_for("the group's too", lambda: not sonic.appl.keys("NEXTHOP_GROUP_TABLE:*"), 60, alive=sonic.alive())
         # Those of the port's subnet too.
-        assert "4 routes are deleted from the FPM server" in router.process.log()
+        assert router.process.logged(" INFO fpm: the routes are deleted from the FPM server", "routes=4")

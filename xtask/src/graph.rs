@@ -97,7 +97,18 @@ const GRAPH: &[Row] = &[
     row("sim", &["prefix", "wire", "policy", "bgp", "rib"], &[]),
     row(
         "ribtide",
-        &["prefix", "text", "settings", "model", "sonicd", "config", "dataplane", "daemon", "bench"],
+        &[
+            "prefix",
+            "runtime",
+            "text",
+            "settings",
+            "model",
+            "sonicd",
+            "config",
+            "dataplane",
+            "daemon",
+            "bench",
+        ],
         &[],
     ),
 ];

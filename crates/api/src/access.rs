@@ -13,9 +13,10 @@ use axum::response::Response;
 use axum::serve::IncomingStream;
 use nix::unistd::{Uid, User};
 use ribtide_config::ApiConfig;
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -156,7 +157,7 @@ fn is_local(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name.trim_end_matches('.').eq_ignore_ascii_case("localhost")
 }
 
-/// Logs changes and refused changes. Blocks: the log may be a pipe, and users are looked up.
+/// Logs changes and refused changes. Blocks, because users are looked up.
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog(Mutex<Refused>);
 
@@ -166,24 +167,28 @@ struct Refused {
     /// Logged in this period.
     logged: u32,
     /// Not logged since the last line.
-    left_out: u64,
+    lines_left_out: u64,
 }
 
 impl ChangeLog {
     /// `what` was asked for, and `says` is what it did.
     pub(super) fn changed(&self, caller: Caller, what: &str, says: &str) {
-        log("api", &format!("{what} from {caller}: {}", one_line(says)));
+        tracing::info!(target: target::API, %caller, request = what, "a client changed the router: {}", says.trim());
     }
 
     /// `what` was asked for, and refused for this reason. Most lines of a flood are counted and left out.
     pub(super) fn refused(&self, caller: Caller, what: &str, why: &str) {
-        let Some(left_out) = self.room(Instant::now()) else { return };
-        let why: String = one_line(why).chars().take(REFUSED_LENGTH).collect();
-        let before = match left_out {
-            0 => String::new(),
-            n => format!(" ({n} refusals before it are not in the log)"),
-        };
-        log("api", &format!("{what} from {caller} is refused: {why}{before}"));
+        let Some(lines_left_out) = self.room(Instant::now()) else { return };
+        let why: String = why.trim().chars().take(REFUSED_LENGTH).collect();
+        let lines_left_out = NonZeroU64::new(lines_left_out);
+        tracing::warn!(
+            target: target::API,
+            %caller,
+            request = what,
+            reason = why,
+            lines_left_out,
+            "a request that would change the router is refused"
+        );
     }
 
     /// Whether a refusal is to be logged at `now`, and how many before it were not.
@@ -194,17 +199,12 @@ impl ChangeLog {
             refused.logged = 0;
         }
         if refused.logged == REFUSED_MAX {
-            refused.left_out += 1;
+            refused.lines_left_out += 1;
             return None;
         }
         refused.logged += 1;
-        Some(std::mem::take(&mut refused.left_out))
+        Some(std::mem::take(&mut refused.lines_left_out))
     }
-}
-
-/// The text without control characters: a request must not write lines of its own.
-fn one_line(text: &str) -> String {
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -237,10 +237,5 @@ mod tests {
         assert_eq!(logged, REFUSED_MAX as usize);
         assert_eq!(log.room(begin + REFUSED_PERIOD), Some(1000 - u64::from(REFUSED_MAX)));
         assert_eq!(log.room(begin + REFUSED_PERIOD), Some(0));
-    }
-
-    #[test]
-    fn logged_text_is_one_line() {
-        assert_eq!(one_line("unknown field `x\nribtide: stopped`\n"), "unknown field `x ribtide: stopped`");
     }
 }

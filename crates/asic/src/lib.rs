@@ -25,12 +25,12 @@ use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle::{self, ShrinkToFit};
-use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sonicd::Error;
 use ribtide_sonicd::chip_state::chip_state;
+use ribtide_sonicd::events;
 use ribtide_sonicd::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
 use ribtide_sonicd::syncd_stage::{OrchLink, SyncdStage};
 use ribtide_swss::Change;
@@ -183,7 +183,7 @@ pub fn start(
             if let Err(e) = body()
                 && !all.stopped()
             {
-                log(stage, &e.to_string());
+                events::log_failure(stage, &e);
                 all.stop();
             }
         };
@@ -559,7 +559,7 @@ impl Fpm {
             self.announcer.retire(&mut send);
         }
         self.machine.take(&mut self.out);
-        self.out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
+        events::log_fpmsyncd(&mut self.out.events);
         let rows = given_up.len() + self.rows.len();
         self.meter.add(batch.route_count(), begin);
         let header = BatchHeader { seq: batch.seq, rows, failed };

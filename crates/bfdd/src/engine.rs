@@ -8,7 +8,7 @@ use mio::{Interest, Poll, Token};
 use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};
 use ribtide_config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
 use ribtide_rib::IfIndex;
-use ribtide_runtime::ring::Sender;
+use ribtide_runtime::log::target;
 use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -48,29 +48,6 @@ pub struct SessionView {
     pub error: Option<String>,
 }
 
-/// What BFD logs; never waits.
-pub(super) struct Lines {
-    to: Sender<String>,
-    /// Lines for which there was no room.
-    lost: u64,
-}
-
-impl Lines {
-    pub(super) fn new(to: Sender<String>) -> Lines {
-        Lines { to, lost: 0 }
-    }
-
-    fn say(&mut self, mut line: String) {
-        if self.lost > 0 {
-            line.push_str(&format!("; {} earlier lines were left out", self.lost));
-        }
-        match self.to.try_send(line) {
-            Ok(()) => self.lost = 0,
-            Err(_) => self.lost += 1,
-        }
-    }
-}
-
 /// The state of BFD's thread. Ask it through its [`ribtide_runtime::call::StageHandle`].
 pub struct Engine {
     pub(super) poll: Poll,
@@ -82,7 +59,6 @@ pub struct Engine {
     /// Numbers that the configuration gives to interfaces.
     numbers: BTreeMap<String, IfIndex>,
     tell: Tell,
-    lines: Lines,
     /// The next port to send from.
     port: u16,
     start: Instant,
@@ -107,7 +83,6 @@ impl Engine {
         listen: Vec<IpAddr>,
         interfaces: &[InterfaceConfig],
         outputs: Outputs,
-        lines: Lines,
     ) -> Engine {
         Engine {
             poll,
@@ -118,7 +93,6 @@ impl Engine {
             by_peer: BTreeMap::new(),
             numbers: interfaces.iter().map(|i| (i.name.clone(), i.index)).collect(),
             tell: Tell::new(outputs),
-            lines,
             port: FIRST_SOURCE_PORT,
             start: Instant::now(),
             effects: Vec::new(),
@@ -258,27 +232,24 @@ impl Engine {
         let (Some(entry), Some(known)) = (self.sessions.get(id), self.known.get(&id)) else { return };
         let session = &entry.session;
         let ms = |us: u64| us as f64 / 1000.0;
-        let says = match (from, to) {
-            (_, State::Up) => "is up".into(),
-            (State::Up, State::AdminDown) => "is down: this router ends it".into(),
+        let (neighbor, interface) = (known.peer.address, known.peer.interface.as_deref());
+        let reason = match (from, to) {
+            (_, State::Up) => {
+                return tracing::info!(target: target::BFD, %neighbor, interface, "the session is up");
+            }
+            (State::Up, State::AdminDown) => "this router ends it".into(),
             (State::Up, _) => match session.diagnostic() {
                 Diagnostic::DETECTION_TIME_EXPIRED => {
-                    format!(
-                        "is down: nothing came for {} ms, the detection time",
-                        ms(session.detection_time())
-                    )
+                    format!("nothing came for {} ms, the detection time", ms(session.detection_time()))
                 }
                 _ if session.remote_state() == State::AdminDown => {
-                    "is down: an operator of the neighbour has taken it down, which is no failure".into()
+                    "an operator of the neighbour has taken it down, which is no failure".into()
                 }
-                _ => format!(
-                    "is down: the neighbour says that its session is down ({})",
-                    session.remote_diagnostic()
-                ),
+                _ => format!("the neighbour says that its session is down ({})", session.remote_diagnostic()),
             },
             _ => return,
         };
-        self.lines.say(format!("session with {} {says}", known.peer));
+        tracing::warn!(target: target::BFD, %neighbor, interface, reason, "the session is down");
     }
 
     // ---- what others ask

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! It waits for no other thread and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
-//! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]). Its lines go
-//! through a ring to a thread of their own, because standard error may be a pipe that is not read.
+//! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]).
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -21,13 +20,11 @@ mod tests;
 pub use engine::{Changes, Engine, SessionView};
 pub use tell::BfdNews;
 
-use engine::Lines;
 use mio::{Events, Poll, Token, Waker};
 use ribtide_config::{BfdConfig, InterfaceConfig};
 use ribtide_rib::RibIn;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
-use ribtide_runtime::log::log;
-use ribtide_runtime::ring::{Rings, Sender, Wake};
+use ribtide_runtime::ring::{Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use std::fmt;
 use std::io;
@@ -35,8 +32,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Lines that may wait to be written.
-const LINES: usize = 1024;
 /// How long it may sleep without looking whether it is to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const WAKE: Token = Token(usize::MAX);
@@ -86,7 +81,6 @@ pub fn start(
     config: &BfdConfig,
     interfaces: &[InterfaceConfig],
     outputs: Outputs,
-    rings: &Rings,
     stop: Stop,
 ) -> Result<Bfd, NotStarted> {
     let poll = Poll::new()?;
@@ -94,19 +88,9 @@ pub fn start(
     // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
     let wake: Wake = Arc::new(move || drop(waker.wake()));
     let (handle, asked) = pair("BFD");
-    let (lines, written) = rings.bounded::<String>("BFD to log", LINES);
-    let logger = thread::spawn("bfd-log", move || {
-        while let Ok(line) = written.recv() {
-            log("bfd", &line);
-        }
-    })?;
-    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs, Lines::new(lines));
+    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config).map_err(NotStarted)?;
-    let thread = thread::spawn("bfd", move || {
-        run(engine, &asked, &stop);
-        // The last lines say how the sessions ended.
-        let _ = logger.join();
-    })?;
+    let thread = thread::spawn("bfd", move || run(engine, &asked, &stop))?;
     Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use ribtide_bfd::{Micros, Place, Reach, Sessions, Timers};
 use ribtide_config as config;
 use ribtide_prefix::Map;
-use ribtide_runtime::ring::Receiver;
+use ribtide_runtime::ring::{Receiver, Rings};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ fn running(text: &str) -> Running {
     let (rings, stop) = (Rings::default(), Stop::default());
     let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("rib", 64), rings.bounded("bgp", 64));
     let outputs = Outputs { rib: Some(rib), bgp: Some(bgp) };
-    let bfd = start(&parsed(text).bfd, &[], outputs, &rings, stop.clone()).unwrap();
+    let bfd = start(&parsed(text).bfd, &[], outputs, stop.clone()).unwrap();
     Running { bfd: Some(bfd), to_rib, to_bgp, stop, usable: Map::default(), news: Vec::new() }
 }
 
@@ -192,8 +192,7 @@ fn what_must_be_proven_is_not_usable_before() {
     let mut a = Neighbor::new(Ipv4Addr::new(127, 9, 1, 2), Ipv4Addr::new(127, 9, 1, 1), 250);
     until("proven", &mut router, &mut [&mut a], |r| r.usable.get(&gateway) == Some(&true));
     assert!(router.news.is_empty(), "no BGP session has it");
-    let error =
-        start(&parsed(&text).bfd, &[], Outputs { rib: None, bgp: None }, &Rings::default(), Stop::default());
+    let error = start(&parsed(&text).bfd, &[], Outputs { rib: None, bgp: None }, Stop::default());
     let says = error.err().unwrap().to_string();
     assert!(says.starts_with("BFD cannot receive on 127.9.1.1 port 3784"), "{says}");
     assert!(says.contains("another BFD daemon runs"), "{says}");

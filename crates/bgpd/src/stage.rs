@@ -8,7 +8,7 @@
 
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::ShrinkToFit;
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
 use std::os::fd::RawFd;
@@ -71,9 +71,12 @@ pub(super) fn pin(name: &str, cpus: Option<&Cpus>) {
     if let Some(cpus) = cpus
         && let Err(error) = cpus.pin()
     {
-        log(
-            "ribtide",
-            &format!("thread {name} cannot run on CPU {cpus}: {error}; it runs where there is room"),
+        tracing::warn!(
+            target: target::BGP,
+            thread = name,
+            %cpus,
+            %error,
+            "the thread cannot run on its CPUs; it runs where there is room"
         );
     }
 }

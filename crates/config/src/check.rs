@@ -14,6 +14,7 @@ use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
+use ribtide_runtime::log::{Format, Levels, LogSettings};
 use ribtide_settings::RequestedSettings;
 use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
@@ -35,6 +36,8 @@ pub struct Config {
     pub fib: Option<FibConfig>,
     /// The management interface.
     pub api: ApiConfig,
+    /// The log.
+    pub log: LogSettings,
     /// Interfaces that no kernel tells of.
     pub interfaces: Vec<InterfaceConfig>,
     /// Static routes of the default VRF.
@@ -397,17 +400,32 @@ impl Checker {
         }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
         let api = self.api(&file.api, folder);
+        let log = self.log(&file.log);
         Config {
             asn: file.router.asn,
             router_id: file.router.router_id,
             bgp,
             fib,
             api,
+            log,
             interfaces,
             statics,
             bfd,
             vrfs,
         }
+    }
+
+    fn log(&mut self, file: &file::Log) -> LogSettings {
+        let format = match file.format {
+            Some(file::LogFormat::Json) => Format::Json,
+            Some(file::LogFormat::Text) | None => Format::Text,
+        };
+        let levels = file.level.as_deref().map_or(Ok(Levels::default()), str::parse);
+        let levels = levels.unwrap_or_else(|e: String| {
+            self.problem(key!["log", "level"], e);
+            Levels::default()
+        });
+        LogSettings { levels, format }
     }
 
     fn fib(&mut self, file: &file::Fib) -> FibConfig {

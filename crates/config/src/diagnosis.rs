@@ -175,6 +175,17 @@ impl ConfigError {
         }
     }
 
+    /// One line for each problem: the file, line, column, and what is wrong.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.problems.iter().map(|problem| match &problem.span {
+            None => format!("{}: {}", self.path.display(), problem.says),
+            Some(span) => {
+                let (line, column) = self.place(span.start);
+                format!("{}:{line}:{column}: {}", self.path.display(), problem.says)
+            }
+        })
+    }
+
     /// Line and column, counted from 1, of a byte of the text.
     fn place(&self, byte: usize) -> (usize, usize) {
         let before = &self.text[..byte.min(self.text.len())];
@@ -185,17 +196,14 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
+        for (i, (problem, line)) in self.problems.iter().zip(self.lines()).enumerate() {
             if i > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}", self.path.display())?;
-            let Some(span) = &problem.span else {
-                write!(f, ": {}", problem.says)?;
-                continue;
-            };
+            f.write_str(&line)?;
+            let Some(span) = &problem.span else { continue };
             let (line, column) = self.place(span.start);
-            writeln!(f, ":{line}:{column}: {}", problem.says)?;
+            writeln!(f)?;
             let source = self.text.lines().nth(line - 1).unwrap_or_default();
             let number = line.to_string();
             let width = span.len().min(source.chars().count().saturating_sub(column - 1)).max(1);

@@ -32,6 +32,9 @@ pub(super) struct File {
     /// Where questions are answered.
     #[serde(default)]
     pub(super) api: Api,
+    /// What is logged, and how.
+    #[serde(default)]
+    pub(super) log: Log,
     /// Interfaces that no kernel has: the ports of the virtual ASIC.
     #[serde(default)]
     pub(super) interface: Vec<Interface>,
@@ -570,6 +573,25 @@ pub(super) struct Api {
     /// refuses it. It is read at the start and on a reload.
     #[schemars(extend("x-see" = "operations.md#access"))]
     pub(super) token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Log {
+    /// The least level of log lines: `"off"`, `"error"`, `"warn"`, `"info"` or `"debug"`, and levels of single targets,
+    /// as in `"info,bgp=debug"`. The environment variable `RIBTIDE_LOG` counts before it.
+    #[schemars(extend("default" = "info", "x-see" = "operations.md#logs"))]
+    pub(super) level: Option<String>,
+    /// How a line is written: `"text"` or `"json"`.
+    #[schemars(extend("default" = "text"))]
+    pub(super) format: Option<LogFormat>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum LogFormat {
+    Text,
+    Json,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,4 +1,5 @@
 use super::*;
+use ribtide_runtime::log::{Format, LogSettings};
 use std::net::{IpAddr, Ipv4Addr};
 
 const BASE: &str = "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n";
@@ -489,4 +490,24 @@ fn schema_default_written_into_a_file_changes_nothing() {
         }
     }
     assert!(compared > 40, "{compared}");
+}
+
+#[test]
+fn log_settings_are_taken_and_unknown_values_refused() {
+    let log = |text: &str| parse(&format!("{BASE}{text}")).unwrap().log;
+    assert_eq!(log(""), LogSettings { levels: "info".parse().unwrap(), format: Format::Text });
+    let json = log("[log]\nlevel = \"warn,bgp=debug\"\nformat = \"json\"\n");
+    assert_eq!(json, LogSettings { levels: "warn,bgp=debug".parse().unwrap(), format: Format::Json });
+    for (text, says) in [
+        (
+            "level = \"loud\"",
+            "ribtide.toml:5:9: \"loud\" is neither a level (off, error, warn, info, debug, trace) nor a target (api, ",
+        ),
+        ("level = \"info,bpg=debug\"", "\"bpg\" is neither a level"),
+        ("format = \"xml\"", "unknown variant `xml`, expected `text` or `json`"),
+        ("file = \"/tmp/x\"", "unknown field `file`"),
+    ] {
+        let refused = error(&format!("[log]\n{text}\n"));
+        assert!(refused.contains(says), "{text}: {refused}");
+    }
 }

@@ -16,6 +16,7 @@ use ribtide_model::{NextHopCacheSet, SuppressionSet};
 use ribtide_rib::CacheMode;
 use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
 use ribtide_runtime::call::NoReply;
+use ribtide_runtime::log;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub struct Reloaded {
     pub api_token: bool,
     /// Whether the policy for routes on their way to the FIB is another.
     pub fib_policy: bool,
+    /// Whether the log has other levels or another format.
+    pub log: bool,
     /// VRFs that came and went.
     pub vrfs: VrfsChanged,
     /// The neighbours.
@@ -53,6 +56,7 @@ impl From<Reloaded> for ribtide_model::Reloaded {
             suppression,
             api_token,
             fib_policy,
+            log,
             vrfs,
             neighbors,
             bfd,
@@ -70,6 +74,7 @@ impl From<Reloaded> for ribtide_model::Reloaded {
             suppression,
             api_token,
             fib_policy,
+            log,
             vrfs_added: vrfs.added,
             vrfs_removed: vrfs.removed,
             static_routes: vrfs.statics,
@@ -228,6 +233,8 @@ impl Reloader {
         };
         numbers.vrfs = vrfs;
         let api_token = former.api.token != new.api.token;
+        let other_log = former.log != new.log;
+        log::reconfigure(&new.log);
         router.configure(new);
         Ok(Reloaded {
             file: file.clone(),
@@ -236,6 +243,7 @@ impl Reloader {
             suppression,
             api_token,
             fib_policy,
+            log: other_log,
             vrfs: changed,
             neighbors,
             bfd,
@@ -287,7 +295,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             keys.push(name.to_owned());
         }
     };
-    let Config { asn, router_id, bgp, fib, api, interfaces, statics: _, vrfs: _, bfd } = new;
+    let Config { asn, router_id, bgp, fib, api, log: _, interfaces, statics: _, vrfs: _, bfd } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
     match (fib, &old.fib) {

@@ -1,6 +1,6 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
-use crate::reload::Reloader;
+use crate::reload::{NotReloaded, Reloader};
 use crate::vrf_numbers::VrfNumbers;
 use ribtide_api::{Api, ListenError, RouterState, SocketFile, answers};
 use ribtide_bfdd as bfd;
@@ -13,7 +13,7 @@ use ribtide_model::{AsicAnswer, Pipeline};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
 use ribtide_runtime::clock::Clock;
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -149,7 +149,7 @@ impl Router {
             rib: rib.as_ref().map(RibBuilder::failures),
             bgp: bgp.as_ref().map(BgpBuilder::bfd),
         };
-        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, &rings, stop.clone());
+        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, stop.clone());
         let bfd = bfd.map_err(StartError::Bfd)?;
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let mut initial_sources = vec![Source::Static, Source::Bgp];
@@ -271,15 +271,21 @@ impl Router {
             Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
         loop {
             let pending: Vec<i32> = signals.pending().collect();
-            if pending.iter().any(|signal| *signal != SIGHUP) {
+            if let Some(signal) = pending.iter().find(|signal| **signal != SIGHUP) {
+                let signal = signal_hook::low_level::signal_name(*signal);
+                tracing::info!(target: target::ROUTER, signal, "the router stops");
                 break;
             }
             if !pending.is_empty() {
-                let says = match self.reloader.reload() {
-                    Ok(reloaded) => ribtide_model::Reloaded::from(reloaded).to_string(),
-                    Err(refusal) => refusal.to_string(),
-                };
-                log("ribtide", &says);
+                match self.reloader.reload() {
+                    Ok(reloaded) => {
+                        tracing::info!(target: target::ROUTER, "{}", ribtide_model::Reloaded::from(reloaded));
+                    }
+                    Err(NotReloaded::Invalid(e)) => e.lines().for_each(|problem| {
+                        tracing::error!(target: target::ROUTER, "nothing is reloaded: {problem}");
+                    }),
+                    Err(e) => tracing::error!(target: target::ROUTER, "{e}"),
+                }
             }
             if self.stop.stopped() {
                 return Err("a stage could not go on, so the router has stopped; its reason is above".into());
@@ -325,13 +331,14 @@ impl Router {
         if let Some(kernel) = &self.inside.kernel {
             // Its writer would put back what it misses.
             wait(&|| self.writer.as_ref().is_none_or(JoinHandle::is_finished));
-            let says = match flush::flush(&kernel.scope(), false, Some(deadline)) {
-                Ok(flushed) => flushed.to_string(),
-                Err(e) => format!(
-                    "what is installed in the kernel could not be removed: {e}; `ribtide flush` does it"
+            match flush::flush(&kernel.scope(), false, Some(deadline)) {
+                Ok(flushed) => tracing::info!(target: target::KERNEL, "{flushed}"),
+                Err(e) => tracing::error!(
+                    target: target::KERNEL,
+                    error = %e,
+                    "the installed routes could not be removed from the kernel; `ribtide flush` removes them"
                 ),
-            };
-            log("ribtide", &says);
+            }
         }
         wait(&|| self.inside.fpm.iter().all(FpmHandle::has_ended));
     }
@@ -354,11 +361,12 @@ fn watch_interfaces(
             "the kernel's interfaces, over which next hops resolve, cannot be watched: {e}; write [[interface]] tables"
         ))),
         Err(e) => {
-            let says = format!(
-                "the kernel's interfaces cannot be watched ({e}): sessions do not end with them \
-                 (bgp.fast-external-fallover), but by their hold time"
+            tracing::warn!(
+                target: target::KERNEL,
+                error = %e,
+                "the kernel's interfaces cannot be watched: sessions do not end with them (bgp.fast-external-fallover), but by \
+                 their hold time"
             );
-            log("ribtide", &says);
             Ok(None)
         }
     }

@@ -3,7 +3,7 @@
 use ribtide_config::{Config, InterfaceConfig, VrfConfig, VrfSetup};
 use ribtide_dataplane::kernel;
 use ribtide_rib::{IfIndex, Vrf, VrfId};
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use std::collections::BTreeSet;
 
 /// The VRFs as they are numbered now.
@@ -98,12 +98,11 @@ fn number_as_the_system(interfaces: &mut [InterfaceConfig]) -> bool {
         interfaces.iter_mut().for_each(|i| i.index = numbers[&i.name]);
         return true;
     };
-    log(
-        "ribtide",
-        &format!(
-            "this system has no interface {missing}: over FPM, interfaces are numbered from 1 in the order of their \
-             [[interface]] tables, and VRFs after them"
-        ),
+    tracing::warn!(
+        target: target::FPM,
+        interface = missing,
+        "this system has no such interface: over FPM, interfaces are numbered from 1 in the order of their [[interface]] \
+         tables, and VRFs after them"
     );
     false
 }

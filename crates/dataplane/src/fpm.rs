@@ -28,7 +28,7 @@ use replies::Replies;
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
@@ -342,16 +342,18 @@ impl Client {
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
         let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
         self.counters.add(done);
-        let says = match last.finish() {
-            true => format!("{} routes are deleted from the FPM server {}", done.deletes, self.server),
-            false => format!(
-                "the FPM server {} did not read all deletions of its {} routes within {} s, and keeps some",
-                self.server,
-                done.deletes,
-                FAREWELL.as_secs()
-            ),
-        };
-        log("ribtide", &says);
+        let (server, routes) = (self.server, done.deletes);
+        if last.finish() {
+            tracing::info!(target: target::FPM, %server, routes, "the routes are deleted from the FPM server");
+        } else {
+            let seconds = FAREWELL.as_secs();
+            tracing::warn!(
+                target: target::FPM,
+                %server,
+                routes,
+                "the FPM server did not read all deletions of its routes within {seconds} s, and keeps some"
+            );
+        }
     }
 
     /// Tells routes once more of which it is unsure what the server said.
@@ -401,12 +403,12 @@ impl Answers {
         let news = replies.news(Instant::now());
         if let Some(routes) = replies.in_vain() {
             let (server, span) = (self.server, replies::SILENCE_TIMEOUT.as_secs());
-            log(
-                "ribtide",
-                &format!(
-                    "the FPM server {server} has said of none of {routes} routes for {span} s that the chip has it, and until it does \
-                     BGP advertises none of them: see whether its chip takes routes, and whether it tells"
-                ),
+            tracing::warn!(
+                target: target::FPM,
+                %server,
+                routes,
+                "the FPM server has confirmed none of these routes for {span} s, and until it does BGP advertises none of them: \
+                 see whether its chip takes routes, and whether it replies"
             );
         }
         news.map_or(Ok(()), |ack| feedback.send(RibIn::Ack(ack)))
@@ -504,7 +506,12 @@ impl Reader {
                 }
                 Err(e) if waits(&e) => {}
                 Err(e) => {
-                    log("ribtide", &format!("the connection to the FPM server {} ended: {e}", self.server));
+                    tracing::warn!(
+                        target: target::FPM,
+                        server = %self.server,
+                        error = %e,
+                        "the connection to the FPM server ended"
+                    );
                     break;
                 }
             }
@@ -519,9 +526,11 @@ impl Reader {
                     Ok(None) => break,
                     Err(e) => {
                         self.counters.errors.fetch_add(1, Relaxed);
-                        log(
-                            "ribtide",
-                            &format!("{e}; closing the connection to the FPM server {}", self.server),
+                        tracing::error!(
+                            target: target::FPM,
+                            server = %self.server,
+                            error = %e,
+                            "the FPM server sent a malformed frame; closing the connection"
                         );
                         self.gone.store(true, Relaxed);
                         break;

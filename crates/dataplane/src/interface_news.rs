@@ -11,7 +11,16 @@ pub struct InterfaceNews {
     /// How it is now; `None`: it is gone.
     pub state: Option<InterfaceState>,
     /// The event as a line for the operator; `None`: there was none, or not one of interest.
-    pub says: Option<String>,
+    pub line: Option<InterfaceLine>,
+}
+
+/// A log line about an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceLine {
+    /// Its name.
+    pub interface: String,
+    /// What happened to it, as a sentence without its name.
+    pub sentence: String,
 }
 
 /// An interface.

@@ -19,7 +19,7 @@ mod interface_news;
 pub mod kernel;
 mod weight;
 
-pub use interface_news::{InterfaceNews, InterfaceState};
+pub use interface_news::{InterfaceLine, InterfaceNews, InterfaceState};
 
 use crossbeam_channel::Select;
 use ribtide_prefix::Set;

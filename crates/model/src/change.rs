@@ -107,6 +107,9 @@ pub struct Reloaded {
     /// Whether another policy decides what of the routes is installed, and how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
+    /// Whether the log has other levels or another format.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log: bool,
     /// New VRFs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs_added: Vec<String>,
@@ -140,12 +143,13 @@ pub struct Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reloaded { file, shards, nexthop_cache, suppression, api_token, fib_policy, .. } = self;
+        let Reloaded { file, shards, nexthop_cache, suppression, api_token, fib_policy, log, .. } = self;
         let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
         says.extend(nexthop_cache.iter().map(ToString::to_string));
         says.extend(suppression.iter().map(ToString::to_string));
         says.extend(api_token.then(|| "another API token is in force".into()));
         says.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
+        says.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
             ("VRFs added", self.vrfs_added.clone()),
@@ -198,6 +202,7 @@ mod tests {
             suppression: None,
             api_token: false,
             fib_policy: false,
+            log: false,
             vrfs_added: vec![],
             vrfs_removed: vec![],
             static_routes: vec![],

@@ -43,7 +43,7 @@ use ribtide_rib::{
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle::{self, ShrinkToFit};
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::{self, Stop};
@@ -493,16 +493,13 @@ impl RibStage {
 
     fn send(&mut self, out: RibOut) {
         if let Some((first, delay)) = out.delayed.first() {
-            let more = match out.delayed.len() - 1 {
-                0 => String::new(),
-                n => format!(" and {n} more"),
-            };
-            let line = format!(
-                "next hop {}{more} changed often: good news of it reaches BGP after {} s (`ribtide show bgp nexthop`)",
-                first.address,
+            tracing::warn!(
+                target: target::RIB,
+                next_hop = %first.address,
+                others = out.delayed.len() - 1,
+                "the next hop changed often: good news of it reaches BGP after {} s (`ribtide show bgp nexthop`)",
                 delay / 1000
             );
-            log("rib", &line);
         }
         for (next_hop, state) in out.next_hops {
             let state = match state {

@@ -27,6 +27,7 @@ mod text;
 use clap::Args;
 use clap::{Parser, Subcommand};
 use exit::Exit;
+use ribtide_runtime::log::{self, LogSettings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -146,71 +147,116 @@ struct ConfigFile {
 }
 
 fn main() -> ExitCode {
-    let done = match command() {
-        Ok(Command::RouteCheck(options)) => return route_check::run(&options),
-        command => command.and_then(run),
-    };
-    match done {
-        Ok(()) => Exit::Done.into(),
-        Err(sentence) => {
+    let exit = run(command()).unwrap_or_else(Failure::end);
+    log::flush();
+    exit
+}
+
+/// Why the program ends otherwise than as asked.
+struct Failure {
+    exit: Exit,
+    /// To be printed; `None`: the log has it.
+    sentence: Option<String>,
+}
+
+impl Failure {
+    fn new(exit: Exit, sentence: impl ToString) -> Failure {
+        Failure { exit, sentence: Some(sentence.to_string()) }
+    }
+
+    /// Prints it. The exit status.
+    fn end(self) -> ExitCode {
+        if let Some(sentence) = self.sentence {
             text::write_stderr(&sentence);
-            Exit::Failed.into()
         }
+        self.exit.into()
     }
 }
 
+impl From<String> for Failure {
+    fn from(sentence: String) -> Failure {
+        Failure::new(Exit::Failed, sentence)
+    }
+}
+
+fn start_log(settings: &LogSettings) -> Result<(), Failure> {
+    log::start(settings).map_err(|e| {
+        let exit = match e {
+            log::StartError::Variable(_) => Exit::Unusable,
+            log::StartError::Thread(_) => Exit::Failed,
+        };
+        Failure::new(exit, e)
+    })
+}
+
 /// The command line; SONiC's daemon names act as subcommands.
-fn command() -> Result<Command, String> {
+fn command() -> Command {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let called =
         args.first().and_then(|a| Path::new(a).file_name()?.to_str().map(str::to_owned)).unwrap_or_default();
     if ["fpmsyncd", "orchagent", "syncd"].contains(&called.as_str()) {
         args.insert(1, called.into());
     }
-    Ok(Cli::parse_from(args).command)
+    Cli::parse_from(args).command
 }
 
-fn run(command: Command) -> Result<(), String> {
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    let settings = match &command {
+        // Its log is configured in the file.
+        #[cfg(feature = "router")]
+        Command::Run(_) => None,
+        Command::Fpmsyncd(options) => Some(LogSettings::from(&options.log)),
+        Command::Orchagent(options) => Some(LogSettings::from(&options.log)),
+        Command::Syncd(options) => Some(LogSettings::from(&options.log)),
+        _ => Some(LogSettings::default()),
+    };
+    settings.as_ref().map_or(Ok(()), start_log)?;
     match command {
         #[cfg(feature = "router")]
-        Command::Run(file) => router::run(&file.config),
+        Command::Run(file) => router::run(&file.config)?,
         #[cfg(feature = "router")]
-        Command::Check(file) => router::check(&file.config),
+        Command::Check(file) => router::check(&file.config)?,
         #[cfg(feature = "router")]
-        Command::Schema => router::schema(),
+        Command::Schema => router::schema()?,
         #[cfg(feature = "router")]
-        Command::Reference { what } => reference::run(&what),
-        Command::Show { what, output } => show::show(&what, &output),
+        Command::Reference { what } => reference::run(&what)?,
+        Command::Show { what, output } => show::show(&what, &output)?,
         Command::Explain { prefix, vrf, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
-            show::explain(&prefix, vrf.as_deref(), databases, &output)
+            show::explain(&prefix, vrf.as_deref(), databases, &output)?;
         }
-        Command::RouteCheck(options) => match route_check::run(&options) {
-            status if status == Exit::Done.into() => Ok(()),
-            _ => Err("the routes differ".into()),
-        },
-        Command::Clear { what, output } => show::clear(&what, &output),
-        Command::Config { what, output } => change::config(&what, &output),
-        Command::Reload { output } => change::reload(&output),
+        Command::RouteCheck(options) => return Ok(route_check::run(&options)),
+        Command::Clear { what, output } => show::clear(&what, &output)?,
+        Command::Config { what, output } => change::config(&what, &output)?,
+        Command::Reload { output } => change::reload(&output)?,
         #[cfg(feature = "router")]
-        Command::Flush(options) => flush::run(&options),
+        Command::Flush(options) => flush::run(&options)?,
         #[cfg(feature = "router")]
-        Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
+        Command::Replay(options) => drop(ribtide_bench::replay::run(&options).map_err(sentence)?),
         #[cfg(feature = "router")]
-        Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
+        Command::Blast(options) => drop(ribtide_bench::blast::run(&options).map_err(sentence)?),
         #[cfg(feature = "router")]
-        Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),
+        Command::Sink(options) => drop(ribtide_bench::sink::run(&options).map_err(sentence)?),
         #[cfg(feature = "router")]
-        Command::Bench { what } => bench::run(&what),
+        Command::Bench { what } => bench::run(&what)?,
         #[cfg(feature = "router")]
-        Command::Demo(options) => demo::run(&options),
-        Command::Fpmsyncd(options) => sentence(ribtide_sonicd::fpmsyncd::run(options)),
-        Command::Orchagent(options) => sentence(ribtide_sonicd::orchagent::run(options)),
-        Command::Syncd(options) => sentence(ribtide_sonicd::syncd::run(options)),
-        Command::Redis(redis) => sentence(ribtide_sonicd::redis_servers::run(redis)),
+        Command::Demo(options) => demo::run(&options)?,
+        Command::Fpmsyncd(options) => daemon("fpmsyncd", ribtide_sonicd::fpmsyncd::run(options))?,
+        Command::Orchagent(options) => daemon("orchagent", ribtide_sonicd::orchagent::run(options))?,
+        Command::Syncd(options) => daemon("syncd", ribtide_sonicd::syncd::run(options))?,
+        Command::Redis(redis) => ribtide_sonicd::redis_servers::run(redis).map_err(sentence)?,
     }
+    Ok(Exit::Done.into())
 }
 
-fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
-    result.map_err(|e| e.to_string())
+/// Logs why a daemon of SONiC ended.
+fn daemon(name: &str, ended: Result<(), ribtide_sonicd::Error>) -> Result<(), Failure> {
+    ended.map_err(|e| {
+        ribtide_sonicd::events::log_failure(name, &e);
+        Failure { exit: Exit::Failed, sentence: None }
+    })
+}
+
+fn sentence(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

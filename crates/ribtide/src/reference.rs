@@ -4,6 +4,7 @@ use crate::exit::Exit;
 use ribtide_config as config;
 use ribtide_daemon::metrics::{Kind, METRICS};
 use ribtide_daemon::registry::{Process, QUEUES, THREADS};
+use ribtide_runtime::log::target;
 use serde_json::{Map, Value};
 
 #[derive(Debug, clap::Subcommand)]
@@ -15,6 +16,8 @@ pub(super) enum Reference {
     },
     /// The metrics of `/metrics`
     Metrics,
+    /// The targets of log lines
+    LogTargets,
     /// The exit statuses of the program
     Exits,
     /// The threads
@@ -52,6 +55,7 @@ pub(super) fn run(what: &Reference) -> Result<(), String> {
     let text = match what {
         Reference::Settings { table } => settings(&config::schema(), table)?,
         Reference::Metrics => metrics(),
+        Reference::LogTargets => log_targets(),
         Reference::Exits => exits(),
         Reference::Threads { process } => threads((*process).into()),
         Reference::Queues { process } => queues((*process).into()),
@@ -90,6 +94,12 @@ fn metrics() -> String {
         vec![name, kind.into(), labels.join(", "), metric.help.trim_end_matches('.').into()]
     });
     markdown(&["metric", "type", "labels", "meaning"], rows)
+}
+
+fn log_targets() -> String {
+    let rows =
+        target::ALL.iter().map(|(target, of)| vec![format!("`{target}`"), of.trim_end_matches('.').into()]);
+    markdown(&["target", "lines about"], rows)
 }
 
 fn exits() -> String {

@@ -1,27 +1,34 @@
 //! `ribtide run`, `ribtide check` and `ribtide schema`: the router and its configuration.
 
-use crate::text;
+use crate::exit::Exit;
+use crate::{Failure, start_log, text};
 use ribtide_config as config;
 use ribtide_daemon::router::Router;
+use ribtide_runtime::log::target;
 use std::path::Path;
 
 /// Starts the router of a configuration and runs it until a signal.
-pub(crate) fn run(path: &Path) -> Result<(), String> {
+pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     let config = config::load(path).map_err(|e| e.to_string())?;
     // Whoever reloads need not be where the router was started.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    warn(path, &config);
-    let router = Router::start(config, Some(file)).map_err(|e| e.to_string())?;
-    let at = router.socket().display();
-    text::write_stderr(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
-    router.run_until_signal().map_err(|e| e.to_string())
-}
-
-/// Prints the warnings of a valid configuration.
-fn warn(path: &Path, config: &config::Config) {
+    start_log(&config.log)?;
     for warning in config.warnings() {
-        text::write_stderr(&format!("{}: warning: {warning}", path.display()));
+        tracing::warn!(target: target::ROUTER, file = %path.display(), "{warning}");
     }
+    let failed = |error: String| {
+        tracing::error!(target: target::ROUTER, "{error}");
+        Failure { exit: Exit::Failed, sentence: None }
+    };
+    let router = Router::start(config, Some(file)).map_err(|e| failed(e.to_string()))?;
+    let socket = router.socket().display();
+    tracing::info!(
+        target: target::ROUTER,
+        version = env!("CARGO_PKG_VERSION"),
+        %socket,
+        "the router is running; `ribtide show bgp summary --socket {socket}` looks inside"
+    );
+    router.run_until_signal().map_err(failed)
 }
 
 /// `ribtide check`: whether a configuration is valid.
@@ -32,7 +39,7 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
         text::count(neighbors as u64, "neighbour"),
         text::count(config.statics.len() as u64, "static route"),
     );
-    warn(path, &config);
+    config.warnings().iter().for_each(|w| text::write_stderr(&format!("{}: warning: {w}", path.display())));
     text::write_stdout(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }
 

@@ -206,9 +206,10 @@ fn operator_commands_are_complete_and_consistent() {
     until("the neighbours are gone", || router.json(&["bgp", "summary"])["established"] == 0);
     let log = router.log();
     for expected in [
-        "bgp: neighbor 127.0.1.5 (AS 65101, group upstream) is up: ipv4-unicast ipv6-unicast, hold time 90 s",
-        "bgp: neighbor 127.0.0.12 (AS 65001, group clients) is up: ipv4-unicast ipv6-unicast, hold time 90 s",
-        "bgp: neighbor 127.0.0.12 (AS 65001, group clients) is down after ",
+        " INFO bgp::session: the session is up neighbor=127.0.1.5 asn=65101 group=upstream \
+         families=ipv4-unicast,ipv6-unicast hold_time_s=90",
+        " INFO bgp::session: the session is up neighbor=127.0.0.12 asn=65001 group=clients ",
+        " WARN bgp::session: the session is down neighbor=127.0.0.12 asn=65001 group=clients ",
     ] {
         assert!(log.contains(expected), "{expected}\n{log}");
     }
@@ -573,7 +574,9 @@ fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
     let router = Router::start("shards = 1\nupdate-threads = 1");
     let _client = router.peers("sink", "127.0.0.13", &["--asn", "65001"]);
     let down = || router.log().lines().filter(|line| line.contains("is down")).count();
-    until("it is up", || router.log().contains("127.0.0.13 (AS 65001, group clients) is up"));
+    until("it is up", || {
+        router.log().contains("the session is up neighbor=127.0.0.13 asn=65001 group=clients")
+    });
     for body in ["{\"neighbor\": \"127.0.0.13\"}", "{}", "{\"soft\": false}"] {
         let (status, _, expected) = router.unix(&format!("POST /v1/bgp/clear\n{body}"));
         assert_eq!(status, 400, "{body}: {expected}");
@@ -587,14 +590,18 @@ fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
         assert!(status == 403 && expected.contains("api.token-file"), "{request}: {status} {expected}");
     }
     assert_eq!(down(), 0, "{}", router.log());
-    let refused = "api: POST /v1/reload from 127.0.0.1:";
-    assert!(router.log().lines().any(|line| line.starts_with(refused) && line.contains("is refused")));
+    let refused = [" WARN api: ", "caller=127.0.0.1:", "request=\"POST /v1/reload\"", "is refused"];
+    assert!(
+        router.log().lines().any(|line| refused.iter().all(|part| line.contains(part))),
+        "{}",
+        router.log()
+    );
     // The command line uses the API.
     router.command(&["clear", "bgp", "neighbor", "all"]);
     until("the session has ended", || down() == 1);
     // A sink does not reconnect.
     let _again = router.peers("sink", "127.0.0.13", &["--asn", "65001"]);
-    until("it is up again", || router.log().matches("group clients) is up").count() == 2);
+    until("it is up again", || router.log().matches("the session is up").count() == 2);
     router.command(&["clear", "bgp", "neighbor", "127.0.0.13", "soft"]);
     router.command(&["config", "fib", "nexthop-cache", "epoch"]);
     router.command(&["reload"]);
@@ -606,7 +613,11 @@ fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
         "the next-hop cache works by \"dependency\" now, by \"epoch\" before",
     ] {
         let logged = log.lines().any(|l| {
-            l.starts_with("api: POST") && l.contains(&uid) && l.contains(", pid ") && l.contains(expected)
+            l.contains(" INFO api: ")
+                && l.contains("request=\"POST ")
+                && l.contains(&uid)
+                && l.contains(", pid ")
+                && l.contains(expected)
         });
         assert!(logged, "{expected}: {log}");
     }
@@ -683,11 +694,13 @@ fn a_refused_session_is_logged_with_the_reason_and_a_stop_with_its_farewell() {
     let mut router = Router::start("shards = 1\nupdate-threads = 1");
     // AS 65009 where ours is configured.
     let _wrong = router.peers("sink", "127.0.0.12", &["--asn", "65009"]);
-    let refused = "bgp: neighbor 127.0.0.12 (AS 65001, group clients) gets no session: NOTIFICATION sent (OPEN message \
-                   error: bad peer AS)";
+    let refused = "the neighbor gets no session neighbor=127.0.0.12 asn=65001 group=clients reason=\"NOTIFICATION sent \
+                   (OPEN message error: bad peer AS)";
     until("the refusal is logged", || router.log().contains(refused));
     let _client = router.peers("sink", "127.0.0.13", &["--asn", "65001"]);
-    until("it is up", || router.log().contains("127.0.0.13 (AS 65001, group clients) is up"));
+    until("it is up", || {
+        router.log().contains("the session is up neighbor=127.0.0.13 asn=65001 group=clients")
+    });
     let pid = router.process.0.id().to_string();
     assert!(Command::new("kill").arg(&pid).status().unwrap().success());
     assert!(router.process.0.wait().unwrap().success());

@@ -47,9 +47,12 @@ pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> i
     let name = name.into();
     std::thread::Builder::new().name(name.clone()).spawn(move || {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
-            let message =
-                format!("thread {name} failed; stopping the process so that no route is silently lost");
-            crate::log::log("ribtide", &message);
+            tracing::error!(
+                target: crate::log::target::PROCESS,
+                thread = name,
+                "the thread failed; stopping the process so that no route is silently lost"
+            );
+            crate::log::flush();
             std::process::abort();
         }
     })

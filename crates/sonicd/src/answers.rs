@@ -13,9 +13,10 @@
 use super::appl_transport::in_namespace;
 use super::orch_stage::Subscriber;
 use super::settings::is_ours;
-use super::{Daemon, Error, log};
+use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, Refusal};
@@ -288,7 +289,7 @@ impl Answers {
         let direct = match listen_responses(&endpoint()?, &daemon.rings) {
             Ok(direct) => Some(direct),
             Err(e) => {
-                log("fpmsyncd", &format!("answers come through Redis only: {e}"));
+                tracing::warn!(target: target::FPMSYNCD, error = %e, "responses come through Redis only");
                 None
             }
         };
@@ -363,7 +364,7 @@ impl Answers {
         match Published::listen(&self.daemon) {
             Ok(published) => Source::Redis(published),
             Err(e) => {
-                log("fpmsyncd", &format!("orchagent cannot answer now: {e}"));
+                tracing::warn!(target: target::FPMSYNCD, error = %e, "orchagent cannot respond now");
                 Source::none()
             }
         }
@@ -413,7 +414,9 @@ impl Published {
                 PubSubEvent::Subscribed { .. } => Answer::Missed,
                 PubSubEvent::Message { payload, .. } => match RouteResponse::parse(payload) {
                     Ok(response) => Answer::Published(response),
-                    Err(e) => return log("fpmsyncd", &format!("a response is passed over: {e}")),
+                    Err(e) => {
+                        return tracing::warn!(target: target::FPMSYNCD, error = %e, "a response is passed over");
+                    }
                 },
             };
             // No stage reads it any more: answers come directly, or the daemon stops.

@@ -6,8 +6,9 @@
 use super::appl_transport::Lag;
 use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::syncd_generation::SyncdGeneration;
-use super::{Daemon, Error, log};
+use super::{Daemon, Error, events};
 use ribtide_runtime::idle;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self};
 use ribtide_settings::Persistence;
@@ -21,7 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const DAEMON: &str = "syncd";
 const ASIC_STATE: &str = "ASIC_STATE";
 const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
@@ -301,13 +301,13 @@ impl Rows {
         if rows.is_empty() {
             return Ok(());
         }
-        log(DAEMON, &format!("making {} objects again that ASIC_DB holds", rows.len()));
+        tracing::info!(target: target::SYNCD, objects = rows.len(), "making the objects again that ASIC_DB holds");
         let mut out = SyncdOut::default();
         syncd.recreate(rows, &hidden, &mut out);
         for map in MAPS {
             self.connection.queue(&["DEL", map]);
         }
-        out.events.drain(..).for_each(|sentence| log(DAEMON, &sentence));
+        events::log_syncd(&mut out.events);
         self.write_all(out.rows.unpack())
     }
 

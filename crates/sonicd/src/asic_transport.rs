@@ -7,8 +7,9 @@
 use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
 use super::settings::Settings;
-use super::{Daemon, Error, log, refuse, syncd_generation};
+use super::{Daemon, Error, refuse, syncd_generation};
 use crossbeam_channel::Select;
+use ribtide_runtime::log::target;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
@@ -20,7 +21,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const DAEMON: &str = "orchagent";
 /// The counter of object numbers in ASIC_DB; without it the database is another one.
 pub(super) const VIDCOUNTER: &str = "VIDCOUNTER";
 /// The channel of ASIC_DB on which syncd speaks without being asked.
@@ -296,7 +296,7 @@ impl SyncdLink for AsicTransport {
             self.waiting.pop_front();
             self.watch.take().map_or(Ok(()), |watch| watch())?;
             if answers && !std::mem::replace(&mut self.answers, true) {
-                log(DAEMON, "syncd answers each request");
+                tracing::info!(target: target::ORCHAGENT, "syncd replies to each request");
             }
             let responses = Some(self.responses.load(Relaxed));
             refuse(&RequestedSettings { syncd_answers: Some(self.answers), responses, ..self.asked })?;

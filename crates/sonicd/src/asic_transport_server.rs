@@ -5,8 +5,9 @@ use super::asic_db::AsicDb;
 use super::asic_transport::{ANSWERS, MODE, asked_by, run_of};
 use super::settings::Settings;
 use super::syncd_stage::OrchLink;
-use super::{Daemon, Error, log};
+use super::{Daemon, Error};
 use crossbeam_channel::Select;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_settings::{Mode, Persistence};
@@ -21,7 +22,6 @@ use std::collections::VecDeque;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const DAEMON: &str = "syncd";
 const ASIC_STATE: &str = "ASIC_STATE";
 /// How long nothing must come before nothing is on the way.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -252,7 +252,7 @@ impl AsicTransportServer {
                 requests.push(request);
             }
             Err(Refusal { why, reply, query }) => {
-                log(DAEMON, &format!("refused: {why}"));
+                tracing::error!(target: target::SYNCD, reason = %why, "a request is refused");
                 self.under_way.push_back((channel, Due::Refusal { reply, query }));
                 self.refuse();
             }

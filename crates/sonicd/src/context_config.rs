@@ -1,7 +1,8 @@
 //! SONiC's `context_config.json` (sonic-sairedis, `lib/ContextConfigContainer.cpp`): whether a context's requests go over
 //! ZeroMQ, and to which endpoint.
 
-use super::{Error, log};
+use super::Error;
+use super::events::log;
 use clap::Args;
 use ribtide_settings::Mode;
 use serde::Deserialize;
@@ -45,7 +46,7 @@ impl ContextFile {
         match std::fs::read_to_string(file) {
             Ok(text) => self.find(file, &text),
             Err(e) => {
-                log(daemon, &format!("no context file, so the default context: {}: {e}", file.display()));
+                log!(daemon, warn, file = %file.display(), error = %e, "no context file, so the default context");
                 Ok(Context::default())
             }
         }

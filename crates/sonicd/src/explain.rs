@@ -4,8 +4,9 @@
 //! reaches daemons in containers that share nothing else. The daemon's stage answers between two batches of its work, on the
 //! channel that the question names. How many heard the question says whether the daemon runs.
 
+use super::events::log;
 use super::route_stages;
-use super::{Daemon, Error, log};
+use super::{Daemon, Error};
 use crossbeam_channel as channel;
 use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
@@ -95,7 +96,7 @@ pub(super) fn answer<S: 'static>(
             let text = serde_json::to_string(&(daemon, said)).unwrap_or_default();
             // What routes need stays as it is.
             if let Err(e) = answers.query(&["PUBLISH", &to, &text]) {
-                return log(daemon, &format!("questions about routes are not answered any more: {e}"));
+                return log!(daemon, error, error = %e, "queries about routes are not answered any more");
             }
             answers.shrink_to_fit();
         }

@@ -5,7 +5,8 @@
 //! a whole ring of replies waits, and loses its session when it stays so. A client whose host is gone loses it too, so
 //! that it can come back: it would wait behind itself.
 
-use super::{Error, log};
+use super::Error;
+use super::events::log;
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::ring::{self, Rings};
@@ -63,7 +64,7 @@ pub(super) fn start(
                     }
                 }
                 Err(e) => {
-                    log(daemon, &format!("a connection could not be accepted: {e}"));
+                    log!(daemon, error, error = %e, "a connection could not be accepted");
                     // Out of descriptors, most likely: trying at once would only spin.
                     std::thread::sleep(Duration::from_millis(100));
                 }
@@ -85,13 +86,13 @@ fn serve(
     let replies = match writer(daemon, &stream, rings) {
         Ok(replies) => replies,
         Err(e) => {
-            log(daemon, &format!("the session of {peer} cannot be set up: {e}"));
+            log!(daemon, error, client = %peer, error = %e, "the FPM session cannot be set up");
             return Ok(());
         }
     };
     events.send(FpmEvent::Connected(peer, replies))?;
     let why = loop_frames(&stream, events)?;
-    log(daemon, &format!("the FPM session of {peer} ended: {why}"));
+    log!(daemon, warn, client = %peer, reason = why, "the FPM session ended");
     let _ = stream.shutdown(std::net::Shutdown::Both);
     events.send(FpmEvent::Disconnected)
 }
@@ -141,7 +142,7 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
             if let Err(e) = stream.write_all(&bytes) {
                 if e.kind() == io::ErrorKind::WouldBlock {
                     let span = STALL.as_secs();
-                    log(daemon, &format!("the FPM client read no replies for {span} s, so its session ends"));
+                    log!(daemon, warn, "the FPM client read no replies for {span} s, so its session ends");
                 }
                 // The reader notices too.
                 let _ = stream.shutdown(std::net::Shutdown::Both);

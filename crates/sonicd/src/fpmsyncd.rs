@@ -15,13 +15,14 @@ use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::TransportCheck;
 use super::warm::Replay;
-use super::{Daemon, Error, explain, log, queues};
+use super::{Daemon, Error, LogOptions, events, explain, queues};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
+use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::Stop;
@@ -110,6 +111,9 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// What is logged, and how
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 /// Runs for ever.
@@ -193,10 +197,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.answers = suppress.then(|| Answers::open(daemon)).transpose()?;
     stage.hear_first(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &daemon.rings, stop)?;
-    log(
-        DAEMON,
-        &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
-    );
+    tracing::info!(target: target::FPMSYNCD, %address, suppress_fib_pending = suppress, "listening for FPM");
     let (handle, asked) = call::pair(DAEMON);
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
@@ -423,7 +424,7 @@ impl Stage {
     fn fpm(&mut self, event: FpmEvent) -> Result<(), Error> {
         match event {
             FpmEvent::Connected(peer, replies) => {
-                log(DAEMON, &format!("FPM session with {peer}"));
+                tracing::info!(target: target::FPMSYNCD, client = %peer, "an FPM session begins");
                 self.replies = Some(replies);
                 self.machine.session_up();
                 self.recount();
@@ -458,9 +459,9 @@ impl Stage {
                 if !self.is_awaited(begin) {
                     return self.hear_rows();
                 }
-                log(
-                    DAEMON,
-                    "orchagent is there and does not say what is in the chip; until then nothing is written",
+                tracing::warn!(
+                    target: target::FPMSYNCD,
+                    "orchagent runs and has not reported what is in the chip; nothing is written until it has"
                 );
                 self.count = Count::Hearing(begin);
                 return Ok(());
@@ -490,7 +491,7 @@ impl Stage {
         if on == self.machine.suppresses() {
             return Ok(());
         }
-        log(DAEMON, if on { "FIB suppression is on" } else { "FIB suppression is off" });
+        tracing::info!(target: target::FPMSYNCD, "FIB suppression is {}", if on { "on" } else { "off" });
         self.machine.suppress(on, &mut self.out);
         self.are_rows_last = false;
         match on {
@@ -557,7 +558,7 @@ impl Stage {
                 Answer::Direct(message) => {
                     if self.direct(&message).is_err() {
                         let len = message.len();
-                        log(DAEMON, &format!("a message of {len} bytes is passed over: it is no answers"));
+                        tracing::warn!(target: target::FPMSYNCD, bytes = len, "a message is passed over: it has no responses");
                     }
                 }
                 Answer::Published(response) => self.machine.confirm(&response, &mut self.out),
@@ -607,7 +608,7 @@ impl Stage {
     }
 
     fn carry_out(&mut self) -> Result<(), Error> {
-        self.out.events.drain(..).for_each(|event| log(DAEMON, &event.to_string()));
+        events::log_fpmsyncd(&mut self.out.events);
         if !self.out.offloads.is_empty() || !self.out.label_offloads.is_empty() || self.out.in_chip.is_some()
         {
             let mut bytes = Vec::new();
@@ -763,7 +764,7 @@ impl Stage {
             _ => "",
         };
         if why != std::mem::replace(&mut self.disagreement, why) && !why.is_empty() {
-            log(DAEMON, why);
+            tracing::warn!(target: target::FPMSYNCD, "{why}");
         }
         self.settings.now(SUPPRESS, on_or_off(self.machine.suppresses()), why)
     }
@@ -786,7 +787,7 @@ impl Stage {
                 return Ok(());
             }
             self.generation = generation;
-            log(DAEMON, "writing every row again, since Redis may have lost some");
+            tracing::warn!(target: target::FPMSYNCD, "writing every row again, since Redis may have lost some");
             // What it has too much of is found below.
             self.out.old_groups.clear();
             self.machine.write_again(&mut self.out);

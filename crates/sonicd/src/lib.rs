@@ -17,6 +17,7 @@ pub mod chip_state;
 pub mod config_db;
 mod config_watch;
 mod context_config;
+pub mod events;
 pub mod explain;
 mod fpm_server;
 pub mod fpmsyncd;
@@ -44,6 +45,8 @@ mod warm;
 mod warm_file;
 
 pub use appl_transport::Lag;
+use clap::Args;
+use ribtide_runtime::log::{Format, Levels, LogSettings};
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::RequestedSettings;
@@ -104,6 +107,24 @@ impl Daemon {
     }
 }
 
+/// What of a daemon's log the command line says.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LogOptions {
+    /// The least level of log lines: off, error, warn, info or debug, and levels of single targets, as in info,zmq=debug.
+    /// The environment variable RIBTIDE_LOG counts before it
+    #[arg(long = "log-level", value_name = "LEVELS", default_value_t)]
+    pub levels: Levels,
+    /// How a line of the log is written: text or json
+    #[arg(long = "log-format", value_name = "FORMAT", default_value_t)]
+    pub format: Format,
+}
+
+impl From<&LogOptions> for LogSettings {
+    fn from(options: &LogOptions) -> LogSettings {
+        LogSettings { levels: options.levels.clone(), format: options.format }
+    }
+}
+
 /// Refuses settings that cannot be combined.
 fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
     match ribtide_settings::broken(asked).next() {
@@ -111,5 +132,3 @@ fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
         None => Ok(()),
     }
 }
-
-use ribtide_runtime::log::log;

@@ -1,6 +1,7 @@
 //! The names of the kernel's interfaces: FPM says numbers, APPL_DB says names.
 
-use super::{Error, log};
+use super::Error;
+use super::events::log;
 use ribtide_netlink::{Socket, overran};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
@@ -52,19 +53,21 @@ pub(super) fn watch(
                 // route that names it.
                 Err(e) if overran(&e) => match list() {
                     Ok(all) => events = all,
-                    Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
+                    Err(e) => log!(daemon, warn, error = %e, "names of interfaces may be old"),
                 },
                 Err(e) => {
-                    let says = format!(
-                        "the kernel's interfaces cannot be followed ({e}); reading all of them again"
+                    log!(
+                        daemon,
+                        warn,
+                        error = %e,
+                        "the kernel's interfaces cannot be watched; reading all of them again"
                     );
-                    log(daemon, &says);
                     std::thread::sleep(REOPEN);
                     match Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL)
                         .and_then(|s| Ok((s, list()?)))
                     {
                         Ok((again, all)) => (socket, events) = (again, all),
-                        Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
+                        Err(e) => log!(daemon, warn, error = %e, "names of interfaces may be old"),
                     }
                 }
             }

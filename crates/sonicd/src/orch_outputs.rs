@@ -8,8 +8,9 @@ use super::config_watch::ConfigWatch;
 use super::orch_stage::{OrchOutputs, Subscriber};
 use super::response_publisher::ResponsePublisher;
 use super::settings::Settings;
-use super::{Daemon, Error, log};
+use super::{Daemon, Error};
 use crossbeam_channel::Select;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::{self};
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
@@ -127,7 +128,7 @@ impl RedisOutputs {
             return Ok(());
         }
         if on != orch.answers() {
-            log("orchagent", if on { "FIB suppression is on" } else { "FIB suppression is off" });
+            tracing::info!(target: target::ORCHAGENT, "FIB suppression is {}", if on { "on" } else { "off" });
             orch.answer(on);
             is.store(on, Relaxed);
             self.answering = on.then(|| Answering::start(rings)).transpose()?;

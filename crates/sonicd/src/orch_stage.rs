@@ -6,16 +6,17 @@
 use super::recorder::Recording;
 use super::syncd_stage::routes_in;
 use super::warm::{RestartCheck, Restore};
-use super::{Error, log};
+use super::{Error, events};
 use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
+use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
+use ribtide_swss::orch::{Orch, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::{Change, Row};
 use ribtide_tables::Consumer;
@@ -23,7 +24,6 @@ use ribtide_tables::zmq::Process;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-const DAEMON: &str = "orchagent";
 /// How often it looks whether it may be stopped, while `orchagent_restart_check` asks.
 const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest sleep while it stands still.
@@ -442,7 +442,7 @@ impl OrchStage {
     /// Stands still, so that what takes its place finds what it left.
     fn freeze(mut self, stop: &Stop) -> Result<(), Error> {
         self.flush_recordings();
-        log(DAEMON, "stands still for a warm restart; stop it now");
+        tracing::info!(target: target::ORCHAGENT, "orchagent stands still for a warm restart; stop it now");
         while !stop.stopped() {
             std::thread::sleep(FROZEN_POLL_INTERVAL);
         }
@@ -464,11 +464,8 @@ impl OrchStage {
     }
 
     fn carry_out(&mut self, out: &mut OrchOut) -> Result<bool, Error> {
-        for event in out.events.drain(..) {
-            match event {
-                OrchEvent::Fatal(sentence) => return Err(Error::new(sentence)),
-                event => log(DAEMON, &event.to_string()),
-            }
+        if let Some(sentence) = events::log_orchagent(&mut out.events) {
+            return Err(Error::new(sentence));
         }
         if let Some(record) = &mut self.requests {
             out.requests.iter().for_each(|request| record.request(request));

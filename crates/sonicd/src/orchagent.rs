@@ -16,9 +16,10 @@ use super::previous_ids::{self, IndexRoutes};
 use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Daemon, Error, explain, log, queues, refuse};
+use super::{Daemon, Error, LogOptions, explain, queues, refuse};
 use clap::Args;
 use ribtide_runtime::call;
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
@@ -81,6 +82,9 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// What is logged, and how
+    #[command(flatten)]
+    pub log: LogOptions,
     /// Take routes over ZeroMQ here, when CONFIG_DB (SYSTEM_DEFAULTS|swss_zmq) or --route-zmq says that they come so;
     /// port 8100 if it names none
     #[arg(short = 'q', value_name = "ENDPOINT")]
@@ -232,7 +236,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
     explain::answer(daemon, handle, explain)?;
-    log(DAEMON, "started");
+    tracing::info!(target: target::ORCHAGENT, "orchagent has started");
     stage.run(Some(&asked), stop)
 }
 

@@ -5,8 +5,9 @@
 //! then, writes new records to STATE_DB, where `ribtide show performance --sonic` finds them, and logs them where that was
 //! asked for. When timers are off there are none, nor the thread.
 
+use super::events::log;
 use super::settings::{DAEMONS, Settings};
-use super::{Daemon, Error, log};
+use super::{Daemon, Error};
 use clap::ValueEnum;
 use ribtide_model::{Performance, PerformanceRecord};
 use ribtide_runtime::idle;
@@ -95,7 +96,7 @@ impl Reporter {
                 Ok(told) if idle::on_wait(!told) => self.connection.shrink_to_fit(),
                 // What routes need stays as it is.
                 Err(e) if !stop.stopped() => {
-                    return log(self.daemon, &format!("PerformanceTimers are not reported any more: {e}"));
+                    return log!(self.daemon, error, error = %e, "PerformanceTimers are not reported any more");
                 }
                 _ => {}
             }
@@ -114,7 +115,7 @@ impl Reporter {
             any = true;
             let logs = self.timing == Timing::Log || Path::new(NOTICE).exists();
             for record in records.iter().filter(|record| logs && record.number > seen) {
-                log(self.daemon, &text(&PerformanceRecord::of(&api, record)));
+                log!(self.daemon, info, "{}", text(&PerformanceRecord::of(&api, record)));
             }
             let lines: Vec<_> = records.iter().map(|record| PerformanceRecord::of(&api, record)).collect();
             self.connection.query(&["HSET", &self.key, &api, &text(&lines)])?;

@@ -7,9 +7,10 @@
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
+use super::Error;
 use super::chip_state::chip_state;
+use super::events::log;
 use super::syncd::chip_setting;
-use super::{Error, log};
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread;
@@ -54,7 +55,7 @@ pub(super) fn start<S: 'static>(
             let answered =
                 stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &handle, see))));
             if let Err(e) = answered {
-                log(daemon, &format!("a question was not heard: {e}"));
+                log!(daemon, warn, error = %e, "a query was not accepted");
             }
         }
     };

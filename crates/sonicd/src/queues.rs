@@ -4,7 +4,8 @@
 //! second and writes what changed to STATE_DB, where `ribtide show pipeline --sonic` finds it. No stage and no route waits for
 //! that, and of a daemon at rest nothing is written.
 
-use super::{Daemon, Error, log};
+use super::events::log;
+use super::{Daemon, Error};
 use ribtide_runtime::gauge::{Depth, Gauge};
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::Rings;
@@ -107,7 +108,7 @@ impl Publisher {
                 }
                 // What routes need stays as it is.
                 Err(e) if !stop.stopped() => {
-                    return log(self.daemon, &format!("how full queues are is not said any more: {e}"));
+                    return log!(self.daemon, error, error = %e, "queue levels are not published any more");
                 }
                 _ => {}
             }

@@ -4,7 +4,8 @@
 //! Times are UTC. A hang-up signal makes the files be opened again, which is how log rotation works there. With `-A` a
 //! thread of its own writes the file.
 
-use super::{Error, log};
+use super::Error;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
 use ribtide_swss::sai::text::{row_fields, write_id};
@@ -77,7 +78,7 @@ impl Log {
     }
 
     fn give_up(&mut self, why: &str) {
-        log("orchagent", &format!("{why}; not recorded any more until the signal SIGHUP"));
+        tracing::error!(target: target::ORCHAGENT, error = why, "the recording ends until the signal SIGHUP");
         self.file = None;
     }
 }

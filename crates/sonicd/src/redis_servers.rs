@@ -1,8 +1,9 @@
 //! `ribtide redis up`: the Redis servers that a `database_config.json` names, for people who have none; or one that is
 //! made for them, with one server or SONiC's several.
 
-use super::{Error, log};
+use super::Error;
 use clap::{Args, Subcommand};
+use ribtide_runtime::log::target;
 use ribtide_tables::{DEFAULT_CONFIG, Databases, Server};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-const WHO: &str = "redis";
 /// How long a server may take to answer.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often servers are looked after.
@@ -64,7 +64,7 @@ pub fn run(redis: Redis) -> Result<(), Error> {
     let mut children = Vec::new();
     for server in Databases::servers(&file)? {
         if server.is_reachable() {
-            log(WHO, &format!("{} runs already", server.name));
+            tracing::info!(target: target::REDIS, server = server.name, "the server runs already");
         } else {
             children.push(Running::start(server)?);
         }
@@ -72,7 +72,8 @@ pub fn run(redis: Redis) -> Result<(), Error> {
     for child in &mut children {
         child.wait()?;
     }
-    log(WHO, &format!("ready; the daemons find them with --database-config {}", file.display()));
+    let path = file.display();
+    tracing::info!(target: target::REDIS, "ready; the daemons find the servers with --database-config {path}");
     while !ending.load(Relaxed) {
         std::thread::sleep(SERVERS_POLL_INTERVAL);
         children.iter_mut().try_for_each(Running::check)?;
@@ -118,7 +119,7 @@ impl Running {
         let child = child.map_err(|e| {
             Error::new(format!("redis-server does not start: {e}; install it: apt-get install redis-server"))
         })?;
-        log(WHO, &format!("{} starts", server.name));
+        tracing::info!(target: target::REDIS, server = server.name, "the server starts");
         Ok(Running { server, child })
     }
 

@@ -1,7 +1,8 @@
 //! What a daemon was asked to be and what it is: a row of STATE_DB that says of each setting what was asked, what is
 //! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
 
-use super::{Daemon, Error, log, refuse};
+use super::events::log;
+use super::{Daemon, Error, refuse};
 use ribtide_runtime::thread::{self};
 use ribtide_settings::RequestedSettings;
 use ribtide_swss::Db;
@@ -160,7 +161,7 @@ pub(super) fn refuse_with_warm_restart(
             // While there is no STATE_DB there is nothing to say.
             let is = warm_restart(&daemon, dockers).unwrap_or(was);
             if is && !was {
-                log(daemon.name, &format!("it would not start again: {why}"));
+                log!(daemon.name, warn, reason = %why, "the daemon would not start again");
             }
             was = is;
         }

@@ -16,9 +16,10 @@ use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Daemon, Error, explain, log, query, queues, warm_file};
+use super::{Daemon, Error, LogOptions, explain, query, queues, warm_file};
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Mode, Persistence, RequestedSettings};
 use ribtide_swss::sai::schema::Validation;
@@ -120,6 +121,9 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// What is logged, and how
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 /// `NAME=VALUE`.
@@ -212,8 +216,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     };
     let resumed = kept.is_some();
     match (wanted, resumed) {
-        (true, true) => log(DAEMON, "goes on with the switch that an earlier syncd left"),
-        (true, false) => log(DAEMON, "no earlier syncd left a switch that ASIC_DB knows; starting cold"),
+        (true, true) => {
+            tracing::info!(target: target::SYNCD, "syncd goes on with the switch that an earlier syncd left")
+        }
+        (true, false) => {
+            tracing::warn!(target: target::SYNCD, "no earlier syncd left a switch that ASIC_DB knows; starting cold")
+        }
         _ => {}
     }
     let mut syncd = match kept {
@@ -272,7 +280,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             switch: stage.syncd.chip_mut(),
         })?;
     }
-    log(DAEMON, "started");
+    tracing::info!(target: target::SYNCD, "syncd has started");
     stage.run(Some(&asked), stop)
 }
 

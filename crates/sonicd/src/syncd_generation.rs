@@ -5,7 +5,8 @@
 //! stores nothing, and a restarted Redis may have no subscriber yet. So such a syncd also writes another generation, and
 //! orchagent polls it.
 
-use super::{Error, log};
+use super::Error;
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_tables::{Connection, TableError};
 use std::hash::{BuildHasher, RandomState};
@@ -58,7 +59,11 @@ pub(super) fn watch(
                 Ok(Some(now)) if now == since => {}
                 Ok(Some(_)) => return on_change(),
                 Err(_) if stop.stopped() => return,
-                Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started again")),
+                Err(e) => tracing::warn!(
+                    target: target::ORCHAGENT,
+                    error = %e,
+                    "orchagent cannot see whether syncd was started again; looking again"
+                ),
             }
         }
     };

@@ -4,13 +4,14 @@
 //! when its turn is over. While the switch is stalled nothing is taken and nothing answered, but questions are.
 
 use super::syncd::Watchdog;
-use super::{Error, log, warm_file};
+use super::{Error, events, warm_file};
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_prefix::Journal;
 use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
+use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -21,7 +22,6 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const DAEMON: &str = "syncd";
 /// How long it sleeps while the last requests are on the way.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest sleep: how late a stop is noticed.
@@ -163,7 +163,7 @@ impl SyncdStage {
                 return self.end(warm);
             }
             if self.link.wants_all_rows()? {
-                log(DAEMON, "writing all of ASIC_DB again, since Redis may have lost some");
+                tracing::warn!(target: target::SYNCD, "writing all of ASIC_DB again, since Redis may have lost some");
                 self.answer_all()?;
                 let mut out = SyncdOut::default();
                 self.syncd.all_rows(&mut out);
@@ -220,7 +220,7 @@ impl SyncdStage {
         if let Some(meter) = &self.meter {
             meter.add(routes, begin);
         }
-        out.events.drain(..).for_each(|sentence| log(DAEMON, &sentence));
+        events::log_syncd(&mut out.events);
         let done = self.syncd.chip_mut().done_at(now);
         // Behind what the chip still works on, in any case.
         let done = done.or_else(|| self.at_work.back().map(|work| work.done));
@@ -239,8 +239,8 @@ impl SyncdStage {
         if let Some(watchdog) = &self.watchdog
             && begin - work.begun > watchdog.span(self.starting)
         {
-            let (ms, routes) = ((begin - work.begun).as_millis(), work.routes);
-            log(DAEMON, &format!("the switch took {ms} ms for a request, of {routes} routes"));
+            let duration_ms = (begin - work.begun).as_millis() as u64;
+            tracing::warn!(target: target::SYNCD, duration_ms, routes = work.routes, "the switch took long for a request");
         }
         self.starting &= !work.applies;
         self.link.answer(&mut work.out)?;
@@ -290,7 +290,7 @@ impl SyncdStage {
                 ));
             }
             warm_file::save(&file, &self.syncd)?;
-            log(DAEMON, &format!("the switch goes on without syncd, as {} says", file.display()));
+            tracing::info!(target: target::SYNCD, file = %file.display(), "the switch goes on without syncd");
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! Redis as long as it runs: always to that of NEXTHOP_GROUP_TABLE, and to that of ROUTE_TABLE unless routes come over
 //! ZeroMQ.
 
-use super::{Daemon, Error, log, refuse};
+use super::{Daemon, Error, refuse};
+use ribtide_runtime::log::target;
 use ribtide_settings::{RequestedSettings, broken};
 use ribtide_swss::Db;
 use ribtide_swss::row::{NextHopGroupRow, RouteRow};
@@ -48,7 +49,7 @@ impl TransportCheck {
         let changed = wrong != self.wrong;
         self.wrong = wrong;
         if let Some(why) = wrong.filter(|_| changed) {
-            log("fpmsyncd", &format!("no route reaches orchagent: {why}"));
+            tracing::error!(target: target::FPMSYNCD, reason = why, "no route reaches orchagent");
         }
         Ok(changed)
     }

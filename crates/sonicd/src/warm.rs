@@ -7,7 +7,8 @@
 use super::answers::presence;
 use super::config_db::ConfigDb;
 use super::orch_stage::OrchStage;
-use super::{Daemon, Error, log};
+use super::{Daemon, Error};
+use ribtide_runtime::log::target;
 use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
 use ribtide_swss::{Db, json};
 use ribtide_tables::{Connection, PubSubEvent, listen};
@@ -165,7 +166,7 @@ impl Replay {
             self.holding = false;
             machine.set_quiet(self.quiet_ms);
             self.warm.set_state(State::Reconciled)?;
-            log("fpmsyncd", &format!("the replay is over after {on} ms; APPL_DB gets the difference"));
+            tracing::info!(target: target::FPMSYNCD, duration_ms = on, "the replay is over; APPL_DB gets the difference");
         }
         Ok(())
     }
@@ -205,7 +206,7 @@ impl Restore {
             return Ok(false);
         }
         self.warm.set_state(State::Reconciled)?;
-        log("orchagent", "started warm: what was there stays, what changed meanwhile is done");
+        tracing::info!(target: target::ORCHAGENT, "started warm: what was there stays, what changed meanwhile is done");
         Ok(true)
     }
 }

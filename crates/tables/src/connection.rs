@@ -10,6 +10,7 @@ use crate::TableError;
 use crate::database::{Address, Database};
 use crate::resp::{Command, Decoder, Raw, Replies, Reply};
 use ribtide_runtime::liveness::{self, Watched};
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -251,10 +252,11 @@ impl Connection {
                 // A slow script keeps the server from other commands until it ends.
                 Ok(Some(message)) if message.starts_with(BUSY) && !self.stop.stopped() => {
                     if pause == CONNECT_BACKOFF.0 {
-                        let name = self.database.db.name();
-                        crate::report(&format!(
-                            "Redis for {name} runs a script for long; waiting until that ends"
-                        ));
+                        tracing::warn!(
+                            target: target::REDIS,
+                            database = self.database.db.name(),
+                            "Redis runs a script for long; waiting until that ends"
+                        );
                     }
                     // Commands before or after the busy ones run again, as after a loss.
                     let busy = |reply: Raw<'_>| reply.refusal().is_some_and(|why| why.starts_with(BUSY));
@@ -297,7 +299,8 @@ impl Connection {
 
     /// Connects again until it succeeds or the process stops.
     fn recover(&mut self, error: TableError) -> Result<(), TableError> {
-        crate::report(&format!("{error}; waiting for it to come back"));
+        let database = self.database.db.name();
+        tracing::warn!(target: target::REDIS, database, "{error}; waiting for it to come back");
         let mut pause = CONNECT_BACKOFF.0;
         loop {
             if self.stop.stopped() {
@@ -312,7 +315,7 @@ impl Connection {
             }
         }
         self.generation += 1;
-        crate::report(&format!("Redis for {} is back", self.database.db.name()));
+        tracing::info!(target: target::REDIS, database, "Redis is back");
         Ok(())
     }
 

@@ -117,9 +117,3 @@ pub trait Consumer<R: Row> {
         true
     }
 }
-
-/// Logs an event of a connection for the operator: the loss of a database is no single caller's
-/// error.
-fn report(sentence: &str) {
-    ribtide_runtime::log::log("ribtide", sentence);
-}

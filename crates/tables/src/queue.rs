@@ -18,6 +18,7 @@ use crate::exchange::{EncodedRequest, Exchange, Pending, ReaderThread, WAITING};
 use crate::subscribe::{Wake, wake_ups};
 use crate::{Reply, TableError};
 use ribtide_runtime::idle;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
@@ -219,7 +220,10 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     next = next.take().or_else(|| pending.oldest());
                     let reply = next.as_ref().and_then(|next| decode(next, message));
                     let Some(reply) = reply else {
-                        crate::report("a reply of syncd is ignored: it belongs to no request");
+                        tracing::warn!(
+                            target: target::REDIS,
+                            "a reply of syncd is ignored: it belongs to no request"
+                        );
                         continue;
                     };
                     next = None;

@@ -21,6 +21,7 @@ use crate::row_cache::RowCache;
 use crate::subscribe::Wake;
 use crate::{Consumer, Producer, TableError};
 use ribtide_prefix::Map;
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
@@ -508,7 +509,7 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
             self.connection.queue(&["HGETALL", &name]);
         }
         let moved = self.connection.send()?;
-        let mut moved = moved.iter();
+        let (mut moved, mut refused) = (moved.iter(), Vec::new());
         for row in taken() {
             let (key, fields) = match row.text() {
                 Some(key) => (Some(key), moved.next().map(Raw::items).unwrap_or_default()),
@@ -523,8 +524,12 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
             }
             match change(key.unwrap_or_default(), fields, &mut self.row_cache) {
                 Ok(change) => changes.push(change),
-                Err(e) => crate::report(&format!("a row is passed over: {e}")),
+                Err(e) => refused.push(e),
             }
+        }
+        if let Some(error) = refused.first() {
+            let rows = refused.len();
+            tracing::warn!(target: target::REDIS, table = R::TABLE, rows, %error, "rows are passed over");
         }
         Ok(taken().count() == max)
     }

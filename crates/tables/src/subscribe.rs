@@ -9,6 +9,7 @@ use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
 use ribtide_runtime::idle;
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -61,7 +62,12 @@ pub fn listen(
                     }
                 }
                 Err(e) => {
-                    crate::report(&format!("{}; listening again when it is back", lost(&database, &e)));
+                    tracing::warn!(
+                        target: target::REDIS,
+                        database = database.db.name(),
+                        "{}; listening again when it is back",
+                        lost(&database, &e)
+                    );
                     let mut pause = CONNECT_BACKOFF.0;
                     loop {
                         if stop.stopped() {

@@ -69,6 +69,10 @@ class Process:
     def poll(self):
         return self.popen.poll()
 
+    def logged(self, *parts):
+        """The lines of its whole log that have all of these parts."""
+        return [line for line in self.log(1 << 24).splitlines() if all(part in line for part in parts)]
+
     def log(self, size=3000):
         """The end of what it printed."""
         with open(self.path, errors="replace") as f:

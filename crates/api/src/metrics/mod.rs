@@ -33,6 +33,7 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     let mut m = Families::default();
     m.add(INFO, one("version", env!("CARGO_PKG_VERSION")), 1u64);
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
+    m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
     let parts: [Part; 7] = [pipeline, shards, neighbors, groups, rib, fpm, bfd];
     for part in parts {

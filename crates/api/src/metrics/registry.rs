@@ -43,6 +43,7 @@ macro_rules! metrics {
 metrics! {
     INFO = Gauge "info" ["version"] "The version of the program; always 1.";
     UPTIME = Gauge "uptime_seconds" [] "Time since the start.";
+    LOG_DROPPED = Counter "log_lines_dropped" [] "Log lines that were dropped, because the reader of the log stood still.";
 
     QUEUE_BATCHES = Counter "queue_batches" ["queue"] "Batches that went into the queue; of rings only.";
     QUEUE_DEPTH = Gauge "queue_depth" ["queue"] "Batches in the queue now, or what its name says.";

@@ -42,7 +42,9 @@ pub(super) fn read(folder: &Path) -> Timers {
 }
 
 fn add(timers: &mut Timers, daemon: &str, log: &str) {
-    for line in log.lines().filter_map(|line| line.strip_prefix(daemon)?.strip_prefix(": ")) {
+    // `TIME info DAEMON: RECORD`.
+    let target = format!(" INFO {daemon}: ");
+    for line in log.lines().filter_map(|line| Some(line.split_once(&target)?.1)) {
         let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
         let Some(api) = record.get("API").and_then(Value::as_str) else { continue };
         let number = |name: &str| record.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -68,7 +70,9 @@ mod tests {
         add(
             &mut timers,
             "orchagent",
-            &format!("orchagent: started\norchagent: {first}\norchagent: {second}\n"),
+            &["orchagent has started", first, second]
+                .map(|line| format!("2026-11-25T23:27:56.123456Z  INFO orchagent: {line}\n"))
+                .concat(),
         );
         let timer = &timers["orchagent/DRAIN"];
         assert_eq!((timer.tasks, timer.total_ms, timer.busy_ms), (40_000, 998, 651));

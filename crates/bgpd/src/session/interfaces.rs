@@ -58,7 +58,7 @@ impl Interfaces {
 impl Sessions {
     /// Takes news: ends the sessions that an interface carried, or lets them come again.
     pub(crate) fn take_interface(&mut self, news: InterfaceNews) {
-        let InterfaceNews { index, state, says } = news;
+        let InterfaceNews { index, state, line } = news;
         let fell = state.as_ref().is_some_and(|state| state.fell);
         let now = state.clone();
         let before = match state {
@@ -96,18 +96,9 @@ impl Sessions {
                 back.push(address);
             }
         }
-        if let Some(mut line) = says {
-            let outcomes = [
-                (ended, "the session to", "the sessions to", "ended"),
-                (back, "the session to", "the sessions to", "may come again"),
-            ];
-            for (addresses, one, many, what) in
-                outcomes.iter().filter(|(addresses, ..)| !addresses.is_empty())
-            {
-                let whose = if addresses.len() == 1 { one } else { many };
-                line.push_str(&format!(": {whose} {} {what}", named(addresses)));
-            }
-            self.log.interface(self.clock.now(), line);
+        if let Some(line) = line {
+            let named = |addresses: &[IpAddr]| (!addresses.is_empty()).then(|| named(addresses));
+            self.log.interface(self.clock.now(), &line, named(&ended), named(&back));
         }
     }
 

@@ -1,21 +1,15 @@
-//! What the operator is told of neighbours: a line when one comes up, goes down or is refused, and why.
+//! The log lines of sessions: one when a neighbour comes up, goes down or is refused, with the reason.
 //!
-//! Lines go through a ring to a thread of their own, for standard error may be a pipe that is not being read,
-//! and the session thread waits for no other thread. A neighbour that flaps may fill neither the log nor the ring: each has an
-//! allowance of lines, and what it is not allowed is counted and told with its next line.
+//! A neighbour that flaps must not fill the log. Each has an allowance of lines; the lines that exceed it are counted, and the
+//! neighbour's next line has their number.
 
 use ribtide_bgp::fsm::{Millis, Negotiated};
-use ribtide_prefix::Map;
-use ribtide_runtime::log::log;
-use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread;
-use std::fmt;
-use std::io;
+use ribtide_dataplane::InterfaceLine;
+use ribtide_prefix::{Afi, Map};
+use ribtide_runtime::log::target;
 use std::net::IpAddr;
-use std::thread::JoinHandle;
+use std::num::NonZeroU64;
 
-/// Lines that may wait to be written.
-const WAITING: usize = 1024;
 /// Lines that a neighbour may cause at once, and how often it earns another.
 const NEIGHBOR_BURST_MAX: u32 = 8;
 const EARNED: Millis = 15_000;
@@ -25,33 +19,15 @@ const ALL_EARNED: Millis = 20;
 /// Neighbours remembered at most: those whose allowance is not full.
 const REMEMBERED: usize = 4096;
 
-/// Takes lines; never waits.
+/// Logs, within the allowances.
 pub(super) struct Log {
-    lines: Sender<String>,
     neighbors: Map<IpAddr, Allowance>,
     all: Allowance,
-    /// Lines for which there was no room.
-    lost: u64,
 }
 
-/// The log before its thread runs.
-pub(super) struct LogBuilder(Sender<String>, Receiver<String>);
-
-impl LogBuilder {
-    pub(super) fn new(rings: &Rings) -> LogBuilder {
-        let (tx, rx) = rings.bounded("sessions to log", WAITING);
-        LogBuilder(tx, rx)
-    }
-
-    /// Starts the thread; it ends when the log is dropped and everything is written.
-    pub(super) fn start(self) -> io::Result<(Log, JoinHandle<()>)> {
-        let lines = self.1;
-        let thread = thread::spawn("log", move || {
-            while let Ok(line) = lines.recv() {
-                log("bgp", &line);
-            }
-        })?;
-        Ok((Log::new(self.0), thread))
+impl Default for Log {
+    fn default() -> Log {
+        Log { neighbors: Map::default(), all: Allowance::full(ALL_AT_ONCE) }
     }
 }
 
@@ -62,16 +38,7 @@ pub(super) struct Who<'a> {
     pub(super) group: &'a str,
 }
 
-impl fmt::Display for Who<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.asn {
-            Some(asn) => write!(f, "neighbor {} (AS {asn}, group {})", self.address, self.group),
-            None => write!(f, "neighbor {} (group {})", self.address, self.group),
-        }
-    }
-}
-
-/// What happened to a neighbour. Displays as the end of a sentence that begins with its name.
+/// What happened to a neighbour.
 pub(super) enum News<'a> {
     Up(&'a Negotiated),
     /// After how long, and why.
@@ -80,35 +47,24 @@ pub(super) enum News<'a> {
     Refused(&'a str),
 }
 
-impl fmt::Display for News<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            News::Up(negotiated) => {
-                let families = [ribtide_prefix::Afi::Ipv4, ribtide_prefix::Afi::Ipv6];
-                let families = families.into_iter().filter(|afi| negotiated.families.has(*afi));
-                let families: Vec<&str> = families.map(ribtide_prefix::Afi::unicast_name).collect();
-                write!(f, "is up: {}, hold time {} s", families.join(" "), negotiated.hold_time)
-            }
-            News::Down(after, why) => write!(f, "is down after {} s: {why}", after / 1000),
-            News::Refused(why) => write!(f, "gets no session: {why}"),
-        }
-    }
-}
-
 impl Log {
-    fn new(lines: Sender<String>) -> Log {
-        Log { lines, neighbors: Map::default(), all: Allowance::full(ALL_AT_ONCE), lost: 0 }
+    /// Logs a change of an interface, with the sessions that it ended and those that may come again. Such lines come with
+    /// those of neighbours, so the allowance of all neighbours counts them.
+    pub(super) fn interface(
+        &mut self,
+        now: Millis,
+        line: &InterfaceLine,
+        sessions_ended: Option<String>,
+        sessions_released: Option<String>,
+    ) {
+        let Some(lines_left_out) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
+        let InterfaceLine { interface, sentence } = line;
+        let lines_left_out_of_all = NonZeroU64::new(lines_left_out);
+        tracing::info!(target: target::BGP_SESSION, interface, sessions_ended, sessions_released, lines_left_out_of_all, "{sentence}");
     }
 
-    /// Writes a line about an interface, of what all neighbours together may: such lines come with theirs.
-    pub(super) fn interface(&mut self, now: Millis, line: String) {
-        if let Some(unsaid) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) {
-            self.write(line, &[(unsaid, "all neighbours")]);
-        }
-    }
-
-    /// Writes a line, if the neighbour may.
-    pub(super) fn tell(&mut self, now: Millis, who: &Who<'_>, news: &News<'_>) {
+    /// Logs news of a neighbour, unless that exceeds an allowance.
+    pub(super) fn neighbor(&mut self, now: Millis, who: &Who<'_>, news: &News<'_>) {
         if self.neighbors.len() >= REMEMBERED {
             self.neighbors.retain(|_, allowance| !allowance.is_full(now, NEIGHBOR_BURST_MAX, EARNED));
             if self.neighbors.len() >= REMEMBERED {
@@ -116,21 +72,48 @@ impl Log {
             }
         }
         let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(NEIGHBOR_BURST_MAX));
-        let Some(unsaid) = own.take(now, NEIGHBOR_BURST_MAX, EARNED) else { return };
-        let Some(unsaid_of_all) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
-        let left_out = [(unsaid, "this neighbour"), (unsaid_of_all, "all neighbours")];
-        self.write(format!("{who} {news}"), &left_out);
-    }
-
-    fn write(&mut self, mut line: String, left_out: &[(u64, &str)]) {
-        for (unsaid, of) in left_out.iter().copied().chain([(self.lost, "the full log")]) {
-            if unsaid > 0 {
-                line.push_str(&format!("; {unsaid} earlier lines of {of} were left out"));
+        let Some(lines_left_out) = own.take(now, NEIGHBOR_BURST_MAX, EARNED) else { return };
+        let Some(lines_left_out_of_all) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
+        let Who { address: neighbor, asn, group } = who;
+        let (lines_left_out, lines_left_out_of_all) =
+            (NonZeroU64::new(lines_left_out), NonZeroU64::new(lines_left_out_of_all));
+        match news {
+            News::Up(negotiated) => {
+                let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| negotiated.families.has(*afi));
+                let families: Vec<&str> = families.map(Afi::unicast_name).collect();
+                tracing::info!(
+                    target: target::BGP_SESSION,
+                    %neighbor,
+                    asn,
+                    group,
+                    families = families.join(","),
+                    hold_time_s = negotiated.hold_time,
+                    lines_left_out,
+                    lines_left_out_of_all,
+                    "the session is up"
+                );
             }
-        }
-        match self.lines.try_send(line) {
-            Ok(()) => self.lost = 0,
-            Err(_) => self.lost += 1,
+            News::Down(after, reason) => tracing::warn!(
+                target: target::BGP_SESSION,
+                %neighbor,
+                asn,
+                group,
+                reason,
+                uptime_s = after / 1000,
+                lines_left_out,
+                lines_left_out_of_all,
+                "the session is down"
+            ),
+            News::Refused(reason) => tracing::warn!(
+                target: target::BGP_SESSION,
+                %neighbor,
+                asn,
+                group,
+                reason,
+                lines_left_out,
+                lines_left_out_of_all,
+                "the neighbor gets no session"
+            ),
         }
     }
 }
@@ -176,19 +159,20 @@ impl Allowance {
 mod tests {
     use super::*;
     use ribtide_bgp::peer::FamilySet;
-
-    fn log() -> (Log, Receiver<String>) {
-        let LogBuilder(tx, rx) = LogBuilder::new(&Rings::default());
-        (Log::new(tx), rx)
-    }
+    use ribtide_runtime::log::{LogSettings, capture};
 
     fn who(last: u8) -> Who<'static> {
         Who { address: [192, 0, 2, last].into(), asn: Some(65010), group: "upstream" }
     }
 
+    /// What is logged, without the time.
+    fn lines(body: impl FnOnce()) -> Vec<String> {
+        let lines = capture(&LogSettings::default(), body);
+        lines.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect()
+    }
+
     #[test]
-    fn up_down_and_refused_are_sentences() {
-        let (mut log, lines) = log();
+    fn neighbor_up_down_and_refused_have_level_sentence_and_fields() {
         let negotiated = Negotiated {
             asn: 65010,
             router_id: [1, 1, 1, 1].into(),
@@ -199,48 +183,64 @@ mod tests {
             route_refresh: true,
         };
         let unknown = Who { asn: None, ..who(2) };
-        log.tell(0, &who(1), &News::Up(&negotiated));
-        log.tell(9, &who(1), &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)"));
-        log.tell(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
-        let said: Vec<String> = std::iter::from_fn(|| lines.try_recv()).collect();
+        let mut log = Log::default();
+        let lines = lines(|| {
+            log.neighbor(0, &who(1), &News::Up(&negotiated));
+            log.neighbor(
+                9,
+                &who(1),
+                &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)"),
+            );
+            log.neighbor(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
+        });
         assert_eq!(
-            said,
+            lines,
             [
-                "neighbor 192.0.2.1 (AS 65010, group upstream) is up: ipv4-unicast ipv6-unicast, hold time 90 s",
-                "neighbor 192.0.2.1 (AS 65010, group upstream) is down after 61 s: NOTIFICATION received (cease: \
-                 administrative reset)",
-                "neighbor 192.0.2.2 (group upstream) gets no session: NOTIFICATION sent (OPEN message error: bad peer AS)",
+                "INFO bgp::session: the session is up neighbor=192.0.2.1 asn=65010 group=upstream \
+                 families=ipv4-unicast,ipv6-unicast hold_time_s=90",
+                "WARN bgp::session: the session is down neighbor=192.0.2.1 asn=65010 group=upstream \
+                 reason=\"NOTIFICATION received (cease: administrative reset)\" uptime_s=61",
+                "WARN bgp::session: the neighbor gets no session neighbor=192.0.2.2 group=upstream \
+                 reason=\"NOTIFICATION sent (OPEN message error: bad peer AS)\"",
             ]
         );
     }
 
     #[test]
-    fn a_neighbour_that_flaps_says_less_and_others_are_heard() {
-        let (mut log, lines) = log();
-        for _ in 0..100 {
-            log.tell(1, &who(1), &News::Refused("x"));
-        }
-        log.tell(1, &who(2), &News::Refused("y"));
-        let said: Vec<String> = std::iter::from_fn(|| lines.try_recv()).collect();
-        assert_eq!(said.len(), NEIGHBOR_BURST_MAX as usize + 1);
-        assert!(said[NEIGHBOR_BURST_MAX as usize].ends_with("no session: y"));
-        log.tell(1 + EARNED, &who(1), &News::Refused("x"));
-        let left_out =
-            format!("; {} earlier lines of this neighbour were left out", 100 - NEIGHBOR_BURST_MAX);
-        assert!(lines.try_recv().unwrap().ends_with(&left_out));
-        assert!(lines.try_recv().is_none());
+    fn interface_line_names_the_sessions_that_it_ends() {
+        let line = InterfaceLine { interface: "eth1".into(), sentence: "the interface is down".into() };
+        let lines = lines(|| Log::default().interface(0, &line, Some("192.0.2.1, 192.0.2.2".into()), None));
+        assert_eq!(
+            lines,
+            [
+                "INFO bgp::session: the interface is down interface=eth1 sessions_ended=\"192.0.2.1, 192.0.2.2\""
+            ]
+        );
     }
 
     #[test]
-    fn full_log_stops_no_session() {
-        let (mut log, lines) = log();
+    fn neighbor_that_flaps_logs_less_and_others_are_heard() {
+        let mut log = Log::default();
+        let first = lines(|| {
+            for _ in 0..100 {
+                log.neighbor(1, &who(1), &News::Refused("x"));
+            }
+            log.neighbor(1, &who(2), &News::Refused("y"));
+        });
+        assert_eq!(first.len(), NEIGHBOR_BURST_MAX as usize + 1);
+        assert!(first[NEIGHBOR_BURST_MAX as usize].ends_with(" reason=y"), "{first:?}");
+        let second = lines(|| log.neighbor(1 + EARNED, &who(1), &News::Refused("x")));
+        let [line] = second.as_slice() else { panic!("{second:?}") };
+        assert!(line.ends_with(&format!(" reason=x lines_left_out={}", 100 - NEIGHBOR_BURST_MAX)), "{line}");
+    }
+
+    #[test]
+    fn neighbors_together_have_an_allowance_and_a_bound() {
+        let mut log = Log::default();
         let from = |n: usize| Who { address: [10, 0, (n >> 8) as u8, n as u8].into(), ..who(0) };
-        (0..WAITING + 5).for_each(|n| log.tell(0, &from(n), &News::Refused("x")));
-        assert_eq!(std::iter::from_fn(|| lines.try_recv()).count(), WAITING);
-        log.tell(0, &who(1), &News::Refused("x"));
-        assert!(lines.try_recv().unwrap().ends_with("; 5 earlier lines of the full log were left out"));
-        // All together have a bound too, and what is remembered of each.
-        (0..3 * REMEMBERED).for_each(|n| log.tell(0, &from(n), &News::Refused("x")));
+        let lines =
+            lines(|| (0..3 * REMEMBERED).for_each(|n| log.neighbor(0, &from(n), &News::Refused("x"))));
+        assert_eq!(lines.len(), ALL_AT_ONCE as usize);
         assert!(log.neighbors.len() <= REMEMBERED && log.all.left == 0);
     }
 }

@@ -37,7 +37,7 @@ use connection::Connection;
 use ids::Ids;
 use interfaces::Interfaces;
 use keys::Keys;
-use log::{Log, LogBuilder, News, Who};
+use log::{Log, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use outbox::Outbox;
@@ -98,7 +98,6 @@ pub(super) struct SessionsBuilder {
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
-    log: LogBuilder,
 }
 
 /// Whom the session thread talks to.
@@ -166,7 +165,6 @@ impl SessionsBuilder {
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             links: (links.0.with_wake(Some(wake.clone())), links.1),
             wake,
-            log: LogBuilder::new(rings),
         })
     }
 
@@ -212,7 +210,6 @@ impl SessionsBuilder {
         for descriptor in hosted.descriptors() {
             self.poll.registry().register(&mut SourceFd(&descriptor), WAKE, Interest::READABLE)?;
         }
-        let (log, logger) = self.log.start()?;
         let mut sessions = Sessions {
             poll: self.poll,
             listeners: self.listeners,
@@ -233,7 +230,7 @@ impl SessionsBuilder {
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             rejected: 0,
-            log,
+            log: Log::default(),
             proven: Map::default(),
             bfd: self.bfd.1,
             links: Interfaces::default(),
@@ -247,8 +244,6 @@ impl SessionsBuilder {
         let thread = thread::spawn("sessions", move || {
             pin("sessions", cpus.as_ref());
             sessions.run(&writes, &reports, &purged, &asked, &mut hosted, &stop);
-            // The last lines say how the sessions ended.
-            let _ = logger.join();
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }
@@ -423,7 +418,7 @@ impl Sessions {
         let asn = up.map(|n| n.asn).or(peer.up.as_ref().map(|up| up.info.asn));
         let asn = asn.or(peer.fsm.settings().peer_asn);
         let who = Who { address: peer.address, asn, group: &peer.settings.group };
-        self.log.tell(now, &who, &news);
+        self.log.neighbor(now, &who, &news);
     }
 
     fn act(&mut self, id: PeerId, actions: Vec<Action>) {

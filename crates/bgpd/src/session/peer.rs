@@ -5,6 +5,7 @@ use super::connection::Connection;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
 use ribtide_config::{AnyAsn, NeighborSettings};
+use ribtide_runtime::log::target;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -144,8 +145,17 @@ impl Peer {
             }
         }
         self.fsm.handle(event, now, &mut actions);
-        if self.fsm.state() != self.state.0 {
-            self.state = (self.fsm.state(), now);
+        let (before, state) = (self.state.0, self.fsm.state());
+        if state != before {
+            tracing::debug!(
+                target: target::BGP_SESSION,
+                neighbor = %self.address,
+                before = before.name(),
+                state = state.name(),
+                reason = self.fsm.last_error().filter(|e| e.at == now).map(|e| e.text.as_str()),
+                "the session has another state"
+            );
+            self.state = (state, now);
         }
         actions
     }

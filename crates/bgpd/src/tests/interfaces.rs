@@ -34,7 +34,7 @@ fn eth1(up: bool) -> InterfaceState {
 }
 
 fn hear(router: &Router, state: Option<InterfaceState>) {
-    let news = InterfaceNews { index: 7, state, says: None };
+    let news = InterfaceNews { index: 7, state, line: None };
     router.bgp().sessions.call(move |sessions| sessions.take_interface(news)).unwrap();
 }
 

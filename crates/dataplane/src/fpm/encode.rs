@@ -5,7 +5,7 @@ use super::super::install_results::InstallResults;
 use super::sent_state::{Sent, SentState};
 use ribtide_prefix::{AnyPrefix, Family, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Vrf, VrfPrefix};
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_wire::fpm;
 use ribtide_wire::netlink::{Content, TooLong};
 use std::time::Instant;
@@ -200,7 +200,11 @@ fn write(out: &mut Vec<u8>, content: &Content<'_>) -> Result<(), TooLong> {
 fn write_object(out: &mut Vec<u8>, object: &Content<'_>, flush: &mut impl FnMut(&mut Vec<u8>)) {
     // Over 2,000 members, more than any configured limit: the server refuses its routes, not knowing it.
     if let (Err(_), Content::NewNextHop(group)) = (write(out, object), object) {
-        log("ribtide", &format!("next-hop group {} has too many members for an FPM frame", group.id));
+        tracing::error!(
+            target: target::FPM,
+            group = group.id,
+            "the next-hop group has too many members for an FPM frame"
+        );
     }
     flush_when_full(out, flush);
 }

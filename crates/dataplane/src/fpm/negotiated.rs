@@ -1,7 +1,7 @@
 //! What client and server have told each other about replies: whether BGP waits until the chip has a route, and whether the server
 //! replies then or at once. Only ribtide's servers say it; of others nothing is known.
 
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
@@ -88,7 +88,7 @@ impl Negotiated {
             return;
         }
         if let Some(says) = disagreement {
-            log("ribtide", &format!("FPM server {server}: {says}"));
+            tracing::warn!(target: target::FPM, %server, "{says}");
         }
     }
 }

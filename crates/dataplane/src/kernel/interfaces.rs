@@ -1,10 +1,10 @@
 //! The kernel's interfaces and addresses, folded into one state per interface as the RIB wants it.
 
+use super::super::InterfaceLine;
 use ribtide_config::VrfSetup;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_rib::{InterfaceEvent, VrfId};
 use ribtide_wire::netlink::{Address, Content};
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ impl Interfaces {
 
     /// What changed since the last call, one item per interface, by number; each with a line for the operator, if it is of
     /// interest to one.
-    pub(super) fn news(&mut self) -> Vec<(News, Option<String>)> {
+    pub(super) fn news(&mut self) -> Vec<(News, Option<InterfaceLine>)> {
         let mut touched: Vec<u32> = self.touched.drain().collect();
         touched.sort_unstable();
         let mut news = Vec::new();
@@ -152,8 +152,9 @@ impl Interfaces {
             let fell = self.states.get_mut(&index).is_some_and(|s| std::mem::take(&mut s.fell));
             let Some(state) = self.states.get(&index).filter(|s| !s.name.is_empty()) else {
                 if let Some((before, _)) = self.told.remove(&index) {
-                    let says = format!("interface {} is gone", before.name);
-                    news.push((News::Removed(index), Some(says)));
+                    let line =
+                        InterfaceLine { interface: before.name, sentence: "the interface is gone".into() };
+                    news.push((News::Removed(index), Some(line)));
                 }
                 continue;
             };
@@ -171,18 +172,17 @@ impl Interfaces {
             let before = self.told.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|(b, _)| b.up));
             if came_up || before.is_none_or(|(b, on)| *b != event || *on != networks) {
-                let says = says(before.map(|(b, _)| b), &event, came_up);
+                let line = describe(before.map(|(b, _)| b), &event, came_up);
                 self.told.insert(index, (event.clone(), networks.clone()));
-                news.push((News::Changed { event, networks, came_up }, says));
+                news.push((News::Changed { event, networks, came_up }, line));
             }
         }
         news
     }
 }
 
-/// What an operator would say of it.
-fn says(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool) -> Option<String> {
-    let mut line = format!("interface {}", now.name);
+/// The log line of a change; `None`: an operator has no use for one.
+fn describe(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool) -> Option<InterfaceLine> {
     let state = if now.up { "up" } else { "down" };
     let mut parts = Vec::new();
     match before {
@@ -198,6 +198,7 @@ fn says(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool) ->
             }
         }
     }
+    let subject = if parts.is_empty() { "addresses of the interface changed:" } else { "the interface" };
     let had = before.map_or(&[][..], |before| &before.addresses);
     let lacks = |those: &[(IpAddr, u8)], address: &(IpAddr, u8)| !those.contains(address);
     let removed =
@@ -208,8 +209,8 @@ fn says(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool) ->
     if parts.is_empty() {
         return None;
     }
-    let _ = write!(line, " {}", parts.join(", "));
-    Some(line)
+    let sentence = format!("{subject} {}", parts.join(", "));
+    Some(InterfaceLine { interface: now.name.clone(), sentence })
 }
 
 /// The own address and the length of its subnet. `None` for addresses that are never routed between interfaces:
@@ -332,8 +333,9 @@ mod tests {
         all.take(&named(Some(3)));
         assert_eq!(news(&mut all), []);
         all.take(&named(Some(4)));
-        let says = Some("interface eth0 was down and is up".into());
-        assert_eq!(all.news(), [(changed(expect.clone(), true), says)]);
+        let sentence = "the interface was down and is up".into();
+        let line = Some(InterfaceLine { interface: "eth0".into(), sentence });
+        assert_eq!(all.news(), [(changed(expect.clone(), true), line)]);
         // Notifications were lost, and a dump shows it.
         all.restart();
         all.take(&named(Some(6)));
@@ -431,24 +433,28 @@ mod tests {
         let mut all = Interfaces::of(None, [].into());
         let mut says = |messages: &[Content<'_>]| {
             messages.iter().for_each(|message| all.take(message));
-            all.news().into_iter().filter_map(|(_, says)| says).collect::<Vec<String>>()
+            let lines = all.news().into_iter().filter_map(|(_, line)| line);
+            lines.map(|line| format!("{}: {}", line.interface, line.sentence)).collect::<Vec<String>>()
         };
         let (four, six) = (address(2, "10.0.0.1/24", 0), address(2, "2001:db8::1/64", 0));
         assert_eq!(
             says(&[link(2, "eth1", true), Content::NewAddress(four)]),
-            ["interface eth1 is new and up, 10.0.0.1/24 added"]
+            ["eth1: the interface is new and up, 10.0.0.1/24 added"]
         );
-        assert_eq!(says(&[Content::NewAddress(six)]), ["interface eth1 2001:db8::1/64 added"]);
+        assert_eq!(
+            says(&[Content::NewAddress(six)]),
+            ["eth1: addresses of the interface changed: 2001:db8::1/64 added"]
+        );
         assert_eq!(
             says(&[link(2, "eth1", false), Content::DelAddress(six)]),
-            ["interface eth1 is down, 2001:db8::1/64 removed"]
+            ["eth1: the interface is down, 2001:db8::1/64 removed"]
         );
-        assert_eq!(says(&[link(2, "eth1", true)]), ["interface eth1 is up"]);
+        assert_eq!(says(&[link(2, "eth1", true)]), ["eth1: the interface is up"]);
         assert_eq!(
             says(&[link(2, "eth1", false), link(2, "eth1", true)]),
-            ["interface eth1 was down and is up"]
+            ["eth1: the interface was down and is up"]
         );
-        assert_eq!(says(&[link(2, "wan", true)]), ["interface wan was eth1"]);
+        assert_eq!(says(&[link(2, "wan", true)]), ["wan: the interface was eth1"]);
         assert_eq!(says(&[link(2, "wan", true)]), [""; 0]);
         let gone = ribtide_wire::netlink::Link {
             index: 2,
@@ -460,7 +466,7 @@ mod tests {
             vrf_table: None,
             carrier_down_count: None,
         };
-        assert_eq!(says(&[Content::DelLink(gone)]), ["interface wan is gone"]);
+        assert_eq!(says(&[Content::DelLink(gone)]), ["wan: the interface is gone"]);
     }
 
     #[test]

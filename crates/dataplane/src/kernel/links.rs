@@ -1,14 +1,14 @@
 //! The thread that watches interfaces and addresses, `kernel-links`, and who hears of them: the writer of routes, the RIB
 //! manager, and BGP's session thread. It runs also without a kernel dataplane, for the latter two.
 
-use super::super::{InterfaceNews, InterfaceState};
+use super::super::{InterfaceLine, InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
 use super::vrf::Listed;
 use super::{InterfaceChange, Note, REOPEN, STOP_POLL_INTERVAL};
 use ribtide_config::VrfSetup;
 use ribtide_netlink::{Socket, overran};
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Closed, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
@@ -119,11 +119,10 @@ impl Watcher {
                 Ok(()) => self.tell(),
                 Err(e) => {
                     if !overran(&e) {
-                        log(
-                            "ribtide",
-                            &format!(
-                                "watching the kernel's interfaces failed ({e}); reading all of them again"
-                            ),
+                        tracing::warn!(
+                            target: target::KERNEL,
+                            error = %e,
+                            "watching the kernel's interfaces failed; reading all of them again"
                         );
                         std::thread::sleep(REOPEN);
                     }
@@ -151,7 +150,11 @@ impl Watcher {
                 Ok(()) => return self.tell(),
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
-                    log("ribtide", &format!("the kernel's interfaces cannot be read ({e}); trying again"));
+                    tracing::error!(
+                        target: target::KERNEL,
+                        error = %e,
+                        "the kernel's interfaces cannot be read; trying again"
+                    );
                     std::thread::sleep(REOPEN);
                 }
             }
@@ -161,7 +164,7 @@ impl Watcher {
     /// Tells the writer first: when what the RIB makes of the news reaches it, it knows already.
     fn tell(&mut self) -> Result<(), Closed> {
         let Outputs { notes, rib, sessions } = &self.outputs;
-        for (news, says) in self.interfaces.news() {
+        for (news, line) in self.interfaces.news() {
             let (change, state, message) = match news {
                 News::Changed { event, networks, came_up } => {
                     let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
@@ -182,13 +185,17 @@ impl Watcher {
             if let Some(rib) = rib {
                 rib.send(message)?;
             }
-            let says = says.filter(|_| !self.initial);
+            let line = line.filter(|_| !self.initial);
             match sessions {
                 Some(sessions) => {
                     // Gone only when the process is stopping, and routes are not to wait for that.
-                    let _ = sessions.send(InterfaceNews { index: change.ifindex, state, says });
+                    let _ = sessions.send(InterfaceNews { index: change.ifindex, state, line });
                 }
-                None => says.iter().for_each(|line| log("ribtide", line)),
+                None => {
+                    if let Some(InterfaceLine { interface, sentence }) = line {
+                        tracing::info!(target: target::KERNEL, interface, "{sentence}");
+                    }
+                }
             }
         }
         Ok(())

@@ -34,7 +34,7 @@ use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, RibIn};
 use ribtide_runtime::idle;
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread;
 use ribtide_wire::netlink::{Content, dump_links};
@@ -187,18 +187,17 @@ fn leave_compat_mode() {
         Err(e) => Err(e),
     };
     match done {
-        Ok(()) => log(
-            "ribtide",
+        Ok(()) => tracing::info!(
+            target: target::KERNEL,
             "net.ipv4.nexthop_compat_mode is now 0 (it was 1), so that a change of a next hop is one message of the kernel \
              whatever the number of its routes; `ip route` shows such routes by nhid. fib.kernel.compat-mode = true \
-             leaves it alone",
+             leaves it alone"
         ),
-        Err(e) => log(
-            "ribtide",
-            &format!(
-                "net.ipv4.nexthop_compat_mode cannot be set to 0 ({e}): every change of a next hop will cost the kernel time \
-                 for each of its routes; set it before the start (sysctl), or fib.kernel.compat-mode = true accepts it"
-            ),
+        Err(e) => tracing::warn!(
+            target: target::KERNEL,
+            error = %e,
+            "net.ipv4.nexthop_compat_mode cannot be set to 0: every change of a next hop will cost the kernel time for each \
+             of its routes; set it before the start (sysctl), or fib.kernel.compat-mode = true accepts it"
         ),
     }
 }
@@ -312,11 +311,10 @@ impl Writer {
 
     /// Starts again after the socket failed; the RIB tells all again.
     fn reopen(&mut self, e: &io::Error) -> Result<(), Closed> {
-        log(
-            "ribtide",
-            &format!(
-                "writing to the kernel's routing table failed ({e}); comparing all of it and trying again"
-            ),
+        tracing::error!(
+            target: target::KERNEL,
+            error = %e,
+            "writing to the kernel's routing table failed; comparing all of it and trying again"
         );
         self.channel.rib.feedback.send(RibIn::DataplaneDown(self.channel.id))?;
         self.replayed = false;
@@ -334,7 +332,11 @@ impl Writer {
                     return self.channel.rib.feedback.send(RibIn::DataplaneUp(self.channel.id));
                 }
                 Err(_) if self.channel.stop.stopped() => return Err(Closed),
-                Err(why) => log("ribtide", &why),
+                Err(why) => tracing::error!(
+                    target: target::KERNEL,
+                    error = why,
+                    "the kernel's routing table cannot be opened; trying again"
+                ),
             }
         }
     }

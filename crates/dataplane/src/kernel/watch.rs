@@ -12,7 +12,7 @@ use ribtide_config::KernelConfig;
 use ribtide_netlink::{Socket, overran};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{RibIn, Source};
-use ribtide_runtime::log::log;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::Stop;
 use ribtide_wire::netlink::numbers::{
@@ -166,7 +166,11 @@ impl Watcher {
         });
         if let Err(e) = listened {
             if !overran(&e) {
-                log("ribtide", &format!("watching the kernel's routes failed ({e}); comparing all of them"));
+                tracing::warn!(
+                    target: target::KERNEL,
+                    error = %e,
+                    "watching the kernel's routes failed; comparing all of them"
+                );
                 std::thread::sleep(REOPEN);
             }
             return self.lost();
@@ -181,12 +185,11 @@ impl Watcher {
             if self.said.is_none_or(|said| said.elapsed() > SAY_PAUSE) {
                 self.said = Some(Instant::now());
                 let prefix = heard.touched[0].prefix;
-                log(
-                    "ribtide",
-                    &format!(
-                        "another program or the kernel wrote or deleted routes where ribtide's are ({prefix} is one); they are \
-                         put right"
-                    ),
+                tracing::warn!(
+                    target: target::KERNEL,
+                    %prefix,
+                    "another program or the kernel wrote or deleted routes where ribtide's are, such as this one; they are put \
+                     right"
                 );
             }
             self.notes.send(Note::Routes(heard.touched))?;
@@ -230,7 +233,11 @@ impl Watcher {
                 Ok(()) => return self.tell(),
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
-                    log("ribtide", &format!("the kernel's routes cannot be read ({e}); trying again"));
+                    tracing::error!(
+                        target: target::KERNEL,
+                        error = %e,
+                        "the kernel's routes cannot be read; trying again"
+                    );
                     std::thread::sleep(REOPEN);
                 }
             }

@@ -4,6 +4,7 @@
 use super::endpoint::Endpoint;
 use super::push::reason;
 use super::zmtp::{Kind, Peer, handshake};
+use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -74,11 +75,23 @@ pub(super) fn bind(
                     served
                 });
                 if let Err(e) = served {
-                    crate::report(&format!("{what} from {from} ended: {}", reason(&e)));
+                    tracing::warn!(
+                        target: target::ZMQ,
+                        peer = %from,
+                        channel = what,
+                        error = reason(&e),
+                        "the connection ended"
+                    );
                 }
             };
             if let Err(e) = thread::spawn(serve_thread, body) {
-                crate::report(&format!("no thread for {what} from {from}: {e}"));
+                tracing::error!(
+                    target: target::ZMQ,
+                    peer = %from,
+                    channel = what,
+                    error = %e,
+                    "the system gives no thread for the connection"
+                );
             }
         }
     };

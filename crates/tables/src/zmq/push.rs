@@ -10,6 +10,7 @@ use crate::TableError;
 use crate::subscribe::Wake;
 use crossbeam_channel as channel;
 use ribtide_runtime::idle;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -81,17 +82,16 @@ impl Push {
             while !stop.stopped() {
                 match connect(&endpoint, Kind::Push, LIMIT, socket) {
                     Ok(peer) => {
-                        let with =
-                            if peer.ours.is_some() { "acknowledged" } else { "not acknowledged, as SONiC's" };
-                        crate::report(&format!("{what} goes to {endpoint}, {with}"));
+                        let acknowledged = peer.ours.is_some();
+                        tracing::info!(target: target::ZMQ, channel = what, %endpoint, acknowledged, "the endpoint takes messages");
                         (pause, reported) = (CONNECT_BACKOFF.0, false);
                         let why = push(peer, settings, &rings, &connected, &waker);
                         // Callers that wait for room must check again.
                         wake(&waker);
-                        crate::report(&format!("{what} no longer reaches {endpoint}: {why}"));
+                        tracing::warn!(target: target::ZMQ, channel = what, %endpoint, reason = %why, "messages no longer reach the endpoint");
                     }
                     Err(e) if !std::mem::replace(&mut reported, true) => {
-                        crate::report(&format!("{what} waits for who takes it at {endpoint}: {e}"));
+                        tracing::warn!(target: target::ZMQ, channel = what, %endpoint, error = %e, "messages wait for a consumer");
                     }
                     Err(_) => {}
                 }

@@ -15,6 +15,7 @@ use crate::TableError;
 use crate::exchange::{Exchange, Pending, WAITING, WINDOW};
 use crossbeam_channel as channel;
 use ribtide_runtime::idle;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::VecDeque;
@@ -70,7 +71,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
                 Ok(peer) => peer,
                 Err(e) => {
                     if !std::mem::replace(&mut away, true) {
-                        crate::report(&format!("waiting for syncd at {to}: {e}"));
+                        tracing::warn!(target: target::ZMQ, endpoint = %to, error = %e, "waiting for syncd");
                     }
                     std::thread::sleep(pause);
                     pause = CONNECT_BACKOFF.1.min(pause * 2);
@@ -80,14 +81,14 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
             if !away && peer.ours.or(who).is_none() && !lost.is_empty() {
                 return interrupted();
             }
-            crate::report(&format!("connected to syncd at {to}"));
+            tracing::info!(target: target::ZMQ, endpoint = %to, "connected to syncd");
             (pause, away, who) = (CONNECT_BACKOFF.0, false, peer.ours);
             let pending = Pending::default();
             let Some(why) = converse(peer, &mut lost, &requests_rx, &replies_tx, &pending, &encode, &decode)
             else {
                 return;
             };
-            crate::report(&format!("the connection to syncd at {to} is lost: {why}"));
+            tracing::warn!(target: target::ZMQ, endpoint = %to, reason = %why, "the connection to syncd is lost");
             let mut again: VecDeque<_> =
                 std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.replied()).collect();
             // Requests that were not sent again are younger.

@@ -16,6 +16,7 @@ use crate::row_cache::RowCache;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
+use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
@@ -245,10 +246,12 @@ impl<R: Row> MessageSink for TableInput<R> {
         let changes = match read::<R>(message, &mut self.row_cache) {
             Ok(changes) => changes,
             Err(Malformed) => {
-                crate::report(&format!(
-                    "a message of {} bytes is passed over: it is no change of tables",
-                    message.len()
-                ));
+                tracing::warn!(
+                    target: target::ZMQ,
+                    table = R::TABLE,
+                    bytes = message.len(),
+                    "a message is passed over: it is no change of tables"
+                );
                 Vec::new()
             }
         };
@@ -326,18 +329,24 @@ fn pull(peer: Peer, inputs: &mut TableInputs) -> io::Result<()> {
 fn read<R: Row>(message: &[u8], row_cache: &mut RowCache<R>) -> Result<Vec<Change<R>>, Malformed> {
     let mut reader = binary::Reader::new(message)?;
     if (reader.database, reader.table) != (R::DB.name(), R::TABLE) {
-        crate::report(&format!(
-            "a message of {} {} is passed over: no stage takes it",
-            reader.database, reader.table
-        ));
+        tracing::warn!(
+            target: target::ZMQ,
+            database = reader.database,
+            table = reader.table,
+            "a message is passed over: no stage takes it"
+        );
         return Ok(Vec::new());
     }
-    let mut changes = Vec::new();
+    let (mut changes, mut refused) = (Vec::new(), Vec::new());
     while let Some(change) = reader.next()? {
         match row::<R>(change, row_cache)? {
             Ok(change) => changes.push(change),
-            Err(e) => crate::report(&format!("a row is passed over: {e}")),
+            Err(e) => refused.push(e),
         }
+    }
+    if let Some(error) = refused.first() {
+        let rows = refused.len();
+        tracing::warn!(target: target::ZMQ, table = R::TABLE, rows, %error, "rows are passed over");
     }
     Ok(changes)
 }

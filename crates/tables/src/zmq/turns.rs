@@ -10,6 +10,7 @@
 //! when it gave that up, for the other host was gone to it: the former ends then, and what came over it is read first.
 
 use super::zmtp::{Peer, Process};
+use ribtide_runtime::log::target;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -57,7 +58,10 @@ impl Turns {
             before.any(|other| other.process != process || is_former(other))
         };
         if is_before(&mut line) {
-            crate::report("who connected waits until all is read that came before");
+            tracing::info!(
+                target: target::ZMQ,
+                "a new connection waits until all that came before it is read"
+            );
         }
         drop(self.0.1.wait_while(line, is_before));
         Turn { turns: self.clone(), number }
