@@ -203,3 +203,41 @@ def test_fib_without_dataplane_keeps_a_rib_and_rests(link):
     link.a.ip("link", "set", interface(link), "down")
     ended(router, Pair.B4)
     gone(router, ROUTE4)
+
+
+@pytest.mark.parametrize("ours, theirs", [("10.97.0.1", "10.97.0.2"), ("2001:db8:97::1", "2001:db8:97::2")])
+def test_neighbor_behind_a_point_to_point_address_is_on_the_link(folder, ours, theirs):
+    """The kernel connects the peer's prefix, which does not hold our own address."""
+    pair = Pair(folder)
+    try:
+        bits, route = (128, ROUTE6) if ":" in ours else (32, ROUTE4)
+        for host, own, peer in ((pair.a, ours, theirs), (pair.b, theirs, ours)):
+            host.ip("addr", "flush", "dev", "eth0", "scope", "global")
+            host.ip("addr", "add", own, "peer", f"{peer}/{bits}", "dev", "eth0", *(["nodad"] if bits == 128 else []))
+        config = CONFIG.format(bgp="", far="", fib=FIBS["kernel"])
+        near = f'neighbors = ["{Pair.B4}", "{Pair.B6}"]'
+        router = Ribtide(pair.a, config.replace(near, f'neighbors = ["{theirs}"]'))
+        family = "ipv6" if bits == 128 else "ipv4"
+        Bird(pair.b, f"""
+router id {RIGHT.four};
+protocol device {{}}
+protocol static {{ {family}; route {route} blackhole; }}
+protocol bgp {{
+    local {theirs} as {RIGHT.asn};
+    neighbor {ours} as {LEFT.asn};
+    connect retry time 1; error wait time 1,2; connect delay time 1;
+    {family} {{ import all; export where source = RTS_STATIC; next hop self; }};
+}}
+""")
+        up(router, theirs)
+        wait_for("its route is installed", lambda: theirs in pair.a.ip("route", "get", route.replace("0/24", "1").replace("::/48", "::1")),
+                 alive=[router.process])
+        shown = {r["prefix"]: r for r in router.show("fib")}
+        assert shown[route]["hops"] == [f"via {theirs} dev eth0"]
+        assert shown[f"{theirs}/{bits}"]["protocol"] == "connected" and f"{ours}/{bits}" in shown
+        router.assert_agrees()
+        pair.a.ip("addr", "del", ours, "peer", f"{theirs}/{bits}", "dev", "eth0")
+        ended(router, theirs)
+        assert f"interface eth0 {ours} peer {theirs}/{bits} removed: the session to {theirs} ended" in router.process.log(100_000)
+    finally:
+        pair.close()

@@ -32,15 +32,22 @@ pub struct InterfaceState {
     pub up: bool,
     /// Whether it did not, at some time since the last news.
     pub fell: bool,
-    /// Our addresses on it.
-    pub addresses: Vec<IpAddr>,
-    /// The subnets of the default VRF on it.
-    pub networks: Vec<AnyPrefix>,
+    /// Our addresses of the default VRF on it, each with the subnet that the link has.
+    pub addresses: Vec<(IpAddr, AnyPrefix)>,
 }
 
 impl InterfaceState {
     /// The length of its longest subnet that holds an address.
     pub fn holds(&self, address: IpAddr) -> Option<u8> {
-        self.networks.iter().filter(|network| network.contains(address)).map(|network| network.len()).max()
+        self.addresses
+            .iter()
+            .filter(|(_, subnet)| subnet.contains(address))
+            .map(|(_, subnet)| subnet.len())
+            .max()
+    }
+
+    /// Whether an address on it is ours.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|(own, _)| *own == address)
     }
 }

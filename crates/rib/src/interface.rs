@@ -41,17 +41,16 @@ impl Connected {
     }
 }
 
-/// The connected prefixes of an interface, each once: the subnet and the host route of each
-/// address. An interface that is down has none. Loopback addresses are excluded, because no packet
+/// The connected prefixes of an interface, each once: the subnet of each address, and its host
+/// route. An interface that is down has none. Loopback addresses are excluded, because no packet
 /// may be sent to them. Link-local ones are excluded, because every link has them.
 fn prefixes(state: Option<&InterfaceEvent>) -> Vec<AnyPrefix> {
     let mut all: Vec<AnyPrefix> = Vec::new();
-    for (address, len) in state.into_iter().filter(|s| s.up).flat_map(|s| &s.addresses) {
+    for (address, subnet) in state.into_iter().filter(|s| s.up).flat_map(|s| &s.addresses) {
         if address.is_loopback() || address.is_unspecified() || crate::target::is_link_local(*address) {
             continue;
         }
-        all.extend(AnyPrefix::from_addr(*address, *len));
-        all.push(AnyPrefix::host(*address));
+        all.extend([*subnet, AnyPrefix::host(*address)]);
     }
     all.sort();
     all.dedup();
@@ -62,6 +61,12 @@ fn prefixes(state: Option<&InterfaceEvent>) -> Vec<AnyPrefix> {
 mod tests {
     use super::*;
     use crate::message::VrfId;
+    use std::net::IpAddr;
+
+    fn on_subnet(address: &str, len: u8) -> (IpAddr, AnyPrefix) {
+        let address = address.parse().unwrap();
+        (address, AnyPrefix::from_addr(address, len).unwrap())
+    }
 
     #[test]
     fn loopback_and_link_local_addresses_make_no_routes() {
@@ -71,7 +76,7 @@ mod tests {
             index: 1,
             name: "eth0".into(),
             up: true,
-            addresses: addresses.iter().map(|a| (a.parse().unwrap(), 24)).collect(),
+            addresses: addresses.iter().map(|a| on_subnet(a, 24)).collect(),
         };
         let made: Vec<String> = prefixes(Some(&state)).iter().map(AnyPrefix::to_string).collect();
         assert_eq!(made, ["10.0.0.0/24", "10.0.0.1/32"]);
@@ -84,7 +89,7 @@ mod tests {
             index,
             name: format!("eth{index}"),
             up,
-            addresses: vec![(format!("10.0.0.{index}").parse().unwrap(), 24)],
+            addresses: vec![on_subnet(&format!("10.0.0.{index}"), 24)],
         };
         let subnet: AnyPrefix = "10.0.0.0/24".parse().unwrap();
         let mut connected = Connected::default();

@@ -244,8 +244,9 @@ pub struct InterfaceEvent {
     pub name: String,
     /// Whether it carries packets: administratively up and with carrier.
     pub up: bool,
-    /// The router's own addresses on it and the length of the on-link subnet of each.
-    pub addresses: Vec<(IpAddr, u8)>,
+    /// The router's own addresses on it, each with the subnet that the link has: on a point-to-point
+    /// link the peer's, which does not hold the own address.
+    pub addresses: Vec<(IpAddr, AnyPrefix)>,
 }
 
 /// Whether packets reach a neighbour, as BFD detects. Neighbours count as reachable until an event

@@ -335,8 +335,8 @@ impl Resolver {
 
     /// The addresses of an interface changed from `old` to `new`: no next hop may be an own address
     /// (RFC 4271 section 5.1.3).
-    pub(crate) fn addresses_changed(&mut self, old: &[(IpAddr, u8)], new: &[(IpAddr, u8)]) {
-        let of = |all: &[(IpAddr, u8)]| {
+    pub(crate) fn addresses_changed(&mut self, old: &[(IpAddr, AnyPrefix)], new: &[(IpAddr, AnyPrefix)]) {
+        let of = |all: &[(IpAddr, AnyPrefix)]| {
             all.iter().map(|(address, _)| address.to_canonical()).collect::<BTreeSet<_>>()
         };
         let (old, new) = (of(old), of(new));

@@ -140,7 +140,7 @@ fn mode() -> impl Strategy<Value = CacheMode> {
 fn event() -> impl Strategy<Value = Event> {
     let addresses = prop::collection::vec(prop::sample::select(&ADDRESSES[..]), 0..4);
     let interface = (1..4u32, prop::bool::weighted(0.8), addresses).prop_map(|(index, up, addresses)| {
-        let addresses = addresses.iter().map(|(a, len)| (ip(a), *len)).collect();
+        let addresses = addresses.iter().map(|(a, len)| on_subnet(a, *len)).collect();
         Event::Interface(InterfaceEvent {
             vrf: VrfId::DEFAULT,
             index,

@@ -412,3 +412,26 @@ fn chains_resolve_to_the_level_allowed_and_no_further() {
     let fib = out.fib.unwrap();
     assert_eq!((fib.groups.len(), fib.route_count()), (16, 1));
 }
+
+#[test]
+fn peer_of_a_point_to_point_link_is_on_it_and_the_own_address_is_not() {
+    let ways = &["10.9.0.1 peer 10.9.0.2/32", "10.9.0.1 peer 10.9.0.8/30"];
+    let mut b = Bench::with(vec![interface(1, true, ways)]);
+    for connected in ["10.9.0.2/32", "10.9.0.8/30", "10.9.0.1/32"] {
+        b.expect(connected, &[link(1)]);
+    }
+    for (n, gateway, is_used) in [(1, "10.9.0.2", true), (2, "10.9.0.9", true), (3, "10.9.0.3", false)] {
+        let prefix = format!("20.0.{n}.0/24");
+        b.handle(vec![announce(&prefix, Protocol::BgpExternal, &[gw(gateway)])]);
+        match is_used {
+            true => b.expect(&prefix, &[hop(gateway, 1)]),
+            false => b.expect_why(&prefix, UnresolvedReason::NotConnected),
+        }
+    }
+    b.handle(vec![announce("20.0.4.0/24", Protocol::Static, &[gw("10.9.0.1")])]);
+    b.expect_why("20.0.4.0/24", UnresolvedReason::OwnAddress);
+    // One of the two peers goes.
+    b.handle(vec![interface(1, true, &ways[1..])]);
+    assert_eq!(b.fib("20.0.1.0/24"), None);
+    b.expect("20.0.2.0/24", &[hop("10.9.0.9", 1)]);
+}

@@ -135,7 +135,10 @@ mod tests {
         };
         let eth = |index: IfIndex, up| {
             let name = format!("eth{index}");
-            let addresses = vec![(format!("10.0.{index}.1").parse().unwrap(), 24)];
+            let addresses = vec![(
+                format!("10.0.{index}.1").parse().unwrap(),
+                format!("10.0.{index}.0/24").parse().unwrap(),
+            )];
             InterfaceEvent { vrf: VrfId::DEFAULT, index: index + 1, name, up, addresses }
         };
         assert_eq!(

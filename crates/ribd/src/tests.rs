@@ -91,7 +91,7 @@ fn link(index: IfIndex, up: bool) -> RibIn {
         index,
         name: format!("eth{index}"),
         up,
-        addresses: vec![(address, 24)],
+        addresses: vec![(address, format!("10.0.{index}.0/24").parse().unwrap())],
     })
 }
 

@@ -4,6 +4,7 @@ use super::RibStage;
 use super::policy::CompiledFibPolicy;
 use super::statics::Statics;
 use ribtide_config::{Config, DEFAULT_VRF, FibPolicy, InterfaceConfig, StaticRoute, VrfSetup};
+use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{InterfaceEvent, Rib, RibIn, VrfId};
 use std::sync::Arc;
 
@@ -47,7 +48,11 @@ pub(super) fn config_interfaces(setup: &VrfsSetup) -> impl Iterator<Item = Inter
             index: c.index,
             name: c.name.clone(),
             up: true,
-            addresses: c.addresses.clone(),
+            addresses: c
+                .addresses
+                .iter()
+                .filter_map(|(a, len)| Some((*a, AnyPrefix::from_addr(*a, *len)?)))
+                .collect(),
         }
     })
 }

@@ -228,7 +228,9 @@ pub fn link(index: IfIndex, up: bool) -> Event {
         index,
         name: format!("eth{index}"),
         up,
-        addresses: vec![(v4.into(), 24), (v6.into(), 64)],
+        addresses: [(v4.into(), 24), (v6.into(), 64)]
+            .map(|(a, len)| (a, AnyPrefix::from_addr(a, len).unwrap()))
+            .into(),
     }))
 }
 

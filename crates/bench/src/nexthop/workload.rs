@@ -202,7 +202,8 @@ fn links(up: bool) -> Vec<RibIn> {
 }
 
 fn link(n: u8, up: bool) -> RibIn {
-    let addresses = vec![(IpAddr::from([10, n, 0, 1]), 16)];
+    let subnet = AnyPrefix::V4(Prefix::new(Ipv4Addr::new(10, n, 0, 0).into(), 16));
+    let addresses = vec![(IpAddr::from([10, n, 0, 1]), subnet)];
     RibIn::Interface(InterfaceEvent {
         vrf: VrfId::DEFAULT,
         index: n.into(),

@@ -51,7 +51,7 @@ impl Interfaces {
     }
 
     fn have(&self, address: IpAddr) -> bool {
-        self.0.values().any(|state| state.addresses.contains(&address))
+        self.0.values().any(|state| state.has(address))
     }
 }
 
@@ -77,7 +77,7 @@ impl Sessions {
             let (was_up, was_held) = (peer.up.is_some(), peer.fsm.held().is_some());
             // The connection does not outlive its own address, nor an interface that was down between two looks.
             let local = peer.up.as_ref().map(|up| up.local);
-            let had = |local: &IpAddr| before.as_ref().is_some_and(|state| state.addresses.contains(local));
+            let had = |local: &IpAddr| before.as_ref().is_some_and(|state| state.has(*local));
             let loses_address = local.filter(had).is_some_and(|local| !self.links.have(local));
             let carried = fell
                 && !may_have_begun_after(peer.state.1, self.clock.now())
@@ -160,8 +160,13 @@ mod tests {
     use super::*;
 
     fn state(name: &str, up: bool, networks: &[&str]) -> InterfaceState {
-        let networks = networks.iter().map(|text| text.parse().unwrap()).collect();
-        InterfaceState { name: name.into(), up, fell: false, addresses: Vec::new(), networks }
+        let subnet = |text: &&str| (IpAddr::from([0, 0, 0, 0]), text.parse().unwrap());
+        InterfaceState {
+            name: name.into(),
+            up,
+            fell: false,
+            addresses: networks.iter().map(subnet).collect(),
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn peer(n: u8) -> Arc<PeerInfo> {
 }
 
 fn link(index: u8, up: bool) -> RibIn {
-    let addresses = vec![(IpAddr::from([10, 0, index, 1]), 24)];
+    let addresses = vec![(IpAddr::from([10, 0, index, 1]), format!("10.0.{index}.0/24").parse().unwrap())];
     RibIn::Interface(InterfaceEvent {
         vrf: ribtide_rib::VrfId::DEFAULT,
         index: index.into(),

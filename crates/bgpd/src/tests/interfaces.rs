@@ -29,8 +29,8 @@ dynamic-neighbors = ["127.0.9.0/24"]
 
 /// An interface with 127.0.0.1/16, the address that the router answers on.
 fn eth1(up: bool) -> InterfaceState {
-    let (addresses, networks) = (vec!["127.0.0.1".parse().unwrap()], vec!["127.0.0.0/16".parse().unwrap()]);
-    InterfaceState { name: "eth1".into(), up, fell: false, addresses, networks }
+    let addresses = vec![("127.0.0.1".parse().unwrap(), "127.0.0.0/16".parse().unwrap())];
+    InterfaceState { name: "eth1".into(), up, fell: false, addresses }
 }
 
 fn hear(router: &Router, state: Option<InterfaceState>) {
@@ -66,7 +66,7 @@ fn take_interface_down_ends_single_hop_external_sessions_alone() {
 #[test]
 fn take_interface_address_gone_or_interface_gone_ends_the_session_until_it_is_back() {
     let router = Router::start(ON_LINK);
-    for gone in [Some(InterfaceState { addresses: Vec::new(), networks: Vec::new(), ..eth1(true) }), None] {
+    for gone in [Some(InterfaceState { addresses: Vec::new(), ..eth1(true) }), None] {
         hear(&router, Some(eth1(true)));
         let peer = Peer::up(&router, "127.0.0.11", 65002);
         hear(&router, gone);
@@ -76,7 +76,13 @@ fn take_interface_address_gone_or_interface_gone_ends_the_session_until_it_is_ba
     hear(&router, Some(eth1(true)));
     let peer = Peer::up(&router, "127.0.0.11", 65002);
     // Another address of ours in the same subnet: the connection is over, and another one may come.
-    hear(&router, Some(InterfaceState { addresses: vec!["127.0.0.2".parse().unwrap()], ..eth1(true) }));
+    hear(
+        &router,
+        Some(InterfaceState {
+            addresses: vec![("127.0.0.2".parse().unwrap(), "127.0.0.0/16".parse().unwrap())],
+            ..eth1(true)
+        }),
+    );
     assert_eq!(peer.notified(), (6, 0));
     assert!(router.neighbor("127.0.0.11").unwrap().held.is_none());
     hear(&router, Some(eth1(true)));

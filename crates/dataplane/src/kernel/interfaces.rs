@@ -4,7 +4,7 @@ use super::super::InterfaceLine;
 use ribtide_config::VrfSetup;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_rib::{InterfaceEvent, VrfId};
-use ribtide_wire::netlink::{Address, Content};
+use ribtide_wire::netlink::Content;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -18,16 +18,15 @@ struct State {
     fell: bool,
     master: Option<u32>,
     is_vrf: bool,
-    addresses: Vec<(IpAddr, u8)>,
-    /// The subnet of each, by its address: on a point-to-point link the peer's, which does not hold the own address.
-    networks: Vec<(IpAddr, AnyPrefix)>,
+    /// Each own address with its subnet: on a point-to-point link the peer's, which does not hold the own address.
+    addresses: Vec<(IpAddr, AnyPrefix)>,
 }
 
 /// A difference that the RIB has not been told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    /// The interface's present state, with the subnets that are on it; `came_up` when it did not carry packets before.
-    Changed { event: InterfaceEvent, networks: Vec<AnyPrefix>, came_up: bool },
+    /// The interface's present state; `came_up` when it did not carry packets before.
+    Changed { event: InterfaceEvent, came_up: bool },
     /// It is gone.
     Removed(u32),
 }
@@ -39,8 +38,8 @@ pub(super) struct Interfaces {
     /// The other VRFs.
     vrfs: Arc<[VrfSetup]>,
     states: Map<u32, State>,
-    /// What was told, with the subnets.
-    told: Map<u32, (InterfaceEvent, Vec<AnyPrefix>)>,
+    /// What was told.
+    told: Map<u32, InterfaceEvent>,
     touched: Set<u32>,
     /// How often each lost its carrier. The kernel names an interface once that lost it and has it again within a moment, as
     /// it is then, which only this number tells from no event.
@@ -107,28 +106,16 @@ impl Interfaces {
                 self.carrier_downs.remove(&link.index);
                 self.touched.insert(link.index);
             }
-            Content::NewAddress(address) if address.usable() => {
-                let Some(pair) = routed(address) else { return };
+            Content::NewAddress(address) | Content::DelAddress(address) => {
+                if !is_routed(address.local) {
+                    return;
+                }
+                let pair = (address.local, address.network);
                 let state = self.states.entry(address.ifindex).or_default();
-                if !state.addresses.contains(&pair) {
+                state.addresses.retain(|a| *a != pair);
+                if matches!(content, Content::NewAddress(_)) && address.usable() {
                     state.addresses.push(pair);
                     state.addresses.sort_unstable();
-                }
-                let network = (address.local, address.network);
-                if !state.networks.contains(&network) {
-                    state.networks.push(network);
-                    state.networks.sort_unstable();
-                }
-                self.touched.insert(address.ifindex);
-            }
-            Content::NewAddress(address) | Content::DelAddress(address) => {
-                let Some(pair) = routed(address) else { return };
-                if let Some(state) = self.states.get_mut(&address.ifindex) {
-                    state.networks.retain(|n| *n != (address.local, address.network));
-                    // On point-to-point links one address may have several peers.
-                    if !state.networks.iter().any(|(local, _)| *local == address.local) {
-                        state.addresses.retain(|a| *a != pair);
-                    }
                 }
                 self.touched.insert(address.ifindex);
             }
@@ -151,7 +138,7 @@ impl Interfaces {
         for index in touched {
             let fell = self.states.get_mut(&index).is_some_and(|s| std::mem::take(&mut s.fell));
             let Some(state) = self.states.get(&index).filter(|s| !s.name.is_empty()) else {
-                if let Some((before, _)) = self.told.remove(&index) {
+                if let Some(before) = self.told.remove(&index) {
                     let line =
                         InterfaceLine { interface: before.name, sentence: "the interface is gone".into() };
                     news.push((News::Removed(index), Some(line)));
@@ -166,15 +153,12 @@ impl Interfaces {
                 up: state.operative,
                 addresses: if place.is_some() { state.addresses.clone() } else { Vec::new() },
             };
-            let is_default = place == Some(VrfId::DEFAULT);
-            let networks: Vec<AnyPrefix> =
-                state.networks.iter().filter(|_| is_default).map(|(_, network)| *network).collect();
             let before = self.told.get(&index);
-            let came_up = event.up && (fell || !before.is_some_and(|(b, _)| b.up));
-            if came_up || before.is_none_or(|(b, on)| *b != event || *on != networks) {
-                let line = describe(before.map(|(b, _)| b), &event, came_up);
-                self.told.insert(index, (event.clone(), networks.clone()));
-                news.push((News::Changed { event, networks, came_up }, line));
+            let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
+            if came_up || before != Some(&event) {
+                let line = describe(before, &event, came_up);
+                self.told.insert(index, event.clone());
+                news.push((News::Changed { event, came_up }, line));
             }
         }
         news
@@ -200,12 +184,12 @@ fn describe(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool
     }
     let subject = if parts.is_empty() { "addresses of the interface changed:" } else { "the interface" };
     let had = before.map_or(&[][..], |before| &before.addresses);
-    let lacks = |those: &[(IpAddr, u8)], address: &(IpAddr, u8)| !those.contains(address);
-    let removed =
-        had.iter().filter(|a| lacks(&now.addresses, a)).map(|(a, len)| format!("{a}/{len} removed"));
-    parts.extend(removed);
-    let added = now.addresses.iter().filter(|a| lacks(had, a)).map(|(a, len)| format!("{a}/{len} added"));
-    parts.extend(added);
+    let name = |(own, subnet): &(IpAddr, AnyPrefix)| match subnet.contains(*own) {
+        true => format!("{own}/{}", subnet.len()),
+        false => format!("{own} peer {subnet}"),
+    };
+    parts.extend(had.iter().filter(|a| !now.addresses.contains(a)).map(|a| format!("{} removed", name(a))));
+    parts.extend(now.addresses.iter().filter(|a| !had.contains(a)).map(|a| format!("{} added", name(a))));
     if parts.is_empty() {
         return None;
     }
@@ -213,32 +197,18 @@ fn describe(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool
     Some(InterfaceLine { interface: now.name.clone(), sentence })
 }
 
-/// The own address and the length of its subnet. `None` for addresses that are never routed between interfaces:
-/// of the host alone, or of the link alone.
-fn routed(address: &Address) -> Option<(IpAddr, u8)> {
-    let local = match address.local {
-        IpAddr::V4(a) => a.is_loopback() || a.is_link_local(),
-        IpAddr::V6(a) => a.is_loopback() || a.is_unicast_link_local(),
-    };
-    (!local).then(|| {
-        // On a point-to-point link the network is the peer's and does not hold the own address.
-        let len = if address.network.contains(address.local) {
-            address.network.len()
-        } else {
-            width(address.local)
-        };
-        (address.local, len)
-    })
-}
-
-fn width(addr: IpAddr) -> u8 {
-    if addr.is_ipv4() { 32 } else { 128 }
+/// Whether packets to it are routed between interfaces: not those to addresses of the host alone, or of the link alone.
+fn is_routed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
+        IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_wire::netlink::Link;
+    use ribtide_wire::netlink::{Address, Link};
 
     fn link(index: u32, name: &str, up: bool) -> Content<'_> {
         Content::NewLink(Link { flags: if up { UP } else { 0 }, ..plain(index, name) })
@@ -273,10 +243,8 @@ mod tests {
         Address { ifindex, local, network, scope: 0, flags }
     }
 
-    /// What is told, with the subnets as their addresses say.
     fn changed(event: InterfaceEvent, came_up: bool) -> News {
-        let network = |(addr, len): &(IpAddr, u8)| AnyPrefix::from_addr(*addr, *len).unwrap();
-        News::Changed { networks: event.addresses.iter().map(network).collect(), event, came_up }
+        News::Changed { event, came_up }
     }
 
     fn news(all: &mut Interfaces) -> Vec<News> {
@@ -284,7 +252,11 @@ mod tests {
     }
 
     fn event(index: u32, name: &str, up: bool, addresses: &[(&str, u8)]) -> InterfaceEvent {
-        let addresses = addresses.iter().map(|(a, l)| (a.parse().unwrap(), *l)).collect();
+        let on_subnet = |(a, len): &(&str, u8)| {
+            let own: IpAddr = a.parse().unwrap();
+            (own, AnyPrefix::from_addr(own, *len).unwrap())
+        };
+        let addresses = addresses.iter().map(on_subnet).collect();
         InterfaceEvent { vrf: VrfId::DEFAULT, index, name: name.into(), up, addresses }
     }
 
@@ -473,16 +445,19 @@ mod tests {
     fn news_point_to_point_network_is_the_peers() {
         let mut all = Interfaces::of(None, [].into());
         let to = |peer: &str| Address { local: "10.0.0.1".parse().unwrap(), ..address(2, peer, 0) };
-        let networks = |all: &mut Interfaces| match &all.news()[..] {
-            [(News::Changed { event, networks, .. }, _)] => (event.addresses.len(), networks.clone()),
+        let news = |all: &mut Interfaces| match all.news().remove(0) {
+            (News::Changed { event, .. }, says) => (event.addresses, says.unwrap()),
             other => panic!("{other:?}"),
         };
         all.take(&link(2, "ppp0", true));
         all.take(&Content::NewAddress(to("10.0.0.2/32")));
         all.take(&Content::NewAddress(to("10.0.0.3/32")));
-        let prefix = |text: &str| text.parse::<AnyPrefix>().unwrap();
-        assert_eq!(networks(&mut all), (1, vec![prefix("10.0.0.2/32"), prefix("10.0.0.3/32")]));
+        let own = |peer: &str| (IpAddr::from([10, 0, 0, 1]), peer.parse::<AnyPrefix>().unwrap());
+        let says =
+            "interface ppp0 is new and up, 10.0.0.1 peer 10.0.0.2/32 added, 10.0.0.1 peer 10.0.0.3/32 added";
+        assert_eq!(news(&mut all), (vec![own("10.0.0.2/32"), own("10.0.0.3/32")], says.into()));
         all.take(&Content::DelAddress(to("10.0.0.2/32")));
-        assert_eq!(networks(&mut all), (1, vec![prefix("10.0.0.3/32")]));
+        let says = "interface ppp0 10.0.0.1 peer 10.0.0.2/32 removed";
+        assert_eq!(news(&mut all), (vec![own("10.0.0.3/32")], says.into()));
     }
 }

@@ -14,7 +14,6 @@ use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
 use std::io;
-use std::net::IpAddr;
 use std::thread::JoinHandle;
 
 /// How much of what interfaces do may wait for its watcher, in bytes.
@@ -166,12 +165,12 @@ impl Watcher {
         let Outputs { notes, rib, sessions } = &self.outputs;
         for (news, line) in self.interfaces.news() {
             let (change, state, message) = match news {
-                News::Changed { event, networks, came_up } => {
+                News::Changed { event, came_up } => {
                     let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
-                    let of_default = |_: &&(IpAddr, u8)| event.vrf == VrfId::DEFAULT;
-                    let addresses = event.addresses.iter().filter(of_default).map(|(a, _)| *a).collect();
+                    let of_default = event.vrf == VrfId::DEFAULT;
+                    let addresses = if of_default { event.addresses.clone() } else { Vec::new() };
                     let (name, up) = (event.name.clone(), event.up);
-                    let state = InterfaceState { name, up, fell: came_up, addresses, networks };
+                    let state = InterfaceState { name, up, fell: came_up, addresses };
                     (change, Some(state), RibIn::Interface(event))
                 }
                 News::Removed(ifindex) => {

@@ -777,9 +777,8 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         }
         let v0 = interfaces.iter().find(|i| i.name == "v0").unwrap();
         assert!(v0.up);
-        let addresses: Vec<_> = ["10.0.0.1/24", "2001:db8::1/64"]
-            .map(|a| a.split_once('/').unwrap())
-            .map(|(a, l)| (a.parse().unwrap(), l.parse().unwrap()))
+        let addresses: Vec<_> = [("10.0.0.1", "10.0.0.0/24"), ("2001:db8::1", "2001:db8::/64")]
+            .map(|(own, subnet)| (own.parse().unwrap(), subnet.parse().unwrap()))
             .into();
         assert_eq!(v0.addresses, addresses);
 

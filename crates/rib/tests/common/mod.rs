@@ -75,10 +75,19 @@ pub fn withdraw(prefix: &str, source: Source) -> RibIn {
     route(pfx(prefix), source, None)
 }
 
+/// An own address with its subnet of this length.
+pub fn on_subnet(address: &str, len: u8) -> (IpAddr, AnyPrefix) {
+    (ip(address), AnyPrefix::from_addr(ip(address), len).unwrap())
+}
+
 pub fn interface(index: IfIndex, up: bool, addresses: &[&str]) -> RibIn {
     let address = |text: &&str| {
+        // Of a point-to-point link: the own address, and the peer's prefix.
+        if let Some((address, subnet)) = text.split_once(" peer ") {
+            return (ip(address), pfx(subnet));
+        }
         let (address, len) = text.split_once('/').unwrap();
-        (ip(address), len.parse().unwrap())
+        on_subnet(address, len.parse().unwrap())
     };
     let addresses = addresses.iter().map(address).collect();
     RibIn::Interface(InterfaceEvent {

@@ -173,8 +173,8 @@ impl Oracle {
     fn connected(&self) -> BTreeMap<AnyPrefix, BTreeSet<IfIndex>> {
         let mut all: BTreeMap<AnyPrefix, BTreeSet<IfIndex>> = BTreeMap::new();
         for state in self.interfaces.values().filter(|state| state.up) {
-            for (address, len) in state.addresses.iter().filter(|(address, _)| !is_link_local(*address)) {
-                all.entry(AnyPrefix::from_addr(*address, *len).unwrap()).or_default().insert(state.index);
+            for (address, subnet) in state.addresses.iter().filter(|(address, _)| !is_link_local(*address)) {
+                all.entry(*subnet).or_default().insert(state.index);
                 all.entry(AnyPrefix::host(*address)).or_default().insert(state.index);
             }
         }
