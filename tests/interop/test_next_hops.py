@@ -450,6 +450,7 @@ def test_max_ecmp_keeps_next_hops_on_every_link(bed):
     ways = [NEAR, "10.7.0.3", FAR, "10.8.0.3"]
     bed = bed(static("20.0.1.0/24", *ways), "max-ecmp = 2")
     bed.leads({"20.0.1.0/24": (NEAR, FAR)})
+    assert "fib.max-ecmp leaves 2 resolved next hops out" in bed.router.text("explain", "20.0.1.0/24")
 
 
 def test_flapping_next_hop_is_delayed_and_shown(bed, host):

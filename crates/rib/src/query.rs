@@ -126,6 +126,8 @@ pub struct GroupInfo {
     pub track: Option<(Track, bool)>,
     /// The FIB content; `None` when no hop resolves. The cache stores this.
     pub content: Option<FibGroup>,
+    /// How many resolved next hops [`crate::RibConfig::max_ecmp`] leaves out of the content.
+    pub cut: usize,
     /// The number of look-ups in its longest chain; 0 when nothing resolves.
     pub level: u8,
     /// The generation of its last resolution for a route, in mode `epoch`; 0 without one.
@@ -486,6 +488,23 @@ impl Rib {
         self.resolver.groups.store.len() - self.resolver.groups.removed()
     }
 
+    fn cut(&self, group: &Group) -> usize {
+        let Some(FibGroup::Hops(kept)) = &group.content else { return 0 };
+        let (first, rest) = group.targets.split_at(group.key.hops().len());
+        let resolved = |targets: &[u32]| {
+            let counted = targets.iter().filter(|node| !group.dropped.contains(node));
+            let hops = counted.filter_map(|node| match &self.resolver.nodes[*node].answer.outcome {
+                Outcome::Hops(hops) => Some(hops.iter().map(|hop| (hop.gateway, hop.interface))),
+                _ => None,
+            });
+            hops.flatten().collect::<BTreeSet<_>>().len()
+        };
+        match resolved(first) {
+            0 => resolved(&rest[..group.key.backup.len()]).saturating_sub(kept.len()),
+            all => all.saturating_sub(kept.len()),
+        }
+    }
+
     fn group_info(&self, id: GroupId, group: &Group) -> GroupInfo {
         let hops = group.key.hops();
         let first = self.hop_infos(hops, &group.targets);
@@ -501,6 +520,7 @@ impl Rib {
             exclude: group.key.exclude,
             hops: first,
             content: group.content.clone(),
+            cut: self.cut(group),
             level: group.level,
             stamp: group.stamp,
             depends: group_ids(

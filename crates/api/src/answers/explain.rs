@@ -322,6 +322,9 @@ fn rib_stage(
     if e.group.on_backup {
         says.push("its backup stands in for its next hops".into());
     }
+    if e.group.cut > 0 {
+        says.push(format!("fib.max-ecmp leaves {} resolved next hops out", e.group.cut));
+    }
     if let Some((what, holds)) = tracks {
         says.push(format!("it tracks {what}, which {}", if holds { "holds" } else { "does not hold" }));
     }
