@@ -69,6 +69,15 @@ impl ApiConfig {
                 self.socket_mode
             ));
         }
+        if let Some(group) = &self.socket_group
+            && self.socket_mode & 0o020 == 0
+        {
+            warnings.push(format!(
+                "api.socket-mode = \"{:04o}\" keeps the group \"{}\" out: only who may write to a socket can connect \
+                 to it; write \"0660\", or remove api.socket-group",
+                self.socket_mode, group.name
+            ));
+        }
         warnings
     }
 }

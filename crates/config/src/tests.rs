@@ -250,6 +250,16 @@ fn warnings_fib_without_dataplane() {
 }
 
 #[test]
+fn warnings_socket_mode_that_keeps_its_group_out() {
+    let warned = |mode: &str| {
+        let api = format!("{BASE}[api]\nsocket-group = \"root\"\nsocket-mode = \"{mode}\"\n");
+        parse(&api).unwrap().warnings()
+    };
+    assert!(warned("0640")[0].contains("keeps the group \"root\" out"));
+    assert!(warned("0660").is_empty() && warned("0620").is_empty());
+}
+
+#[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
     let says = error(
         "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",
