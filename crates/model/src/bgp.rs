@@ -219,7 +219,7 @@ pub struct ReceiveCounters {
     pub rejected: u64,
     /// Announcements refused because the path does not begin with the neighbour's AS (RFC 4271 section 6.3).
     pub first_as: u64,
-    /// Announcements refused because the prefix is in `bgp.martians`.
+    /// Announcements refused because the prefix is in `bgp.martians` or the next hop is a loopback address.
     pub martians: u64,
     /// The last reason for any of these.
     #[serde(skip_serializing_if = "Option::is_none")]

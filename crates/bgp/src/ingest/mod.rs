@@ -81,6 +81,10 @@ impl Ingest {
                 counters.last_refusal = Some(why);
             }
         };
+        // It is the receiver's own address (RFC 4271 section 5.1.3), but in a session over the loopback.
+        if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
+            return refuse(Refusal::Martian, out.extend(info, None, update.announced::<F>()));
+        }
         // A policy that rejects everything need not wait for the attributes.
         let constant = settings.import.constant();
         if constant == Some(PolicyResult::Reject) {

@@ -156,7 +156,7 @@ pub enum Refusal {
     FirstAs,
     /// The import policy.
     ImportPolicy,
-    /// The prefix is a martian (RFC 4271 section 6.3).
+    /// The prefix is a martian (RFC 4271 section 6.3), or the next hop is a loopback address.
     Martian,
 }
 
@@ -180,7 +180,7 @@ impl fmt::Display for Refusal {
             Refusal::ClusterLoop => "own cluster in the cluster list",
             Refusal::FirstAs => "path does not begin with the peer's AS",
             Refusal::ImportPolicy => "import policy",
-            Refusal::Martian => "the prefix is a martian (bgp.martians)",
+            Refusal::Martian => "the prefix is a martian (bgp.martians), or the next hop a loopback address",
         })
     }
 }

@@ -389,3 +389,21 @@ fn other_settings_count_from_the_next_update() {
     assert_eq!(peer.counters.treated_as_withdraw, 1);
     assert_eq!(peer.counters.last_fault.unwrap().kind, FaultKind::Unwanted);
 }
+
+#[test]
+fn loopback_next_hops_are_refused_but_in_a_session_over_the_loopback() {
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let by = |next_hop| announce::<V4>(&attributes(&[65001], |_| {}), next_hop, &["10.1.0.0/16"]);
+    let loopback = by(NextHop::V4(Ipv4Addr::new(127, 9, 9, 9)));
+    let six = by(NextHop::from_v6(std::net::Ipv6Addr::LOCALHOST, None));
+    let mut peer = peer(PeerKind::External, settings());
+    ingest.update(&mut peer, &loopback, &mut out).unwrap();
+    ingest.update(&mut peer, &six, &mut out).unwrap();
+    assert_eq!((peer.counters.refused(Refusal::Martian), peer.counters.announced), (2, 0));
+    assert!(ops(&mut out).iter().all(|(attrs, _)| attrs.is_none()), "as if withdrawn");
+    let info = PeerInfo { address: Ipv4Addr::LOCALHOST.into(), ..(*peer.info).clone() };
+    let mut over_it = IngestPeer::new(Arc::new(info), settings());
+    ingest.update(&mut over_it, &loopback, &mut out).unwrap();
+    assert_eq!(over_it.counters.announced, 1);
+}

@@ -54,7 +54,7 @@ impl NextHop {
 
     /// Whether it is a "valid IP host address" (RFC 4271 section 6.3): not "this network", multicast, reserved or
     /// broadcast (RFC 1122 section 3.2.1.3, RFC 1112 section 4, RFC 4291 section 2.5). A loopback address is one: a session
-    /// over the loopback has such next hops; elsewhere it is the receiver's own, which is for next-hop resolution to refuse.
+    /// over the loopback has such next hops; elsewhere it is the receiver's own, which the receiver refuses.
     pub fn is_host(self) -> bool {
         match self {
             NextHop::V4(a) => !matches!(a.octets(), [0 | 224..=255, ..]),
