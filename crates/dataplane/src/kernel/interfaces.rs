@@ -446,18 +446,18 @@ mod tests {
         let mut all = Interfaces::of(None, [].into());
         let to = |peer: &str| Address { local: "10.0.0.1".parse().unwrap(), ..address(2, peer, 0) };
         let news = |all: &mut Interfaces| match all.news().remove(0) {
-            (News::Changed { event, .. }, says) => (event.addresses, says.unwrap()),
+            (News::Changed { event, .. }, line) => (event.addresses, line.unwrap().sentence),
             other => panic!("{other:?}"),
         };
         all.take(&link(2, "ppp0", true));
         all.take(&Content::NewAddress(to("10.0.0.2/32")));
         all.take(&Content::NewAddress(to("10.0.0.3/32")));
         let own = |peer: &str| (IpAddr::from([10, 0, 0, 1]), peer.parse::<AnyPrefix>().unwrap());
-        let says =
-            "interface ppp0 is new and up, 10.0.0.1 peer 10.0.0.2/32 added, 10.0.0.1 peer 10.0.0.3/32 added";
-        assert_eq!(news(&mut all), (vec![own("10.0.0.2/32"), own("10.0.0.3/32")], says.into()));
+        let sentence =
+            "the interface is new and up, 10.0.0.1 peer 10.0.0.2/32 added, 10.0.0.1 peer 10.0.0.3/32 added";
+        assert_eq!(news(&mut all), (vec![own("10.0.0.2/32"), own("10.0.0.3/32")], sentence.into()));
         all.take(&Content::DelAddress(to("10.0.0.2/32")));
-        let says = "interface ppp0 10.0.0.1 peer 10.0.0.2/32 removed";
-        assert_eq!(news(&mut all), (vec![own("10.0.0.3/32")], says.into()));
+        let sentence = "addresses of the interface changed: 10.0.0.1 peer 10.0.0.2/32 removed";
+        assert_eq!(news(&mut all), (vec![own("10.0.0.3/32")], sentence.into()));
     }
 }
