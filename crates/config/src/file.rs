@@ -190,7 +190,7 @@ pub(super) struct Group {
     pub(super) enforce_first_as: Option<bool>,
     /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
     /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
-    /// AS4_PATH.
+    /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).
     #[schemars(extend("default" = []))]
     pub(super) discard_attributes: Option<Vec<AttributeName>>,
     /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in
@@ -265,7 +265,7 @@ pub(super) struct Neighbor {
     pub(super) enforce_first_as: Option<bool>,
     /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
     /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
-    /// AS4_PATH.
+    /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).
     #[schemars(extend("default" = []))]
     pub(super) discard_attributes: Option<Vec<AttributeName>>,
     /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in

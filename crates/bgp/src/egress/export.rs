@@ -5,7 +5,7 @@ use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, ExtendedCommunities, code};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
 /// The reason why a path from `source` must not be sent to a group's members, independent of their
@@ -90,7 +90,10 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     // Both sets are sorted by code: rewrite some, and copy those between.
     let mut copy_below = |code: u8, out: &mut Vec<u8>, wanted: u8| -> Option<Attribute<'_>> {
         while let Some(a) = rest.next_if(|a| a.code < code) {
-            build::attribute(out, a.flags, a.code, a.value);
+            // RFC 9012 section 11 keeps it from external peers.
+            if internal || a.code != code::TUNNEL_ENCAPSULATION {
+                build::attribute(out, a.flags, a.code, a.value);
+            }
         }
         rest.next_if(|a| a.code == wanted)
     };
@@ -137,16 +140,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     }
 
     if let Some(a) = copy_below(code::EXTENDED_COMMUNITIES, out, code::EXTENDED_COMMUNITIES) {
-        let leaving: Vec<u8> = match internal {
-            true => a.value.to_vec(),
-            // Non-transitive communities stay in the AS (RFC 4360 section 6).
-            false => ExtendedCommunities::new(a.value)
-                .iter()
-                .filter(|c| c.is_transitive())
-                .flat_map(|c| c.0)
-                .collect(),
-        };
-        build::list(out, a.flags, a.code, &leaving);
+        build::list(out, a.flags, a.code, &leaving(a.value, 8, internal));
     }
 
     if !settings.four_octet_as {
@@ -157,7 +151,23 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
             build::as4_aggregator(out, aggregator);
         }
     }
+    if let Some(a) = copy_below(code::IPV6_EXTENDED_COMMUNITIES, out, code::IPV6_EXTENDED_COMMUNITIES) {
+        build::list(out, a.flags, a.code, &leaving(a.value, 20, internal));
+    }
     copy_below(u8::MAX, out, u8::MAX);
+}
+
+/// The extended communities of `size` bytes that are sent. To external peers go neither those that
+/// are not transitive (RFC 4360 section 6, RFC 5701 section 2) nor that of a tunnel (RFC 9012
+/// section 11).
+fn leaving(list: &[u8], size: usize, internal: bool) -> Vec<u8> {
+    const NON_TRANSITIVE: u8 = 0x40;
+    const ENCAPSULATION: [u8; 2] = [0x03, 0x0c];
+    let goes = |community: &&[u8]| {
+        let transitive = community.first().is_some_and(|kind| kind & NON_TRANSITIVE == 0);
+        internal || (transitive && !community.starts_with(&ENCAPSULATION))
+    };
+    list.chunks_exact(size).filter(goes).flatten().copied().collect()
 }
 
 #[cfg(test)]

@@ -456,9 +456,39 @@ fn extended_communities_that_are_not_transitive_stay_in_the_as() {
     let all = [transitive, bandwidth, other];
     assert_eq!(sent(PeerKind::External, &all), Some([transitive, other].as_flattened().to_vec()));
     assert_eq!(sent(PeerKind::External, &[bandwidth]), None);
+    let encapsulation = [3, 12, 0, 0, 0, 0, 0, 8];
+    assert_eq!(sent(PeerKind::External, &[encapsulation, other]), Some(other.to_vec()));
     for internal in [PeerKind::Internal, PeerKind::Client] {
         assert_eq!(sent(internal, &all), Some(all.as_flattened().to_vec()));
     }
+}
+
+#[test]
+fn tunnels_and_ipv6_communities_that_are_not_transitive_stay_in_the_as() {
+    let tunnel = [0, 8, 0, 6, 6, 4, 10, 0, 0, 1];
+    let [transitive, other] = [0, 0x40].map(|kind| {
+        let mut community = [0; 20];
+        (community[0], community[1]) = (kind, 2);
+        community
+    });
+    let mut bytes = attrs(5).bytes().to_vec();
+    let at = bytes.len() - 4; // Before the unknown attribute.
+    let mut more = Vec::new();
+    build::attribute(&mut more, 0xe0, code::TUNNEL_ENCAPSULATION, &tunnel);
+    build::attribute(&mut more, 0xc0, code::IPV6_EXTENDED_COMMUNITIES, [transitive, other].as_flattened());
+    bytes.splice(at..at, more);
+    let sent = |kind| {
+        let (source, to) = (peer(1, PeerKind::Internal), peer(2, kind));
+        let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1)));
+        let path = paths::Path::plain(&BestPath { attrs, source: source.id });
+        let mut out = Vec::new();
+        export::attributes(&to.egress, &source, &path, &mut out);
+        [code::TUNNEL_ENCAPSULATION, code::IPV6_EXTENDED_COMMUNITIES]
+            .map(|code| Attributes::new(&out).find(|a| a.code == code).map(|a| a.value.to_vec()))
+    };
+    let both = [transitive, other].as_flattened().to_vec();
+    assert_eq!(sent(PeerKind::Client), [Some(tunnel.to_vec()), Some(both)]);
+    assert_eq!(sent(PeerKind::External), [None, Some(transitive.to_vec())]);
 }
 
 #[test]

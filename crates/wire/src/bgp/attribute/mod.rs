@@ -48,6 +48,8 @@ pub mod code {
     pub const AS4_PATH: u8 = 17;
     /// AS4_AGGREGATOR (RFC 6793).
     pub const AS4_AGGREGATOR: u8 = 18;
+    /// Tunnel Encapsulation (RFC 9012).
+    pub const TUNNEL_ENCAPSULATION: u8 = 23;
     /// IPv6 address specific extended communities (RFC 5701).
     pub const IPV6_EXTENDED_COMMUNITIES: u8 = 25;
     /// AIGP (RFC 7311).

@@ -81,6 +81,8 @@ enum Use {
     /// Other programs use it: checked, then passed on or dropped as unrecognized (RFC 4271 section
     /// 5).
     Others,
+    /// The same within one administration: discarded from external peers.
+    Scoped,
     /// No RFC, or only a draft: not checked.
     Unknown,
 }
@@ -157,8 +159,8 @@ const ROWS: &[Row] = &[
     unknown(21, "AS_PATHLIMIT"),
     // RFC 6514 section 5.
     row(22, "PMSI_TUNNEL", TRANSITIVE, Form::PmsiTunnel, WITHDRAW, Use::Others),
-    // RFC 9012 section 13, for flags too.
-    row(23, "TUNNEL_ENCAPSULATION", TRANSITIVE, Form::TunnelEncapsulation, WITHDRAW, Use::Others),
+    // RFC 9012 section 13, for flags too; section 11 filters it in both directions of external sessions.
+    row(code::TUNNEL_ENCAPSULATION, "TUNNEL_ENCAPSULATION", TRANSITIVE, Form::TunnelEncapsulation, WITHDRAW, Use::Scoped),
     // RFC 5543 section 3; RFC 7606 section 7.13.
     row(24, "TRAFFIC_ENGINEERING", LINK, Form::TrafficEngineering, WITHDRAW, Use::Others),
     // RFC 5701; RFC 7606 section 7.15.
@@ -242,7 +244,7 @@ const fn rules() -> [Rule; 256] {
                 wrong_flags: row.wrong_flags,
                 checked: true,
                 ours: matches!(row.of, Use::Ours | Use::Internal),
-                internal: matches!(row.of, Use::Internal),
+                internal: matches!(row.of, Use::Internal | Use::Scoped),
                 sent_flags: row.flags | partial,
             };
         }

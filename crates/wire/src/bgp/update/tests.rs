@@ -259,8 +259,6 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 22, &[0, 0, 0, 0, 0]),
         (0xc0, 22, &[0, 2, 0, 0, 0, 6, 0, 1, 4, 10, 0, 0, 1, 0, 2, 7, 7]),
         (0xc0, 22, &[0, 11, 0, 0, 0, 1, 2]),
-        (0xc0, 23, &[0, 8, 0, 6, 6, 4, 10, 0, 0, 1]),
-        (0xc0, 23, &[0, 8, 0, 4, 128, 0, 1, 7]),
         (0x80, 24, &[0; 36]),
         (0x80, 26, &AIGP),
         (0xc0, 27, &[10, 0, 0, 1, 0, 0, 16]),
@@ -295,12 +293,6 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 22, &[0, 0, 0, 0, 0, 1], Length),
         (0xc0, 22, &[0, 2, 0, 0, 0, 7, 0, 1, 4, 10, 0, 0, 1, 0, 0], Length),
         (0xc0, 22, &[0, 7, 0, 0, 0, 7, 0, 1, 4, 10, 0, 0, 1, 0, 1], Length),
-        // A sub-TLV beyond its TLV, and a TLV beyond the attribute.
-        (0xc0, 23, &[0, 8, 0, 6, 6, 5, 10, 0, 0, 1], Length),
-        (0xc0, 23, &[0, 8, 0, 7, 6, 4, 10, 0, 0, 1], Length),
-        // RFC 9012 section 13: "does not have any valid TLVs, or it does not have the transitive bit set".
-        (0xc0, 23, &[], Length),
-        (0x80, 23, &[0, 8, 0, 0], Flags),
         (0xc0, 24, &[], Flags),
         (0x80, 24, &[], Length),
         (0x80, 24, &[0; 35], Length),
@@ -528,13 +520,26 @@ fn numbers_and_lists_of_wrong_length_withdraw() {
 
 #[test]
 fn internal_attributes_from_external_peers_are_discarded_however_malformed() {
-    for (flags, code) in [(0x40, 5), (0x80, 9), (0x80, 10)] {
+    for (flags, code) in [(0x40, 5), (0x80, 9), (0x80, 10), (0xc0, 23)] {
         for len in [4, 3] {
             let body = route_with(&[attr(flags, code, &vec![0; len])]);
             discards(&body, &EXTERNAL, code, FaultKind::External);
             assert_eq!(codes(&parse(&body, &EXTERNAL).unwrap()), [1, 2]);
         }
     }
+}
+
+#[test]
+fn tunnels_of_internal_peers_are_checked() {
+    for right in [&[0, 8, 0, 6, 6, 4, 10, 0, 0, 1][..], &[0, 8, 0, 4, 128, 0, 1, 7]] {
+        keeps(&route_with(&[attr(0xc0, 23, right)]), &INTERNAL);
+    }
+    // A sub-TLV beyond its TLV, and a TLV beyond the attribute; RFC 9012 section 13: "does not have any valid TLVs".
+    for wrong in [&[0, 8, 0, 6, 6, 5, 10, 0, 0, 1][..], &[0, 8, 0, 7, 6, 4, 10, 0, 0, 1], &[]] {
+        withdraws(&route_with(&[attr(0xc0, 23, wrong)]), &INTERNAL, 23, FaultKind::Length);
+    }
+    // Or "it does not have the transitive bit set".
+    withdraws(&route_with(&[attr(0x80, 23, &[0, 8, 0, 0])]), &INTERNAL, 23, FaultKind::Flags);
 }
 
 #[test]
