@@ -1,7 +1,6 @@
-//! Who calls the API, what this caller may do, and the log of what was changed or refused.
-//!
-//! The permissions of the Unix socket are the access control there. A client on TCP may read; to change something it
-//! must send the token of `api.token-file` (RFC 6750). Web pages get no further than the listener: see [`guard`].
+//! Callers of the API, their permissions, and the log of changes and refusals. The file permissions
+//! of the Unix socket are its access control. A client on TCP may read; a change needs the token of
+//! `api.token-file` (RFC 6750). [`guard`] refuses requests of web pages.
 
 use super::request::Refusal;
 use axum::extract::connect_info::Connected;
@@ -20,26 +19,27 @@ use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Refused changes that are logged in each [`REFUSED_PERIOD`]: any host that reaches the listener can cause them.
+/// Refused changes logged in each [`REFUSED_PERIOD`], because any host that reaches the listener
+/// can cause them.
 const REFUSED_MAX: u32 = 20;
-/// What [`REFUSED_MAX`] is counted over.
+/// The period of [`REFUSED_MAX`].
 const REFUSED_PERIOD: Duration = Duration::from_secs(10);
-/// Characters of a refusal that are logged; a request can have the sentence hold a part of itself.
+/// Logged characters of a refusal, because its sentence may quote the request.
 const REFUSED_LENGTH: usize = 400;
 
-/// The other end of a connection. Displays as it is logged.
+/// The other end of a connection. Displays as in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
-    /// A process of this system.
+    /// A local process.
     Unix {
-        /// Its user and its number, as the kernel had them when it connected.
+        /// Its user and process id when it connected.
         credentials: Option<(u32, Option<i32>)>,
     },
     /// A client on TCP.
     Tcp {
         /// Its address.
         peer: SocketAddr,
-        /// The address of ours that it connected to.
+        /// The local address.
         local: Option<SocketAddr>,
     },
 }
@@ -73,12 +73,13 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Whether this caller may change something.
+/// Checks that the caller may change the router.
 ///
 /// # Errors
 /// What it must send, or what the operator must configure.
 pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -> Result<(), Refusal> {
-    // A browser puts Origin into every request across sites that is not a plain read, and no page uses this API.
+    // A browser adds Origin to every cross-site request that is not a plain read, and no page uses
+    // this API.
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = String::from_utf8_lossy(origin.as_bytes());
         return Err(Refusal::Forbidden(format!(
@@ -110,8 +111,8 @@ pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -
     }
 }
 
-/// Refuses, before any endpoint is looked for, requests that a name server can turn to us (DNS rebinding), and reads
-/// with a body, which would be ignored.
+/// Refuses requests that a name server could redirect here (DNS rebinding), and reads with a body,
+/// which would be ignored. Runs before any endpoint.
 ///
 /// # Errors
 /// What is wrong with the request.
@@ -140,8 +141,8 @@ pub(super) async fn guard(
     Ok(next.run(request).await)
 }
 
-/// The name in the Host header or in the URL, unless it is an IP address or `localhost`. A page of another site comes
-/// under that site's name, whatever address its name server gives.
+/// The name in the Host header or URL, unless it is an IP address or `localhost`. A page of another
+/// site sends the name of that site, whatever address its name server gives.
 fn foreign_host(request: &Request) -> Option<String> {
     let header = request.headers().get_all(HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
     let authority = request.uri().authority().map(|authority| authority.as_str().into());

@@ -1,9 +1,9 @@
 //! The management API: HTTP and JSON over a Unix socket, and over TCP when configured
 //! (docs/adr/0005-management-api-http-json.md).
 //!
-//! `ribtide_model` is what it says, [`endpoints`] what there is, [`listener`] how it is reached, [`access`] who may change
-//! what, [`request`] how it is asked, [`answers`] where the answers come from: questions to the stages, a page at a time.
-//! [`metrics`] are the same answers for machines that watch. The server has a thread of its own.
+//! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`access`]
+//! the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
+//! [`metrics`] has the same data for monitoring. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,5 @@
-//! The API's listeners: the Unix socket, whose permissions say who may change routing, and the TCP listener.
+//! The listeners of the API: the Unix socket, whose permissions control access, and the TCP
+//! listener.
 
 use super::access::Caller;
 use super::endpoints::routes;
@@ -15,12 +16,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Questions that may be under way at once; a further one waits for its turn.
+/// Concurrent requests; a further one waits.
 const CONCURRENT_REQUESTS_MAX: usize = 16;
-/// Connections that wait for the API's thread; the system refuses further ones.
+/// Connections that wait for the thread of the API; the kernel refuses further ones.
 const BACKLOG: i32 = 128;
 
-/// The API's listeners, bound and not yet served.
+/// Bound listeners.
 #[derive(Debug)]
 pub struct Api {
     unix: UnixListener,
@@ -28,12 +29,13 @@ pub struct Api {
     file: SocketFile,
 }
 
-/// The Unix socket's file. Goes with its owner: a file that is gone says that no daemon listens.
+/// The file of the Unix socket. It is deleted on drop, so a missing file means that no daemon
+/// listens.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 
 impl SocketFile {
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &std::path::Path {
         &self.0
     }
@@ -41,7 +43,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Someone else has removed it: as good.
+        // Another process may have removed it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -49,15 +51,15 @@ impl Drop for SocketFile {
 /// Why the API cannot listen. Displays as a sentence.
 #[derive(Debug)]
 pub enum ListenError {
-    /// Another router answers there.
+    /// Another router listens there.
     InUse(PathBuf),
-    /// Something that is no socket has this name.
+    /// The path exists and is no socket.
     Occupied(PathBuf),
-    /// The Unix socket cannot be made.
+    /// The Unix socket cannot be created.
     Unix(PathBuf, io::Error),
-    /// The Unix socket cannot belong to this group.
+    /// The group of the Unix socket cannot be set.
     Group(PathBuf, String, io::Error),
-    /// The TCP listener cannot be made.
+    /// The TCP listener cannot be created.
     Tcp(SocketAddr, io::Error),
 }
 
@@ -96,10 +98,10 @@ impl fmt::Display for ListenError {
 impl std::error::Error for ListenError {}
 
 impl Api {
-    /// Binds. A socket file without a listener is replaced.
+    /// Binds the listeners. Replaces a socket file without a listener.
     ///
     /// # Errors
-    /// When another router listens there, or the system refuses.
+    /// Another router listens there, or the kernel refuses.
     pub fn bind(config: &ApiConfig) -> Result<Api, ListenError> {
         let path = &config.socket;
         let refused = |e| ListenError::Unix(path.clone(), e);
@@ -109,7 +111,7 @@ impl Api {
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(ListenError::Occupied(path.clone())),
             Ok(_) => std::fs::remove_file(path).map_err(refused)?,
-            // What keeps us from looking keeps us from listening too, and is told there.
+            // The following bind fails for the same reason and reports it.
             Err(_) => {}
         }
         if let Some(folder) = path.parent() {
@@ -126,10 +128,10 @@ impl Api {
         Ok(Api { unix, tcp, file })
     }
 
-    /// Serves on a thread of its own until the process ends. Whoever keeps the file decides when it goes.
+    /// Serves on a thread of its own until the process ends. The file lives as long as its owner.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The thread cannot be created.
     pub fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<SocketFile> {
         let Api { unix, tcp, file } = self;
         let state = Arc::new(ApiState::new(router, reload));
@@ -150,7 +152,7 @@ impl Api {
                         tokio::net::TcpListener::from_std(tcp).expect("a listener router its event loop");
                     tokio::spawn(async move { axum::serve(tcp, router).await });
                 }
-                // axum's serve ends only with the process.
+                // `axum::serve` ends with the process.
                 let _ = served.await;
             });
         })?;
@@ -158,14 +160,14 @@ impl Api {
     }
 }
 
-/// Makes the Unix socket with its group and mode. No client can connect before it has both: it is made with no permission
-/// but its owner's, and listens last.
+/// Creates the Unix socket with its group and mode. No client can connect before: the file is
+/// created without permissions for others, and listens last.
 fn bind_unix(config: &ApiConfig) -> Result<(UnixListener, SocketFile), ListenError> {
     let path = &config.socket;
     let refused = |e| ListenError::Unix(path.clone(), e);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(refused)?;
-    // Linux gives the file of a socket the mode that the socket has when it is bound. Unlike umask, this concerns no
-    // other thread.
+    // On Linux the file takes the mode of the socket at bind. Unlike umask, this affects no other
+    // thread.
     let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
     nix::sys::stat::fchmod(&socket, mode).map_err(|e| refused(e.into()))?;
     socket.bind(&SockAddr::unix(path).map_err(refused)?).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! What the API works with: the handles of a running router, and what requests leave for the next ones.
+//! The state of the API: the handles of a running router, and state between requests.
 
 use super::answers::{Reads, RouteRead};
 use super::route_check;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// The router as other threads read it: its configuration, and a handle of every stage.
+/// The handles of a running router: its configuration and every stage.
 pub struct RouterState {
     /// The configuration in force; see [`RouterState::config`].
     pub config: RwLock<Arc<Config>>,
@@ -49,7 +49,7 @@ impl RouterState {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Another configuration is in force.
+    /// Sets the configuration in force.
     pub fn configure(&self, config: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -63,22 +63,22 @@ impl RouterState {
 /// Reads the configuration file again and applies what changed; an error is a sentence.
 pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 
-/// The router, and what belongs to the API alone.
+/// The router, and the state of the API itself.
 pub(crate) struct ApiState {
     router: Arc<RouterState>,
     pub(crate) reload: Reload,
-    /// What the last look at RIB and chip left to be looked at.
+    /// The state of `route-check` between checks.
     pub(crate) route_check: Mutex<route_check::State>,
-    /// Reads of the FIB under way.
+    /// Paged reads of the FIB.
     pub(crate) fib_reads: Reads<(VrfId, Cursor)>,
-    /// Reads of what dataplanes failed under way.
+    /// Paged reads of failed routes.
     pub(crate) failed_reads: Reads<VecDeque<(VrfId, FailedCursor)>>,
-    /// Reads of BGP's routes under way.
+    /// Paged reads of BGP routes.
     pub(crate) route_reads: Reads<RouteRead>,
 }
 
 impl ApiState {
-    /// No request was made yet.
+    /// The state before the first request.
     pub(crate) fn new(router: Arc<RouterState>, reload: Reload) -> ApiState {
         ApiState {
             router,

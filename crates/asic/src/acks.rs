@@ -1,8 +1,8 @@
-//! Acknowledgements to the RIB manager: which of its batches the chip has carried out.
+//! Acknowledgements to the RIB manager: the batches that the chip has executed.
 //!
-//! fpmsyncd's thread sends a header with the number of a batch's route rows before it writes the rows. orchagent's state
-//! machine counts the rows off ([`Orch::batch`]) and returns each finished batch with the routes that failed; a later
-//! change of such a route's status is reported too.
+//! The thread of fpmsyncd sends a header with the number of route rows of a batch before the rows.
+//! The state machine of orchagent counts the rows ([`Orch::batch`]) and returns each finished batch
+//! with the routes that failed. It also reports a later change of the status of such a route.
 
 use super::vrf_names::VrfNames;
 use ribtide_dataplane::install_results::InstallResults;
@@ -17,18 +17,18 @@ use std::collections::VecDeque;
 pub(super) struct BatchHeader {
     /// The batch.
     pub(super) seq: u64,
-    /// How many route rows are written for it.
+    /// The number of route rows of the batch.
     pub(super) rows: usize,
-    /// Routes that have no row, and why.
+    /// Routes without a row, with the reason.
     pub(super) failed: Vec<(VrfPrefix, String)>,
 }
 
-/// Batches that are not finished.
+/// Unfinished batches.
 #[derive(Debug)]
 pub(super) struct Acks {
     dataplane: DataplaneId,
     feedback: ring::Sender<RibIn>,
-    /// What failed before there was a row, by batch.
+    /// Routes that failed before they had a row, by batch.
     failed: VecDeque<(u64, Vec<(VrfPrefix, String)>)>,
     verdicts: InstallResults,
     vrfs: VrfNames,
@@ -39,7 +39,7 @@ impl Acks {
         Acks { dataplane, feedback, failed: VecDeque::new(), verdicts: InstallResults::default(), vrfs }
     }
 
-    /// Takes in a batch's header, before its rows.
+    /// Notes the header of a batch, before its rows.
     pub(super) fn begin_batch(&mut self, header: BatchHeader, orch: &mut Orch) {
         orch.batch(header.seq, header.rows);
         if !header.failed.is_empty() {
@@ -47,7 +47,7 @@ impl Acks {
         }
     }
 
-    /// Takes in a route's status that changed outside of a batch.
+    /// Notes a changed status of a route outside of a batch.
     pub(super) fn status_change(&mut self, key: &RouteKey, why: Option<String>) {
         let RouteKey::Route { vrf, prefix, .. } = key else { return };
         let Some(vrf) = self.vrfs.id(vrf.as_ref()) else { return };
@@ -58,12 +58,12 @@ impl Acks {
         }
     }
 
-    /// Tells the RIB manager which batches are finished and what no longer fails; `quiet`: see [`Orch::finished`]. False
-    /// when no client listens any more.
+    /// Acknowledges finished batches and routes that no longer fail; `quiet`: see
+    /// [`Orch::finished`]. Returns `false` when the receiver is gone.
     pub(super) fn acknowledge(&mut self, orch: &mut Orch, quiet: bool) -> bool {
         let mut last = None;
         while let Some(finished) = orch.finished(quiet) {
-            // 0: what overtook batches.
+            // 0: urgent operations.
             last = Some(finished.batch).filter(|batch| *batch > 0).or(last);
             for (key, why) in finished.failed {
                 self.status_change(&key, Some(why));

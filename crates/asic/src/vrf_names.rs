@@ -1,22 +1,22 @@
-//! Which VRF SONiC's names mean. SONiC's tables name VRFs, the RIB manager numbers them.
+//! Names of VRFs. The tables of SONiC have names, the RIB manager has numbers.
 
 use ribtide_rib::VrfId;
 use ribtide_swss::row::Name;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The VRFs beside the default one, which has no name here. Clones are of the same list; routes of the default VRF never
-/// wait for it.
+/// The other VRFs; the default one has no name here. Clones share the list, and routes of the
+/// default VRF never wait for it.
 #[derive(Clone, Default, Debug)]
 pub(super) struct VrfNames(Arc<RwLock<BTreeMap<VrfId, Name>>>);
 
 impl VrfNames {
-    /// From now on there are these.
+    /// Sets the list.
     pub(super) fn set(&self, names: BTreeMap<VrfId, Name>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
-    /// All of them.
+    /// The list.
     pub(super) fn all(&self) -> BTreeMap<VrfId, Name> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -28,7 +28,7 @@ impl VrfNames {
         names.iter().find(|(_, known)| *known == name).map(|(id, _)| *id)
     }
 
-    /// The name of a VRF; `None` for the default one, and for one that is gone, of which nothing is known any more.
+    /// The name of a VRF; `None` for the default one, and for a removed one.
     pub(super) fn name(&self, id: VrfId) -> Option<Name> {
         if id == VrfId::DEFAULT {
             return None;

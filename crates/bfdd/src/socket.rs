@@ -1,5 +1,5 @@
-//! UDP sockets of BFD: one to receive on for each address of ours and each port, one to send from for each session
-//! (RFC 5881 section 4).
+//! UDP sockets of BFD: a receiving one for each local address and port, and a sending one for each
+//! session (RFC 5881 section 4).
 
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
@@ -10,21 +10,21 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// Longer than any packet that is looked into; the rest is cut off, and such a packet refused for its length.
+/// Longer than any valid packet. A longer one is truncated and then refused for its length.
 const LONGEST: usize = 256;
-/// Class selector 6, as routing protocols have it.
+/// Class selector 6, as for routing protocols.
 const TOS: u32 = 0xc0;
 
-/// A socket to receive on.
+/// A receiving socket.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: UdpSocket,
-    /// Our address, or any.
+    /// The local address, or any.
     pub(super) address: IpAddr,
     pub(super) multihop: bool,
-    /// Whether something may wait to be read.
+    /// Whether it may be readable.
     pub(super) ready: bool,
-    /// Room for what the system says beside a packet.
+    /// The buffer for control messages.
     control: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Listener {
         Ok(Listener { socket: bound, address, multihop, ready: true, control })
     }
 
-    /// The next packet; `None` when there is none, or something that is no packet.
+    /// The next packet; `None` without one, or after something that is no packet.
     pub(super) fn receive(&mut self) -> Option<Received> {
         let mut bytes = [0; LONGEST];
         let mut parts = [IoSliceMut::new(&mut bytes)];
@@ -113,8 +113,8 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// A socket to send from, with our address `local` and a port of its own: the first free one from `port` on, which is
-/// one more afterwards.
+/// A sending socket with the local address `local` and a port of its own: the first free one from
+/// `port`, which is advanced behind it.
 pub(super) fn sender(local: IpAddr, port: &mut u16) -> io::Result<UdpSocket> {
     let domain = if local.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -126,7 +126,7 @@ pub(super) fn sender(local: IpAddr, port: &mut u16) -> io::Result<UdpSocket> {
         socket.set_unicast_hops_v6(u32::from(TTL))?;
         socket.set_tclass_v6(TOS)?;
     }
-    // No peer answers to it.
+    // No peer sends to it.
     socket.set_recv_buffer_size(0)?;
     socket.set_nonblocking(true)?;
     for _ in FIRST_SOURCE_PORT..=u16::MAX {
@@ -140,7 +140,7 @@ pub(super) fn sender(local: IpAddr, port: &mut u16) -> io::Result<UdpSocket> {
     Err(io::Error::new(io::ErrorKind::AddrInUse, "every port from 49152 on is in use"))
 }
 
-/// Where packets for `peer` go; `interface`: the number of the one that it is on, if its address is on every link.
+/// The destination of packets to `peer`. `interface`: the index, if its address is link-local.
 pub(super) fn destination(peer: IpAddr, interface: Option<u32>, multihop: bool) -> SocketAddr {
     let port = if multihop { MULTIHOP_PORT } else { SINGLE_HOP_PORT };
     match (peer, interface) {
@@ -149,7 +149,7 @@ pub(super) fn destination(peer: IpAddr, interface: Option<u32>, multihop: bool) 
     }
 }
 
-/// The system's number of the interface `name`, if there is one.
+/// The index of the interface `name`, if it exists.
 pub(super) fn index_of(name: &str) -> Option<u32> {
     if_nametoindex(name).ok()
 }

@@ -1,7 +1,8 @@
-//! Says when BGP has announced everything it had at the start, so that dataplanes may remove what is left from before.
+//! The end of BGP's initial routes: dataplanes may then remove routes of an earlier run.
 //!
-//! That is when every configured neighbour has sent End-of-RIB for its families and what it sent is through, or when
-//! the timeout is over: a neighbour that is down must not keep stale routes in the kernel for ever.
+//! It is reached when every configured neighbour has sent End-of-RIB for its families and its
+//! routes are through, or after a timeout. So a neighbour that is down does not keep stale routes
+//! in the kernel.
 
 use super::session::{NeighborView, Sessions};
 use ribtide_prefix::Afi;
@@ -12,16 +13,16 @@ use ribtide_runtime::thread::{self, Stop};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long the neighbours have to come up and send everything.
+/// Time for neighbours to come up and send all routes; shorter with dynamic neighbours only.
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Without configured neighbours there is no neighbour to wait for but dynamic ones.
+/// The time without configured neighbours.
 const NO_NEIGHBORS_TIMEOUT: Duration = Duration::from_secs(2);
 const CONVERGENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Starts the watch; it ends when it has spoken.
+/// Starts the watch thread, which ends after its message.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// The thread cannot be created.
 pub fn watch(
     configured: usize,
     sessions: StageHandle<Sessions>,
@@ -37,10 +38,10 @@ pub fn watch(
             std::thread::sleep(CONVERGENCE_POLL_INTERVAL);
             let done =
                 configured > 0 && sessions.call(|s| s.neighbors().iter().all(is_done)).unwrap_or(false);
-            // What the last End-of-RIB followed may still be on its way to the RIB manager.
+            // Routes before the last End-of-RIB may still be on the way to the RIB manager.
             calm = if done && rings.read().iter().all(|r| r.depth == 0) { calm + 1 } else { 0 };
         }
-        // Fails only when the process is stopping.
+        // It fails only when the process is stopping.
         let _ = rib.send(RibIn::EndOfInitial(Source::Bgp));
     })?;
     Ok(())

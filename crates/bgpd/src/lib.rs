@@ -63,7 +63,7 @@ use std::thread::JoinHandle;
 /// Shard threads that one reader can keep busy.
 const SHARDS_PER_READER: usize = 4;
 
-/// BGP, listening but not yet running.
+/// BGP with listening sockets, before its threads run.
 pub struct BgpBuilder {
     placement: Placement,
     sessions: SessionsBuilder,
@@ -73,27 +73,27 @@ pub struct BgpBuilder {
     rings: Rings,
 }
 
-/// How to reach running BGP.
+/// The handles of running BGP.
 pub struct Bgp {
-    /// The session thread: neighbours, and what operators tell them.
+    /// The session thread: neighbours, and commands of operators.
     pub sessions: StageHandle<Sessions>,
     /// The readers, by number.
     pub readers: Vec<StageHandle<Reader>>,
-    /// The shards, and which has which logical shard.
+    /// The shards and their logical shards.
     pub owners: Directory,
     /// The egress workers, by number.
     pub workers: Vec<WorkerPort>,
-    /// What the session thread does beside its own work.
+    /// The stages on the session thread.
     pub hosted: OnSessionThread,
     /// The addresses it listens on.
     pub listening: Vec<SocketAddr>,
-    /// Ends when every peer has been told of a stop.
+    /// The session thread. It ends when every peer got a NOTIFICATION after a stop.
     pub session_thread: JoinHandle<()>,
-    /// Held while the number of shards changes.
+    /// Locked while the number of shards changes.
     factory: Mutex<ShardFactory>,
 }
 
-/// Which stages have no threads of their own.
+/// The stages without threads of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OnSessionThread {
     /// `bgp.shards` is `off`: the shard and the reader.
@@ -103,10 +103,10 @@ pub struct OnSessionThread {
 }
 
 impl BgpBuilder {
-    /// Listens, and makes the rings.
+    /// Listens, and creates the queues.
     ///
     /// # Errors
-    /// When an address cannot be listened on or a CPU cannot be used; the error says which.
+    /// An address cannot be bound or a CPU cannot be used; the error names it.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
         let placement = Placement::new(&bgp.cpus).map_err(io::Error::other)?;
         let sessions = SessionsBuilder::new(bgp, rings)?;
@@ -123,25 +123,25 @@ impl BgpBuilder {
         Ok(BgpBuilder { placement, sessions, readers, shards, workers, rings: rings.clone() })
     }
 
-    /// The shards as the RIB manager knows them.
+    /// The feedback channels of shards, for the RIB manager.
     pub fn feedback_channels(&self) -> Vec<FeedbackChannel> {
         self.shards.iter().map(ShardBuilder::feedback_channel).collect()
     }
 
-    /// For BFD: where it tells what it finds out about neighbours.
+    /// The queue for news of BFD.
     pub fn bfd(&self) -> Sender<BfdNews> {
         self.sessions.bfd()
     }
 
-    /// For the watcher of interfaces.
+    /// The queue for news of interfaces.
     pub fn links(&self) -> Sender<InterfaceNews> {
         self.sessions.links()
     }
 
-    /// Starts the threads; `rib` is where routes to install go.
+    /// Starts the threads. `rib`: the queue of the RIB manager.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// A thread cannot be created.
     pub fn start(
         self,
         config: &Config,
@@ -152,7 +152,7 @@ impl BgpBuilder {
         stop: &Stop,
     ) -> io::Result<Bgp> {
         let BgpBuilder { placement, sessions, readers, shards, workers, rings } = self;
-        // In the order of the pipeline, whichever thread starts first.
+        // Registers meters in the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
         let options = DecisionOptions {
@@ -174,7 +174,7 @@ impl BgpBuilder {
         };
         let listening = sessions.listening();
         let mut hosted = Hosted::default();
-        // Of what is upstream of the workers.
+        // The activity of stages before the workers.
         let activity = Activity::default();
 
         let mut reader_askers = Vec::new();
@@ -254,7 +254,7 @@ impl BgpBuilder {
     }
 }
 
-/// Gives a stage a thread of its own, or the session thread for its host.
+/// Runs a stage on a thread of its own, or on the session thread.
 fn run(
     threads: Threads,
     name: String,

@@ -1,13 +1,14 @@
-//! A ring's producing end that never waits: what does not fit waits here, in order.
+//! The producing end of a queue that never blocks: messages without room wait here, in order.
 //!
-//! A stage's turn posts what came of it and goes on; see [`stage`](super::stage) for what bounds it. Requests against
-//! the stream (a worker's, to shards) never stop their sender: what waits of them is bounded by the dumps under way.
+//! A turn of a stage posts its output and ends; see [`stage`](super::stage) for the bound. Requests
+//! against the stream (a worker's to shards) never stop their sender: their number is bounded by
+//! the dumps under way.
 
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::VecDeque;
 
-/// The producer's side.
+/// The producing end.
 pub(super) struct Mailbox<T> {
     ring: Sender<T>,
     waiting: VecDeque<T>,
@@ -18,7 +19,7 @@ impl<T> Mailbox<T> {
         Mailbox { ring, waiting: VecDeque::new() }
     }
 
-    /// Puts `message` in, behind what waits.
+    /// Sends `message` after the waiting ones.
     pub(super) fn post(&mut self, message: T) {
         if self.retry() {
             self.put(message);
@@ -27,7 +28,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Puts in what waits, as far as there is room; whether nothing waits any more.
+    /// Sends waiting messages while there is room. Returns whether none is left.
     pub(super) fn retry(&mut self) -> bool {
         while !self.ring.is_full()
             && let Some(message) = self.waiting.pop_front()
@@ -37,38 +38,38 @@ impl<T> Mailbox<T> {
         self.waiting.is_empty()
     }
 
-    /// Lets `select` see when there is room for what waits, if anything does.
+    /// Makes `select` ready when there is room for waiting messages.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         if !self.waiting.is_empty() {
             self.ring.watch_room(select);
         }
     }
 
-    /// How many messages its consumer has still to take, but for those that wait here.
+    /// Messages in the queue, without those that wait here.
     pub(super) fn in_ring(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether nothing waits here.
+    /// Whether no message waits here.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// How many messages wait here.
+    /// Messages that wait here.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     fn put(&mut self, message: T) {
-        // Others may feed the same ring. Closed is it only when the process is stopping.
+        // The queue has other producers. It is closed only when the process is stopping.
         if let Err(TrySend::Full(message)) = self.ring.try_send(message) {
             self.waiting.push_front(message);
         }
     }
 }
 
-/// Puts in what waits in each, as far as there is room; whether nothing waits in any.
+/// Sends the waiting messages of all mailboxes. Returns whether none is left.
 pub(super) fn retry_all<T>(mailboxes: &mut [Mailbox<T>]) -> bool {
     mailboxes.iter_mut().filter_map(|mailbox| (!mailbox.retry()).then_some(())).count() == 0
 }

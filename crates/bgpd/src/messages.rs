@@ -1,23 +1,23 @@
-//! Messages of a session, counted by kind.
+//! Counts of the messages of a session, by type.
 
 use ribtide_wire::bgp::message::MessageType;
 
-/// How many messages of each kind.
+/// Counts by type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MessageCounts([u64; 5]);
 
 impl MessageCounts {
-    /// Counts one.
+    /// Counts a message.
     pub fn count(&mut self, kind: MessageType) {
         self.0[kind as usize - 1] += 1;
     }
 
-    /// How many of a kind.
+    /// The count of a type.
     pub fn of(&self, kind: MessageType) -> u64 {
         self.0[kind as usize - 1]
     }
 
-    /// Adds those of another part of the session.
+    /// Adds the counts of another part of the session.
     pub fn add(&mut self, more: &MessageCounts) {
         self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
     }

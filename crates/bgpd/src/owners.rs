@@ -1,7 +1,7 @@
-//! Which shard threads there are, and which of them has which logical shard.
+//! The shard threads, and which of them has which logical shard.
 //!
-//! A caller of shards holds the guard until it has its answers: while a part of a logical shard moves, questions wait, and
-//! what a question finds is where the map says.
+//! A caller of shards holds the guard until it has its replies. So a query waits while a part of a
+//! logical shard moves, and then finds every prefix where the map says.
 
 use super::shard::ShardPort;
 use ribtide_bgp::ingest::ShardMap;
@@ -9,23 +9,24 @@ use ribtide_bgp::shard::Split;
 use ribtide_prefix::{Family, LOGICAL_SHARDS, LogicalShard, Prefix, logical_shard};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The shard threads and what each has.
+/// The shard threads and their logical shards.
 pub struct Owners {
     /// The shards, by number.
     pub shards: Vec<ShardPort>,
-    /// The number of the shard that has each logical shard.
+    /// The number of the owner of each logical shard.
     pub map: ShardMap,
-    /// The logical shard that is moving from its shard to another, if one is.
+    /// The logical shard that moves between two shards, if any.
     pub split: Option<Split>,
 }
 
 impl Owners {
-    /// Logical shards spread evenly over `shards` threads.
+    /// A map that spreads logical shards evenly over `shards` threads.
     pub fn map(shards: usize) -> ShardMap {
         std::array::from_fn(|logical| (logical % shards) as u16)
     }
 
-    /// As even as [`Owners::map`] over another number of threads, with as few logical shards moved as that takes.
+    /// A map as even as [`Owners::map`] over another number of threads, with as few moves as
+    /// possible.
     pub fn remap(map: &ShardMap, shards: usize) -> ShardMap {
         let all = usize::from(LOGICAL_SHARDS);
         let mut has = vec![0; shards];
@@ -33,7 +34,7 @@ impl Owners {
         let mut homeless = Vec::new();
         let mut to = *map;
         for (logical, owner) in map.iter().map(|owner| usize::from(*owner)).enumerate() {
-            // Some have one more than others, where the number of threads is no divisor.
+            // Some threads have one more, if the number of threads is no divisor.
             let stays = match has.get(owner) {
                 Some(n) if *n < all / shards => true,
                 Some(n) if *n == all / shards && left > 0 => {
@@ -56,7 +57,7 @@ impl Owners {
         to
     }
 
-    /// The shard that has a prefix, and its number.
+    /// The owner of a prefix, with its number.
     pub fn of<F: Family>(&self, prefix: Prefix<F>) -> Option<(usize, &ShardPort)> {
         let logical = logical_shard(prefix);
         let moved = self.split.as_ref().filter(|split| split.logical == logical && split.has_moved(prefix));
@@ -64,7 +65,7 @@ impl Owners {
         self.numbered(number)
     }
 
-    /// The shards that have prefixes of a logical shard: one, or two while it moves.
+    /// The owners of a logical shard: one, or two while it moves.
     pub fn having(&self, logical: LogicalShard) -> impl Iterator<Item = (usize, &ShardPort)> {
         let taker = self.split.as_ref().filter(|split| split.logical == logical).map(|split| split.taker);
         let giver = self.map.get(usize::from(logical)).copied();
@@ -77,21 +78,23 @@ impl Owners {
     }
 }
 
-/// The owners, as they are now. Do not read again while a guard is held: a thread may be waiting to change them.
+/// The shared owners. Do not lock them again while a guard is held: a thread may wait to change
+/// them.
 pub struct Directory(RwLock<Owners>);
 
 impl Directory {
-    /// Begins with these.
+    /// Starts with these owners.
     pub fn new(owners: Owners) -> Directory {
         Directory(RwLock::new(owners))
     }
 
-    /// Waits while routes move from shard to shard, and keeps them where they are until the guard goes.
+    /// Locks the owners for reading. It waits while routes move, and no route moves while the guard
+    /// exists.
     pub fn read(&self) -> RwLockReadGuard<'_, Owners> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps everybody from asking until the guard goes.
+    /// Locks the owners for a change.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Owners> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +117,7 @@ mod tests {
                     loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1,
                     "{from} to {to}: {loads:?}"
                 );
-                // Those who stay keep what they may keep.
+                // An owner that stays keeps as many as it may.
                 let had = |shard: usize| before.iter().filter(|owner| usize::from(**owner) == shard).count();
                 let kept = (0..64).filter(|l| before[*l] == after[*l]).count();
                 let could: usize = (0..from.min(to)).map(|shard| had(shard).min(64 / to)).sum();

@@ -1,38 +1,40 @@
-//! When a worker packs what waits.
+//! The pace of a worker: when it packs waiting changes.
 //!
-//! A lone route goes at once. While more is on its way it pays to wait: what changes again is sent once, and UPDATEs are
-//! fuller. So a worker waits for as long as an upstream stage is at work, but never for long: what keeps coming must
-//! not keep what has come. A table that comes for the first time does not change while it comes, and the sooner it is
-//! packed the less memory and cache it takes. The figures are from docs/perf/2026-11-egress.md.
+//! It packs a lone route at once. While more routes are on the way, a delay saves work: a prefix
+//! that changes again is sent once, and UPDATEs are fuller. So a worker waits while an upstream
+//! stage is busy, with a bound. A table that arrives for the first time does not change while it
+//! arrives, and early packing saves memory and cache. The figures are from
+//! docs/perf/2026-11-egress.md.
 
 use ribtide_bgp::egress::Flush;
 use std::time::{Duration, Instant};
 
-/// Time between flushes while more is on its way. A change is packed by the second.
+/// The interval of flushes while more is on the way. A change is packed by the second one.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
-/// How long all upstream must have had nothing to do before what looks like part of a table is packed: between two reads of
-/// a socket a peer may need a moment, and whoever shares its CPU with us needs more.
+/// How long all upstream stages must be idle before a part of a table is packed. A peer may pause
+/// between two writes, and longer if it shares the CPU.
 const UPSTREAM_QUIET_TIME: Duration = Duration::from_millis(2);
-/// Prefixes that are no part of a table.
+/// Fewer prefixes than this are no part of a table.
 const TABLE_PART_THRESHOLD: usize = 1024;
-/// Prefixes that do not wait for more: where many may well change again, and where they will hardly.
+/// Prefixes that are packed without a delay: the threshold for changes that are likely to change
+/// again, and for stable ones.
 const VOLATILE_FLUSH_THRESHOLD: usize = 1 << 20;
 const STABLE_FLUSH_THRESHOLD: usize = 32 * 1024;
 
-/// The state of one worker's waiting.
+/// The pace of one worker.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Since when something waits, or when what waited was last looked at.
+    /// When the oldest waiting change arrived, or the last check.
     since: Option<Instant>,
-    /// Since when no upstream stage has more.
+    /// When upstream stages became idle.
     quiet: Option<Instant>,
-    /// Prefixes that the last flush left for the next.
+    /// Prefixes that the last flush left.
     left: usize,
 }
 
 impl Pace {
-    /// Whether to pack now, and what: `waiting` prefixes wait, of changes of which so many `replaced` a path, and no
-    /// upstream stage has more if `idle`.
+    /// Whether to pack now, and what. `waiting`: waiting prefixes. `replaced`: how many changes
+    /// replaced a path. `idle`: no upstream stage has more.
     pub(super) fn go(&mut self, waiting: usize, replaced: usize, idle: bool, now: Instant) -> Option<Flush> {
         if waiting == 0 {
             *self = Pace::default();
@@ -57,7 +59,7 @@ impl Pace {
         Some(Flush::Settled)
     }
 
-    /// Whether something waits for more.
+    /// Whether changes wait for more.
     pub(super) fn waits(&self) -> bool {
         self.since.is_some() || self.quiet.is_some()
     }

@@ -85,7 +85,7 @@ pub(super) fn pin(name: &str, cpus: Option<&Cpus>) {
 #[derive(Default)]
 pub(super) struct Hosted {
     stages: Vec<Box<dyn Stage>>,
-    /// Whose turns come next: who comes first in the pipeline must not starve who comes after.
+    /// The stage with the next turn: an early stage of the pipeline must leave turns to later ones.
     next: usize,
 }
 

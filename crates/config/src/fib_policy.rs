@@ -1,30 +1,30 @@
-//! What the policies of `[fib.policy]` and `[vrf.NAME.policy]` are, for the RIB manager that asks them.
+//! The policies of `[fib.policy]` and `[vrf.NAME.policy]`, for the RIB manager.
 
 use ribtide_policy::Policy;
 use ribtide_rib::Protocol;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The lists of policies for routes of a VRF on their way to the FIB, by who announced them. Without one, or where a list
-/// does not decide, routes are installed.
+/// The FIB policy of a VRF: a list of policies for each protocol. Routes are installed without a
+/// list, or if the list does not decide.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FibPolicy {
     /// Addresses and subnets of interfaces.
     pub connected: Option<Arc<Policy>>,
     /// Static routes.
     pub statics: Option<Arc<Policy>>,
-    /// Others' routes in the kernel.
+    /// Imported routes of the kernel.
     pub kernel: Option<Arc<Policy>>,
     /// BGP.
     pub bgp: Option<Arc<Policy>>,
-    /// The source address of the IPv4 routes that we install and to which no policy gives one.
+    /// The source address of installed IPv4 routes without one from a policy.
     pub source4: Option<Ipv4Addr>,
-    /// And of IPv6 routes.
+    /// The same for IPv6 routes.
     pub source6: Option<Ipv6Addr>,
 }
 
 impl FibPolicy {
-    /// The list of policies for routes of a protocol; none installs all of them.
+    /// The list of policies for routes of a protocol; without one all are installed.
     pub fn of(&self, protocol: Protocol) -> Option<&Arc<Policy>> {
         match protocol {
             Protocol::Connected => self.connected.as_ref(),

@@ -1,6 +1,7 @@
-//! The wiring: every stage of the router started and joined up, the configuration read again, and the stop.
+//! The wiring: starts and connects the stages of the router, reloads the configuration, and stops.
 //!
-//! [`router`] builds and runs it, [`reload`] applies another configuration. What the stages are is in the crates below.
+//! [`router`] builds and runs it, [`reload`] applies another configuration. The stages are in the
+//! crates below.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

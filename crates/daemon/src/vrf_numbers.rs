@@ -1,4 +1,4 @@
-//! The numbers that interfaces and VRFs have: the kernel's, or ones made up where it has none.
+//! The numbers of interfaces and VRFs: those of the kernel, or generated ones.
 
 use ribtide_config::{Config, InterfaceConfig, VrfConfig, VrfSetup};
 use ribtide_dataplane::kernel;
@@ -6,12 +6,13 @@ use ribtide_rib::{IfIndex, Vrf, VrfId};
 use ribtide_runtime::log::target;
 use std::collections::BTreeSet;
 
-/// The VRFs as they are numbered now.
+/// The present numbers of VRFs.
 pub(crate) struct VrfNumbers {
     pub(crate) vrfs: Vec<VrfSetup>,
-    /// The number that was given last.
+    /// The last assigned number.
     last: VrfId,
-    /// Over FPM, interfaces and VRFs have the system's numbers, and not made-up ones.
+    /// Whether interfaces and VRFs have the indices of the system in FPM messages, not generated
+    /// ones.
     of_system: bool,
 }
 
@@ -23,12 +24,12 @@ impl VrfNumbers {
         VrfNumbers { vrfs: Vec::new(), last: VrfId::DEFAULT, of_system }
     }
 
-    /// Numbers the VRFs of a configuration. One that was there and is the same keeps its number; that of one that is gone
-    /// rests as long as it can, and in any case while it is one of those that are `leaving`, which some dataplane still has: what is
-    /// said of it there would be taken for its successor's.
+    /// Numbers the VRFs of a configuration. An unchanged one keeps its number. The number of a
+    /// removed one is reused as late as possible, and never while it is one of `leaving`: a
+    /// dataplane still has it, and would take messages about the old one for the new one.
     ///
     /// # Errors
-    /// A sentence: the kernel does not have what a VRF needs, or there are too many.
+    /// A sentence: the kernel lacks what a VRF needs, or there are too many.
     pub(crate) fn number(
         &mut self,
         config: &Config,
@@ -65,7 +66,7 @@ impl VrfNumbers {
         Ok(all)
     }
 
-    /// What the VRF is called in dataplanes.
+    /// The index of the VRF in dataplanes.
     fn numbers(&self, config: &Config, name: &str, wanted: &VrfConfig, id: VrfId) -> Result<Vrf, String> {
         let fib = config.fib.as_ref();
         if fib.is_some_and(|fib| fib.kernel.is_some()) {
@@ -89,8 +90,9 @@ impl VrfNumbers {
     }
 }
 
-/// FPM says interfaces and VRFs by number, and its server asks the system for their names. Where the system has all of the
-/// interfaces, its numbers are theirs; a mixture with numbers of our own could name one interface for another. Whether it has them.
+/// FPM carries indices of interfaces and VRFs, and its server resolves them in the system. If the
+/// system has all interfaces, its indices are used; a mixture with generated ones could confuse two
+/// interfaces. Returns whether it has all.
 fn number_as_the_system(interfaces: &mut [InterfaceConfig]) -> bool {
     let numbers = kernel::interface_numbers().unwrap_or_default();
     let mut names = interfaces.iter().map(|interface| &interface.name);
@@ -126,7 +128,7 @@ mod tests {
         };
         assert_eq!(number(&["Vrf-a", "Vrf-b"], &[]), [1, 2]);
         assert_eq!(number(&["Vrf-b"], &[]), [2]);
-        // Numbers come round again, past one that stays and one that is still leaving.
+        // Numbers wrap around, past those in use and those still leaving.
         for n in 3..=255 {
             assert_eq!(number(&["Vrf-b", &format!("Vrf-x{n}")], &[1]), [2, n]);
         }

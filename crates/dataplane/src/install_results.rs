@@ -8,26 +8,27 @@ use ribtide_rib::{DataplaneId, FibAck, VrfPrefix};
 /// The results of one dataplane that are not acknowledged yet, and its failures.
 #[derive(Default, Debug)]
 pub struct InstallResults {
-    /// Reported as failed, and not as installed since.
+    /// Prefixes reported as failed and not as installed since.
     failed: Set<VrfPrefix>,
-    /// The last word on each prefix since the last report: why it failed, or `None` when it is in place.
+    /// The last result of each prefix since the last report: the reason of a failure, or `None` if
+    /// installed.
     news: Map<VrfPrefix, Option<String>>,
 }
 
 impl InstallResults {
-    /// Notes that a route could not be installed, and why, as a sentence.
+    /// Notes a failed route with the reason, as a sentence.
     pub fn refused(&mut self, route: VrfPrefix, why: String) {
         self.news.insert(route, Some(why));
     }
 
-    /// Notes that a route is as the RIB manager asked.
+    /// Notes that a route is as the RIB manager requested.
     pub fn installed(&mut self, route: VrfPrefix) {
         if self.failed.contains(&route) || self.news.contains_key(&route) {
             self.news.insert(route, None);
         }
     }
 
-    /// The acknowledgement of every batch up to `seq`, with all that was noted since the last one.
+    /// The acknowledgement of every batch up to `seq`, with all results since the last one.
     pub fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
         let mut ack = FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() };
         for (route, result) in self.news.drain() {
@@ -37,14 +38,15 @@ impl InstallResults {
                     ack.failed.push((route, why));
                 }
                 None if self.failed.remove(&route) => ack.installed.push(route),
-                // It failed and was installed before an acknowledgement said so.
+                // It failed and was installed before an acknowledgement.
                 None => {}
             }
         }
         ack
     }
 
-    /// What was noted since the last acknowledgement, as one that finishes no batch; `None` when there is nothing.
+    /// The results since the last acknowledgement, without a finished batch; `None` without
+    /// results.
     pub fn news(&mut self, dataplane: DataplaneId) -> Option<FibAck> {
         let ack = self.ack(dataplane, 0);
         (!ack.failed.is_empty() || !ack.installed.is_empty()).then_some(ack)
@@ -73,7 +75,8 @@ mod tests {
         results.installed(c);
         assert_eq!(results.ack(4, 9), ack(9, &[(a, "no room")], &[]));
         assert_eq!(results.news(4), None);
-        // The last word counts.
+        // The last result of each prefix since the last report: the reason of a failure, or `None`
+        // if installed.
         results.installed(a);
         results.refused(a, "no neighbour".into());
         assert_eq!(results.news(4), Some(ack(0, &[(a, "no neighbour")], &[])));

@@ -1,16 +1,16 @@
-//! What the watch of the kernel's interfaces tells BGP's session thread.
+//! Interface changes for the session thread of BGP.
 
 use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
 
-/// What changed of an interface.
+/// A change of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterfaceNews {
-    /// The kernel's number of the interface.
+    /// The index of the interface.
     pub index: u32,
-    /// How it is now; `None`: it is gone.
+    /// The present state; `None` after its removal.
     pub state: Option<InterfaceState>,
-    /// The event as a line for the operator; `None`: there was none, or not one of interest.
+    /// A line for the log, if the event is of interest.
     pub line: Option<InterfaceLine>,
 }
 
@@ -28,16 +28,16 @@ pub struct InterfaceLine {
 pub struct InterfaceState {
     /// Its name.
     pub name: String,
-    /// Whether it carries packets.
+    /// Whether it is up with carrier.
     pub up: bool,
-    /// Whether it did not, at some time since the last news.
+    /// Whether it was down at some time since the last change.
     pub fell: bool,
-    /// Our addresses of the default VRF on it, each with the subnet that the link has.
+    /// Its addresses in the default VRF, each with the subnet of the link.
     pub addresses: Vec<(IpAddr, AnyPrefix)>,
 }
 
 impl InterfaceState {
-    /// The length of its longest subnet that holds an address.
+    /// The length of its longest subnet that contains an address.
     pub fn holds(&self, address: IpAddr) -> Option<u8> {
         self.addresses
             .iter()

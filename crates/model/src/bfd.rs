@@ -21,41 +21,41 @@ pub struct BfdSession {
     /// The interface of a link-local address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Our address, where it is configured.
+    /// The local address, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<IpAddr>,
     /// Whether the neighbour may be several hops away.
     pub multihop: bool,
     /// `AdminDown`, `Down`, `Init` or `Up`.
     pub state: String,
-    /// Why it went down last.
+    /// The diagnostic of the last failure.
     pub diagnostic: String,
-    /// The state at the neighbour's, as far as we know it.
+    /// The last received state of the neighbour.
     pub remote_state: String,
-    /// Why it went down there last.
+    /// The last received diagnostic.
     pub remote_diagnostic: String,
-    /// Whether next hops may lead to the neighbour.
+    /// Whether next hops may use the neighbour.
     pub usable: bool,
-    /// Whether a neighbour of BGP has it.
+    /// Whether a BGP neighbour uses it.
     pub bgp: bool,
-    /// Our number for it.
+    /// The local discriminator.
     pub discriminator: u32,
-    /// The neighbour's number for it; 0: not known.
+    /// The remote discriminator; 0: unknown.
     pub remote_discriminator: u32,
-    /// How often we send, before jitter; absent while the neighbour wants no packets.
+    /// The transmit interval before jitter; absent while the neighbour wants no packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_ms: Option<f64>,
-    /// How often we expect packets.
+    /// The receive interval.
     pub rx_ms: f64,
-    /// After so long without a packet it is down.
+    /// The detection time.
     pub detection_ms: f64,
-    /// How long it has been in its state.
+    /// Time in the present state.
     pub state_seconds: f64,
     /// Packets sent.
     pub sent: u64,
     /// Packets received.
     pub received: u64,
-    /// How often it went down from up.
+    /// Transitions from up to down.
     pub flaps: u64,
     /// Why the last packet could not be sent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! BGP: the whole, its neighbours, its update groups.
+//! BGP: totals, neighbours, update groups.
 
 use super::PerFamilyCount;
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr};
 /// `GET /v1/bgp/summary`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BgpSummary {
-    /// Our BGP identifier.
+    /// The local BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Our AS.
+    /// The local AS.
     pub asn: u32,
     /// Since the start of the router.
     pub uptime_seconds: u64,
-    /// Which threads do BGP's work.
+    /// The threads of BGP.
     pub threading: Threading,
     /// Update groups with members.
     pub update_groups: usize,
@@ -37,10 +37,10 @@ pub struct BgpSummary {
     pub neighbors: Option<Vec<Neighbor>>,
 }
 
-/// Which threads do BGP's work.
+/// The threads of BGP.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Threading {
-    /// In words.
+    /// As text.
     pub mode: String,
     /// Shard threads.
     pub shard_threads: usize,
@@ -55,7 +55,7 @@ pub struct Threading {
 pub struct NeighborPage {
     /// Neighbours.
     pub neighbors: Vec<Neighbor>,
-    /// Ask again with this `cursor` for what follows; absent at the end.
+    /// The `cursor` of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -67,35 +67,35 @@ pub struct Neighbor {
     pub address: IpAddr,
     /// Its group in the configuration.
     pub group: String,
-    /// What its operator calls it.
+    /// Its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its AS, configured or learnt.
+    /// Its AS, configured or received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asn: Option<u32>,
     /// `external`, `internal` or `client`.
     pub kind: String,
-    /// Whether it came by itself, from a range.
+    /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
     /// State of RFC 4271 section 8.2.2.
     pub state: String,
-    /// How long it has been in this state.
+    /// Time in this state.
     pub state_seconds: u64,
     /// How often an established session was lost.
     pub flaps: u64,
     /// Why the last session ended, or the last attempt at one failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// How long ago that was.
+    /// Time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_seconds: Option<u64>,
     /// Why the last established session ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_down: Option<String>,
-    /// How long ago that was.
+    /// Time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_down_seconds: Option<u64>,
-    /// What an established session agreed on and does.
+    /// The established session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 }
@@ -105,16 +105,16 @@ pub struct Neighbor {
 pub struct Session {
     /// The peer's BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Our address.
+    /// The local address.
     pub local_address: IpAddr,
     /// Families in use.
     pub families: Vec<String>,
-    /// Hold time agreed on; 0: none.
+    /// Negotiated hold time; 0: none.
     pub hold_time: u16,
-    /// How often we send a KEEPALIVE when nothing else is sent, at most; absent without a hold time.
+    /// Maximum interval of KEEPALIVEs; absent without a hold time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive_seconds: Option<u16>,
-    /// How long ago its reader heard of the peer.
+    /// Time since its reader received bytes.
     pub heard_seconds: u64,
     /// 4-octet AS numbers (RFC 6793).
     pub four_octet_as: bool,
@@ -124,36 +124,36 @@ pub struct Session {
     pub route_refresh: bool,
     /// The thread that reads the session.
     pub reader_thread: String,
-    /// The thread that packs what is sent on it.
+    /// The thread that packs its UPDATEs.
     pub update_thread: String,
     /// Its update group there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_group: Option<String>,
-    /// Paths held: learnt and accepted by import.
+    /// Paths accepted by import.
     pub accepted: PerFamilyCount,
     /// Of these, best paths in force.
     pub active: PerFamilyCount,
-    /// Prefixes advertised and not withdrawn. What still waits to be sent does not count.
+    /// Advertised prefixes, without waiting ones.
     pub advertised: PerFamilyCount,
-    /// Whether it still waits for tables that it is to get.
+    /// Whether a dump is not complete.
     pub joining: bool,
-    /// Whether its update group has gone on without it and it has not caught up.
+    /// Whether its update group has continued without it.
     pub detached: bool,
     /// Prefixes that wait to be packed for it.
     pub waiting: u64,
-    /// What routes came in.
+    /// Counters of received routes.
     pub counters: ReceiveCounters,
-    /// What routes went out.
+    /// Counters of sent routes.
     pub sent: SendCounters,
-    /// Messages that came, by kind.
+    /// Received messages, by type.
     pub messages_received: Messages,
-    /// Messages that went to the write queue, by kind.
+    /// Messages sent to the write queue, by type.
     pub messages_sent: Messages,
-    /// What waits to be written.
+    /// The write queue.
     pub write_queue: WriteQueue,
 }
 
-/// Messages by kind.
+/// Messages by type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Messages {
     /// OPEN.
@@ -169,7 +169,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Each kind with its name.
+    /// Each type with its name.
     pub fn kinds(&self) -> [(&'static str, u64); 5] {
         [
             ("OPEN", self.open),
@@ -181,24 +181,24 @@ impl Messages {
     }
 }
 
-/// The bytes that wait for a neighbour to take them.
+/// The write queue of a neighbour.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WriteQueue {
-    /// Bytes that wait to be written.
+    /// Waiting bytes.
     pub bytes: u64,
-    /// How often the neighbour's TCP took less than there was to write.
+    /// How often TCP accepted less than all bytes.
     pub blocks: u64,
-    /// Whether so much waits that its update group goes on without it.
+    /// Whether it is full, so that its update group continues without it.
     pub full: bool,
     /// How often that began.
     pub stops: u64,
-    /// How long it was so.
+    /// How long that lasted.
     pub stopped_seconds: f64,
-    /// Whether the neighbour is designated a slow writer: full now, or three times within the last minute.
+    /// Whether it is a slow writer: full now, or three times within the last minute.
     pub slow_writer: bool,
 }
 
-/// What came in on a session.
+/// Counters of a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReceiveCounters {
     /// UPDATE messages.
@@ -213,7 +213,7 @@ pub struct ReceiveCounters {
     pub treated_as_withdraw: u64,
     /// Attributes discarded (RFC 7606).
     pub discarded_attributes: u64,
-    /// Announcements refused for a loop (our AS, our cluster, our router id).
+    /// Announcements refused for a loop (own AS, cluster or router id).
     pub loops: u64,
     /// Announcements refused by the import policy.
     pub rejected: u64,
@@ -226,7 +226,7 @@ pub struct ReceiveCounters {
     pub last_reason: Option<String>,
 }
 
-/// What was packed for a session, or once for all members of a group.
+/// Counters of a session, or of all members of a group together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SendCounters {
     /// Messages, End-of-RIB included.
@@ -242,7 +242,7 @@ pub struct SendCounters {
 }
 
 impl SendCounters {
-    /// How well UPDATEs are packed; absent before the first.
+    /// Prefixes per UPDATE; absent before the first.
     pub fn prefixes_per_update(&self) -> Option<f64> {
         (self.updates > 0).then(|| (self.announced + self.withdrawn) as f64 / self.updates as f64)
     }
@@ -255,26 +255,27 @@ pub struct Groups {
     pub groups: Vec<Group>,
 }
 
-/// An update group: neighbours that are sent the same, packed once.
+/// An update group: neighbours with equal UPDATEs, packed once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// Its name: the number of its update thread and its own.
     pub id: String,
     /// The thread that packs for it.
     pub update_thread: String,
-    /// The groups of the configuration that its members are of.
+    /// The configured groups of its members.
     pub configured: Vec<String>,
-    /// What its members share, in words.
+    /// The common settings as text.
     pub settings: Vec<String>,
     /// The members.
     pub members: Vec<GroupMember>,
-    /// How many positions its members are at: 1 when all keep up. What is packed is packed once for each.
+    /// The number of distinct positions of its members: 1 if all keep up. Packing is done once for
+    /// each.
     pub positions: usize,
-    /// Prefixes that wait to be packed, those for several positions several times.
+    /// Prefixes that wait to be packed, counted for each position.
     pub waiting: u64,
-    /// How often a member could not take more.
+    /// How often the write queue of a member became full.
     pub stops: u64,
-    /// What was packed, each message once however many members got it.
+    /// Counters, each message once for all members.
     pub sent: SendCounters,
     /// Prefixes in an UPDATE; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -290,13 +291,13 @@ pub struct GroupMember {
     pub group: String,
     /// Whether its write queue is full.
     pub full: bool,
-    /// Whether the group has gone on without it and it has not caught up.
+    /// Whether the group has continued without it.
     pub detached: bool,
-    /// Whether it waits for a whole table.
+    /// Whether a dump is not complete.
     pub joining: bool,
 }
 
-/// `POST /v1/bgp/clear`: either one neighbour or all.
+/// `POST /v1/bgp/clear`: one neighbour or all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
@@ -311,7 +312,7 @@ pub struct Clear {
     pub soft: bool,
 }
 
-/// How many neighbours a [`Clear`] concerned.
+/// The number of neighbours of a [`Clear`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cleared {
     /// Neighbours.

@@ -1,4 +1,4 @@
-//! What the API says, as JSON: the types that the server fills and that `ribtide show` prints.
+//! The JSON types of the API, which the server fills and `ribtide show` prints.
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
@@ -41,7 +41,7 @@ pub struct PerFamilyCount {
 }
 
 impl PerFamilyCount {
-    /// That of one family.
+    /// The count of one family.
     pub fn of(&self, afi: Afi) -> u64 {
         match afi {
             Afi::Ipv4 => self.ipv4,
@@ -49,7 +49,7 @@ impl PerFamilyCount {
         }
     }
 
-    /// Both together.
+    /// The sum.
     pub fn total(&self) -> u64 {
         self.ipv4 + self.ipv6
     }
@@ -62,9 +62,9 @@ impl std::ops::AddAssign for PerFamilyCount {
     }
 }
 
-/// An error, as every endpoint gives it.
+/// The error of any endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApiError {
-    /// What went wrong, where, and what to do, in a sentence.
+    /// What is wrong, where, and what to do, as a sentence.
     pub error: String,
 }

@@ -3,77 +3,78 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// `GET /v1/nexthop-groups`: a page of the groups, in the order of their numbers, or the one asked for.
+/// `GET /v1/nexthop-groups`: a page of groups in the order of ids, or one group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NextHopGroupPage {
     /// The cache.
     pub cache: NextHopCache,
     /// Groups.
     pub groups: Vec<NextHopGroup>,
-    /// Ask again with this `cursor`; absent at the end.
+    /// The `cursor` of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// The resolution cache and what it did since the start.
+/// The resolution cache with its counters.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NextHopCache {
     /// `off`, `epoch` or `dependency`.
     pub mode: String,
-    /// How often an event began another generation, and 1.
+    /// 1 plus the number of events that began a new generation.
     pub generation: u64,
-    /// Routes that took what their group had resolved to.
+    /// Routes that used the cached result of their group.
     pub hits: u64,
-    /// Routes for which a received set had to be resolved first.
+    /// Routes whose received group had to be resolved.
     pub misses: u64,
-    /// Times that a received set was resolved, all of its hops.
+    /// Resolutions of a received group, with all of its hops.
     pub resolutions: u64,
-    /// Next hops looked up, for routes or groups or because BGP asks.
+    /// Lookups of next hops, for routes, groups or BGP.
     pub lookups: u64,
-    /// Groups whose cached result an event outdated.
+    /// Groups whose cached result an event invalidated.
     pub invalidations: u64,
-    /// Wall time spent on resolution.
+    /// Wall time of resolution.
     pub resolution_seconds: f64,
 }
 
-/// A next-hop group: what protocols gave, and what it resolves to.
+/// A next-hop group: as received, and its resolution.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NextHopGroup {
-    /// Its number, of the received group and of what it resolves to: the one is never shared without the other.
+    /// Its id, of the received and the resolved group, which are never shared separately.
     pub id: u32,
     /// The VRF; the default one is `default`.
     pub vrf: String,
-    /// Candidates of all prefixes that have it.
+    /// Candidates that use it.
     pub routes: u32,
-    /// Routes in the FIB that have it.
+    /// Routes in the FIB that use it.
     pub installed_routes: u32,
     /// Whether dataplanes have it.
     pub installed: bool,
     /// Whether its gateways may resolve through routes that are not connected.
     pub allow_recursion: bool,
-    /// The prefix whose group it is alone, because a gateway lies router and it must not lead to itself.
+    /// The prefix that has this group alone, because it contains a gateway and must not resolve it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<String>,
-    /// As received, with what became of each; empty for a blackhole.
+    /// The received hops with their results; empty for a blackhole.
     pub received: Vec<ReceivedNextHop>,
-    /// What stands in while those are unresolved, with what became of each.
+    /// The backup with its result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backup: Vec<ReceivedNextHop>,
-    /// Whether it does now.
+    /// Whether the backup is in use.
     #[serde(default)]
     pub on_backup: bool,
-    /// What `fib.policy`, or its VRF's policy, makes of its routes: `denied`, `source 192.0.2.1`; absent when nothing.
+    /// The effect of `fib.policy`, or of the policy of its VRF: `denied`, `source 192.0.2.1`;
+    /// absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// What its use hangs on.
+    /// What it tracks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracks: Option<Tracked>,
-    /// What it resolves to, which is what the cache keeps; absent when nothing resolves.
+    /// The resolved hops, which the cache stores; absent if unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Vec<String>>,
-    /// How many look-ups deep the longest chain under it is.
+    /// Lookups in the longest chain of its resolution.
     pub level: u8,
-    /// The generation in which a route last had it resolved; in mode `epoch` only.
+    /// The generation of its last resolution; in mode `epoch` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp: Option<u64>,
     /// Groups that it resolves through.
@@ -91,14 +92,14 @@ pub struct Tracked {
     pub holds: bool,
 }
 
-/// A next hop as a protocol gave it.
+/// A received next hop.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ReceivedNextHop {
     /// `via 192.0.2.1`, `dev eth0`, ….
     pub hop: String,
     /// Its weight.
     pub weight: u16,
-    /// The route that it resolves through; absent where it needs none or has none.
+    /// The resolving route; absent if none is needed or none exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
     /// Why it is unresolved.
@@ -106,7 +107,7 @@ pub struct ReceivedNextHop {
     pub unresolved: Option<String>,
 }
 
-/// `POST /v1/nexthop-cache`: how the resolution cache is to work.
+/// `POST /v1/nexthop-cache`: sets the mode of the resolution cache.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetNextHopCache {
@@ -114,7 +115,7 @@ pub struct SetNextHopCache {
     pub mode: String,
 }
 
-/// What that did.
+/// The result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NextHopCacheSet {
     /// The mode before.

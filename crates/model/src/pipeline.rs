@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// `GET /v1/pipeline`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pipeline {
-    /// What the stages did.
+    /// The meters of stages.
     pub stages: Vec<Stage>,
-    /// What lies between them.
+    /// The queues between stages.
     pub rings: Vec<Ring>,
-    /// What lies in them.
+    /// Other queues in stages.
     #[serde(default)]
     pub gauges: Vec<Gauge>,
-    /// The threads, those that used most first.
+    /// The threads, largest CPU time first.
     pub threads: Vec<Thread>,
     /// Peak resident memory of the process.
     pub peak_memory_bytes: u64,
@@ -25,9 +25,9 @@ pub struct Stage {
     pub name: String,
     /// Route changes handled.
     pub routes: u64,
-    /// In how many batches.
+    /// Batches.
     pub batches: u64,
-    /// Seconds at work.
+    /// Busy seconds.
     pub busy_seconds: f64,
     /// Seconds from the start of the process to its first batch.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,13 +40,13 @@ pub struct Stage {
 /// A queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ring {
-    /// From where to where.
+    /// Its name: from where to where.
     pub name: String,
     /// Its bound in batches.
     pub capacity: usize,
-    /// Batches in it.
+    /// Depth in batches.
     pub depth: u64,
-    /// The most it ever held.
+    /// The peak.
     pub peak: u64,
     /// Batches that went through.
     pub sent: u64,
@@ -54,17 +54,17 @@ pub struct Ring {
     pub full: u64,
 }
 
-/// How much a stage keeps that is in no ring.
+/// A queue in a stage that is no ring.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Gauge {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// At so many the stage takes in no more; absent where only the number of routes bounds it.
+    /// The bound; absent if only the number of routes bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<u64>,
-    /// How many now.
+    /// Depth.
     pub depth: u64,
-    /// The most it ever held.
+    /// The peak.
     pub peak: u64,
     /// How often it reached its bound.
     pub full: u64,
@@ -73,7 +73,7 @@ pub struct Gauge {
 /// `GET /v1/threads`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Threads {
-    /// Over how long `cpu_percent` was measured.
+    /// The measured time of `cpu_percent`.
     pub window_seconds: f64,
     /// CPUs that the process may use.
     pub cpus: usize,
@@ -98,7 +98,7 @@ pub struct Thread {
     pub user_seconds: f64,
     /// Of these, in the kernel.
     pub system_seconds: f64,
-    /// Seconds in which it could have run but had no CPU; absent where the kernel does not say.
+    /// Seconds without a CPU while it could have run; absent if the kernel does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_seconds: Option<f64>,
     /// Share of one CPU in the window, in percent; only in `GET /v1/threads`.

@@ -1,4 +1,4 @@
-//! Next hops as BGP has registered them with the RIB manager.
+//! Next hops that BGP registered with the RIB manager.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,26 +16,27 @@ pub struct TrackedNextHop {
     pub address: String,
     /// `recursive`, or `on-link` for paths of single-hop external sessions.
     pub kind: String,
-    /// The prefix of the paths, where the address lies router it: then it does not resolve through that prefix.
+    /// The prefix of the paths, if it contains the address: then it does not resolve the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<String>,
-    /// Whether BGP may use paths by it, as it was told last; absent before the first answer.
+    /// Whether BGP may use paths with it, according to the last notification; absent before the
+    /// first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reachable: Option<bool>,
-    /// The interior cost that BGP was told.
+    /// The last notified interior cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,
     /// The prefix that it resolves through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Its ways out; empty when it is unresolved.
+    /// The resolved next hops; empty if unresolved.
     pub resolved: Vec<String>,
     /// Why it is unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unresolved: Option<String>,
-    /// How often BGP was told another state since it was last quiet.
+    /// Notified changes since it was last stable.
     pub changes: u32,
-    /// Good news of it waits so many milliseconds more, because it changed often.
+    /// Milliseconds until a damped notification is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ms: Option<u64>,
 }

@@ -1,13 +1,15 @@
-//! The RIB manager's end of every dataplane's rings, and which dataplanes it waits for.
+//! The RIB manager's end of the queues of all dataplanes, and the choice of dataplanes that it
+//! waits for.
 //!
-//! What does not fit into a ring is held here, and soon nothing more is made: the RIB manager then either waits, or leaves
-//! that dataplane behind, which gets nothing more until it has acknowledged nearly all that it has. So what is held is what
-//! came of one turn.
+//! Batches without room are held here, and then the RIB manager makes no more: it either waits, or
+//! marks that dataplane as lagging. A lagging dataplane gets nothing until it has acknowledged
+//! nearly all of its batches. So held batches are the output of one turn.
 //!
-//! It waits as long as no dataplane suffers by it. A ring that is full and a ring with half of its batches left are far apart: the
-//! second dataplane works so much faster that the first would hold it up before long, and not so much that it has nothing
-//! to do while it is found out. No clock is read for that. What the last dataplane that keeps up cannot take, no other
-//! gets either: so routes come at the speed of the fastest, and a dataplane that is alone is always waited for.
+//! The RIB manager waits as long as no other dataplane suffers. A dataplane lags when its queue is
+//! full while another has emptied half of its own. Then the other is so much faster that it would
+//! have to wait soon, and it still has work. No clock is read for that. No dataplane gets what the
+//! last one that keeps up has no room for. So routes flow at the speed of the fastest, and a single
+//! dataplane is always waited for.
 
 use ribtide_dataplane::{BATCHES, DataplaneSink, merge};
 use ribtide_rib::{DataplaneId, DataplaneInfo, FibBatch, GroupId, UrgentOp};
@@ -23,29 +25,29 @@ pub(super) struct DataplaneSinks(Vec<Plane>);
 struct Plane {
     name: String,
     sink: DataplaneSink,
-    /// What its full urgent ring did not take yet, of each group the newest. No batch goes before it.
+    /// Urgent operations without room, the newest of each group. They precede all batches.
     overdue: Vec<UrgentOp>,
-    /// What its full ring did not take yet.
+    /// Batches without room.
     held: VecDeque<Arc<FibBatch>>,
 }
 
 impl DataplaneSinks {
-    /// Adds a dataplane, of the next number.
+    /// Adds a dataplane with the next number.
     pub(super) fn add(&mut self, name: &str, sink: DataplaneSink) {
         self.0.push(Plane { name: name.into(), sink, overdue: Vec::new(), held: VecDeque::new() });
     }
 
-    /// Their names.
+    /// The names.
     pub(super) fn names(&self) -> Vec<String> {
         self.0.iter().map(|plane| plane.name.clone()).collect()
     }
 
-    /// Whether anything is held for any.
+    /// Whether a batch or operation is held for any.
     pub(super) fn holds_any(&self) -> bool {
         self.0.iter().any(Plane::is_full)
     }
 
-    /// Hands a dataplane a batch, as soon as it can take it.
+    /// Sends a batch to a dataplane as soon as it has room.
     pub(super) fn send(&mut self, id: DataplaneId, batch: Arc<FibBatch>) {
         if let Some(plane) = self.0.get_mut(usize::from(id)) {
             plane.held.push_back(batch);
@@ -53,7 +55,7 @@ impl DataplaneSinks {
         }
     }
 
-    /// Hands a dataplane what goes ahead of all batches that it has not got.
+    /// Sends urgent operations to a dataplane, ahead of all batches in its queue.
     pub(super) fn overtake(&mut self, id: DataplaneId, ops: Vec<UrgentOp>) {
         if let Some(plane) = self.0.get_mut(usize::from(id)) {
             merge(&mut plane.overdue, ops);
@@ -61,8 +63,8 @@ impl DataplaneSinks {
         }
     }
 
-    /// Hands dataplanes what they have room for now. `None`: there is no room for more, and nothing more is to be made.
-    /// Otherwise, which of those that are `up` are to be left behind.
+    /// Sends held batches while there is room. Returns `None` if a dataplane that keeps up has no
+    /// room, so no more batches may be made. Otherwise returns those of `up` that lag.
     pub(super) fn make_way(&mut self, up: impl Iterator<Item = DataplaneInfo>) -> Option<Vec<DataplaneId>> {
         self.0.iter_mut().for_each(Plane::send);
         let (mut slow, mut any, mut any_keeps_up, mut any_is_fast) = (Vec::new(), false, false, false);
@@ -80,7 +82,7 @@ impl DataplaneSinks {
                 (Some(_), _) => {}
             }
         }
-        // One that is down gets everything again.
+        // A dataplane that is down gets a complete replay.
         self.0.iter_mut().zip(there).filter(|(_, there)| !there).for_each(|(plane, _)| plane.forget());
         let room = !any || if slow.is_empty() { any_keeps_up } else { any_is_fast };
         room.then_some(slow)
@@ -88,7 +90,7 @@ impl DataplaneSinks {
 }
 
 impl Plane {
-    /// Whether it could not take all that it was sent.
+    /// Whether something is held for it.
     fn is_full(&self) -> bool {
         !self.held.is_empty() || !self.overdue.is_empty()
     }
@@ -104,11 +106,11 @@ impl Plane {
         {
             self.overdue = newest(ops);
         }
-        // An operation that a later batch knows better must not come after it.
+        // A later batch has a newer state than the operation, which must not follow it.
         while self.overdue.is_empty()
             && let Some(batch) = self.held.pop_front()
         {
-            // A dataplane whose thread has ended takes nothing; the process is stopping.
+            // The thread has ended, so the process is stopping.
             if let Err(TrySend::Full(batch)) = self.sink.batches.try_send(batch) {
                 self.held.push_front(batch);
                 break;
@@ -117,8 +119,8 @@ impl Plane {
     }
 }
 
-/// Of each group the newest. Where one was deleted and made again meanwhile, the dataplane hears of the former by batches
-/// alone: so there are never more than groups.
+/// Merges urgent operations: the newest of each group. If a group was deleted and created again,
+/// only batches report the former one. So there are never more operations than groups.
 fn newest(ops: Vec<UrgentOp>) -> Vec<UrgentOp> {
     let last: BTreeMap<GroupId, u64> = ops.iter().map(|op| (op.op.id, op.made)).collect();
     ops.into_iter().filter(|op| last[&op.op.id] == op.made).collect()

@@ -14,10 +14,10 @@ use std::fmt;
 /// The name of the default VRF, for people.
 pub const DEFAULT_VRF: &str = "default";
 
-/// How a database that no route must pass is kept.
+/// The persistence of a database that no route passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Persistence {
-    /// It is not: nothing is written.
+    /// Nothing is written.
     Off,
     /// Write-behind: a thread of its own writes it and coalesces changes of a row; a crash loses the rows of its queue.
     #[value(name = "behind")]
@@ -36,7 +36,7 @@ impl fmt::Display for Persistence {
     }
 }
 
-/// How orchagent and syncd talk to each other.
+/// The transport of requests between orchagent and syncd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Mode {
     /// Through ASIC_DB; one request at a time.

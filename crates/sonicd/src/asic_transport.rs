@@ -21,30 +21,31 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The counter of object numbers in ASIC_DB; without it the database is another one.
+/// The counter of object ids in ASIC_DB; without it the database is another one.
 pub(super) const VIDCOUNTER: &str = "VIDCOUNTER";
-/// The channel of ASIC_DB on which syncd speaks without being asked.
+/// The channel of ASIC_DB for notifications of syncd.
 pub(super) const NOTIFICATIONS: &str = "NOTIFICATIONS";
-/// What syncd says there when the switch is no longer what orchagent knows: SONiC's orchagent ends then.
+/// The notification that the switch lost its objects; SONiC's orchagent exits then.
 pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
-/// Where syncd takes requests over ZeroMQ, if nothing else is said.
+/// The default endpoint of syncd for requests over ZeroMQ.
 const PORT: u16 = 5555;
-/// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
-/// describe everything again.
+/// Timeout of a request. SONiC has one minute; a longer stall of a chip is no reason to describe
+/// everything again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// What orchagent adds to both steps of a view in `redis_async`, with a number that no other run has, and syncd of ours to its replies:
-/// when each request is answered, which the first step asks for. SONiC's reads neither. A key of ASIC_DB, too: syncd was asked for
-/// it last.
+/// The field that ribtide's orchagent adds to both steps of a view in `redis_async`, with a number
+/// that identifies the run, and that ribtide's syncd adds to its replies. It requests a reply to
+/// each request; the first step carries it. SONiC's daemons ignore it. Also a key of ASIC_DB: the
+/// last syncd got the request.
 pub(super) const ANSWERS: &str = "RIBTIDE_ANSWERS";
 
 /// The operation of a view's first and last step, and of the replies to them.
 const VIEW_STEP: &str = "Snotify";
 
-/// The setting of the mode, as `show pipeline --sonic` has it.
+/// The name of the setting in `show pipeline --sonic`.
 pub(super) const MODE: &str = "synchronous_mode";
 
-/// What the command line asks for, `-z` or `-s`; if it asks for nothing, with `scripts` what CONFIG_DB asks for,
-/// without them SONiC's default.
+/// The mode of the command line, `-z` or `-s`; otherwise with `scripts` that of CONFIG_DB, and else
+/// the default of SONiC.
 pub(super) fn mode_of(
     synchronous: bool,
     mode: Option<Mode>,
@@ -59,7 +60,7 @@ pub(super) fn mode_of(
     })
 }
 
-/// Requests that may be under way.
+/// Requests in flight at most.
 pub(super) fn window(mode: Mode) -> usize {
     match mode {
         Mode::RedisSync | Mode::ZmqSync => 1,
@@ -72,7 +73,7 @@ pub(super) fn endpoint(given: &str) -> Result<Endpoint, Error> {
     Endpoint::parse(given, PORT).map_err(Error::new)
 }
 
-/// What CONFIG_DB asks for.
+/// The mode in CONFIG_DB.
 fn config_asks(config: &mut ConfigDb) -> Result<Mode, Error> {
     Ok(match (config.requests_over_zmq()?, config.has(Switch::SynchronousMode)?) {
         (true, _) => Mode::ZmqSync,
@@ -81,8 +82,8 @@ fn config_asks(config: &mut ConfigDb) -> Result<Mode, Error> {
     })
 }
 
-/// CONFIG_DB may ask for another mode than the command line: both processes get theirs from SONiC's scripts, so the
-/// command line counts, and the difference is shown.
+/// CONFIG_DB may have another mode than the command line. SONiC's scripts pass the mode to both
+/// daemons, so the command line counts, and the difference is shown.
 pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -> Result<(), Error> {
     let asked = config_asks(config)?;
     let why = match asked == mode {
@@ -95,12 +96,13 @@ pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -
     Ok(())
 }
 
-/// What a `run` adds to the steps of a view.
+/// The field of a `run` in the steps of a view.
 pub(super) fn asked_by(run: u64) -> String {
     format!(r#"["{ANSWERS}","{run}"]"#)
 }
 
-/// The number of the run that asks for an answer to each request, in a step of its view and in the reply to that.
+/// The number of the run that requests a reply to each request, in a step of its view and in the
+/// reply.
 pub(super) fn run_of(message: &Message) -> Option<u64> {
     if message.op != VIEW_STEP {
         return None;
@@ -110,11 +112,11 @@ pub(super) fn run_of(message: &Message) -> Option<u64> {
     (name == ANSWERS).then(|| run.parse().ok()).flatten()
 }
 
-/// What a reply needs to be understood.
+/// The context that decodes a reply.
 struct Waiting {
     id: u64,
     view: Option<View>,
-    /// Of a view's step in `redis_async`.
+    /// The run, for a step of a view in `redis_async`.
     run: Option<u64>,
 }
 
@@ -126,36 +128,37 @@ impl Waiting {
         self.view.is_some() != (message.op == VIEW_STEP) || (run.is_some() && run != self.run)
     }
 
-    /// Whether this reply to it says that each request is answered.
+    /// Whether the reply announces a reply to each request.
     fn says_answers(&self, message: &Message) -> bool {
         self.view == Some(View::Init) && run_of(message).is_some()
     }
 }
 
-/// A reply, and whether it says that each request is answered.
+/// A reply, and whether it announces a reply to each request.
 type Understood = Result<(SaiReply, bool), Error>;
 
-/// Begins to look whether syncd still has what it was told.
+/// Starts the watch for a loss of objects in syncd.
 type Watch = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
-/// orchagent's end.
+/// The end of orchagent.
 pub(super) struct AsicTransport {
     exchange: Exchange<(SaiRequest, bool), Understood>,
-    /// When a reply must be there to each request that is under way.
+    /// The deadlines of requests in flight.
     waiting: VecDeque<Instant>,
-    /// How long syncd may take to make the switch.
+    /// The timeout for the creation of the switch.
     create_switch: Duration,
     settings: Arc<Mutex<Settings>>,
-    /// Whether syncd answers each request; known from its first reply on.
+    /// Whether syncd replies to each request; known from its first reply.
     answers: bool,
     assumed: Vec<SaiReply>,
-    /// syncd does not have what it was told.
+    /// Receives a notification that syncd lost objects.
     shutdown: crossbeam_channel::Receiver<()>,
-    /// To be begun when syncd has answered for the first time: only then the syncd of before is no longer meant.
+    /// The watch, which starts at the first reply: earlier notifications are about the former
+    /// syncd.
     watch: Option<Watch>,
-    /// What this run was asked to be: whether it can be that shows when syncd has answered for the first time.
+    /// The requested settings. The first reply of syncd shows whether they work.
     asked: RequestedSettings,
-    /// What became of routes is answered.
+    /// Whether responses are sent to fpmsyncd.
     responses: Arc<AtomicBool>,
 }
 
@@ -187,7 +190,7 @@ impl AsicTransport {
         };
         let (shutdown_tx, shutdown) = crossbeam_channel::bounded(1);
         let notify = move || {
-            // One is enough.
+            // One notification is enough.
             let _ = shutdown_tx.try_send(());
         };
         let on_request = notify.clone();
@@ -227,14 +230,14 @@ fn unreadable(why: impl fmt::Display) -> Error {
     Error::new(format!("syncd's answer cannot be read: {why}"))
 }
 
-/// A request as it goes over ZeroMQ, to a syncd of ours or another's. Over ZeroMQ each is answered.
+/// Encodes a request for ZeroMQ, to ribtide's or another syncd. Each has a reply.
 fn encode((request, _): &(SaiRequest, bool), ours: bool, message: &mut Vec<u8>) {
     if !(ours && binary::write_bulk(request, message)) {
         message.extend(text::write_request(request).to_zmq().into_bytes());
     }
 }
 
-/// What came over ZeroMQ as the answer to request `id`.
+/// Decodes the reply to request `id` from ZeroMQ.
 fn decode(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
     match binary::read_reply(id, message) {
         Some(reply) => reply.map_err(|_| unreadable("it is cut off")),
@@ -242,7 +245,8 @@ fn decode(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
     }
 }
 
-/// A request as text; `answered` says that a reply to it will come. The steps of the view of a `run` bear its number.
+/// Formats a request; `answered`: it has a reply. The steps of the view of a `run` carry its
+/// number.
 fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> EncodedRequest<Waiting> {
     let mut message = text::write_request(request);
     let view = match request.call {
@@ -257,7 +261,7 @@ fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> EncodedRe
     EncodedRequest { message, pending }
 }
 
-/// The reply that SONiC's asynchronous mode takes for given.
+/// The reply that SONiC's asynchronous mode assumes.
 fn assume(request: &SaiRequest) -> Option<SaiReply> {
     match &request.call {
         SaiCall::One { .. } => Some(SaiReply::one(request.id, Status::Success)),
@@ -276,7 +280,7 @@ impl SyncdLink for AsicTransport {
                 None => self.waiting.push_back(Instant::now() + self.request_timeout(&request)),
             }
             if self.exchange.requests.send((request, answered)).is_err() {
-                // Its reason comes with the replies.
+                // The reason comes with the replies.
                 break;
             }
         }
@@ -300,7 +304,7 @@ impl SyncdLink for AsicTransport {
             }
             let responses = Some(self.responses.load(Relaxed));
             refuse(&RequestedSettings { syncd_answers: Some(self.answers), responses, ..self.asked })?;
-            // Its first reply says it.
+            // The first reply shows it.
             if !self.answers {
                 let why = "syncd is not ribtide's and answers none";
                 let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -352,7 +356,7 @@ mod tests {
         }
     }
 
-    /// SONiC's syncd puts no number into its replies, whatever ours left in ASIC_DB before it.
+    /// Replies of SONiC's syncd have no number, whatever an earlier syncd left in ASIC_DB.
     #[test]
     fn a_syncd_that_knows_no_numbers_is_heard_and_answers_nothing_else() {
         for view in [View::Init, View::Apply] {

@@ -1,8 +1,9 @@
-//! SONiC's CONFIG_DB: what it asks of the daemons of the route path, and SONiC's commands that change it.
+//! CONFIG_DB: the settings of the daemons of the route path, and SONiC's commands that change them.
 //!
-//! SONiC's daemons read a part of it themselves, once at start; the rest SONiC's scripts (orchagent.sh,
-//! syncd_init_common.sh) read, and give the daemons options for. Ours do as SONiC's do, and with `--config-db` also what
-//! the scripts do. FIB suppression they follow while they run ([`super::config_watch`]).
+//! SONiC's daemons read some settings once at the start. SONiC's scripts (orchagent.sh,
+//! syncd_init_common.sh) read others and pass them as options. ribtide's daemons do the same, and
+//! with `--config-db` also what the scripts do. A change of FIB suppression takes effect at run
+//! time ([`super::config_watch`]).
 
 use super::Error;
 use super::settings::Settings;
@@ -41,12 +42,12 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// SONiC's name of it, as commands and `show pipeline --sonic` have it.
+    /// The name in SONiC, for commands and `show pipeline --sonic`.
     pub(super) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Table, key, field, and what is written for on and off.
+    /// Table, key, field, and its values for on and off.
     fn place(self) -> (&'static str, &'static str, &'static str, [&'static str; 2]) {
         let device = |field, words| ("DEVICE_METADATA", "localhost", field, words);
         let default = |key| ("SYSTEM_DEFAULTS", key, "status", ["enabled", "disabled"]);
@@ -60,7 +61,7 @@ impl Switch {
         }
     }
 
-    /// The name of the row that has it.
+    /// The key of its row.
     pub(super) fn row(self, database: &Database) -> String {
         let (table, key, ..) = self.place();
         database.key(table, key)
@@ -112,20 +113,21 @@ impl ConfigDb {
         Ok(self.field(table, key, field)?.map(|value| value == on))
     }
 
-    /// Whether routes go to orchagent over ZeroMQ: today's flag, or the one before June 2026.
+    /// Whether routes go to orchagent over ZeroMQ: the present flag, or that before June 2026.
     pub(super) fn routes_over_zmq(&mut self) -> Result<bool, Error> {
         Ok(self.has(Switch::Zmq)?
             || self.device("orch_northbond_route_zmq_enabled")?.as_deref() == Some("true"))
     }
 
-    /// Whether requests go to syncd over ZeroMQ: today's flag, the one before June 2026, or a switch that is a DPU.
+    /// Whether requests go to syncd over ZeroMQ: the present flag, that before June 2026, or a DPU.
     pub(super) fn requests_over_zmq(&mut self) -> Result<bool, Error> {
         Ok(self.has(Switch::Zmq)?
             || self.device("orch_southbound_zmq_enabled")?.as_deref() == Some("true")
             || self.device("switch_type")?.as_deref() == Some("dpu"))
     }
 
-    /// Whether an option is given: on the command line, or with `scripts` by CONFIG_DB. Notes what was asked.
+    /// Whether an option is given on the command line, or with `scripts` by CONFIG_DB. Notes the
+    /// requested value.
     pub(super) fn option(
         &mut self,
         switch: Switch,
@@ -146,14 +148,14 @@ impl ConfigDb {
     }
 }
 
-/// What was written.
+/// The result of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Written {
     /// The row of CONFIG_DB.
     pub row: String,
     /// Its field.
     pub field: &'static str,
-    /// What it says now.
+    /// Its new value.
     pub value: &'static str,
 }
 
@@ -169,11 +171,12 @@ impl fmt::Display for Written {
     }
 }
 
-/// Turns a setting on or off, for daemons that start from now on, and for those that follow it; `config` is SONiC's
-/// database_config.json, where it is not in SONiC's place.
+/// Turns a setting on or off, for daemons that start later and those that watch it. `config`:
+/// SONiC's database_config.json, if not at the default path.
 ///
 /// # Errors
-/// A sentence when CONFIG_DB cannot be reached, or when another setting forbids this one, as SONiC's own model does.
+/// A sentence when CONFIG_DB cannot be reached, or when another setting forbids this one, as in the
+/// model of SONiC.
 pub fn set(switch: Switch, on: bool, config: Option<&Path>) -> Result<Written, Error> {
     let databases = Databases::load(config)?;
     let mut config = ConfigDb(Connection::open(databases.get(Db::Config), &Stop::default())?);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often the row is read, with or without a notification.
+/// Interval of reads, with or without notifications.
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A watched setting.
@@ -26,7 +26,8 @@ impl ConfigWatch {
     /// Starts to watch `switch`, which is `on` now, until the daemon stops.
     ///
     /// # Errors
-    /// When CONFIG_DB does not answer now, or there is no thread. Later the watcher waits for a CONFIG_DB that went away.
+    /// CONFIG_DB does not reply now, or the thread cannot be created. Later the watcher waits for a
+    /// lost CONFIG_DB.
     pub(super) fn start(switch: Switch, on: bool, daemon: &Daemon) -> Result<ConfigWatch, Error> {
         let database = daemon.databases.get(Db::Config);
         let channel = format!("__keyspace@{}__:{}", database.id, switch.row(database));
@@ -45,7 +46,7 @@ impl ConfigWatch {
                 }
                 let Ok(Some(now)) = config.enabled(switch) else { continue };
                 if its.swap(now, Relaxed) != now {
-                    // Full means that a wake-up waits already.
+                    // A full channel holds a wake-up already.
                     let _ = waker.try_send(());
                 }
             }
@@ -57,12 +58,12 @@ impl ConfigWatch {
 
     /// Whether it is on.
     pub(super) fn is_on(&self) -> bool {
-        // This is the look that a wake-up asks for.
+        // The check that follows a wake-up.
         let _ = self.wake.try_recv();
         self.on.load(Relaxed)
     }
 
-    /// Lets `select` see when it may have changed.
+    /// Makes `select` ready when it may have changed.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         select.recv(&self.wake);
     }

@@ -1,4 +1,4 @@
-//! The names of the kernel's interfaces: FPM says numbers, APPL_DB says names.
+//! Names of interfaces: FPM carries indices, APPL_DB names.
 
 use super::Error;
 use super::events::log;
@@ -10,16 +10,16 @@ use ribtide_wire::netlink::{Content, dump_links};
 use std::io;
 use std::time::Duration;
 
-/// How much news may wait to be read, in bytes.
+/// The receive buffer for notifications, in bytes.
 const BUFFER: u32 = 8 << 20;
-/// How often the thread looks whether it shall stop.
+/// Poll interval for a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause before the kernel's socket is opened again after it failed.
 const REOPEN: Duration = Duration::from_secs(1);
-/// Events that may wait.
+/// Events in the queue at most.
 const EVENTS: usize = 1024;
 
-/// What happened to an interface.
+/// An event of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LinkEvent {
     /// It exists, under this name.
@@ -28,10 +28,10 @@ pub(super) enum LinkEvent {
     Gone(u32),
 }
 
-/// The interfaces that exist now, and a ring of what happens to them from now on.
+/// The present interfaces, and a queue of later events.
 ///
 /// # Errors
-/// When the kernel cannot be asked.
+/// The kernel does not reply.
 pub(super) fn watch(
     daemon: &'static str,
     rings: &Rings,
@@ -39,7 +39,7 @@ pub(super) fn watch(
 ) -> Result<(Vec<LinkEvent>, ring::Receiver<LinkEvent>), Error> {
     let failed =
         |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
-    // Listening first: nothing that happens between the two is missed.
+    // The subscription precedes the dump, so nothing is missed.
     let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL).map_err(failed)?;
     let now = list().map_err(failed)?;
     let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
@@ -49,8 +49,8 @@ pub(super) fn watch(
             let mut events = Vec::new();
             match socket.notified(|_, content| events.extend(event(&content))) {
                 Ok(()) => {}
-                // Something was missed: what exists is sent again. What went meanwhile stays known, as harmless as a
-                // route that names it.
+                // Notifications were lost, so all interfaces are sent again. A removed one stays
+                // known, which does no harm.
                 Err(e) if overran(&e) => match list() {
                     Ok(all) => events = all,
                     Err(e) => log!(daemon, warn, error = %e, "names of interfaces may be old"),

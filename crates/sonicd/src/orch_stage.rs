@@ -1,7 +1,8 @@
-//! orchagent's loop, whatever carries its rows: take rows by priority, run the machine, carry out what it wants.
+//! The event loop of orchagent, with any transport of rows: take rows by priority, run the state
+//! machine, execute its outputs.
 //!
-//! Rows are taken while requests are under way, up to a backlog; beyond that they stay where they are, where they
-//! coalesce per key.
+//! Rows are taken while requests are in flight, up to a backlog; other rows stay in their tables,
+//! where they coalesce by key.
 
 use super::recorder::Recording;
 use super::syncd_stage::routes_in;
@@ -24,21 +25,21 @@ use ribtide_tables::zmq::Process;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-/// How often it looks whether it may be stopped, while `orchagent_restart_check` asks.
+/// Poll interval while `orchagent_restart_check` waits for a reply.
 const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest sleep while it stands still.
+/// The longest sleep after it was stopped for a restart.
 const FROZEN_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often the machine learns the time.
+/// Interval at which the state machine gets the time.
 const TICK: Millis = 1000;
 
-/// Says on standard output, where supervisord listens, that orchagent is alive: SONiC raises an alarm when nothing comes.
+/// The heartbeat on standard output for supervisord; SONiC raises an alarm without it.
 pub struct Heartbeat {
     interval: Duration,
     last: Option<Instant>,
 }
 
 impl Heartbeat {
-    /// As often as was asked for, or else every ten seconds where supervisord started the process; otherwise never.
+    /// The given interval, or ten seconds under supervisord; otherwise none.
     pub fn every(asked: Option<u64>) -> Option<Heartbeat> {
         let supervised = || std::env::var_os("SUPERVISOR_ENABLED").map(|_| 10_000);
         asked.or_else(supervised).map(|ms| Heartbeat { interval: Duration::from_millis(ms), last: None })
@@ -48,19 +49,19 @@ impl Heartbeat {
         if self.last.is_none_or(|last| last.elapsed() >= self.interval) {
             self.last = Some(Instant::now());
             let mut out = std::io::stdout();
-            // Who listened may have gone away, which is no reason to stop.
+            // The reader may be gone, which is no reason to stop.
             let _ = writeln!(out, "<!--XSUPERVISOR:BEGIN-->heartbeat<!--XSUPERVISOR:END-->");
             let _ = out.flush();
         }
     }
 }
 
-/// Where rows come from: one table.
+/// A source of rows: one table.
 pub trait Feed: Send {
-    /// Lets `select` see when there is something.
+    /// Makes `select` ready when there may be rows.
     fn watch<'a>(&'a self, select: &mut Select<'a>);
 
-    /// Takes at most `max` rows, if there are any, and says how many.
+    /// Applies at most `max` rows and returns their number.
     fn pop(&mut self, orch: &mut Orch, max: usize, record: Option<&mut Recording>) -> Result<usize, Error>;
 
     /// Frees buffers and caches; called when its thread is idle.
@@ -69,7 +70,7 @@ pub trait Feed: Send {
     /// [`Consumer::set_fence`].
     fn set_fence(&mut self, from: Option<Process>);
 
-    /// [`Consumer::is_past_fence`]: the machine has all of it.
+    /// [`Consumer::is_past_fence`], and the machine has the rows.
     fn is_past_fence(&mut self) -> bool;
 
     /// [`Consumer::hold`].
@@ -79,12 +80,12 @@ pub trait Feed: Send {
     fn is_drained(&self) -> bool;
 }
 
-/// The way to syncd and back.
+/// The transport to syncd.
 pub trait SyncdLink: Send {
     /// Sends requests, in order.
     fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error>;
 
-    /// Appends the replies that came.
+    /// Appends received replies.
     fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error>;
 
     /// Requests without a reply.
@@ -95,7 +96,7 @@ pub trait SyncdLink: Send {
         self.under_way() > 0
     }
 
-    /// Lets `select` see when replies come.
+    /// Makes `select` ready when there may be replies.
     fn watch<'a>(&'a self, select: &mut Select<'a>);
 }
 
@@ -107,13 +108,14 @@ pub struct Subscriber {
 
 /// Carries out the outputs of the state machine beside requests.
 pub trait OrchOutputs: Send {
-    /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
+    /// Executes and empties all outputs except requests and events. Returns whether the machine has
+    /// new work.
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
 
     /// Before rows are taken.
     fn before_round(&mut self, _orch: &mut Orch) {}
 
-    /// A warm start is over: what was held back is in `out`, and `out` is emptied of what is as it was.
+    /// Ends a warm start: writes the outputs that were held back, except unchanged ones.
     fn restored(&mut self, _out: &mut OrchOut) -> Result<(), Error> {
         Ok(())
     }
@@ -124,39 +126,40 @@ pub trait OrchOutputs: Send {
         None
     }
 
-    /// The machine has them.
+    /// The subscriber gets the snapshot now.
     fn begin_subscription(&mut self, _orch: &mut Orch) {}
 
-    /// After each round. `quiet`: nothing came in, and every table was found empty. `waiting`: a reply is outstanding.
+    /// Called after each round. `quiet`: nothing arrived, and all tables were empty. `waiting`: a
+    /// reply is outstanding.
     fn after_round(&mut self, _orch: &mut Orch, _quiet: bool, _waiting: bool) -> Result<(), Error> {
         Ok(())
     }
 
-    /// When a round should follow, if nothing comes before.
+    /// The deadline of the next round.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Lets `select` see what else a round should follow on.
+    /// Adds other events that need a round to `select`.
     fn watch<'a>(&'a self, _select: &mut Select<'a>) {}
 
-    /// Response messages for which the connection had no room yet.
+    /// Response messages without room in the connection.
     fn unsent(&self) -> usize {
         0
     }
 
-    /// Whether everything that was to be carried out is.
+    /// Whether all outputs are executed.
     fn idle(&self) -> bool {
         true
     }
 
-    /// Once a second: counters that are only looked at.
+    /// Called once a second, for counters.
     fn tick(&mut self, _orch: &Orch) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// How much there is in the machine and on its ways.
+/// The gauges of the machine and its transports.
 pub struct OrchGauges {
     at_work: Gauge,
     retry_cache: Gauge,
@@ -165,7 +168,8 @@ pub struct OrchGauges {
 }
 
 impl OrchGauges {
-    /// Of a machine that takes no rows while a request is under way and `backlog` are at work; of `window` requests at most.
+    /// `backlog`: rows at work at which no more are taken while a request is in flight. `window`:
+    /// requests in flight at most.
     pub fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
         OrchGauges {
             at_work: rings.gauge("rows in m_toSync", Some(backlog)),
@@ -188,20 +192,20 @@ pub struct TableFeed<R: Row, C: Consumer<R>> {
     ready: bool,
     changes: Vec<Change<R>>,
     take: Take<R>,
-    /// How many rows may be taken, beside what the caller has room for.
+    /// A further limit of rows.
     limit: Option<fn(&Orch) -> usize>,
-    /// PerformanceTimers: rows taken from the table, and given to the machine.
+    /// PerformanceTimers of rows read from the table, and rows applied.
     pops: Option<Meter>,
     adds: Option<Meter>,
 }
 
 impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
-    /// Feeds rows of `consumer` to the machine, each with `take`.
+    /// A feed that applies each row with `take`.
     pub fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Self {
         TableFeed::with(consumer, Take::Each(take))
     }
 
-    /// Feeds rows of `consumer` to the machine, those that come together with one call of `take`.
+    /// A feed that applies the rows of a batch with one call of `take`.
     pub fn together(consumer: C, take: fn(&mut Orch, &mut [Change<R>])) -> Self {
         TableFeed::with(consumer, Take::Together(take))
     }
@@ -210,12 +214,12 @@ impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
         TableFeed { consumer, ready: false, changes: Vec::new(), take, limit: None, pops: None, adds: None }
     }
 
-    /// No more rows are taken than `due` says.
+    /// Limits the rows to those that `due` allows.
     pub fn announced(self, due: fn(&Orch) -> usize) -> Self {
         TableFeed { limit: Some(due), ..self }
     }
 
-    /// With PerformanceTimers for rows taken from the table, and for rows given to the machine.
+    /// Adds PerformanceTimers.
     pub fn timed(self, pops: Option<Meter>, adds: Option<Meter>) -> Self {
         TableFeed { pops, adds, ..self }
     }
@@ -252,7 +256,7 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         if let Some(timer) = &self.pops {
             timer.add(came, begin);
         }
-        // Rows that were passed over count too: there may be more behind them.
+        // Ignored rows count, too: more may follow.
         let count = self.changes.len().max(usize::from(self.ready));
         if let Some(record) = &mut record {
             self.changes.iter().for_each(|change| record.change(change));
@@ -290,35 +294,35 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
     }
 }
 
-/// orchagent, wired.
+/// orchagent with its transports.
 pub struct OrchStage {
-    /// The machine.
+    /// The state machine.
     pub orch: Orch,
     /// Tables, highest priority first.
     pub feeds: Vec<Box<dyn Feed>>,
     /// syncd.
     pub syncd: Box<dyn SyncdLink>,
-    /// Everything else.
+    /// All other outputs.
     pub outputs: Box<dyn OrchOutputs>,
-    /// Rows that one look at a table takes at most (`-b`).
+    /// Rows of one read of a table at most (`-b`).
     pub batch: usize,
-    /// Rows that may wait in the machine while it waits for syncd.
+    /// Rows at work at most while a reply is outstanding.
     pub backlog: usize,
-    /// How much of what waits is seen from outside.
+    /// The gauges.
     pub gauges: OrchGauges,
     /// `swss.rec`.
     pub rows: Option<Recording>,
     /// `sairedis.rec`.
     pub requests: Option<Recording>,
-    /// Rows handled and time spent.
+    /// The meter of rows.
     pub meter: Option<Meter>,
-    /// PerformanceTimer: routes that went on to syncd, and the time from their rows to requests.
+    /// PerformanceTimer of routes sent to syncd, and the time from their rows to requests.
     pub drain: Option<Meter>,
-    /// It starts warm.
+    /// The warm start, if any.
     pub restore: Option<Restore>,
-    /// The client that asks whether it may be stopped.
+    /// The restart check.
     pub check: Option<RestartCheck>,
-    /// What supervisord is told.
+    /// The heartbeat.
     pub heartbeat: Option<Heartbeat>,
 }
 
@@ -330,10 +334,10 @@ impl ShrinkToFit for OrchStage {
 }
 
 impl OrchStage {
-    /// Runs until `stop`, answering questions in between.
+    /// Runs until `stop`, and serves calls in between.
     ///
     /// # Errors
-    /// What the operator must know: a database that refuses, a syncd that does not answer.
+    /// A sentence for the operator: a database refuses, or syncd does not reply.
     pub fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick) = (Clock::default(), 0);
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
@@ -384,7 +388,7 @@ impl OrchStage {
                     true => self.outputs.restored(&mut out)?,
                     false => {
                         self.restore = Some(restore);
-                        // Perhaps that was the last row.
+                        // That may have been the last row.
                         self.orch.run(&mut out);
                     }
                 }
@@ -418,13 +422,13 @@ impl OrchStage {
         unsent.set(self.outputs.unsent());
     }
 
-    /// Answers clients that ask whether it may be stopped. True when it must do nothing more.
+    /// Replies to restart checks. Returns whether orchagent must stop working.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
         if !check.has_request() {
             return Ok(false);
         }
-        // Prefetched rows are done; rows that are still in a table are the successor's.
+        // Prefetched rows are completed; rows in a table are left to the successor.
         self.feeds.iter_mut().for_each(|feed| feed.hold(true));
         let idle = quiet
             && self.feeds.iter().all(|feed| feed.is_drained())
@@ -439,7 +443,7 @@ impl OrchStage {
         Ok(frozen)
     }
 
-    /// Stands still, so that what takes its place finds what it left.
+    /// Waits for the end of the process, so that the successor finds the same state.
     fn freeze(mut self, stop: &Stop) -> Result<(), Error> {
         self.flush_recordings();
         tracing::info!(target: target::ORCHAGENT, "orchagent stands still for a warm restart; stop it now");
@@ -449,7 +453,7 @@ impl OrchStage {
         Ok(())
     }
 
-    /// One batch of the first table that has something.
+    /// Applies one batch of the first table with rows.
     fn take(&mut self) -> Result<usize, Error> {
         if self.syncd.waiting() && self.orch.backlog() >= self.backlog {
             return Ok(0);
@@ -474,7 +478,7 @@ impl OrchStage {
             self.syncd.send(&mut out.requests)?;
         }
         if self.orch.restoring() {
-            // Nothing of it is in place before the view is applied.
+            // Nothing is in place before the view is applied.
             let resolve = std::mem::take(&mut out.resolve);
             return self.outputs.carry_out(&mut self.orch, &mut OrchOut { resolve, ..OrchOut::default() });
         }
@@ -487,7 +491,7 @@ impl OrchStage {
         }
     }
 
-    /// Sleeps until there is something to do or `next_tick`. Returns whether its thread is idle.
+    /// Sleeps until there is work or `next_tick`. Returns whether the thread is idle.
     fn wait(&self, asked: Option<&CallQueue<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
@@ -508,7 +512,7 @@ impl OrchStage {
                 timeout = timeout.min(RESTART_CHECK_POLL_INTERVAL);
             }
         }
-        // Timed out or ready: the loop looks at everything either way.
+        // The loop checks everything anyway.
         idle::wait(&mut select, timeout)
     }
 }

@@ -1,9 +1,9 @@
-//! The PerformanceTimers of SONiC's three daemons ("BGP loading optimization"): which there are, where they are kept,
-//! and the log lines of that document.
+//! The PerformanceTimers of SONiC's daemons (design "BGP loading optimization"): their names,
+//! storage and log lines.
 //!
-//! A stage adds to its timer once a batch and knows no more about it. A thread of its own looks at all of them now and
-//! then, writes new records to STATE_DB, where `ribtide show performance --sonic` finds them, and logs them where that was
-//! asked for. When timers are off there are none, nor the thread.
+//! A stage adds to its timer once a batch. A thread of its own polls all timers, writes new records
+//! to STATE_DB for `ribtide show performance --sonic`, and logs them if requested. Without timers
+//! there is no thread.
 
 use super::events::log;
 use super::settings::{DAEMONS, Settings};
@@ -20,11 +20,11 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The table of STATE_DB: its keys are the daemons, its fields the timers.
+/// The table in STATE_DB: keys are daemons, fields are timers.
 const TABLE: &str = "RIBTIDE_PERFORMANCE";
-/// How often the timers are looked at: less than a timer takes to make more records than are kept.
+/// Poll interval, shorter than a timer takes to overwrite its records.
 const TIMERS_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// While this file exists SONiC's timers log where everybody sees it.
+/// While this file exists, SONiC's timers log at notice level.
 const NOTICE: &str = "/var/log/syslog_notice_flag";
 
 /// What is done with PerformanceTimers.
@@ -53,7 +53,7 @@ impl fmt::Display for Timing {
 pub(super) struct Timers(Option<Meters>);
 
 impl Timers {
-    /// Starts the thread that brings records to STATE_DB and to the log.
+    /// Starts the thread that writes records to STATE_DB and to the log.
     pub(super) fn start(timing: Timing, settings: &mut Settings, daemon: &Daemon) -> Result<Timers, Error> {
         settings.note("performance", timing, timing, "");
         let mut connection = daemon.connect(Db::State)?;
@@ -84,7 +84,7 @@ struct Reporter {
     meters: Meters,
     connection: Connection,
     key: String,
-    /// The latest record of each timer that was reported.
+    /// The last reported record of each timer.
     seen: BTreeMap<String, u64>,
 }
 
@@ -94,7 +94,7 @@ impl Reporter {
             std::thread::sleep(TIMERS_POLL_INTERVAL);
             match self.look() {
                 Ok(told) if idle::on_wait(!told) => self.connection.shrink_to_fit(),
-                // What routes need stays as it is.
+                // The connection for routes is not affected.
                 Err(e) if !stop.stopped() => {
                     return log!(self.daemon, error, error = %e, "PerformanceTimers are not reported any more");
                 }
@@ -103,7 +103,7 @@ impl Reporter {
         }
     }
 
-    /// Whether there was something to tell.
+    /// Whether there was a new record.
     fn look(&mut self) -> Result<bool, TableError> {
         let mut any = false;
         for (api, records) in self.meters.performance() {
@@ -128,8 +128,8 @@ fn text<T: serde::Serialize>(what: &T) -> String {
     serde_json::to_string(what).unwrap_or_default()
 }
 
-/// The latest records of every timer of the daemons on the databases of `config`, oldest first; without one, SONiC's
-/// default. Stages are named `DAEMON/TIMER`.
+/// The latest records of all timers of the daemons on the databases of `config`, oldest first;
+/// default: SONiC's file. Stages are named `DAEMON/TIMER`.
 ///
 /// # Errors
 /// A sentence when the databases cannot be read.

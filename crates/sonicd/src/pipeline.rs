@@ -1,4 +1,4 @@
-//! What SONiC's daemons say of themselves in STATE_DB: their settings, and where rows and requests stand in them.
+//! The settings and queues of SONiC's daemons, from STATE_DB.
 
 use super::Error;
 use super::queues::{self, Queue};
@@ -9,10 +9,10 @@ use ribtide_tables::{Connection, Databases};
 use serde::Serialize;
 use std::path::Path;
 
-/// What a daemon says of itself; nothing when it did not run since the databases started.
+/// The settings and queues of a daemon; empty if it did not run since the start of the databases.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DaemonPipeline {
-    /// Of which ASIC it is, where several are asked.
+    /// The ASIC, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asic: Option<String>,
     /// The daemon.
@@ -23,8 +23,8 @@ pub struct DaemonPipeline {
     pub queues: Vec<Queue>,
 }
 
-/// What the daemons on the databases of `config` say; without one, SONiC's default. Of several ASICs all are asked, unless
-/// `NAMESPACE_ID` says which.
+/// The settings and queues of the daemons on the databases of `config`; default: SONiC's file. With
+/// several ASICs, of all, unless `NAMESPACE_ID` selects one.
 ///
 /// # Errors
 /// A sentence when the databases cannot be read.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) struct IndexRoutes(BTreeMap<Name, AnyPrefix>);
 
 impl IndexRoutes {
-    /// Looks at a route of ROUTE_TABLE.
+    /// Notes a row of ROUTE_TABLE.
     pub(super) fn look(&mut self, key: &RouteKey, row: &RouteRow) {
         let RouteKey::Route { vrf: None, prefix, .. } = key else { return };
         let index = row.via.get(Field::NexthopGroup);
@@ -23,7 +23,7 @@ impl IndexRoutes {
     }
 }
 
-/// Reads all objects that have ids, and the group of each index by `routes`.
+/// Reads all numbered objects, and the group of each index by `routes`.
 pub(super) fn read(routes: IndexRoutes, daemon: &Daemon) -> Result<PreviousIds, Error> {
     let mut previous_ids = PreviousIds::default();
     let mut rows = daemon.connect(Db::Asic)?;

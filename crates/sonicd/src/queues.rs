@@ -1,8 +1,8 @@
-//! Where rows and requests stand in a daemon: of each of its queues the depth, the bound, and the most it ever held.
+//! The queues of a daemon: depth, bound and peak of each.
 //!
-//! The rings know theirs, and stages say how much they keep elsewhere ([`Rings::gauge`]). A thread looks at all of them once a
-//! second and writes what changed to STATE_DB, where `ribtide show pipeline --sonic` finds it. No stage and no route waits for
-//! that, and of a daemon at rest nothing is written.
+//! Rings count themselves, and stages report other queues ([`Rings::gauge`]). A thread polls all of
+//! them once a second and writes changes to STATE_DB for `ribtide show pipeline --sonic`. No stage
+//! and no route waits for it, and an idle daemon writes nothing.
 
 use super::events::log;
 use super::{Daemon, Error};
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The table of STATE_DB: its keys are the daemons, its fields the queues.
+/// The table in STATE_DB: keys are daemons, fields are queues.
 const TABLE: &str = "RIBTIDE_QUEUES";
-/// How often they are looked at.
+/// Poll interval.
 const QUEUES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Queue {
-    /// What is in it: of a ring batches or messages, otherwise what the name says.
+    /// Its name. A ring holds batches or messages; otherwise the name says the content.
     pub name: String,
     /// How full it is.
     #[serde(flatten)]
@@ -34,19 +34,19 @@ pub struct Queue {
 /// How full a queue is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Level {
-    /// At so many its producer waits; none where only the number of routes bounds it.
+    /// The bound at which its producer waits; `None` if only the number of routes bounds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<u64>,
-    /// How many now.
+    /// The present depth.
     pub depth: u64,
-    /// The most it ever held.
+    /// The peak.
     pub peak: u64,
     /// How often it was full.
     pub full: u64,
 }
 
-/// Writes how full the queues of `daemon` are from now on, those that it has now and later. `keys`: also how many keys of this
-/// table of APPL_DB wait for who takes them.
+/// Starts to write the queues of `daemon`: those in `rings` now and later. `keys`: also the number
+/// of pending keys of this table of APPL_DB.
 pub(super) fn publish(keys: Option<&'static str>, daemon: &Daemon) -> Result<(), Error> {
     let connection = daemon.connect(Db::State)?;
     let keys = keys.map(|table| Keys::open(table, daemon)).transpose()?;
@@ -65,7 +65,7 @@ pub(super) fn publish(keys: Option<&'static str>, daemon: &Daemon) -> Result<(),
     thread.map(drop).map_err(|e| Error::new(format!("no thread to look at queues: {e}")))
 }
 
-/// Keys of a table that were not taken: they are on the server, so it is asked.
+/// Pending keys of a table, which are read from the server.
 struct Keys {
     connection: Connection,
     set: String,
@@ -91,10 +91,10 @@ struct Publisher {
     rings: Rings,
     keys: Option<Keys>,
     connection: Connection,
-    /// The server that has what was written.
+    /// The generation of the server that has the written values.
     generation: Option<u64>,
     key: String,
-    /// What was written, by queue.
+    /// The written value of each queue.
     seen: BTreeMap<String, String>,
 }
 
@@ -106,7 +106,7 @@ impl Publisher {
                     self.connection.shrink_to_fit();
                     self.keys.iter_mut().for_each(|keys| keys.connection.shrink_to_fit());
                 }
-                // What routes need stays as it is.
+                // The connection for routes is not affected.
                 Err(e) if !stop.stopped() => {
                     return log!(self.daemon, error, error = %e, "queue levels are not published any more");
                 }
@@ -116,10 +116,10 @@ impl Publisher {
         }
     }
 
-    /// Whether there was something to tell.
+    /// Whether there was a change.
     fn look(&mut self) -> Result<bool, TableError> {
         self.keys.as_mut().map_or(Ok(()), Keys::look)?;
-        // A server that came back may have lost what was written, or have that of another time.
+        // A restarted server may have lost the values, or have old ones.
         self.connection.query(&["PING"])?;
         if self.generation != Some(self.connection.generation()) {
             self.generation = Some(self.connection.generation());
@@ -140,13 +140,14 @@ impl Publisher {
     }
 }
 
-/// A queue's field and its value.
+/// The field and value of a queue.
 fn line(queue: Depth) -> (String, String) {
     let Depth { name, bound, depth, peak, full } = queue;
     (name, serde_json::to_string(&Level { bound, depth, peak, full }).unwrap_or_default())
 }
 
-/// The queues of a daemon on the databases of this STATE_DB, by name; none when it did not run since the databases started.
+/// The queues of a daemon in this STATE_DB by name; empty if it did not run since the start of the
+/// databases.
 pub(super) fn of(daemon: &str, state: &mut Connection) -> Result<Vec<Queue>, Error> {
     let key = state.database().key(TABLE, daemon);
     let mut fields = state.query(&["HGETALL", &key])?.into_pairs();

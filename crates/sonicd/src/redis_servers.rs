@@ -1,5 +1,5 @@
-//! `ribtide redis up`: the Redis servers that a `database_config.json` names, for people who have none; or one that is
-//! made for them, with one server or SONiC's several.
+//! `ribtide redis up`: runs the Redis servers of a `database_config.json`, or of a generated one
+//! with one server or SONiC's several, for hosts without Redis.
 
 use super::Error;
 use clap::{Args, Subcommand};
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer.
+/// Timeout of a reply.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often servers are looked after.
+/// Interval of checks of the servers.
 const SERVERS_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What to do with Redis.
@@ -81,7 +81,7 @@ pub fn run(redis: Redis) -> Result<(), Error> {
     Ok(())
 }
 
-/// A server that was started here, and ends with this.
+/// A started server, which ends with this value.
 struct Running {
     server: Server,
     child: Child,
@@ -97,8 +97,9 @@ impl Running {
             "no",
             "--daemonize",
             "no",
-            // Tables that grew are moved by the commands that use them, so that a server without commands does nothing: in
-            // idle time Redis moves them a hundredth of the time, which after a full table takes it ten seconds.
+            // Without active rehashing, only commands move entries of a growing table, so an idle
+            // server uses no CPU. Otherwise Redis moves entries for 1% of its idle time, ten
+            // seconds after a full table.
             "--activerehashing",
             "no",
             "--dir",
@@ -106,7 +107,7 @@ impl Running {
             "--bind",
             &server.host,
         ]);
-        // Port 0 is none.
+        // Port 0 means none.
         command.args(["--port", &server.port.unwrap_or(0).to_string()]);
         if let Some(socket) = &server.socket {
             if let Some(folder) = socket.parent() {
@@ -153,7 +154,7 @@ impl Drop for Running {
     }
 }
 
-/// Writes a configuration for the host and one for each ASIC, and says where the one is that names them all.
+/// Writes a configuration for the host and one for each ASIC; returns the path of the global one.
 fn write_global(dir: &Path, multi: bool, asics: u16) -> Result<PathBuf, Error> {
     let host = write(dir, multi)?;
     let mut includes = vec![json!({ "include": "database_config.json" })];
@@ -170,10 +171,10 @@ fn write_global(dir: &Path, multi: bool, asics: u16) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-/// Writes a configuration with SONiC's databases, and says where.
+/// Writes a configuration with SONiC's databases; returns its path.
 pub(super) fn write(dir: &Path, multi: bool) -> Result<PathBuf, Error> {
     let dir = std::path::absolute(dir).map_err(|e| Error::new(format!("{}: {e}", dir.display())))?;
-    // SONiC's template for several servers; what is not named is on the first.
+    // SONiC's template for several servers; other databases are on the first.
     let on = |name: &str| match name {
         "APPL_DB" if multi => "redis1",
         "ASIC_DB" if multi => "redis2",

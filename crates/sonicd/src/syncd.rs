@@ -1,8 +1,8 @@
-//! `syncd` as a process: requests onto the virtual switch, replies back, rows into ASIC_DB.
+//! `syncd` as a process: requests to the virtual switch, replies back, rows into ASIC_DB.
 //!
-//! When syncd alone is started again, the rows of ASIC_DB make the switch again. If they are written in line, orchagent
-//! goes on; if not, it is asked to start again. When orchagent starts, it describes everything; what the switch had
-//! before goes then.
+//! After a restart of syncd alone, the rows of ASIC_DB restore the switch. If they are written in
+//! line, orchagent continues; otherwise it is asked to restart. A starting orchagent describes
+//! everything, and the former contents of the switch are removed.
 
 use super::appl_transport::Lag;
 use super::asic_db::AsicDb;
@@ -195,7 +195,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         options.config_db,
         &mut config,
     )?);
-    // SONiC's script writes ASIC_DB behind when both are asked for.
+    // SONiC's script selects write-behind when both are requested.
     let scripts = options.config_db && config.has(Switch::Zmq)? && config.has(Switch::AsyncRec)?;
     let persistence = match options.asic_db {
         None if options.behind || scripts => Persistence::WriteBehind,
@@ -284,15 +284,15 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.run(Some(&asked), stop)
 }
 
-/// The channel of ASIC_DB on which SONiC asks syncd to end.
+/// The channel of ASIC_DB for shutdown requests.
 const RESTART_QUERY: &str = "RESTARTQUERY";
-/// Where a profile says that the switch is read from, and kept in.
+/// The keys of a profile for the warm-boot files.
 const READ_FILE: &str = "SAI_WARM_BOOT_READ_FILE";
 const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
-/// Where it is if a profile does not say.
+/// The default path.
 const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
-/// Hears requests that syncd end: true for warm. SONiC's preparations for it ask for nothing here.
+/// Listens for shutdown requests: `true` for warm. SONiC's preparations for it need nothing here.
 fn listen_for_shutdown(daemon: &Daemon) -> Result<crossbeam_channel::Receiver<bool>, Error> {
     let (request_tx, asked) = crossbeam_channel::bounded(1);
     let asic = daemon.databases.get(Db::Asic);
@@ -304,7 +304,7 @@ fn listen_for_shutdown(daemon: &Daemon) -> Result<crossbeam_channel::Receiver<bo
             Some("COLD" | "FAST") => false,
             _ => return,
         };
-        // One is enough.
+        // One request is enough.
         let _ = request_tx.try_send(warm);
     })?;
     Ok(asked)
@@ -323,7 +323,8 @@ fn profile_value(profile: &Path, key: &str) -> Result<Option<String>, Error> {
     Ok(pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned()))
 }
 
-/// The ports of a SONiC virtual switch's profile: a file of `KEY=VALUE`, one of which names a file of `NAME:LANES`.
+/// The ports of the profile of a SONiC virtual switch: a file of `KEY=VALUE`, one of which names a
+/// file of `NAME:LANES`.
 fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))

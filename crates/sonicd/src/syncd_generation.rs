@@ -13,16 +13,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 const KEY: &str = "RIBTIDE_SYNCD_SINCE";
-/// How often orchagent looks.
+/// Poll interval of orchagent.
 const GENERATION_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A number that no other run has.
+/// A number that identifies the run.
 pub(super) fn of_this_run() -> u64 {
     // A hasher's key is random.
     RandomState::new().hash_one(std::process::id())
 }
 
-/// syncd's side. It writes the number again to a server that may have lost it.
+/// The side of syncd. It writes the number again to a server that may have lost it.
 pub(super) struct SyncdGeneration(String);
 
 impl SyncdGeneration {
@@ -41,8 +41,8 @@ impl SyncdGeneration {
     }
 }
 
-/// orchagent's side, called before its first request: calls `on_change` once when syncd's generation changes. SONiC's syncd
-/// writes no number, and then nothing is polled.
+/// The side of orchagent, called before its first request: calls `on_change` once when the
+/// generation changes. SONiC's syncd writes no number, and then nothing is polled.
 pub(super) fn watch(
     mut asic: Connection,
     stop: &Stop,
@@ -54,7 +54,7 @@ pub(super) fn watch(
         while !stop.stopped() {
             std::thread::sleep(GENERATION_POLL_INTERVAL);
             match asic.query(&["GET", KEY]).map(|number| number.into_text()) {
-                // A server that lost it: syncd writes it again.
+                // The server lost it, and syncd writes it again.
                 Ok(None) => {}
                 Ok(Some(now)) if now == since => {}
                 Ok(Some(_)) => return on_change(),

@@ -1,7 +1,9 @@
-//! syncd's loop, whatever carries its requests: take them in order, carry them out on the virtual switch, answer.
+//! The event loop of syncd, with any transport of requests: take them in order, execute them on the
+//! virtual switch, reply.
 //!
-//! Where the switch stands for a chip that takes time, the next requests are taken while it works, and each is answered
-//! when its turn is over. While the switch is stalled nothing is taken and nothing answered, but questions are.
+//! With a chip that takes time, the next requests are taken while it works, and each reply is sent
+//! when its time is over. While the switch is stalled, syncd takes no request and sends no reply,
+//! but serves calls.
 
 use super::syncd::Watchdog;
 use super::{Error, events, warm_file};
@@ -22,85 +24,86 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long it sleeps while the last requests are on the way.
+/// Sleep time while the last requests are in flight.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The longest sleep: how late a stop is noticed.
+/// The longest sleep: the delay of a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Requests that the chip may work on or have before it, beyond which no more are taken.
+/// Requests at the chip at most.
 const AT_WORK: usize = 8;
 
-/// The way to orchagent and back.
+/// The transport to orchagent.
 pub trait OrchLink: Send {
-    /// Appends the requests that came, in order.
+    /// Appends received requests in order.
     fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error>;
 
     /// Sends the replies, then writes the rows; empties both.
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error>;
 
-    /// Whether it may have been carried out before, by a syncd that ended before it answered.
+    /// Whether the request may have been executed by an earlier syncd that ended before its reply.
     fn is_owed(&self, _request: &SaiRequest) -> bool {
         false
     }
 
-    /// Whether the rows that were written may be lost, so that all are to be said again.
+    /// Whether written rows may be lost, so that all must be written again.
     fn wants_all_rows(&mut self) -> Result<bool, Error> {
         Ok(false)
     }
 
-    /// How many batches of rows it was given, in the order in which they are written, and how many of them are written.
+    /// The number of row batches passed to it, and of those written.
     fn rows(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Takes nothing more than what is on the way. False while there may be some of it: ask again.
+    /// Stops to take requests, except those in flight. Returns `false` while some may be in flight:
+    /// repeat it.
     fn close(&mut self) -> Result<bool, Error> {
         Ok(true)
     }
 
-    /// Waits until everything that it was given is where it belongs.
+    /// Waits until everything is sent and written.
     fn finish(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Lets `select` see when requests come.
+    /// Makes `select` ready when there may be requests.
     fn watch<'a>(&'a self, select: &mut Select<'a>);
 }
 
-/// syncd, wired.
+/// syncd with its transport.
 pub struct SyncdStage {
-    /// The machine and its chip.
+    /// The state machine with its chip.
     pub syncd: Syncd<VirtualSwitch>,
     /// orchagent.
     pub link: Box<dyn OrchLink>,
-    /// Routes handled and time spent.
+    /// The meter of routes.
     pub meter: Option<Meter>,
-    /// PerformanceTimer: routes answered, and their rows written.
+    /// PerformanceTimer of replies about routes, and of their rows.
     pub answer: Option<Meter>,
-    /// Says when the switch takes too long.
+    /// Logs slow requests.
     watchdog: Option<Watchdog>,
-    /// No view was applied yet.
+    /// Whether no view was applied yet.
     starting: bool,
-    /// Requests that came and are not carried out.
+    /// Requests that are not executed yet.
     waiting: VecDeque<SaiRequest>,
     /// The changes of routes requested of the chip, by virtual router, for `route-check`.
     pub changed: Journal<(Oid, AnyPrefix)>,
-    /// What the chip works on.
+    /// Requests at the chip.
     at_work: VecDeque<AtWork>,
-    /// Requests that the chip works on, and those before it.
+    /// The gauge of requests at the chip and before it.
     at_chip: Gauge,
-    /// The requests that it end.
+    /// The shutdown requests.
     pub shutdown: Option<Shutdown>,
 }
 
-/// How syncd is asked to end: SONiC's `syncd_request_shutdown`.
+/// Shutdown requests: SONiC's `syncd_request_shutdown`.
 pub struct Shutdown {
-    /// True: warm.
+    /// `true`: warm.
     pub asked: crossbeam_channel::Receiver<bool>,
-    /// Where the switch is kept.
+    /// The file of the switch.
     pub file: PathBuf,
 }
 
-/// A request whose time on the chip is over when it is `done`; then it is answered.
+/// A request at the chip until `done`; then its reply is sent.
 struct AtWork {
     done: Instant,
     begun: Instant,
@@ -120,7 +123,7 @@ impl ShrinkToFit for SyncdStage {
 }
 
 impl SyncdStage {
-    /// The machine on its chip, answering through `link`.
+    /// The stage of `syncd` on its chip, with this transport.
     pub fn new(
         syncd: Syncd<VirtualSwitch>,
         link: Box<dyn OrchLink>,
@@ -143,15 +146,15 @@ impl SyncdStage {
         }
     }
 
-    /// Says when a request takes longer than this.
+    /// Logs slow requests.
     pub fn watched(self, watchdog: Watchdog) -> SyncdStage {
         SyncdStage { watchdog: Some(watchdog), ..self }
     }
 
-    /// Runs until `stop`, answering questions in between.
+    /// Runs until `stop`, and serves calls in between.
     ///
     /// # Errors
-    /// What the operator must know: a database that refuses.
+    /// A sentence for the operator: a database refuses.
     pub fn run(mut self, asked: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
         while !stop.stopped() {
@@ -222,7 +225,7 @@ impl SyncdStage {
         }
         events::log_syncd(&mut out.events);
         let done = self.syncd.chip_mut().done_at(now);
-        // Behind what the chip still works on, in any case.
+        // Always after the requests at the chip.
         let done = done.or_else(|| self.at_work.back().map(|work| work.done));
         let work = AtWork { done: done.unwrap_or(now), begun: begin, applies, routes, out };
         match done {
@@ -257,7 +260,7 @@ impl SyncdStage {
         (given + due as u64, written)
     }
 
-    /// Answers what the chip works on without waiting for it.
+    /// Replies to the requests at the chip without their delay.
     fn answer_all(&mut self) -> Result<(), Error> {
         while let Some(work) = self.at_work.pop_front() {
             self.answer(work)?;
@@ -265,7 +268,7 @@ impl SyncdStage {
         Ok(())
     }
 
-    /// Does what is on the way, and ends; warm: the switch goes on.
+    /// Executes the requests in flight and ends; warm: the switch continues.
     fn end(mut self, warm: bool) -> Result<(), Error> {
         let mut requests: Vec<SaiRequest> = std::mem::take(&mut self.waiting).into();
         loop {
@@ -295,8 +298,8 @@ impl SyncdStage {
         Ok(())
     }
 
-    /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do. True when its thread has come
-    /// to rest.
+    /// Sleeps until there is work, or `until`; `takes`: requests are work. Returns whether the
+    /// thread is idle.
     fn wait(&self, asked: Option<&CallQueue<SyncdStage>>, takes: bool, until: Option<Instant>) -> bool {
         self.at_chip.set(self.at_work.len() + self.waiting.len());
         let mut select = Select::new();
@@ -310,12 +313,12 @@ impl SyncdStage {
             select.recv(&shutdown.asked);
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        // Timed out or ready: the loop looks at everything either way.
+        // The loop checks everything anyway.
         idle::wait(&mut select, left.map_or(STOP_POLL_INTERVAL, |left| left.min(STOP_POLL_INTERVAL)))
     }
 }
 
-/// Routes that a request is about.
+/// The routes of a request.
 pub fn routes_in(request: &SaiRequest) -> usize {
     match &request.call {
         SaiCall::One { object: ObjectType::RouteEntry, .. } => 1,

@@ -1,7 +1,8 @@
-//! The file in which a virtual switch outlives syncd's process, as a real one's hardware and its library's file do.
+//! The warm-boot file of a virtual switch, which preserves its state across processes of syncd, as
+//! the hardware and the file of a real SAI library do.
 //!
-//! A line for each number and each object, in the chip's numbers and in ASIC_DB's format. It is read once: when syncd
-//! fails later, the switch is no longer as the file says.
+//! It has a line for each id and each object, with RIDs and in the format of ASIC_DB. It is read
+//! once: after a later failure of syncd the switch differs from the file.
 
 use super::Error;
 use ribtide_swss::sai::{
@@ -17,7 +18,7 @@ use std::path::Path;
 /// The first line.
 const HEAD: &str = "ribtide virtual switch 1";
 
-/// Writes what the switch is, in place of what the file was.
+/// Replaces the file by the state of the switch.
 pub(super) fn save(path: &Path, syncd: &Syncd<VirtualSwitch>) -> Result<(), Error> {
     let failed = |e: std::io::Error| Error::new(format!("cannot write {}: {e}", path.display()));
     if let Some(folder) = path.parent() {
@@ -52,10 +53,10 @@ pub(super) fn save(path: &Path, syncd: &Syncd<VirtualSwitch>) -> Result<(), Erro
     std::fs::rename(&next, path).map_err(failed)
 }
 
-/// syncd on the switch that an earlier one left, if it left one; the file is gone then.
+/// Creates syncd on the switch of an earlier one, if there is a file, and deletes the file.
 ///
 /// # Errors
-/// A sentence when the file is there and makes no switch.
+/// A sentence when the file is invalid.
 pub(super) fn load(
     path: &Path,
     ports: Vec<PortSetup>,
@@ -131,7 +132,7 @@ fn read(line: &str) -> Option<Line> {
     })
 }
 
-/// Makes an object again under its number; what the switch has of its own is there with it.
+/// Creates an object with its id; built-in objects of the switch exist.
 fn put(
     chip: &mut VirtualSwitch,
     own: &HashSet<Oid>,

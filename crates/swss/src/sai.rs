@@ -1,7 +1,7 @@
-//! The chip's object model (SAI): object types, identities, attributes, statuses, and the requests that carry them.
+//! SAI, the object model of the chip: object types, ids, attributes, statuses, and requests.
 //!
-//! Values here are typed; [`text`] formats them as ASIC_DB and the queue to syncd have them, where the text is the
-//! identity, and [`binary`] as two of ours have routes between them.
+//! Values are typed. [`text`] formats them as in ASIC_DB and in the queue to syncd (sairedis), and
+//! [`binary`] encodes route bulks between two of ribtide's daemons.
 
 mod attr;
 pub mod binary;

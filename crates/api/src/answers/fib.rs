@@ -1,4 +1,4 @@
-//! `/v1/fib`: what the RIB manager selected.
+//! `/v1/fib`: routes that the RIB manager selected.
 
 use super::{ApiState, Refusal, Target, gone, target, vrf as vrf_of};
 use ribtide_model::{DataplaneState, FibPage, FibRoute};
@@ -6,7 +6,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Rib, RouteInfo, VrfId};
 use ribtide_ribd::{RibHandle, RibStage};
 
-/// What one route costs to describe stays on the RIB's thread only as far as it must.
+/// A route as copied on the thread of the RIB manager; the thread of the API formats it.
 struct Described {
     vrf: String,
     info: RouteInfo,
@@ -27,7 +27,7 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
     }
 }
 
-/// What a group does, a line for each hop.
+/// The content of a group, a line for each hop.
 pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
     match group {
         FibGroup::Blackhole => vec!["blackhole".into()],
@@ -48,7 +48,7 @@ fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
     text
 }
 
-/// The name of an interface, or its number where it has gone.
+/// The name of an interface, or its index after removal.
 pub(super) fn interface_name(stage: &RibStage, index: IfIndex) -> String {
     stage.rib.interface(index).map_or_else(|| format!("if{index}"), |i| i.name.clone())
 }
@@ -76,7 +76,7 @@ fn model(d: Described) -> FibRoute {
     }
 }
 
-/// The RIB manager's route for a target.
+/// The route of the RIB manager for a target.
 fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>, Refusal> {
     let found = rib.handle.call(move |stage| {
         let rib = stage.rib.get(vrf)?;
@@ -130,7 +130,7 @@ pub(super) fn no_fib() -> Refusal {
     Refusal::Missing("this router installs no routes; a [fib] table in its configuration makes it".into())
 }
 
-/// The exact prefix that a target means to the RIB.
+/// The prefix of a target in the RIB.
 pub(super) fn prefix_of(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<AnyPrefix>, Refusal> {
     match what {
         Target::Prefix(p) => Ok(Some(p)),

@@ -1,4 +1,4 @@
-//! `/v1/bgp/groups`: the update groups, as the update threads have them.
+//! `/v1/bgp/groups`: the update groups.
 
 use super::bgp::{bgp, every_neighbor, group_id, known_group, known_worker, send_counters, update_thread};
 use super::{Refusal, RouterState};
@@ -9,7 +9,8 @@ use ribtide_prefix::Afi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// The update groups with members of the configured group `name` (or the one of this very name), of one thread or all.
+/// The update groups with members of the configured group `name`, or the update group of that name,
+/// of one thread or all.
 pub(crate) fn bgp_groups(
     router: &RouterState,
     name: Option<&str>,
@@ -29,7 +30,7 @@ pub(crate) fn bgp_groups(
     if let Some(name) = name {
         groups.retain(|g| g.id == name || g.configured.iter().any(|configured| configured == name));
         if groups.is_empty() {
-            // A group none of whose neighbours has a session is no mistake.
+            // A configured group may have no session.
             known_group(router, name)?;
         }
     }
@@ -43,7 +44,7 @@ fn group(
     neighbors: &BTreeMap<PeerId, (IpAddr, String)>,
 ) -> Group {
     let member = |id: &PeerId| {
-        // One that has just gone is known to the update thread a moment longer.
+        // The update thread may know an ended session longer.
         let (address, group) = neighbors.get(id)?.clone();
         Some(GroupMember {
             address,
@@ -71,7 +72,8 @@ fn group(
     }
 }
 
-/// What decides how routes are sent, in words. Every field of the settings is here: it is what tells groups apart.
+/// The settings of an update group as text. It covers every field of `EgressSettings`, which is the
+/// key of the group.
 fn settings(s: &EgressSettings) -> Vec<String> {
     let EgressSettings {
         kind,

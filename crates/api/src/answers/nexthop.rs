@@ -11,7 +11,7 @@ use ribtide_rib::{
 };
 use ribtide_ribd::{RibHandle, RibStage};
 
-/// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
+/// The group `id`, or at most `limit` groups after `cursor`, of one VRF or all.
 pub(crate) fn nexthop_groups(
     router: &RouterState,
     id: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) fn nexthop_groups(
         let (groups, next): (Vec<_>, _) = match id {
             Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
             None => {
-                // In the order of their numbers: each VRF's are apart.
+                // In the order of group ids, which each VRF numbers separately.
                 let of_vrf = stage.rib.iter().filter(|(id, _)| vrf.is_none_or(|vrf| vrf == *id));
                 let mut infos =
                     of_vrf.flat_map(|(id, rib)| rib.groups_after(GroupId(after)).map(move |info| (id, info)));
@@ -92,7 +92,7 @@ fn group(stage: &RibStage, vrf: VrfId, info: GroupInfo) -> NextHopGroup {
     }
 }
 
-/// What a route tracks, by name.
+/// The name of what a route tracks.
 pub(super) fn tracked(stage: &RibStage, track: Track) -> String {
     match track {
         Track::Interface(index) => format!("interface {}", interface_name(stage, index)),
@@ -117,11 +117,11 @@ fn received(stage: &RibStage, hop: &HopInfo) -> ReceivedNextHop {
     }
 }
 
-/// The groups of a prefix that BGP has; nothing when it has given the RIB manager no next hops for it.
+/// The groups of a BGP prefix; `None` if BGP feeds no next hops for it.
 pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGroups>, Refusal> {
     let Ok(prefix) = prefix.parse() else { return Ok(None) };
     Ok(rib.handle.call(move |stage| {
-        // BGP's routes are the default VRF's.
+        // BGP runs in the default VRF only.
         let rib = stage.rib.default_vrf();
         let candidates = rib.explain(prefix)?.candidates;
         let received = candidates.iter().find(|c| c.protocol.source() == Source::Bgp)?;
@@ -141,7 +141,7 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
     })?)
 }
 
-/// Another mode of the cache, until the configuration is read again.
+/// Sets the mode of the cache until the next reload.
 pub(crate) fn set_nexthop_cache(
     router: &RouterState,
     set: &SetNextHopCache,

@@ -1,14 +1,15 @@
-//! Reads of a table that are under way: between two pages the place where each goes on.
+//! Paged reads of a table: the position between two pages.
 
 use super::Refusal;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Reads that may be under way at once; a further one ends the oldest.
+/// Concurrent reads at most; a further one ends the oldest.
 const READS: usize = 16;
 
-/// The reads of one table. `R` is a list of what is left, made when the read began and sorted on the API's thread, so
-/// that pages come in order and a page costs the stages no more than its own routes.
+/// The reads of a table. `R` is the list of remaining keys, made at the start of the read and
+/// sorted on the thread of the API. So pages are ordered, and a page costs the stages only its own
+/// routes.
 pub(crate) struct Reads<R>(Mutex<(u64, BTreeMap<u64, R>)>);
 
 impl<R> Default for Reads<R> {
@@ -18,7 +19,7 @@ impl<R> Default for Reads<R> {
 }
 
 impl<R> Reads<R> {
-    /// Keeps a read; its cursor.
+    /// Stores a read and returns its cursor.
     pub(super) fn put(&self, read: R) -> String {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         reads.0 += 1;
@@ -30,7 +31,7 @@ impl<R> Reads<R> {
         id.to_string()
     }
 
-    /// The read of a cursor. A cursor can be given back once.
+    /// Removes and returns the read of a cursor. A cursor works once.
     pub(super) fn take(&self, cursor: &str) -> Result<R, Refusal> {
         let known = |id| self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&id);
         cursor.parse().ok().and_then(known).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `/v1/fib/failed` and `/v1/fib/suppression`: what dataplanes could not install, and whether BGP waits for them.
+//! `/v1/fib/failed` and `/v1/fib/suppression`: failed routes of dataplanes, and FIB suppression.
 
 use super::fib::no_fib;
 use super::{ApiState, Refusal, RouterState};
@@ -6,7 +6,7 @@ use ribtide_model::{FailedPage, FailedRoute, SetSuppression, SuppressionSet};
 use ribtide_ribd::RibStage;
 use std::collections::VecDeque;
 
-/// A page of what dataplanes could not install.
+/// A page of failed routes.
 pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> Result<FailedPage, Refusal> {
     let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let mut reads = match cursor {
@@ -26,7 +26,7 @@ pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> R
         while routes.len() < limit
             && let Some((vrf, read)) = reads.front_mut()
         {
-            // One that is gone has no failures either.
+            // A removed VRF has no failures.
             let page = stage.rib.get(*vrf).map(|rib| rib.failed_page(read, limit - routes.len()));
             let over = page.is_none() || read.is_done();
             routes.extend(page.into_iter().flatten().map(|failed| FailedRoute {
@@ -46,7 +46,7 @@ pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> R
     Ok(FailedPage { routes, next })
 }
 
-/// BGP waits for dataplanes from now on, or no longer, until the configuration is read again.
+/// Turns FIB suppression on or off until the next reload.
 pub(crate) fn set_suppression(router: &RouterState, set: SetSuppression) -> Result<SuppressionSet, Refusal> {
     let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let before = rib.suppress(set.suppress_fib_pending)?;

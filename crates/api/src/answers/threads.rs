@@ -9,7 +9,7 @@ use ribtide_runtime::{registry, thread};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Over how long "now" is measured.
+/// The time over which present load is measured.
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// `/v1/pipeline`.
@@ -61,15 +61,15 @@ pub(super) fn rings(router: &RouterState) -> Vec<Ring> {
     router.rings.read().into_iter().map(ring).collect()
 }
 
-/// Everything that is in no ring.
+/// The gauges of queues that are no rings.
 fn gauges(router: &RouterState) -> Vec<Gauge> {
     let gauge = |Depth { name, bound, depth, peak, full }: Depth| Gauge { name, bound, depth, peak, full };
     router.rings.gauges().into_iter().map(gauge).collect()
 }
 
-/// Every thread with what it used since its start, those that used most first.
+/// Every thread with its CPU time since the start, largest first.
 pub(crate) fn used() -> Result<Vec<Thread>, Refusal> {
-    // Of this thread, which is not pinned: what the process may use.
+    // This thread is not pinned, so its set is that of the process.
     let process = Cpus::allowed().map_err(unread)?;
     let mut threads: Vec<Thread> = Vec::new();
     for thread in thread::list().map_err(unread)? {
@@ -86,7 +86,7 @@ pub(crate) fn used() -> Result<Vec<Thread>, Refusal> {
 fn described(t: &thread::Thread, process: &Cpus) -> Thread {
     let known = |name: &str| {
         let role = |name: &str| registry::router_thread(name).map(|kind| kind.does);
-        // Virtual ASICs with names of their own: so much of the stage's as there is room for.
+        // A thread name has 15 bytes, so a virtual ASIC with a name shortens that of its stage.
         let stage = |name: &str| {
             let (_, stage) = name.split_once('-').filter(|(_, stage)| stage.len() > 1)?;
             ["fpmsyncd", "orchagent", "syncd"].into_iter().find(|whole| whole.starts_with(stage))
@@ -109,7 +109,7 @@ fn described(t: &thread::Thread, process: &Cpus) -> Thread {
     }
 }
 
-/// Threads of a pool have one name and are told of together.
+/// Threads of a pool have one name and are summed.
 fn add(known: &mut Thread, more: &Thread) {
     known.count += more.count;
     known.cpu_seconds += more.cpu_seconds;

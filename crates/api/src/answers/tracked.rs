@@ -1,4 +1,4 @@
-//! `/v1/bgp/nexthops`: the next hops that BGP has registered.
+//! `/v1/bgp/nexthops`: the next hops that BGP registered.
 
 use super::fib::{content, no_fib};
 use super::{Refusal, RouterState};
@@ -26,7 +26,7 @@ fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
     let TrackedInfo { next_hop, outcome, via, notified, changes, delayed_until } = info;
     let (resolved, unresolved) = match outcome {
         Outcome::Hops(hops) => {
-            // The weight is that of the route that asks where the answer has none.
+            // Without a weight of its own, a hop has that of the route.
             let hops = hops.into_iter().map(|hop| FibHop { weight: hop.weight.max(1), ..hop }).collect();
             (content(stage, &FibGroup::Hops(hops)), None)
         }

@@ -1,4 +1,4 @@
-//! Metrics as they are gathered, and their text form.
+//! Metric families during a scrape, and their text form.
 
 use super::registry::{Kind, Metric};
 use prometheus_client::collector::Collector;
@@ -7,7 +7,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 
-/// What tells the values of a metric apart.
+/// The labels of a value.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// A value at the time of the scrape.
@@ -48,12 +48,12 @@ struct Family {
     values: Vec<(Labels, Value)>,
 }
 
-/// What one scrape found.
+/// The families of a scrape.
 #[derive(Debug, Default)]
 pub(super) struct Families(Vec<Family>);
 
 impl Families {
-    /// Adds a value of a metric, under the labels of that.
+    /// Adds a value with the labels of the metric.
     pub(super) fn add(&mut self, metric: Metric, labels: Labels, value: impl Into<Value>) {
         debug_assert!(
             labels.iter().map(|(name, _)| name).eq(metric.labels),
@@ -81,7 +81,7 @@ impl Families {
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for Family { metric, values } in &self.0 {
-            // The library puts the unit and its underscore behind the name.
+            // The library appends the unit with an underscore to the name.
             let (stem, unit) = match metric.name.rsplit_once('_') {
                 Some((stem, "seconds")) => (stem, Some(Unit::Seconds)),
                 Some((stem, "bytes")) => (stem, Some(Unit::Bytes)),

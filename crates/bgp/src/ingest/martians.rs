@@ -1,12 +1,13 @@
-//! Martians: prefixes that no neighbour can be a way to, and that are ignored whoever announces them.
+//! Martians: prefixes that must never be routed. They are ignored from every peer.
 //!
-//! RFC 4271 section 6.3 has an NLRI that is semantically incorrect, such as a multicast address, ignored and the session
-//! kept. Nearly every prefix is cleared by its first byte: one load and one bit of a table of 32 bytes.
+//! RFC 4271 section 6.3: an NLRI that is semantically incorrect, such as a multicast address, is
+//! ignored and the session continues. The first byte clears nearly every prefix: one load and one
+//! bit of a table of 32 bytes.
 
 use ribtide_policy::{PrefixRange, PrefixSet};
 use ribtide_prefix::{AnyPrefix, Bits, Families, Family, PerFamily, Prefix};
 
-/// A list of prefixes to refuse. Two are equal when their lists are.
+/// A list of prefixes to refuse. Equality compares the lists.
 #[derive(Clone, Debug)]
 pub struct Martians {
     ranges: Vec<PrefixRange>,
@@ -14,7 +15,7 @@ pub struct Martians {
     first_bytes: Families<FirstBytes>,
 }
 
-/// The first bytes that a prefix of the list may have, a bit for each.
+/// The first bytes of prefixes in the list, a bit each.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct FirstBytes([u64; 4]);
 impl PerFamily for FirstBytes {
@@ -22,10 +23,10 @@ impl PerFamily for FirstBytes {
 }
 
 impl Martians {
-    /// The list unless an operator gives another: what RFC 6890's registries call neither forwardable nor a source or
-    /// destination beyond the host or link, and multicast, in a table of unicast routes. Private, shared and
-    /// documentation space (RFC 1918, RFC 6598, RFC 5737, RFC 3849) is in use inside networks, as is 169.254.0.0/16
-    /// between routers: these are for an import policy to refuse.
+    /// The default list: what the registries of RFC 6890 call neither forwardable nor a source or
+    /// destination beyond the host or link, and multicast. Private, shared and documentation space
+    /// (RFC 1918, RFC 6598, RFC 5737, RFC 3849) is in use inside networks, as is 169.254.0.0/16
+    /// between routers: an import policy may refuse these.
     pub const DEFAULT: [&'static str; 9] = [
         // "This network" (RFC 1122 section 3.2.1.3); the default route is no part of it.
         "0.0.0.0/8 8..32",
@@ -46,7 +47,7 @@ impl Martians {
         "ff00::/8 8..128",
     ];
 
-    /// A list.
+    /// A list of these ranges.
     pub fn new(ranges: Vec<PrefixRange>) -> Martians {
         let mut first_bytes: Families<FirstBytes> = Families::default();
         for range in &ranges {
@@ -63,23 +64,23 @@ impl Martians {
         Martians::new(Martians::DEFAULT.iter().filter_map(|text| text.parse().ok()).collect())
     }
 
-    /// No prefix.
+    /// The empty list.
     pub fn none() -> Martians {
         Martians::new(Vec::new())
     }
 
-    /// Whether `prefix` is to be refused.
+    /// Whether the list refuses `prefix`.
     pub fn contains<F: Family>(&self, prefix: Prefix<F>) -> bool {
         self.first_bytes::<F>().has(prefix) && self.set.contains(prefix)
     }
 
-    /// The first bytes that a prefix of the list may have: a copy, for a loop over prefixes.
+    /// A copy of the first bytes, for a loop over prefixes.
     #[inline]
     pub(super) fn first_bytes<F: Family>(&self) -> FirstBytes {
         *self.first_bytes.get::<F>()
     }
 
-    /// Appends `prefix` to `refused` if it is to be refused, and returns whether it is.
+    /// Appends `prefix` to `refused` and returns `true` if the list refuses it.
     #[cold]
     #[inline(never)]
     pub(super) fn takes<F: Family>(&self, prefix: Prefix<F>, refused: &mut Vec<Prefix<F>>) -> bool {
@@ -92,14 +93,14 @@ impl Martians {
 }
 
 impl FirstBytes {
-    /// Whether a prefix with this first byte may be in the list.
+    /// Whether the list may have a prefix with this first byte.
     #[inline]
     pub(super) fn has<F: Family>(&self, prefix: Prefix<F>) -> bool {
         let first = first_byte(prefix);
         self.0[usize::from(first >> 6)] >> (first & 63) & 1 != 0
     }
 
-    /// Marks the first bytes of what `prefix` covers.
+    /// Sets the first bytes of all addresses in `prefix`.
     fn mark<F: Family>(&mut self, prefix: Prefix<F>) {
         let first = first_byte(prefix);
         let last = first | 0xff_u8.checked_shr(prefix.len().into()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A session as its reader sees it: what may be taken in from it, and counts of what was.
+//! A session in its reader: the settings of its routes, and counters.
 
 use super::Martians;
 use crate::peer::PeerInfo;
@@ -10,37 +10,37 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// What an operator may choose about the routes taken in from a peer.
+/// Settings of the routes that a peer sends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IngestSettings {
     /// The import policy.
     pub import: Arc<Policy>,
-    /// How often our own AS number may be in a path before it counts as a loop; 0 is the rule of RFC 4271
-    /// section 9.1.2.
+    /// How often the local AS may be in a path before the path counts as a loop; 0 is the rule of
+    /// RFC 4271 section 9.1.2.
     pub allow_own_as: u8,
     /// Refuse paths of an external peer that do not begin with its AS (RFC 4271 section 6.3).
     pub enforce_first_as: bool,
     /// Prefixes to refuse from any peer.
     pub martians: Arc<Martians>,
-    /// Attributes that are not wanted from this peer.
+    /// Attributes that are ignored from this peer.
     pub attributes: AttributeFilter,
 }
 
-/// A session as its reader sees it.
+/// A session in its reader.
 #[derive(Debug)]
 pub struct IngestPeer {
     pub(super) info: Arc<PeerInfo>,
     pub(super) settings: IngestSettings,
     pub(super) context: Context,
-    /// What has come in since the session was established.
+    /// Counters since the session was established.
     pub counters: IngestCounters,
 }
 
-/// What decides whether a session's routes may be used, beside the import policy.
+/// What decides beside the import policy whether routes are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Context {
     pub(super) update: UpdateContext,
-    /// None where it changes nothing.
+    /// `None` if it changes nothing.
     pub(super) filter: Option<AttributeFilter>,
     local_asn: u32,
     router_id: Ipv4Addr,
@@ -51,14 +51,14 @@ pub(super) struct Context {
 }
 
 impl IngestPeer {
-    /// A session that was just established.
+    /// A newly established session.
     pub fn new(info: Arc<PeerInfo>, settings: IngestSettings) -> IngestPeer {
         let context = Context::new(&info, &settings);
         IngestPeer { info, settings, context, counters: IngestCounters::default() }
     }
 
-    /// Takes routes by other settings from now on. Routes taken before stay as they are until the peer sends them
-    /// again: ask it to (RFC 2918).
+    /// Changes the settings of later routes. Earlier routes stay until the peer sends them again:
+    /// the caller requests that (RFC 2918).
     pub fn set(&mut self, settings: IngestSettings) {
         self.context = Context::new(&self.info, &settings);
         self.settings = settings;
@@ -84,7 +84,7 @@ impl Context {
         }
     }
 
-    /// Looks for what forbids to use routes with this attribute: most often nothing.
+    /// Checks whether an attribute forbids the routes; it seldom does.
     #[inline]
     pub(super) fn check(&self, attribute: &Attribute<'_>) -> Result<(), Refusal> {
         let value = attribute.value;
@@ -111,7 +111,7 @@ impl Context {
     }
 }
 
-/// Counts of what a session brought.
+/// Counters of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IngestCounters {
     /// UPDATE messages.
@@ -131,37 +131,37 @@ pub struct IngestCounters {
     /// The last such fault.
     pub last_discard: Option<Fault>,
     pub(super) refused: [u64; 6],
-    /// Why prefixes were refused last.
+    /// The reason of the last refused prefixes.
     pub last_refusal: Option<Refusal>,
 }
 
 impl IngestCounters {
-    /// How many prefixes were announced but refused for this reason.
+    /// Announced prefixes that were refused for this reason.
     pub fn refused(&self, why: Refusal) -> u64 {
         self.refused[why as usize]
     }
 }
 
-/// Why well-formed routes are not used. A former route of the same prefix goes as if withdrawn.
+/// Why well-formed routes are not used. An earlier route of the prefix counts as withdrawn.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Refusal {
-    /// Our own AS is in AS_PATH.
+    /// The local AS is in AS_PATH (RFC 4271 section 9.1.2).
     AsLoop,
-    /// ORIGINATOR_ID is our own identifier (RFC 4456 section 8).
+    /// ORIGINATOR_ID is the local router id (RFC 4456 section 8).
     OriginatorLoop,
-    /// Our own cluster is in CLUSTER_LIST (RFC 4456 section 8).
+    /// CLUSTER_LIST has the local cluster id (RFC 4456 section 8).
     ClusterLoop,
-    /// AS_PATH does not begin with the peer's AS.
+    /// AS_PATH does not begin with the AS of the peer (RFC 4271 section 6.3).
     FirstAs,
-    /// The import policy.
+    /// The import policy rejected it.
     ImportPolicy,
     /// The prefix is a martian (RFC 4271 section 6.3), or the next hop is a loopback address.
     Martian,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Refusal; 6] = [
         Refusal::AsLoop,
         Refusal::OriginatorLoop,

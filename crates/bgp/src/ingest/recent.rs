@@ -1,33 +1,33 @@
-//! The attribute sets that a reader has seen lately.
+//! A cache of the attribute sets that a reader has seen recently.
 //!
-//! A set that comes again is found here by its content and shared. It is a cache and no table of all sets: a shard
-//! finds equal sets by content anyway, so a miss costs one allocation that soon ends, and nothing here ever grows,
-//! moves or has to be swept while routes wait. An idle reader forgets all of it.
+//! A set that arrives again is found by content and shared. This is a cache, not a table of all
+//! sets: a shard finds equal sets by content anyway. So a miss costs one short-lived allocation,
+//! and nothing here grows, moves or needs a scan. An idle reader drops all of it.
 //!
-//! Most sets of a table that is learnt come once, or in UPDATEs one after the other. So only the hash of a set is
-//! remembered at first, and the set itself when it comes again: what comes once is never touched again, which would
-//! cost more than all else that is done for it.
+//! Most sets of a full table arrive once, or in consecutive UPDATEs. So the first arrival stores
+//! only the hash, and the second stores the set. A set that arrives once is never touched again,
+//! which would cost more than all other work on it.
 
 use crate::attr::{AttrSet, Content};
 
-/// The last set, and a fixed number of places; the hash of a set's content says which is its own.
+/// The last set, and a fixed number of places by content hash.
 #[derive(Default)]
 pub(super) struct Recent {
     last: Option<AttrSet>,
-    /// For each place more of the hash of the content seen last there. Apart from the sets and small, because every
-    /// set that is new looks here, and nowhere else. None before the first set.
+    /// More bits of the hash of the last content in each place. They are apart from the sets and
+    /// small, because a new set reads only these. Empty before the first set.
     tags: Vec<u16>,
-    /// For each place a set that came more than once, not always the one that was seen last.
+    /// A set that arrived more than once in each place; not always the last one.
     sets: Vec<Option<AttrSet>>,
 }
 
-/// How many sets are remembered at most. In recorded UPDATEs of real sessions this finds nine of ten that a table of
-/// all sets would find (see docs/adr/0002-attribute-set-interning.md), and the 32 KiB of tags stay in a core's
-/// own cache.
+/// Places. In recorded UPDATEs of real sessions this finds nine of ten sets that a complete table
+/// would find (see docs/adr/0002-attribute-set-interning.md). The 32 KiB of tags stay in the L1
+/// cache of a core.
 const PLACES: usize = 1 << 14;
 
 impl Recent {
-    /// The set with this content: one seen lately, or a new one.
+    /// The set with this content: a recent one, or a new one.
     pub(super) fn intern(&mut self, content: &Content) -> &AttrSet {
         let set = match self.last.take() {
             Some(last) if last.has_content(content) => last,
@@ -52,7 +52,7 @@ impl Recent {
         }
     }
 
-    /// How many sets it remembers.
+    /// Cached sets.
     pub(super) fn len(&self) -> usize {
         let sets = || self.sets.iter().flatten();
         let last = self.last.as_ref().is_some_and(|last| sets().all(|set| !AttrSet::ptr_eq(set, last)));

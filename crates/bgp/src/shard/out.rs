@@ -1,4 +1,4 @@
-//! What a shard has to say after it handled messages, in the order of events.
+//! The effects of handled messages, in the order of events.
 
 use crate::attr::AttrSet;
 use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, TrackedNextHop};
@@ -14,7 +14,7 @@ pub struct ShardOut {
     len: usize,
     others: Others,
     without_feed: bool,
-    /// Indices of the sets of one next hop and nothing else, and of the others.
+    /// Indices of sets with a single next hop, and of the others.
     single: Map<(IpAddr, FeedKind), u32>,
     several: Map<FeedSet, u32>,
 }
@@ -26,37 +26,37 @@ pub struct Effects {
     pub egress: Vec<ToEgress>,
     /// For the RIB manager.
     pub feed: Feed,
-    /// Next hops that came into use (`true`) or went out of it (`false`), in order. Whoever resolves next hops
-    /// watches those in use and reports them with `ShardIn::NextHops`.
+    /// Next hops that came into use (`true`) or went out of use (`false`), in order. The RIB
+    /// manager watches those in use and reports them in `ShardIn::NextHops`.
     pub next_hops: Vec<(TrackedNextHop, bool)>,
-    /// Sessions that ended and of which nothing is left in this shard.
+    /// Ended sessions without a path in this shard.
     pub purged: Vec<(PeerId, u32)>,
 }
 
-/// Indices in the last batch of changes of paths whose set another source's path had brought there.
+/// Indices in the last batch of paths whose attribute set entered it with another source.
 pub(super) type Others = Map<(usize, PeerId), u32>;
 
-/// Something for the egress workers.
+/// A message for egress workers.
 #[derive(Debug)]
 pub enum ToEgress {
     /// Changes, for every worker.
     All(BestBatch),
-    /// Part of a dump, for the worker that asked: always [`EgressIn::Dump`].
+    /// A part of a dump, always [`EgressIn::Dump`], for the worker that requested it.
     One(u32, EgressIn),
 }
 
 impl ShardOut {
-    /// One whose [`Effects::feed`] stays empty, for a router that installs nothing.
+    /// Effects without [`Effects::feed`], for a router that installs nothing.
     pub fn without_feed() -> ShardOut {
         ShardOut { without_feed: true, ..ShardOut::default() }
     }
 
-    /// How many prefixes its changes and dumps name.
+    /// Prefixes in its changes and dumps.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing has happened.
+    /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
         let Effects { egress, feed, next_hops, purged } = &self.effects;
         egress.is_empty()
@@ -67,7 +67,7 @@ impl ShardOut {
             && purged.is_empty()
     }
 
-    /// Hands over what has happened since the last time.
+    /// Returns the effects since the last call.
     pub fn take(&mut self) -> Effects {
         self.others.clear();
         self.single.clear();
@@ -76,7 +76,7 @@ impl ShardOut {
         std::mem::take(&mut self.effects)
     }
 
-    /// The index of a path for [`ShardOut::change`]. `noted` is where its set may be known to be.
+    /// The index of a path for [`ShardOut::change`]. `noted`: the likely index of its set.
     pub(super) fn path(&mut self, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
         if !matches!(self.effects.egress.last(), Some(ToEgress::All(_))) {
             self.others.clear();
@@ -88,7 +88,8 @@ impl ShardOut {
         }
     }
 
-    /// The best path of `prefix` changed, from one index of [`ShardOut::path`] to another; not both are [`NONE`].
+    /// Adds a change of the best path of `prefix`, from one index of [`ShardOut::path`] to another;
+    /// at most one is [`NONE`].
     pub(super) fn change<F: Family>(&mut self, prefix: Prefix<F>, old: u32, new: u32) {
         self.len += 1;
         if let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() {
@@ -96,12 +97,12 @@ impl ShardOut {
         }
     }
 
-    /// Whether a stage tracks next hops.
+    /// Whether a RIB manager tracks next hops.
     pub(super) fn feeds(&self) -> bool {
         !self.without_feed
     }
 
-    /// The next hop of the best path of `prefix` is another, or there is none any more.
+    /// Feeds another next hop of `prefix`, or none.
     pub(super) fn feed<F: Family>(&mut self, prefix: Prefix<F>, next_hop: Option<(IpAddr, FeedKind)>) {
         let feed = &mut self.effects.feed;
         let index = next_hop.map_or(NONE, |(next_hop, kind)| {
@@ -114,7 +115,7 @@ impl ShardOut {
         feed.changes.get_mut::<F>().push((prefix, index));
     }
 
-    /// `prefix` is forwarded by this set from now on, or not at all; where more than the best path matters.
+    /// Feeds another next-hop set of `prefix`, or none, where more than the best path matters.
     pub(super) fn feed_set<F: Family>(&mut self, prefix: Prefix<F>, set: Option<&FeedSet>) {
         let feed = &mut self.effects.feed;
         let index = set.map_or(NONE, |set| {
@@ -128,7 +129,7 @@ impl ShardOut {
         feed.changes.get_mut::<F>().push((prefix, index));
     }
 
-    /// Part of a dump. Changes after it go into a new batch.
+    /// Adds a part of a dump. Later changes go into a new batch.
     pub(super) fn dump(&mut self, worker: u32, token: u64, batch: BestBatch, last: bool) {
         self.len += batch.changes.v4.len() + batch.changes.v6.len();
         self.effects.egress.push(ToEgress::One(worker, EgressIn::Dump { token, batch, last }));
@@ -138,17 +139,18 @@ impl ShardOut {
         self.effects.purged.push((peer, session));
     }
 
-    /// Where next hops go that came into use or went out of it.
+    /// The list of next hops that came into use or went out of it.
     pub(super) fn next_hops(&mut self) -> &mut Vec<(TrackedNextHop, bool)> {
         &mut self.effects.next_hops
     }
 }
 
-/// The index in `batch` of a path, which joins it if it is new there.
+/// The index of a path in `batch`; adds the path if it is new there.
 ///
-/// A batch holds the sets it names, so an address means one set. The first path with a set is noted with the set
-/// itself, and a look into the batch tells whether the note still holds; only paths of other sources with the same set
-/// have to be looked up. That a path comes in twice after its set was forgotten and came back costs an entry.
+/// A batch keeps its sets alive, so an address names one set. The first path with a set is noted
+/// beside the set, and a check against the batch shows whether the note holds. Only paths of other
+/// sources with the same set need a lookup. A set that was freed and interned again may enter
+/// twice, which costs one entry.
 pub(super) fn index(
     others: &mut Others,
     batch: &mut BestBatch,

@@ -1,14 +1,15 @@
-//! Where the paths of a prefix are: in the table's own entry while there is one, in a block of about the right size
-//! beyond.
+//! The storage of paths: in the slot of the table for a single path, else in a block of suitable
+//! size.
 //!
-//! A path is eight bytes. Blocks of one size are cut from chunks of one size; a chunk of which no block is in use goes
-//! back, so that routes that grow together do not leave the smaller sizes behind, and nothing is ever copied but the
-//! paths of a route that outgrows its block.
+//! A path is eight bytes. Blocks of one size are cut from chunks of one size, and a chunk without
+//! used blocks is freed. So routes that grow together leave no small blocks behind, and a copy
+//! happens only when a route outgrows its block.
 
-/// One path: with which attributes (a number of the shard's attribute table), by which session (a number of the shard's
-/// own), and what it is worth as far as 16 bits can tell.
+/// A path: its attributes (a number of the attribute table of the shard), its session (a number of
+/// the shard), and its rank as far as 16 bits hold it.
 ///
-/// Equal when these are: what it is worth follows from them, and its part in forwarding is its route's affair.
+/// Equality ignores the hint, which follows from the attributes, and the part in forwarding, which
+/// belongs to the route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) attrs: u32,
@@ -23,25 +24,25 @@ impl PartialEq for Path {
     }
 }
 
-/// What a path that is not the best one does for forwarding, as the RIB manager was told last.
+/// The part in forwarding of a path that is not the best, according to the last feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Part {
-    /// Nothing, or no more than a path before it by the same next hop.
+    /// None, or the same next hop as an earlier path.
     Nothing = 0,
-    /// Its next hop shares the traffic with the best one's.
+    /// A multipath member: its next hop shares traffic with that of the best path.
     Member = 1,
-    /// Its next hop stands in.
+    /// The backup next hop.
     Backup = 2,
 }
 
 impl Path {
-    /// A path that does nothing yet for forwarding. `hint` is that of its attributes.
+    /// A path without a part in forwarding. `hint` is that of its attributes.
     pub(super) fn new(attrs: u32, session: u16, hint: u16) -> Path {
         Path { attrs, session, hint: hint << 2 }
     }
 
-    /// The hint of its attributes, to compare it with others'.
+    /// The hint of its attributes, without the part.
     #[inline]
     pub(super) fn worth(self) -> u16 {
         self.hint >> 2
@@ -60,7 +61,7 @@ impl Path {
     }
 }
 
-/// Names a block.
+/// The number of a block.
 pub(super) type Block = u32;
 
 /// The blocks of all routes with more than one path.
@@ -129,7 +130,7 @@ impl PathStore {
         &mut self.chunks[chunk].paths[start..start + len]
     }
 
-    /// Copies the first `len` paths of a block to one of another size, which is in another chunk.
+    /// Copies the first `len` paths of a block to a block of another size, in another chunk.
     pub(super) fn copy(&mut self, from: Block, to: Block, len: usize) {
         let ((from, start), (to, at)) = (place(from), place(to));
         if let Ok([from, to]) = self.chunks.get_disjoint_mut([from, to]) {
@@ -192,7 +193,7 @@ impl PathStore {
             chunk.open = open.len() as u32;
             open.push(number as u32);
         }
-        // The last open one stays: the next block will be wanted soon.
+        // The last open chunk stays, because the next block is likely to need it.
         if chunk.used == 0 && (open.len() > 1 || capacity > CHUNK) {
             let at = chunk.open;
             chunk.paths = Box::default();

@@ -15,10 +15,10 @@ pub(super) struct Route<F: Family> {
     bits: F::Bits,
     len: u8,
     form: Form,
-    /// What it waits for before its best path is told.
+    /// Its FIB suppression state.
     pub(super) gate: Gate,
-    /// The path if there is one. Of several, `attrs` is their block, `session` how many they are, and `hint` the index
-    /// of the selected one.
+    /// The path, if there is one. With several paths, `attrs` is their block, `session` their
+    /// number, and `hint` the index of the selected one.
     path: Path,
 }
 
@@ -28,11 +28,11 @@ enum Form {
     Empty,
     /// One path, and it is best.
     Best,
-    /// One path, not to be used.
+    /// One unusable path.
     Idle,
     /// Several, and the selected one is best.
     Many,
-    /// Several, none to be used.
+    /// Several, all unusable.
     ManyIdle,
 }
 
@@ -70,13 +70,13 @@ impl<F: Family> Slot for Route<F> {
 }
 
 impl<F: Family> Route<F> {
-    /// A route of one path, which is selected, and is best or cannot be used.
+    /// A route of one path, which is selected. `best`: it is usable.
     pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
         let form = if best { Form::Best } else { Form::Idle };
         Route { bits: prefix.bits(), len: prefix.len(), form, gate: Gate::OPEN, path }
     }
 
-    /// A route of these paths, of which there is one at least, with the selected one's index and whether it is best.
+    /// A route of at least one path, with the index of the selected one and whether it is usable.
     pub(super) fn of(
         prefix: Prefix<F>,
         store: &mut PathStore,
@@ -113,7 +113,7 @@ impl<F: Family> Route<F> {
         }
     }
 
-    /// Whether the selected path is best: it can be used.
+    /// Whether the selected path is usable and so the best.
     pub(super) fn is_usable(&self) -> bool {
         matches!(self.form, Form::Best | Form::Many)
     }
@@ -123,7 +123,7 @@ impl<F: Family> Route<F> {
         self.is_usable().then_some(self.selected())
     }
 
-    /// Sets which path is selected, and whether it can be used.
+    /// Selects a path and sets whether it is usable.
     pub(super) fn set_selected(&mut self, selected: usize, usable: bool) {
         let several = self.is_several();
         self.form = match (several, usable) {
@@ -141,12 +141,12 @@ impl<F: Family> Route<F> {
         matches!(self.form, Form::Many | Form::ManyIdle)
     }
 
-    /// Whether it has one path that is not to be used.
+    /// Whether it has one path, which is unusable.
     pub(super) fn is_idle(&self) -> bool {
         self.form == Form::Idle
     }
 
-    /// How many paths it has; never 0 while it is in the table.
+    /// Number of paths; never 0 in the table.
     pub(super) fn len(&self) -> usize {
         if self.is_several() { usize::from(self.path.session) } else { 1 }
     }
@@ -159,7 +159,7 @@ impl<F: Family> Route<F> {
         }
     }
 
-    /// The paths of a route that has more than one, to change.
+    /// The mutable paths of a route that has more than one.
     pub(super) fn paths_mut<'a>(&self, store: &'a mut PathStore) -> &'a mut [Path] {
         match self.is_several() {
             true => store.get_mut(self.path.attrs, self.len()),
@@ -184,7 +184,7 @@ impl<F: Family> Route<F> {
         self.path.session += 1;
     }
 
-    /// Takes out the path at `index` of a route that has more than one. The caller sets the selected one.
+    /// Removes the path at `index` of a route that has more than one. The caller selects again.
     pub(super) fn remove(&mut self, store: &mut PathStore, index: usize) -> Path {
         let len = self.len();
         let paths = store.get_mut(self.path.attrs, len);
@@ -204,7 +204,7 @@ impl<F: Family> Route<F> {
         gone
     }
 
-    /// Puts `path` in the place of the one at `index`, as the newest.
+    /// Replaces the path at `index`; the new one is the newest.
     pub(super) fn replace(&mut self, store: &mut PathStore, index: usize, path: Path) -> Path {
         if !self.is_several() {
             return std::mem::replace(&mut self.path, path);
@@ -217,7 +217,7 @@ impl<F: Family> Route<F> {
         gone
     }
 
-    /// Frees its block of the store.
+    /// Frees its block in the store.
     pub(super) fn clear(&self, store: &mut PathStore) {
         if self.is_several() {
             store.give(self.path.attrs, self.len());

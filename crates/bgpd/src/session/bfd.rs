@@ -1,5 +1,5 @@
-//! What BFD says of neighbours: who is not reached loses the session at once, and gets it back when it is reached again
-//! (RFC 5882 section 4.3, RFC 9384).
+//! BFD of neighbours: a session ends at once when BFD reports the neighbour down, and may return
+//! when BFD is up again (RFC 5882 section 4.3, RFC 9384).
 
 use super::Sessions;
 use super::peer::Peer;
@@ -8,7 +8,7 @@ use ribtide_bfdd::BfdNews;
 use ribtide_bgp::fsm::{Event, Obstacle};
 
 impl Sessions {
-    /// Takes news.
+    /// Handles news of BFD.
     pub(crate) fn take_bfd(&mut self, news: &BfdNews) {
         match news.standing {
             Some(standing) => self.proven.insert(news.address, standing),
@@ -22,7 +22,7 @@ impl Sessions {
         self.obey(id);
     }
 
-    /// Whether BFD stands in the way of a session.
+    /// Whether BFD prevents a session.
     pub(super) fn bfd_obstacle(&self, peer: &Peer) -> Option<Obstacle> {
         let standing = self.proven.get(&peer.address).copied().unwrap_or(Standing::Unproven);
         let usable = peer.settings.bfd.is_none_or(|bfd| standing.usable(bfd.strict));

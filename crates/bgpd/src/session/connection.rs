@@ -1,4 +1,4 @@
-//! One TCP connection: what is read before the session is established, and what waits to be written.
+//! A TCP connection: input before the session is established, and output.
 
 use crate::messages::MessageCounts;
 use ribtide_wire::bgp::message::HEADER_LEN;
@@ -7,22 +7,22 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Bytes read at once before the session is established: two OPENs' worth.
+/// Bytes of one read before the session is established: two OPENs.
 const READ: usize = 8 * 1024;
-/// Chunks given to the kernel at once.
+/// Chunks of one write to the kernel.
 const SLICES: usize = 64;
 
 /// A connection and its queues.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
-    /// Whether it is still being opened.
+    /// Whether the connect is in progress.
     pub(super) opening: bool,
-    /// What was read and not yet handled. Once the session is established its reader reads on.
+    /// Unhandled input. A reader takes over when the session is established.
     pub(super) input: Vec<u8>,
     pub(super) output: Output,
-    /// Messages read here: those of the reader are not among them.
+    /// Messages read here, without those of the reader.
     pub(super) received: MessageCounts,
-    /// Messages of ours that went to the output: those of workers are not among them.
+    /// Messages sent from here, without those of workers.
     pub(super) sent: MessageCounts,
 }
 
@@ -38,10 +38,10 @@ impl Connection {
         }
     }
 
-    /// Reads what is there, up to a bound; `Ok(false)` when there may be more.
+    /// Reads up to a bound; `Ok(false)` when there may be more.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// Why the connection ended.
     pub(super) fn read(&mut self) -> Result<bool, String> {
         let start = self.input.len();
         self.input.resize(start + READ, 0);
@@ -56,25 +56,25 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel holds bytes that were not read.
+    /// Whether the kernel has unread bytes.
     pub(super) fn has_unread(&self) -> bool {
         self.stream.peek(&mut [0]).is_ok_and(|n| n > 0)
     }
 
-    /// Writes what the kernel takes; how many bytes that were.
+    /// Writes as much as the kernel accepts. Returns the bytes.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// Why the connection ended.
     pub(super) fn write(&mut self) -> Result<usize, String> {
         self.output.write_to(&mut self.stream)
     }
 }
 
-/// Whole messages that wait to be written, in order.
+/// Complete messages to write, in order.
 #[derive(Default)]
 pub(super) struct Output {
     chunks: VecDeque<Arc<[u8]>>,
-    /// Bytes of the first chunk that are written.
+    /// Written bytes of the first chunk.
     written: usize,
     bytes: usize,
 }
@@ -85,7 +85,7 @@ impl Output {
         self.chunks.push_back(chunk);
     }
 
-    /// Bytes that wait.
+    /// Waiting bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
@@ -94,7 +94,7 @@ impl Output {
         self.bytes == 0
     }
 
-    /// Forgets all that waits but the message of which a part is written.
+    /// Drops all messages except a partly written one.
     pub(super) fn cut(&mut self) {
         let rest: Option<Arc<[u8]>> = self.chunks.front().filter(|_| self.written > 0).and_then(|chunk| {
             let mut end = 0;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use ribtide_wire::bgp::message::write_keepalive;
 
-    /// Takes a few bytes at a time, and then no more.
+    /// Accepts a few bytes at a time, and then none.
     struct Narrow {
         got: Vec<u8>,
         room: usize,

@@ -1,4 +1,5 @@
-//! TCP-MD5 keys (RFC 2385) of the listening sockets: whoever connects must sign with the key of its address or range.
+//! TCP-MD5 keys (RFC 2385) of the listening sockets. A client must sign with the key of its address
+//! or range.
 
 use super::socket;
 use ribtide_config::BgpConfig;
@@ -6,24 +7,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 
-/// By address, and the length of the range if it is one.
+/// Keys by address, with the prefix length of a range.
 pub(super) type Keys = BTreeMap<(IpAddr, Option<u8>), String>;
 
-/// Those that a configuration wants.
+/// The keys of a configuration.
 pub(super) fn of(bgp: &BgpConfig) -> Keys {
     let neighbors = bgp.neighbors.iter().map(|(address, n)| ((*address, None), &n.settings.password));
     let ranges = bgp.dynamic.iter().map(|d| ((d.range.addr(), Some(d.range.len())), &d.settings.password));
     neighbors.chain(ranges).filter_map(|(of, key)| Some((of, key.clone()?))).collect()
 }
 
-/// Makes `new` of `old`. Sessions that are up keep what they have.
+/// Replaces the keys `old` by `new`. Established sessions keep theirs.
 ///
 /// # Errors
-/// When the kernel refuses a key; all is as before then.
+/// The kernel refused a key; nothing has changed.
 pub(super) fn change(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
     let outcome = replace(listeners, old, new);
     if outcome.is_err() {
-        // The kernel had taken these.
+        // The kernel accepted these before.
         let _ = replace(listeners, new, old);
     }
     outcome
@@ -37,7 +38,7 @@ fn replace(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> 
             })?;
         }
         for (address, len) in old.keys().filter(|of| !new.contains_key(of)) {
-            // An empty key takes it away; one that is not there is as good.
+            // An empty key removes one; the removal of an absent key is no error.
             let _ = set(listener, *address, *len, "");
         }
     }
@@ -46,7 +47,7 @@ fn replace(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> 
 
 fn set(listener: &TcpListener, address: IpAddr, len: Option<u8>, key: &str) -> io::Result<()> {
     let v6 = listener.local_addr()?.is_ipv6();
-    // The length of an IPv4 prefix counts from its own first bit, mapped or not.
+    // An IPv4 length counts from the first IPv4 bit, mapped or not.
     let address = match address {
         IpAddr::V4(a) if v6 => a.to_ipv6_mapped().into(),
         other => other,

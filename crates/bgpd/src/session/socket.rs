@@ -1,4 +1,4 @@
-//! Sockets: listening, connecting, options, and which addresses an interface has.
+//! Sockets: listen, connect, options, and the addresses of an interface.
 
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_wire::netlink::{Content, dump_addresses, messages};
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Connections that may wait to be accepted.
+/// Backlog of a listening socket.
 const BACKLOG: i32 = 1024;
 
 /// Listens on `address`. An IPv6 wildcard takes IPv4 as well unless an IPv4 wildcard is among `all`.
@@ -25,7 +25,7 @@ pub(super) fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpL
     Ok(socket.into())
 }
 
-/// Starts to connect. The socket becomes writable when the outcome is known.
+/// Starts a connect. The socket becomes writable when it has a result.
 pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool) -> io::Result<TcpStream> {
     let to = SocketAddr::new(peer, settings.port);
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
@@ -44,12 +44,12 @@ pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool)
     }
 }
 
-/// The options of a session's connection.
+/// The socket options of a session.
 pub(super) fn set_options(stream: &TcpStream, settings: &NeighborSettings, external: bool) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     if external {
-        // An external peer is a neighbour on the link unless multihop says how far it may be.
+        // An external peer is on the link unless multihop gives a distance.
         let ttl = u32::from(settings.multihop.unwrap_or(1));
         let socket = socket2::SockRef::from(stream);
         if socket.domain()? == Domain::IPV6 {
@@ -80,7 +80,7 @@ const TCP_MD5SIG: libc::c_int = 14;
 const TCP_MD5SIG_EXT: libc::c_int = 32;
 const TCP_MD5SIG_FLAG_PREFIX: u8 = 1;
 
-/// Signs what goes to and checks what comes from `peer`, or from all of its prefix of `prefix_len` (RFC 2385).
+/// Sets the TCP-MD5 key of `peer`, or of its prefix of `prefix_len` (RFC 2385).
 #[expect(unsafe_code, reason = "neither std nor socket2 has this option")]
 pub(crate) fn set_md5(
     socket: &impl AsRawFd,
@@ -120,7 +120,7 @@ pub(crate) fn set_md5(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Our addresses on the interface that has `local`: it, and one of the other family if there is one.
+/// The addresses of the interface that has `local`: it, and one of the other family if any.
 pub(super) fn own_addresses(
     local: IpAddr,
     configured: &[InterfaceConfig],
@@ -129,7 +129,7 @@ pub(super) fn own_addresses(
         .iter()
         .map(|i| i.addresses.iter().map(|(a, _)| *a).collect::<Vec<_>>())
         .find(|addresses| addresses.contains(&local));
-    // Without an answer the other family has no next hop of ours, and its routes are not sent.
+    // Without a reply the other family has no local next hop, and its routes are not sent.
     let addresses = of_config.or_else(|| kernel_addresses(local).ok()).unwrap_or_default();
     let mut own = (None, None);
     for address in std::iter::once(local).chain(addresses) {

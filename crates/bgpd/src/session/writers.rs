@@ -1,10 +1,10 @@
-//! Threads that write beside the session thread: fork and join.
+//! Writer threads beside the session thread: fork and join.
 //!
-//! Handing bytes to the kernel is nearly all that the session thread's time goes to, and with many receivers it is more than
-//! one thread can do while the others route. So when many connections have something to write at once, they are lent
-//! out, a few at a time, to whoever is free, the session thread itself included, and all are back before it goes on. Each
-//! connection has one owner at any time, so there is nothing to lock, and messages leave in the order in which they were
-//! queued. A thread waits only for writes that have begun, which never block.
+//! Most of the time of the session thread goes into writes to the kernel, and with many receivers
+//! one thread is not enough. So when many connections have output, the session thread lends them
+//! out in lots to free writers, including itself, and continues when all are back. A connection has
+//! one owner at any time, so nothing is locked, and messages leave in order. A thread waits only
+//! for writes under way, which never block.
 
 use super::connection::Connection;
 use crate::stage::pin;
@@ -15,17 +15,17 @@ use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
 use ribtide_runtime::thread;
 use std::io;
 
-/// Connections lent out together: some 100 µs of work, against some 5 to wake a thread.
+/// Connections of a lot: about 100 µs of work, against 5 µs to wake a thread.
 const TOGETHER: usize = 8;
-/// Lots that may wait.
+/// Lots in the queue at most.
 const LOTS: usize = 64;
 
-/// A connection that is lent out.
+/// A lent connection.
 pub(super) struct Loan {
     pub(super) peer: PeerId,
     pub(super) side: Side,
     pub(super) connection: Connection,
-    /// What came of it: bytes written, or why the connection has ended.
+    /// The result: written bytes, or why the connection ended.
     pub(super) written: Result<usize, String>,
 }
 
@@ -39,7 +39,7 @@ impl Loan {
     }
 }
 
-/// The threads, as the session thread has them.
+/// The writer threads.
 pub(super) struct Writers {
     threads: usize,
     lots: (Sender<Vec<Loan>>, Receiver<Vec<Loan>>),
@@ -47,10 +47,10 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// Starts one thread for each of `cpus`, on it if it names any. They end with this.
+    /// Starts a thread for each of `cpus`, pinned if it names any. The threads end with this value.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// A thread cannot be created.
     pub(super) fn start(cpus: Vec<Option<Cpus>>, rings: &Rings) -> io::Result<Writers> {
         let lots = rings.bounded::<Vec<Loan>>("sessions to writers", LOTS);
         let done = rings.bounded::<Vec<Loan>>("writers to sessions", LOTS);
@@ -70,12 +70,12 @@ impl Writers {
         Ok(Writers { threads, lots, done })
     }
 
-    /// Whether it pays to lend out so many connections.
+    /// Whether so many connections are worth lending out.
     pub(super) fn worth(&self, connections: usize) -> bool {
         self.threads > 0 && connections >= 2 * TOGETHER
     }
 
-    /// Writes what waits on each, and gives all back.
+    /// Writes the output of each, and returns all.
     pub(super) fn write(&self, loans: Vec<Loan>) -> Vec<Loan> {
         let mut back = Vec::with_capacity(loans.len());
         let (mut out, mut loans) = (0, loans.into_iter().peekable());
@@ -88,11 +88,11 @@ impl Writers {
             match self.lots.0.try_send(lot) {
                 Ok(()) => out += 1,
                 Err(TrySend::Full(lot)) => own(lot, &mut back),
-                // Its own receiver is here.
+                // The receiver is here.
                 Err(TrySend::Closed) => {}
             }
         }
-        // Lots that no writer has begun are its own.
+        // The session thread writes the remaining lots.
         while let Some(lot) = self.lots.1.try_recv() {
             out -= 1;
             own(lot, &mut back);

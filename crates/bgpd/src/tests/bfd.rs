@@ -27,7 +27,7 @@ fn a_neighbour_that_is_not_reached_loses_its_session_until_it_is() {
     assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 10));
     hear(&router, "127.0.0.11", false, Some(Standing::Up));
     let again = Peer::up(&router, "127.0.0.11", 65001);
-    // It was gone and is back before anybody could be told.
+    // It was gone and is back before the session thread got the change.
     hear(&router, "127.0.0.11", true, Some(Standing::Up));
     assert_eq!(again.notified(), (6, 10));
     let again = Peer::up(&router, "127.0.0.11", 65001);

@@ -87,7 +87,7 @@ fn take_interface_address_gone_or_interface_gone_ends_the_session_until_it_is_ba
     assert!(router.neighbor("127.0.0.11").unwrap().held.is_none());
     hear(&router, Some(eth1(true)));
     let peer = Peer::up(&router, "127.0.0.11", 65002);
-    // Down and up again before anybody could be told, when the session is old enough to have been there.
+    // Down and up again before a notification, when the session is old enough to have been there.
     std::thread::sleep(std::time::Duration::from_millis(1_200));
     hear(&router, Some(InterfaceState { fell: true, ..eth1(true) }));
     assert_eq!(peer.notified(), (6, 0));

@@ -1,17 +1,17 @@
-//! What client and server have told each other about replies: whether BGP waits until the chip has a route, and whether the server
-//! replies then or at once. Only ribtide's servers say it; of others nothing is known.
+//! The negotiation of replies: whether the client waits until the chip has a route, and whether the
+//! server confirms then or at once. Only servers of ribtide announce it.
 
 use ribtide_runtime::log::target;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// When a server replies that a route is in hardware.
+/// When a server confirms a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// As soon as it has read the route: its `suppress-fib-pending` is off.
+    /// When it has read the route: its `suppress-fib-pending` is off.
     AtOnce,
-    /// When the chip has it.
+    /// When the chip has the route.
     InChip,
 }
 
@@ -24,40 +24,41 @@ impl fmt::Display for When {
     }
 }
 
-/// What client and server of the connection negotiated. The writer says them, the reader hears them, and anybody may look.
+/// The negotiated state of the connection. The writer sends it, the reader receives it, and the API
+/// reads it.
 #[derive(Default, Debug)]
 pub(super) struct Negotiated {
-    /// What the server was told.
+    /// The sent value.
     waits: AtomicBool,
-    /// What it said: 0 nothing, otherwise a [`When`] and 1.
+    /// The received value: 0 for none, else a [`When`] plus 1.
     replies: AtomicU8,
-    /// The disagreement that was logged is still there.
+    /// Whether a present disagreement was logged.
     logged: AtomicBool,
 }
 
 impl Negotiated {
-    /// The server was told whether BGP waits.
+    /// Notes the sent value.
     pub(super) fn said(&self, waits: bool) {
         self.waits.store(waits, Relaxed);
     }
 
-    /// Whether BGP waits, as the server was told.
+    /// The sent value: whether BGP waits.
     pub(super) fn waits(&self) -> bool {
         self.waits.load(Relaxed)
     }
 
-    /// The server said whether it replies when the chip has a route.
+    /// Notes the received value.
     pub(super) fn heard(&self, in_chip: bool) {
         let when = if in_chip { When::InChip } else { When::AtOnce };
         self.replies.store(when as u8 + 1, Relaxed);
     }
 
-    /// The connection is gone, and the next server may be another.
+    /// Resets the state, because the next server may be another.
     pub(super) fn end(&self) {
         self.replies.store(0, Relaxed);
     }
 
-    /// When the server replies, as far as it said.
+    /// The received value, if any.
     pub(super) fn replies(&self) -> Option<When> {
         match self.replies.load(Relaxed) {
             0 => None,
@@ -66,7 +67,7 @@ impl Negotiated {
         }
     }
 
-    /// Why BGP does not get what it waits for, or does not wait for what it gets.
+    /// Why the values do not fit.
     pub(super) fn disagreement(&self) -> Option<&'static str> {
         match (self.waits(), self.replies()?) {
             (true, When::AtOnce) => Some(

@@ -1,11 +1,12 @@
-//! What the RIB wants of the kernel: the group of each prefix.
+//! The desired state of the kernel: the group of each prefix.
 //!
-//! The kernel drops routes without a notification when an interface goes down. A comparison of a dump with this table says what to
-//! write.
+//! The kernel drops routes without a notification when an interface goes down. A comparison of a
+//! dump with this table gives the missing routes.
 //!
-//! The writer rarely reads the table, and an insertion waits for memory. Between two writes the kernel has the cache, so a batch that
-//! is noted alone costs up to a tenth of what the kernel takes to add its routes; many in a row cost a quarter of that (ADR 22). So the
-//! writer keeps batches until [`PENDING_MAX`] are there, or until it reads the table.
+//! The writer rarely reads the table, and an insertion waits for memory. Between two writes the
+//! kernel has the cache, so noting each batch alone costs up to a tenth of the kernel's time for
+//! its routes; many in a row cost a quarter of that (ADR 22). So the writer keeps batches until
+//! there are [`PENDING_MAX`], or until it reads the table.
 
 use ribtide_prefix::{
     Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
@@ -15,16 +16,16 @@ use ribtide_runtime::idle::ShrinkToFit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Batches that are not in the table yet.
+/// Batches not yet in the table.
 const PENDING_MAX: usize = 64;
 
-/// One family's group of each prefix that shall be in the kernel.
+/// The group of each prefix of one family that must be in the kernel.
 struct Groups;
 impl PerFamily for Groups {
     type Of<F: Family> = Map<Prefix<F>, GroupId>;
 }
 
-/// The groups of each VRF's prefixes.
+/// The groups of prefixes, for each VRF.
 #[derive(Default)]
 pub(super) struct Table(BTreeMap<VrfId, Families<Groups>>);
 
@@ -35,13 +36,13 @@ impl Table {
         all.into_iter().flatten().map(|(prefix, group)| (*prefix, *group))
     }
 
-    /// The group of one.
+    /// The group of a prefix.
     pub(super) fn group<F: Family>(&self, vrf: VrfId, prefix: Prefix<F>) -> Option<GroupId> {
         self.0.get(&vrf)?.get::<F>().get(&prefix).copied()
     }
 
-    /// A loop of nothing but accesses to one table: it is in no cache, and the processor waits for several of them at once only
-    /// where little stands between them.
+    /// This loop only accesses one table. The table is in no cache, and the CPU overlaps accesses
+    /// only if little code is between them.
     fn note(&mut self, batch: &FibBatch) {
         let vrf = self.0.entry(batch.vrf.id).or_default();
         for_each_family!(F => {
@@ -64,18 +65,18 @@ impl Table {
     }
 }
 
-/// The group that the kernel's route shall use, or `None` when there shall be none of ours: the kernel has routes of some
-/// protocols from elsewhere.
+/// The group of a route in the kernel, or `None` if ribtide must not have one there: the kernel has
+/// routes of some protocols itself.
 pub(super) fn wanted<F: Family>(route: &FibRoute<F>) -> Option<GroupId> {
     route.group.filter(|_| !of_the_kernel(route.protocol))
 }
 
-/// Whether routes of this protocol are in the kernel without us.
+/// Whether the kernel has routes of this protocol itself.
 pub(super) fn of_the_kernel(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Connected | Protocol::Kernel)
 }
 
-/// The table, and the batches that are still to be noted in it.
+/// The table and the batches not yet in it.
 #[derive(Default)]
 pub(super) struct DesiredState {
     table: Table,
@@ -83,7 +84,7 @@ pub(super) struct DesiredState {
 }
 
 impl DesiredState {
-    /// The writer is about to write this batch.
+    /// Adds a batch before its write.
     pub(super) fn note(&mut self, batch: &Arc<FibBatch>) {
         self.pending.push(batch.clone());
         if self.pending.len() >= PENDING_MAX {
@@ -91,7 +92,7 @@ impl DesiredState {
         }
     }
 
-    /// The table, with every batch noted.
+    /// The table, after all batches are in it.
     pub(super) fn table(&mut self) -> &Table {
         for batch in self.pending.drain(..) {
             self.table.note(&batch);
@@ -99,7 +100,7 @@ impl DesiredState {
         &self.table
     }
 
-    /// Nothing is wanted of this VRF any more.
+    /// Removes a VRF.
     pub(super) fn forget(&mut self, vrf: VrfId) {
         self.table();
         self.table.0.remove(&vrf);

@@ -1,8 +1,9 @@
-//! Everything that ribtide installed leaves the kernel: at a stop with `fib.on-stop = "remove"`, and by `ribtide flush`.
+//! Flush: removes everything that ribtide installed in the kernel, at a stop with `fib.on-stop =
+//! "remove"`, and by `ribtide flush`.
 //!
-//! What is ribtide's is what the running dataplane takes for its own too: routes of its tables with its protocol number, and
-//! next-hop objects with that number. Objects that a route or a group of another program still uses stay, for the kernel would
-//! delete that along with them.
+//! That is the same as in the running dataplane: routes of its tables with its protocol number, and
+//! next-hop objects with that number. Objects that a route or group of another program uses stay,
+//! because the kernel would delete that route or group along with them.
 
 use super::{find_vrf, vrf_numbers};
 use ribtide_config::{Config, DEFAULT_VRF, KernelConfig};
@@ -17,26 +18,26 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-/// Routes or objects that are deleted between two looks at the clock: some milliseconds' worth.
+/// Deletions between two checks of the clock: some milliseconds.
 const DELETE_BATCH_MAX: usize = 4096;
-/// How often what is left over is looked for again: others may put back what they watch.
+/// Repetitions, because other programs may add routes again.
 const ROUNDS: usize = 3;
 
-/// What to remove.
+/// The scope of a flush.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// The protocol number that marks routes and next-hop objects.
+    /// The protocol number of routes and next-hop objects.
     pub protocol: u8,
-    /// The tables, with the VRF that each belongs to.
+    /// The tables with their VRFs.
     pub tables: Vec<(u32, String)>,
 }
 
-/// What was removed of one table.
+/// The removed routes of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Table {
-    /// The kernel's number of it.
+    /// The number of the table.
     pub table: u32,
-    /// The VRF that it belongs to.
+    /// Its VRF.
     pub vrf: String,
     /// IPv4 routes.
     pub ipv4_routes: u64,
@@ -44,12 +45,12 @@ pub struct Table {
     pub ipv6_routes: u64,
 }
 
-/// What was removed; of a dry run, what would be.
+/// The result of a flush, or of a dry run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Flushed {
-    /// Nothing was removed: these are the things that would be.
+    /// Whether it was a dry run.
     pub dry_run: bool,
-    /// The protocol number that marked them.
+    /// The protocol number.
     pub protocol: u8,
     /// The tables.
     pub tables: Vec<Table>,
@@ -57,7 +58,7 @@ pub struct Flushed {
     pub next_hop_groups: u64,
     /// Single next-hop objects.
     pub next_hops: u64,
-    /// Next-hop objects with the number that stay, since others' groups use them, or routes of other tables or that are left.
+    /// Next-hop objects that stay, because other groups, other tables or remaining routes use them.
     pub in_use: u64,
     /// Routes and objects that could not be removed, or not in time.
     pub left: u64,
@@ -91,11 +92,11 @@ impl fmt::Display for Flushed {
 }
 
 impl Scope {
-    /// What a configuration says is ribtide's, in the network namespace of the calling thread; and a sentence for each VRF
-    /// that the kernel does not have.
+    /// The scope of a configuration in the network namespace of the calling thread, and a sentence
+    /// for each VRF that the kernel does not have.
     ///
     /// # Errors
-    /// A sentence: it has no kernel dataplane, or the VRF device of the default one is not there.
+    /// A sentence: there is no kernel dataplane, or the VRF device of the default VRF is missing.
     pub fn of(config: &Config) -> Result<(Scope, Vec<String>), String> {
         let kernel = config.fib.as_ref().and_then(|fib| fib.kernel.as_ref());
         let kernel = kernel.ok_or(
@@ -118,24 +119,25 @@ impl Scope {
     }
 }
 
-/// A route as far as it takes to delete it.
+/// A route with the fields for its deletion.
 type Found = (AnyPrefix, Option<u32>);
 
-/// The next-hop objects with our number.
+/// The next-hop objects with the protocol number.
 #[derive(Default)]
 struct Objects {
     groups: Vec<u32>,
     singles: Vec<u32>,
     /// Members of groups of other programs.
     of_others: Set<u32>,
-    /// The members of ours, by the group's id.
+    /// The members of own groups, by id.
     members: Vec<(u32, Vec<u32>)>,
 }
 
-/// Removes what `scope` says, in the network namespace of the calling thread, until `deadline`. `dry_run`: only counts it.
+/// Removes the objects of `scope` in the network namespace of the calling thread, until `deadline`.
+/// `dry_run`: only counts.
 ///
 /// # Errors
-/// The kernel's: it refuses the socket, or does not tell what it has.
+/// The error of the kernel when it refuses the socket or a dump.
 pub fn flush(scope: &Scope, dry_run: bool, deadline: Option<Instant>) -> io::Result<Flushed> {
     let mut flush = Flush { socket: Socket::open()?, protocol: scope.protocol, dry_run, deadline };
     let mut out = Flushed {
@@ -171,7 +173,8 @@ struct Flush {
 }
 
 impl Flush {
-    /// Removes the routes of one table and family. How many, and how many are left.
+    /// Removes the routes of one table and family. Returns the number of removed and remaining
+    /// ones.
     fn routes(&mut self, table: u32, afi: Afi) -> io::Result<(u64, u64)> {
         let protocol = self.protocol;
         let (mut removed, mut left) = (0, 0);
@@ -198,7 +201,8 @@ impl Flush {
         Ok((removed, left))
     }
 
-    /// Removes next-hop objects: groups first, since a single object takes a group that has only it along.
+    /// Removes next-hop objects, groups first, because the deletion of a single object deletes
+    /// groups that have no other member.
     fn objects(&mut self, scope: &Scope, out: &mut Flushed) -> io::Result<()> {
         let protocol = self.protocol;
         let mut objects: Objects = self.socket.dump(dump_next_hops, |all: &mut Objects, content| {
@@ -222,7 +226,7 @@ impl Flush {
             return Ok(());
         }
         let mut used = std::mem::take(&mut objects.of_others);
-        // Of all tables. A dry run counts as if ours were gone.
+        // All tables count. A dry run counts as if own routes were gone.
         let dry_run = self.dry_run;
         let would_go = |route: &Route<'_>| {
             let ours = route.protocol == protocol;
@@ -255,7 +259,7 @@ impl Flush {
         Ok(())
     }
 
-    /// The routes of a family, of one table and protocol or, where a number is 0, of all.
+    /// The routes of a family in one table and of one protocol; 0 means all.
     fn dump<T: Default>(
         &mut self,
         afi: Afi,
@@ -274,14 +278,14 @@ impl Flush {
             },
         );
         match found {
-            // A table without routes does not exist.
+            // The kernel has no table without routes.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(T::default()),
             other => other,
         }
     }
 
-    /// Deletes until the deadline. How many it did not: the kernel refused, or it was too late. What is gone already counts
-    /// as deleted.
+    /// Deletes until the deadline. Returns the number that it did not delete, because the kernel
+    /// refused or time was over. A missing one counts as deleted.
     fn delete<T>(&mut self, items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>, u32)) -> io::Result<u64> {
         let (mut refused, mut done) = (0, 0);
         for part in items.chunks(DELETE_BATCH_MAX) {

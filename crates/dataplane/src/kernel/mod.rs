@@ -1,14 +1,16 @@
 //! The Linux kernel as a dataplane, through netlink and next-hop objects.
 //!
-//! Three threads. `kernel-links` watches interfaces and addresses and tells the RIB manager and BGP's session thread. `kernel-fib` writes
-//! routes: one writer, since the kernel's routing lock makes a second one useless (measured: equal rate at twice
-//! the CPU). `kernel-routes` watches what others do: to our routes, which the writer then puts right, and with their
-//! own, which the RIB manager learns.
+//! It has three threads. `kernel-links` watches interfaces and addresses for the RIB manager and
+//! the session thread of BGP. `kernel-fib` writes routes; there is one writer, because the routing
+//! lock of the kernel makes a second one useless (measured: equal rate at twice the CPU).
+//! `kernel-routes` watches changes of other programs: to routes of ribtide, which the writer then
+//! repairs, and to their own routes, which the RIB manager imports.
 //!
-//! What is ours: routes of the configured table with the configured protocol number, and next-hop objects with that
-//! number. 186 (bgp) is the default; where another BGP daemon writes to the same kernel, give ribtide a number of
-//! its own, such as 114, and name it in `/etc/iproute2/rt_protos`. A route differs from others' of the same prefix
-//! by its metric; the kernel lets one route per prefix and metric be.
+//! ribtide owns routes of the configured table with the configured protocol number, and next-hop
+//! objects with that number. The default is 186 (bgp). If another BGP daemon writes to the same
+//! kernel, give ribtide a number of its own, such as 114, and name it in `/etc/iproute2/rt_protos`.
+//! The metric distinguishes its routes from others of the same prefix; the kernel allows one route
+//! per prefix and metric.
 
 mod desired_state;
 pub mod flush;
@@ -51,25 +53,25 @@ use vrf::find as find_vrf;
 pub use vrf::numbers as vrf_numbers;
 use watch::Touched;
 
-/// How often a waiting thread looks whether it shall stop.
+/// Poll interval for a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How much the writer is preferred to other threads, in steps of niceness: to all but BFD's. It has the most to do for each
-/// route, and no thread can share it; those that bring the routes would take its core until rings are full, and then leave
-/// theirs idle.
+/// The niceness advantage of the writer over other threads except BFD. It has the most work for
+/// each route, on one thread. Otherwise the producers of routes would take its core until queues
+/// are full, and then leave theirs idle.
 const WRITER_PRIORITY: u8 = 19;
-/// How long nothing must have come before what was believed of the kernel is looked up.
+/// Silence after which assumed state of the kernel is verified.
 const KERNEL_QUIET_TIME: Duration = Duration::from_millis(20);
-/// How long batches may keep it waiting.
+/// The longest delay of that by batches.
 const DOUBT: Duration = Duration::from_millis(500);
-/// Pause before the kernel's socket is opened again after it failed.
+/// Pause before a failed socket is opened again.
 const REOPEN: Duration = Duration::from_secs(1);
-/// Notes of the watchers that may wait for the writer.
+/// Notes of watchers in the queue of the writer at most.
 const NOTES: usize = 256;
 
-/// The numbers of this system's interfaces, by name.
+/// The indices of the interfaces of this system, by name.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not reply.
 pub fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
     Socket::open()?.dump(dump_links, |all: &mut BTreeMap<String, IfIndex>, content| {
         if let Content::NewLink(link) = content {
@@ -78,20 +80,20 @@ pub fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
     })
 }
 
-/// What the watchers tell the writer.
+/// A note of a watcher to the writer.
 enum Note {
-    /// This interface changed.
+    /// An interface changed.
     Interface(InterfaceChange),
-    /// Notifications about interfaces or routes were lost, or the kernel may have dropped routes without a word: anything
-    /// may have changed.
+    /// Notifications were lost, or the kernel may have dropped routes without one: anything may
+    /// have changed.
     Lost,
-    /// These addresses came or went.
+    /// Addresses were added or removed.
     Addresses(Vec<IpAddr>),
-    /// Someone changed next-hop objects that may be ours.
+    /// Another program changed next-hop objects that may belong to ribtide.
     NextHops,
-    /// Someone wrote or deleted routes where ours are.
+    /// Another program wrote or deleted routes in tables of ribtide.
     Routes(Vec<Touched>),
-    /// There are other VRFs than before.
+    /// The list of VRFs changed.
     Vrfs,
 }
 
@@ -148,17 +150,17 @@ pub fn start(
     Ok((handle, [watcher, routes, writer]))
 }
 
-/// The running dataplane.
+/// The handle of the running dataplane.
 #[derive(Clone)]
 pub struct KernelHandle {
-    /// What it works by: with the table that its VRF has.
+    /// Its settings, with the table of its VRF.
     pub config: Arc<KernelConfig>,
     listed: Listed,
     notes: ring::Sender<Note>,
 }
 
 impl KernelHandle {
-    /// What it installs, and where.
+    /// Its scope.
     pub fn scope(&self) -> Scope {
         let vrfs = self.listed.get();
         let others = vrfs.iter().map(|setup| (setup.vrf.table, setup.name.clone()));
@@ -166,18 +168,18 @@ impl KernelHandle {
         Scope { protocol: self.config.protocol, tables: std::iter::once(default).chain(others).collect() }
     }
 
-    /// From now on there are these VRFs beside the default one. The RIB manager is told of their interfaces and routes, so it
-    /// has to know them before.
+    /// Sets the other VRFs. The RIB manager must know them before it gets their interfaces and
+    /// routes.
     pub fn set_vrfs(&self, vrfs: &[VrfSetup]) {
         self.listed.set(vrfs);
-        // Closed only when the process is stopping.
+        // It is closed only when the process is stopping.
         let _ = self.notes.send(Note::Vrfs);
     }
 }
 
-/// Has the kernel say that a next-hop object changed in one message, and not by another about every route that uses
-/// it, with all of its next hops: for a million routes that takes it 12 seconds, in which it does nothing else for
-/// anyone who routes.
+/// Makes the kernel send one notification for a changed next-hop object, and not one for each of
+/// its routes. For a million routes the latter takes it 12 seconds, in which no other program can
+/// change routes.
 fn leave_compat_mode() {
     const SWITCH: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
     let done = match std::fs::read_to_string(SWITCH) {
@@ -209,9 +211,10 @@ struct Writer {
     listed: Listed,
     channel: RibChannel,
     noted: ring::Receiver<Note>,
-    /// Where the watcher of routes reads the number of the kernel's socket.
+    /// The port id of the socket that writes, for the watcher of routes.
     writing_port: Arc<AtomicU32>,
-    /// Whether a replay has begun since the socket was opened. Before that, batches have nothing to build on.
+    /// Whether a replay has begun since the socket was opened. Earlier batches refer to unknown
+    /// state.
     replayed: bool,
 }
 
@@ -231,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// Does what is there to do, or waits a while for it.
+    /// Does the next work, or waits for it.
     fn step(&mut self) -> io::Result<Result<(), Closed>> {
         if self.kernel.doubts_for(DOUBT) {
             self.kernel.verify()?;
@@ -242,7 +245,7 @@ impl Writer {
         }
         match self.channel.try_next() {
             Ok(Some(batch)) => {
-                // What the RIB made of a change of an interface comes after the note of it.
+                // A batch caused by an interface change follows the note of that change.
                 if self.notes()?.is_err() {
                     return Ok(Err(Closed));
                 }
@@ -274,7 +277,7 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    /// Takes all notes that wait. The watchers end only with the process.
+    /// Handles all waiting notes. The watchers end with the process.
     fn notes(&mut self) -> io::Result<Result<(), Closed>> {
         loop {
             match self.noted.next_now() {
@@ -301,15 +304,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Says what became of routes that no batch asked for.
+    /// Reports changed results of routes that no batch contains.
     fn report(&mut self) {
         if let Some(ack) = self.kernel.results.news(self.channel.id) {
-            // When the RIB is gone, the next batch will show it.
+            // If the RIB is gone, the next batch shows it.
             let _ = self.channel.rib.feedback.send(RibIn::Ack(ack));
         }
     }
 
-    /// Starts again after the socket failed; the RIB tells all again.
+    /// Starts over after a failure of the socket; the RIB sends a replay.
     fn reopen(&mut self, e: &io::Error) -> Result<(), Closed> {
         tracing::error!(
             target: target::KERNEL,
@@ -322,7 +325,7 @@ impl Writer {
         loop {
             let again = Instant::now() + REOPEN;
             while let Some(left) = again.checked_duration_since(Instant::now()) {
-                // Nothing is expected from a dataplane that is down; what was under way is dropped.
+                // A dataplane that is down gets no batches; those in the queue are dropped.
                 self.channel.next(left)?;
             }
             match Kernel::open(self.config.clone(), &self.listed.numbers()) {

@@ -1,5 +1,5 @@
-//! The kernel's routes made equal to what the RIB asks for: batches, what was there at the start, and repair of
-//! what the kernel loses by itself.
+//! The routes of the kernel: writes batches, adopts routes found at the start, and repairs what the
+//! kernel loses.
 
 use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
@@ -18,24 +18,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a repair is begun again because the socket overran during it.
+/// Repetitions of a repair during which the socket overran.
 const REPAIR_TRIES: usize = 3;
 
-/// One family's routes that were found.
+/// Found routes of one family.
 #[derive(Default)]
 struct Table<F: Family> {
-    /// Routes with our mark, found in the kernel and not asked for yet, by prefix and metric: the kernel's id of
-    /// their group, 0 for routes that are not by a group.
+    /// Own routes in the kernel that were not requested yet, by prefix and metric: the kernel id of
+    /// their group, 0 without one.
     found: Map<(Prefix<F>, u32), u32>,
-    /// The source addresses of those where it is not the configured one.
+    /// Their source addresses, where these differ from the configured one.
     found_sources: Map<(Prefix<F>, u32), Option<IpAddr>>,
 }
 
-/// What a look at the kernel finds.
+/// The routes of a dump.
 type Found<F> = (Map<(Prefix<F>, u32), u32>, Map<(Prefix<F>, u32), Option<IpAddr>>);
 
 impl<F: Family> Table<F> {
-    /// Takes out what was found of a route: its group's id, or 0 if that or its source address is not what it should be.
+    /// Removes a found route. Returns the id of its group, or 0 if that or its source address is
+    /// wrong.
     fn take_found(
         &mut self,
         key: (Prefix<F>, u32),
@@ -62,51 +63,52 @@ impl PerFamily for Gone {
     type Of<F: Family> = Set<Prefix<F>>;
 }
 
-/// A VRF's routes.
+/// The routes of a VRF.
 struct InVrf {
-    /// The kernel's table.
+    /// The number of its table.
     table: u32,
     routes: Families<Tables>,
 }
 
-/// One change of the kernel's table.
+/// A change of the table of the kernel.
 #[derive(Clone, Copy)]
 struct Change<F: Family> {
     prefix: Prefix<F>,
     metric: u32,
-    /// The group to route by, or `None` to delete.
+    /// The group of the route, or `None` for a deletion.
     group: Option<GroupId>,
 }
 
-/// What is new about an interface.
+/// A change of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InterfaceChange {
-    /// Which.
+    /// Its index.
     pub(crate) ifindex: u32,
-    /// Whether it carries packets.
+    /// Whether it is up with carrier.
     pub(crate) up: bool,
-    /// Whether it did not before, be it for a moment.
+    /// Whether it was down before, even for a moment.
     pub(crate) came_up: bool,
 }
 
-/// Routes and next-hop objects of the kernel's tables, one for each VRF. Routes with the configured protocol number in those
-/// tables, and next-hop objects with that number, belong to it: no other program may use the number there.
+/// Own routes and next-hop objects in the tables of all VRFs. Routes with the configured protocol
+/// number in those tables, and next-hop objects with that number, belong to ribtide: no other
+/// program may use the number there.
 pub(crate) struct Kernel {
     socket: Socket,
     config: KernelConfig,
     objects: Objects,
-    /// The source addresses of groups that a policy gave one.
+    /// Source addresses of groups, from a policy.
     sources: Map<GroupId, IpAddr>,
     vrfs: BTreeMap<VrfId, InVrf>,
     wanted: DesiredState,
-    /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
+    /// Whether a replay is under way, so routes that it does not contain may not be removed yet.
     replaying: bool,
-    /// Whether routes that were found stay as they are until the RIB has told all: what it wants of them before is not
-    /// its last word, and to follow it would turn packets away and back again.
+    /// Whether found routes stay unchanged until the replay ends: earlier changes of it are not
+    /// final, and would move packets away and back.
     holding: bool,
-    /// Since when something of the kernel's state is concluded and not looked up.
+    /// Since when some state of the kernel is assumed and not verified.
     doubt: Option<Instant>,
-    /// What became of routes, for whoever acknowledges.
+    /// The results of routes, for acknowledgements.
     pub(crate) results: InstallResults,
 }
 
@@ -117,7 +119,7 @@ impl ShrinkToFit for Kernel {
 }
 
 impl Kernel {
-    /// Opens the kernel of the calling thread's network namespace, and finds out whether it lets us in.
+    /// Opens the kernel in the network namespace of the calling thread and checks the permissions.
     ///
     /// # Errors
     /// A sentence that says what is missing and what to do.
@@ -125,7 +127,7 @@ impl Kernel {
         let cannot = |e: io::Error| format!("the kernel's routing socket (netlink) cannot be used: {e}");
         let mut socket = Socket::open().map_err(cannot)?;
         let mut answer = None;
-        // Object 0 cannot exist, so this changes nothing; who may not change routes is told so first.
+        // Object 0 cannot exist, so this changes nothing, and fails without the permission.
         socket
             .request(
                 &[()],
@@ -158,16 +160,16 @@ impl Kernel {
         }
     }
 
-    /// Leaves the socket room for only a few answers.
+    /// Shrinks the receive buffer to a few replies.
     #[cfg(test)]
     pub(crate) fn make_overrun_likely(&self) {
         self.socket.shrink().unwrap();
     }
 
-    /// Carries out one batch.
+    /// Writes a batch.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn apply(&mut self, batch: &Arc<FibBatch>) -> io::Result<()> {
         if batch.start_of_replay {
             self.restart()?;
@@ -179,7 +181,7 @@ impl Kernel {
                 None => self.sources.remove(&op.id),
             };
             match &op.content {
-                // The kernel deletes its routes together with it, so that less specific ones forward from now on.
+                // The kernel deletes its routes with it, so less specific routes forward.
                 FibGroup::Unresolved => self.objects.set_group(op.id.0, std::iter::empty()),
                 FibGroup::Blackhole => {
                     self.objects.set_group(op.id.0, [(SingleContent::Blackhole, 1)].into_iter())
@@ -200,7 +202,7 @@ impl Kernel {
         let gone = self.gone(batch);
         self.wanted.note(batch);
         match converged.and_then(|()| self.write_batch(batch, &gone)) {
-            // Answers were lost. Comparing tells what is left to do.
+            // Replies were lost. A comparison finds the rest.
             Err(e) if overran(&e) => self.repair()?,
             other => other?,
         }
@@ -222,9 +224,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Which of a batch's deletions have nothing to delete: routes that went with their group, or were never ours. To be
-    /// asked before the batch is noted. It takes looks at the table, so only where there may be such: where the kernel
-    /// lacks a group, and of routes that it has from elsewhere.
+    /// The deletions of a batch without a route in the kernel: it was deleted with its group, or
+    /// never written by ribtide. Call it before the batch is noted. It needs lookups, so it runs
+    /// only if the kernel lacks a group, and for routes that the kernel has itself.
     fn gone(&mut self, batch: &FibBatch) -> Families<Gone> {
         let mut gone = Families::<Gone>::default();
         for_each_family!(F => {
@@ -243,10 +245,11 @@ impl Kernel {
         gone
     }
 
-    /// This VRF is there, if it was not before. What its table has of ours is left over, unless a replay is to say so.
+    /// Adds a VRF, if it is new. Own routes in its table are leftovers, unless a replay decides
+    /// that.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn know(&mut self, vrf: Vrf) -> io::Result<()> {
         let known = self.vrfs.get(&vrf.id).is_some_and(|known| known.table == vrf.table);
         if known || vrf.id == VrfId::DEFAULT {
@@ -275,18 +278,18 @@ impl Kernel {
         self.vrfs.keys().copied().collect()
     }
 
-    /// The routes of a VRF that is known.
+    /// The routes of a known VRF.
     fn table<F: Family>(&mut self, vrf: VrfId) -> &mut Table<F> {
         let table = self.config.table;
         let new = || InVrf { table, routes: Families::default() };
         self.vrfs.entry(vrf).or_insert_with(new).routes.get_mut::<F>()
     }
 
-    /// An interface changed: the kernel may have removed objects and routes that used it, and may take again what
-    /// it refused before.
+    /// Handles a change of an interface: the kernel may have removed objects and routes that used
+    /// it, and may accept what it refused before.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn interface_changed(&mut self, change: &InterfaceChange) -> io::Result<()> {
         let InterfaceChange { ifindex, up, came_up } = *change;
         if !self.objects.uses(ifindex) {
@@ -294,13 +297,14 @@ impl Kernel {
         }
         if !up {
             if std::mem::take(&mut self.holding) {
-                // Some of what was found may be gone with the interface.
+                // Found routes may be gone with the interface.
                 for vrf in self.ids() {
                     for_each_family!(F => self.let_go::<F>(vrf)?);
                 }
             }
-            // What the kernel did is known without asking, and the RIB's answer to it is not to wait. A group that is
-            // gone took its routes along; before one of them counts as deleted, a look.
+            // The effect in the kernel is known, and the reaction of the RIB must not wait. A lost
+            // group took its routes along; before one of them counts as deleted, the kernel is
+            // verified.
             if self.objects.lose_interface(ifindex) {
                 return self.objects.check(&mut self.socket);
             }
@@ -315,10 +319,11 @@ impl Kernel {
         self.converge_or_repair()
     }
 
-    /// These addresses came or went. If routes have them as their source, the kernel may have dropped these.
+    /// Handles added or removed addresses. The kernel may have dropped routes that use one as
+    /// source.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn addresses_changed(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
         let configured = [self.config.source4.map(IpAddr::V4), self.config.source6.map(IpAddr::V6)];
         let used = |address: &IpAddr| {
@@ -332,20 +337,20 @@ impl Kernel {
         self.sources.get(&group).copied().or(source::<F>(vrf, &self.config))
     }
 
-    /// The kernel's next-hop objects may not be what they are believed to be: [`Kernel::verify`] will look.
+    /// Notes that next-hop objects may differ from the assumption; [`Kernel::verify`] checks them.
     pub(crate) fn doubt(&mut self) {
         self.doubt.get_or_insert_with(Instant::now);
     }
 
-    /// Whether something has been waiting so long for [`Kernel::verify`].
+    /// Whether a verification is due after `time`.
     pub(crate) fn doubts_for(&self, time: Duration) -> bool {
         self.doubt.is_some_and(|since| since.elapsed() >= time)
     }
 
-    /// Looks up the kernel's next-hop objects where what it did was only concluded, and mends what differs.
+    /// Verifies assumed next-hop objects and repairs differences.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn verify(&mut self) -> io::Result<()> {
         if self.doubt.take().is_none() {
             return Ok(());
@@ -354,10 +359,10 @@ impl Kernel {
         self.converge_or_repair()
     }
 
-    /// Someone else wrote or deleted routes where ours are: makes them again what the RIB asked for.
+    /// Repairs routes that another program wrote or deleted.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn touched(&mut self, touched: &[Touched]) -> io::Result<()> {
         for vrf in self.ids() {
             self.touched_in(vrf, touched)?;
@@ -374,12 +379,12 @@ impl Kernel {
                 let ours = *metric == self.config.metric;
                 let want = self.wanted.table().group(vrf, prefix).filter(|_| ours);
                 match want {
-                    // Without its group there is no route to put back: it comes with the group.
+                    // Without its group the route cannot be written; it follows the group.
                     Some(group) if self.objects.live_id(group.0).is_some() => {
                         changes.push(Change { prefix, metric: *metric, group: Some(group) });
                     }
                     Some(_) => {}
-                    // What bears our mark and was not asked for goes, once all is asked for.
+                    // An own route that was not requested is removed after the replay.
                     None if *marked && self.replaying => {
                         self.table::<F>(vrf).found.insert((prefix, *metric), 0);
                     }
@@ -397,7 +402,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The kernel's number for the socket that writes.
+    /// The port id of the socket that writes.
     pub(crate) fn port(&self) -> u32 {
         self.socket.port()
     }
@@ -409,10 +414,10 @@ impl Kernel {
         }
     }
 
-    /// Compares the kernel with the wanted table and mends every difference.
+    /// Compares the kernel with the desired state and repairs every difference.
     ///
     /// # Errors
-    /// The socket does not work any more.
+    /// The socket has failed.
     pub(crate) fn repair(&mut self) -> io::Result<()> {
         for _ in 1..REPAIR_TRIES {
             match self.try_repair() {
@@ -426,7 +431,7 @@ impl Kernel {
     fn try_repair(&mut self) -> io::Result<()> {
         let metric = self.config.metric;
         self.objects.check(&mut self.socket)?;
-        // Which groups came back does not matter: each route is compared.
+        // All routes are compared, so the returned groups do not matter.
         self.objects.converge(&mut self.socket)?;
         for vrf in self.ids() {
             for_each_family!(F => {
@@ -458,7 +463,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Starts over with what the kernel has. Nothing is removed: what is right will be adopted.
+    /// Starts over with a dump of the kernel. Nothing is removed; correct routes are adopted.
     fn restart(&mut self) -> io::Result<()> {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;
@@ -475,7 +480,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Our routes in the kernel's table for a VRF.
+    /// Own routes in the table of a VRF.
     fn dump<F: Family>(&mut self, vrf: VrfId) -> io::Result<Found<F>> {
         let Some(table) = self.vrfs.get(&vrf).map(|vrf| vrf.table) else { return Ok(Found::<F>::default()) };
         let (protocol, source) = (self.config.protocol, source::<F>(vrf, &self.config));
@@ -501,14 +506,14 @@ impl Kernel {
             },
         );
         match routes {
-            // A table without routes does not exist.
+            // The kernel has no table without routes.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Found::<F>::default()),
             other => other,
         }
     }
 
-    /// Makes what was found what is wanted: writes the routes that were held back, and removes those that nothing asked
-    /// for.
+    /// Makes found routes equal to the desired state: writes routes that were held back, and
+    /// removes others.
     fn sweep<F: Family>(&mut self, vrf: VrfId) -> io::Result<()> {
         self.let_go::<F>(vrf)?;
         let table = self.table::<F>(vrf);
@@ -519,7 +524,7 @@ impl Kernel {
         self.try_write(vrf, &stale).map(drop)
     }
 
-    /// Writes the routes that were held back.
+    /// Writes routes that were held back.
     fn let_go<F: Family>(&mut self, vrf: VrfId) -> io::Result<()> {
         let ours = self.config.metric;
         let mut held: Vec<Change<F>> = Vec::new();
@@ -536,7 +541,7 @@ impl Kernel {
         self.write(vrf, &held)
     }
 
-    /// Makes the groups right, and writes again the routes of those that the kernel had lost.
+    /// Writes dirty groups, and again the routes of those that the kernel had lost.
     fn converge(&mut self) -> io::Result<()> {
         let back: Set<u32> = self.objects.converge(&mut self.socket)?.into_iter().collect();
         if back.is_empty() {
@@ -555,7 +560,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Writes what a batch says of a family's routes, but the deletions of those that are `gone`.
+    /// Writes the routes of one family in a batch, except deletions of `gone` ones.
     fn apply_routes<F: Family>(
         &mut self,
         vrf: VrfId,
@@ -581,14 +586,14 @@ impl Kernel {
             } else if !right {
                 changes.push(Change { prefix: route.prefix, metric, group });
             } else if group.is_none() {
-                // It may have failed before, which does not matter any more.
+                // An earlier failure has no meaning after the deletion.
                 self.results.installed(VrfPrefix { vrf, prefix: route.prefix.any() });
             }
         }
         self.write(vrf, &changes)
     }
 
-    /// Writes changes into the kernel. Where the kernel turns out to have lost a group, mends that and tries again.
+    /// Writes changes. If the kernel turns out to have lost a group, repairs that and repeats.
     fn write<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<()> {
         let refused = self.try_write(vrf, changes)?;
         let lost = refused.iter().any(|(index, refusal)| {
@@ -604,14 +609,14 @@ impl Kernel {
         Ok(())
     }
 
-    /// [`Kernel::send`], and notes what became of each.
+    /// [`Kernel::send`], and notes the results.
     fn try_write<F: Family>(
         &mut self,
         vrf: VrfId,
         changes: &[Change<F>],
     ) -> io::Result<Vec<(usize, Refusal)>> {
         let refused = self.send(vrf, changes)?;
-        // What has another metric was left over, and says nothing about the route of its prefix.
+        // A route with another metric is a leftover, and not a result of its prefix.
         let ours = |change: &&Change<F>| change.metric == self.config.metric;
         for change in changes.iter().filter(ours) {
             self.results.installed(VrfPrefix { vrf, prefix: change.prefix.any() });
@@ -651,7 +656,7 @@ impl Kernel {
                 debug_assert!(written.is_ok(), "a route by next-hop object has a fixed size");
             },
             |index, refusal| {
-                // A deletion that finds nothing has nothing left to do.
+                // A deletion that finds no route is a success.
                 if changes[index].1.is_some() || !matches!(refusal.errno, libc::ESRCH | libc::ENOENT) {
                     refused.push((index, refusal));
                 }
@@ -666,7 +671,8 @@ impl Kernel {
     }
 }
 
-/// The source address of our routes of a family. The configured one is the default VRF's, and no address of another.
+/// The source address of own routes of a family. The configured one applies to the default VRF, and
+/// is never that of another.
 fn source<F: Family>(vrf: VrfId, config: &KernelConfig) -> Option<IpAddr> {
     if vrf != VrfId::DEFAULT {
         return None;

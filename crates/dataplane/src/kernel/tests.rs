@@ -485,7 +485,7 @@ fn routes_that_the_kernel_drops_with_a_link_come_back() {
         Batch::default().route("2001:db8:bbbb::/48", Some(3)).apply(&mut kernel);
         assert_eq!(table().len(), 4);
 
-        // Someone removes routes and objects; a repair mends all of it.
+        // Another program removes routes and objects; a repair mends all of it.
         ip("route del 192.0.2.0/24 table 1000");
         ip("route add 192.0.2.0/24 via 10.0.0.9 proto bgp table 1000 metric 20");
         ip("nexthop flush");

@@ -7,35 +7,35 @@ use ribtide_wire::netlink::{Content, Link, dump_links};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The VRFs that the configuration says there are, for the threads that care. Clones are of the same list.
+/// The configured VRFs, shared by threads. Clones share the list.
 #[derive(Clone, Default)]
 pub(super) struct Listed(Arc<(Mutex<Arc<[VrfSetup]>>, AtomicU32)>);
 
 impl Listed {
-    /// From now on there are these.
+    /// Sets the list.
     pub(super) fn set(&self, vrfs: &[VrfSetup]) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = vrfs.into();
         self.0.1.fetch_add(1, Release);
     }
 
-    /// They, when `seen` is not yet the number of the last change; then it is.
+    /// The list, if it changed since `seen`, which is updated.
     pub(super) fn news(&self, seen: &mut u32) -> Option<Arc<[VrfSetup]>> {
         let now = self.0.1.load(Acquire);
         (std::mem::replace(seen, now) != now).then(|| self.get())
     }
 
-    /// They.
+    /// The list.
     pub(super) fn get(&self) -> Arc<[VrfSetup]> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Their numbers.
+    /// The ids.
     pub(super) fn numbers(&self) -> Vec<Vrf> {
         self.get().iter().map(|setup| setup.vrf).collect()
     }
 }
 
-/// What the kernel knows under a name.
+/// The device of a name.
 #[derive(Default)]
 enum Found {
     #[default]
@@ -56,10 +56,10 @@ fn look(name: &str) -> Result<Found, String> {
     found.map_err(|e| format!("the kernel's interfaces cannot be read: {e}"))
 }
 
-/// The number and the table of the VRF device `name`.
+/// The index and the table of the VRF device `name`.
 ///
 /// # Errors
-/// A sentence: there is none, or this kernel cannot have any.
+/// A sentence: there is none, or this kernel does not support VRFs.
 pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
     match look(name)? {
         Found::Vrf(ifindex, table) => Ok((ifindex, table)),
@@ -74,10 +74,11 @@ pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
     }
 }
 
-/// The table of the VRF `name`, and the number of what stands for it, 0 where nothing does. `by_number`: something must.
+/// The table of the VRF `name`, and the index of its device, or 0 without one. `by_number`: a
+/// device is required.
 ///
 /// # Errors
-/// A sentence: the kernel lacks what the configuration rests on.
+/// A sentence: the kernel lacks what the configuration needs.
 pub fn numbers(name: &str, wanted: &VrfConfig, by_number: bool) -> Result<(u32, IfIndex), String> {
     const CURE: &str =
         "`ip link add NAME type vrf table 100` makes one, if the kernel was built with VRFs (CONFIG_NET_VRF)";

@@ -1,13 +1,14 @@
-//! `LABEL_ROUTE_TABLE`: what becomes of packets that arrive with an MPLS label.
+//! `LABEL_ROUTE_TABLE`: routes of packets with an incoming MPLS label.
 
 use super::{Db, Field, LABEL_MAX, Name, Row, RowError, RowKey, Via};
 use crate::format;
 use std::sync::Arc;
 
-/// Which label.
+/// A key of the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LabelKey {
-    /// Not a label: asks orchagent to hold work on labels (SET) and to apply the merged result (DEL).
+    /// Not a label: begin (SET) and end (DEL) of a resync of labels. orchagent holds changes
+    /// between the two and then applies the merged result.
     Resync,
     /// A label.
     Label(u32),
@@ -35,16 +36,17 @@ impl RowKey for LabelKey {
     }
 }
 
-/// A label's route as APPL_DB has it.
+/// A row of `LABEL_ROUTE_TABLE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LabelRouteRow {
-    /// Who made it. Only echoed. `None` when the row does not say.
+    /// The routing protocol, which orchagent only echoes. `None` if absent.
     pub protocol: Option<Name>,
-    /// Where it leads, and how many labels are taken off ([`Field::MplsPop`]).
+    /// The next hops, and the number of labels to pop ([`Field::MplsPop`]).
     pub via: Arc<Via>,
 }
 
-/// What a row names when it names everything. Never an empty `mpls_pop`: SONiC's orchagent ends when it reads one.
+/// The fields of a complete row. Never an empty `mpls_pop`: SONiC's orchagent exits when it reads
+/// one.
 const FIELDS: [Field; 6] =
     [Field::Blackhole, Field::Nexthop, Field::Ifname, Field::NexthopGroup, Field::MplsNh, Field::Weight];
 

@@ -1,4 +1,4 @@
-//! What is done to the labels of packets on the way to a next hop: one element of `mpls_nh`.
+//! The label operation of a next hop: one element of `mpls_nh`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 /// The highest label: it has 20 bits.
 pub const LABEL_MAX: u32 = (1 << 20) - 1;
 
-/// How labels are put on.
+/// The operation on the label stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LabelOp {
-    /// On a packet that had none, or whose labels stay.
+    /// Push onto the existing labels, if any.
     Push,
-    /// In place of the label with which it arrived.
+    /// Swap the incoming label.
     Swap,
 }
 
-/// Labels that are put on packets, outermost first; at least one. Displays as `mpls_nh` has it: `push100/101`.
+/// Outgoing labels, outermost first; at least one. Displays as in `mpls_nh`: `push100/101`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LabelStack {
-    /// How.
+    /// The operation.
     pub op: LabelOp,
-    /// Which.
+    /// The labels.
     pub labels: Arc<[u32]>,
 }
 
 impl LabelStack {
-    /// The labels of an element of `mpls_nh`; `None` when it is no such text.
+    /// Parses an element of `mpls_nh`; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<LabelStack> {
         let (op, labels) = match text.strip_prefix("push") {
             Some(labels) => (LabelOp::Push, labels),

@@ -1,4 +1,5 @@
-//! `NEIGH_TABLE` and `NEIGH_RESOLVE_TABLE`: who is on the wire, and who orchagent asks for.
+//! `NEIGH_TABLE`: resolved neighbours. `NEIGH_RESOLVE_TABLE`: neighbours that orchagent asks to
+//! resolve.
 
 use super::{Db, Name, Row, RowError, RowKey};
 use std::fmt;
@@ -60,10 +61,10 @@ impl RowKey for NeighKey {
     }
 }
 
-/// A neighbour as APPL_DB has it.
+/// A row of `NEIGH_TABLE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NeighRow {
-    /// Its MAC address; all zero when it is not resolved. `None` when the row does not say.
+    /// Its MAC address; all zero when unresolved. `None` if absent.
     pub mac: Option<Mac>,
     /// Whether the key is an IPv6 address: the `family` field.
     pub ipv6: bool,
@@ -98,7 +99,7 @@ impl Row for NeighRow {
     }
 }
 
-/// A neighbour that is to be resolved, because a route waits for it.
+/// A row of `NEIGH_RESOLVE_TABLE`: a route waits for this neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NeighResolveRow;
 

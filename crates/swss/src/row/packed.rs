@@ -1,31 +1,31 @@
-//! Changes that may wait long, in few bytes: a route of the default VRF takes six, beside a row that it mostly shares
-//! with the one before it, or ten.
+//! A compact list of changes, for long queues. A route of the default VRF takes six bytes, or ten
+//! with a row unlike the previous one.
 
 use super::{Change, Row, RowKey};
 use std::borrow::Borrow;
 
-/// The row had other fields before.
+/// The former row had other fields.
 const RESHAPED: u8 = 1;
-/// The key did not pack: it is the next of `whole`.
+/// The key has no compact encoding: it is the next of `whole`.
 const WHOLE: u8 = 2;
-/// The row is another than that of the change before: its number, least significant byte first, follows.
+/// The row differs from that of the previous change: its index follows, little-endian.
 const ANOTHER: u8 = 4;
 
-/// Changes of one table, in their order.
+/// Changes of one table in order.
 #[derive(Debug)]
 pub struct Packed<R: Row> {
-    /// Of each change its flags, which row, and its key's bytes where it packs.
+    /// For each change: flags, the index of its row if it differs, and its encoded key.
     bytes: Vec<u8>,
-    /// Keys that do not.
+    /// Keys without a compact encoding.
     whole: Vec<R::Key>,
-    /// Rows, of equal ones mostly one.
+    /// Rows; equal ones are mostly stored once.
     rows: Vec<Option<R>>,
     len: usize,
 }
 
-/// So many rows are looked through for an equal one, those that came last first.
+/// The search for an equal row looks at this many of the last rows.
 const LATELY: usize = 4;
-/// What a change usually takes.
+/// The usual size of a change in bytes.
 const USUAL: usize = 6;
 
 impl<R: Row, C: Borrow<Change<R>>> FromIterator<C> for Packed<R> {
@@ -62,12 +62,12 @@ impl<R: Row, C: Borrow<Change<R>>> FromIterator<C> for Packed<R> {
 }
 
 impl<R: Row> Packed<R> {
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends them as they were.
+    /// Appends the decoded changes.
     pub fn unpack(self, changes: &mut Vec<Change<R>>) {
         let (mut bytes, mut whole) = (self.bytes.as_slice(), self.whole.into_iter());
         let mut row = 0;

@@ -1,4 +1,4 @@
-//! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
+//! `ROUTE_TABLE`: routes from fpmsyncd to orchagent.
 
 use super::{Db, Field, Name, Row, RowError, RowKey, Via};
 use crate::format;
@@ -6,7 +6,7 @@ use ribtide_prefix::{AnyPrefix, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Which route.
+/// A key of the table.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
     /// Not a route: the begin (SET) and the end (DEL) of a resync, between which fpmsyncd sends every row. orchagent
@@ -26,28 +26,27 @@ pub enum RouteKey {
         vrf: Option<Name>,
         /// The destination.
         prefix: AnyPrefix,
-        /// The key's text, if its writer formatted it otherwise than libnl does; responses echo it.
+        /// The raw key, if its writer formatted it differently from libnl; responses echo it.
         raw_key: Option<Name>,
     },
 }
 
 impl RouteKey {
-    /// The key of a route, formatted as by libnl.
+    /// The key of a route in the format of libnl.
     pub fn new(vrf: Option<Name>, prefix: AnyPrefix) -> RouteKey {
         RouteKey::Route { vrf, prefix, raw_key: None }
     }
 }
 
-/// IPv6 lengths in a packed key stand beyond IPv4's.
+/// Offset of IPv6 lengths in a packed key, above those of IPv4.
 const PACKED_V6: u8 = 33;
 
-/// What the key of a resync is, and what stands before that of a route that is said again.
+/// The key of a resync, and the prefix of the key of a resent row.
 const RESYNC: &str = "resync";
 
-/// Appends a prefix: its length, and as many bytes of the address as that covers.
+/// Appends a prefix: its length, and the bytes of the address that the length covers.
 pub(crate) fn pack_prefix(prefix: AnyPrefix, bytes: &mut Vec<u8>) {
-    /// The whole address at once, and then what is not covered cut off: to copy few bytes whose number is not known before takes
-    /// longer.
+    /// Copies the whole address and then truncates, because a copy of a variable length is slower.
     fn put<const N: usize>(first: u8, address: [u8; N], covered: usize, bytes: &mut Vec<u8>) {
         bytes.push(first);
         let end = bytes.len() + covered;
@@ -61,11 +60,12 @@ pub(crate) fn pack_prefix(prefix: AnyPrefix, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The prefix that [`pack_prefix`] put first in `bytes`, which go on behind it.
+/// Reads the prefix that [`pack_prefix`] encoded at the start of `bytes`, and moves `bytes` behind
+/// it.
 pub(crate) fn unpack_prefix(bytes: &mut &[u8]) -> Option<AnyPrefix> {
     fn address<const N: usize>(bytes: &mut &[u8], len: u8) -> Option<[u8; N]> {
         let (covered, rest) = bytes.split_at_checked(usize::from(len).div_ceil(8))?;
-        // What is not covered is of what comes behind it, and is cleared with the prefix's other bits.
+        // The bits beyond the length belong to later bytes; `Prefix::new` clears them.
         let whole = bytes.first_chunk().filter(|_| covered.len() <= N).copied();
         *bytes = rest;
         if whole.is_some() {
@@ -83,7 +83,7 @@ pub(crate) fn unpack_prefix(bytes: &mut &[u8]) -> Option<AnyPrefix> {
     })
 }
 
-/// Appends a prefix as libnl's `nl_addr2str` formats it: a host address has no length.
+/// Appends a prefix in the format of libnl's `nl_addr2str`: a host address has no length.
 fn prefix_text(prefix: AnyPrefix, out: &mut String) {
     if AnyPrefix::host(prefix.addr()) == prefix {
         format::addr(prefix.addr(), out);
@@ -92,13 +92,13 @@ fn prefix_text(prefix: AnyPrefix, out: &mut String) {
     }
 }
 
-/// A prefix with or without a length; bits beyond the length are cleared.
+/// Parses a prefix with or without a length. Clears bits beyond the length.
 pub(crate) fn parse_prefix(text: &str) -> Option<AnyPrefix> {
     let (addr, len) = parse_addr_len(text)?;
     AnyPrefix::from_addr(addr, len)
 }
 
-/// An address and a length, the full width where there is none.
+/// Parses an address with an optional length; the default is the full width.
 pub(crate) fn parse_addr_len(text: &str) -> Option<(IpAddr, u8)> {
     let (addr, len) = match text.split_once('/') {
         Some((addr, len)) => (addr, Some(len)),
@@ -167,18 +167,19 @@ impl RowKey for RouteKey {
     }
 }
 
-/// A route as APPL_DB has it.
+/// A row of `ROUTE_TABLE`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteRow {
-    /// Who made it: a name of `rt_protos` or a number. Only echoed. `None` when the row does not say.
+    /// The routing protocol: a name of `rt_protos` or a number, which orchagent only echoes. `None`
+    /// if absent.
     pub protocol: Option<Name>,
-    /// Where it leads.
+    /// The next hops.
     pub via: Arc<Via>,
 }
 
 impl RouteRow {
-    /// A number that depends on what the row says alone (FNV-1a), in every process: who was told of a row and knows another
-    /// by its number takes the two for different. Fields that are empty say nothing.
+    /// A digest of the row (FNV-1a), equal in every process. Empty fields do not count. Daemons
+    /// compare digests to find out whether they speak of the same row.
     pub fn digest(&self) -> u32 {
         let mut digest = 0x811c_9dc5_u32;
         let mut add = |byte: u8| digest = (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193);

@@ -1,4 +1,5 @@
-//! Attributes of the route path's objects: SAI's name and the value's type of each, in one table.
+//! Attributes of the objects of the route path: the SAI name and the value type of each, in one
+//! table.
 
 use super::{ObjectType, Oid};
 use crate::row::{Mac, Name};
@@ -6,7 +7,7 @@ use smallvec::SmallVec;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
-/// The attributes of one object. Most have one or two.
+/// The attributes of an object; most have one or two.
 pub type Attrs = SmallVec<[Attr; 2]>;
 
 /// A value of an attribute, and its text.
@@ -84,37 +85,37 @@ macro_rules! value_enums {
 }
 
 value_enums! {
-    /// What happens to a packet that matches a route.
+    /// The action on a packet that matches a route.
     PacketAction {
-        /// It is dropped.
+        /// Drop it.
         Drop = "SAI_PACKET_ACTION_DROP",
-        /// It goes to the next hop.
+        /// Forward it to the next hop.
         Forward = "SAI_PACKET_ACTION_FORWARD",
-        /// It goes to the CPU.
+        /// Send it to the CPU.
         Trap = "SAI_PACKET_ACTION_TRAP",
     }
-    /// What a next hop is.
+    /// The type of a next hop.
     NextHopType {
-        /// A gateway's address.
+        /// A gateway.
         Ip = "SAI_NEXT_HOP_TYPE_IP",
-        /// A gateway's address, and labels on the way to it.
+        /// A gateway, with outgoing labels.
         Mpls = "SAI_NEXT_HOP_TYPE_MPLS",
     }
-    /// How a next hop puts labels on.
+    /// The label operation of a next hop.
     OutsegType {
-        /// On a packet that had none, or whose labels stay.
+        /// Push onto the existing labels, if any.
         Push = "SAI_OUTSEG_TYPE_PUSH",
-        /// In place of the label with which it arrived.
+        /// Swap the incoming label.
         Swap = "SAI_OUTSEG_TYPE_SWAP",
     }
-    /// How a group chooses among its members.
+    /// The type of a group.
     GroupType {
         /// By hash, members in any order.
         DynamicUnorderedEcmp = "SAI_NEXT_HOP_GROUP_TYPE_DYNAMIC_UNORDERED_ECMP",
         /// By hash, members in the order of their sequence ids.
         DynamicOrderedEcmp = "SAI_NEXT_HOP_GROUP_TYPE_DYNAMIC_ORDERED_ECMP",
     }
-    /// What a router interface sits on.
+    /// The lower layer of a router interface.
     RifType {
         /// A port.
         Port = "SAI_ROUTER_INTERFACE_TYPE_PORT",
@@ -123,9 +124,9 @@ value_enums! {
         /// Nothing.
         Loopback = "SAI_ROUTER_INTERFACE_TYPE_LOOPBACK",
     }
-    /// A port's link.
+    /// The link state of a port.
     OperStatus {
-        /// Not known.
+        /// Unknown.
         Unknown = "SAI_PORT_OPER_STATUS_UNKNOWN",
         /// Up.
         Up = "SAI_PORT_OPER_STATUS_UP",
@@ -140,12 +141,13 @@ macro_rules! attributes {
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum Attr {
             $($(#[$doc])* $variant($type),)*
-            /// An attribute outside of the route path: name and value as text, passed through.
+            /// An attribute outside of the route path: name and value as text, passed through
+            /// unchanged.
             Other(Box<(Name, Name)>),
         }
 
         impl Attr {
-            /// SAI's name.
+            /// The SAI name.
             pub fn name(&self) -> &str {
                 match self {
                     $(Attr::$variant(_) => $name,)*
@@ -153,7 +155,7 @@ macro_rules! attributes {
                 }
             }
 
-            /// Appends the value's text.
+            /// Appends the text of the value.
             pub fn write_value(&self, out: &mut String) {
                 match self {
                     $(Attr::$variant(value) => value.write(out),)*
@@ -161,8 +163,8 @@ macro_rules! attributes {
                 }
             }
 
-            /// The attribute of a name and a value's text; `None` when the text is not a value of this name.
-            /// A name that the route path does not use gives [`Attr::Other`].
+            /// Parses the text of a value; `None` if it is not a value of this attribute. An
+            /// unknown name gives [`Attr::Other`].
             pub fn read(name: &str, value: &str) -> Option<Attr> {
                 match name {
                     $($name => Value::read(value).map(Attr::$variant),)*
@@ -174,106 +176,108 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The chip is started by this.
+    /// Initializes the chip.
     SwitchInit(bool) = "SAI_SWITCH_ATTR_INIT_SWITCH";
-    /// The router's MAC address.
+    /// The MAC address of the router.
     SwitchSrcMac(Mac) = "SAI_SWITCH_ATTR_SRC_MAC_ADDRESS";
-    /// The virtual router that is always there.
+    /// The default virtual router.
     SwitchDefaultVirtualRouter(Oid) = "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID";
-    /// The port towards the CPU.
+    /// The CPU port.
     SwitchCpuPort(Oid) = "SAI_SWITCH_ATTR_CPU_PORT";
-    /// How many ports there are.
+    /// The number of ports.
     SwitchPortNumber(u32) = "SAI_SWITCH_ATTR_PORT_NUMBER";
-    /// The ports. In a question, as many null ids as there is room for.
+    /// The ports. A query has as many null ids as its buffer has room.
     SwitchPortList(Box<[Oid]>) = "SAI_SWITCH_ATTR_PORT_LIST";
-    /// How many next-hop groups the chip holds.
+    /// The maximum number of next-hop groups.
     SwitchEcmpGroups(u32) = "SAI_SWITCH_ATTR_NUMBER_OF_ECMP_GROUPS";
-    /// How many more IPv4 routes fit.
+    /// Free IPv4 route entries.
     SwitchAvailableIpv4Route(u32) = "SAI_SWITCH_ATTR_AVAILABLE_IPV4_ROUTE_ENTRY";
-    /// How many more IPv6 routes fit.
+    /// Free IPv6 route entries.
     SwitchAvailableIpv6Route(u32) = "SAI_SWITCH_ATTR_AVAILABLE_IPV6_ROUTE_ENTRY";
-    /// How many more IPv4 next hops fit.
+    /// Free IPv4 next hops.
     SwitchAvailableIpv4Nexthop(u32) = "SAI_SWITCH_ATTR_AVAILABLE_IPV4_NEXTHOP_ENTRY";
-    /// How many more IPv6 next hops fit.
+    /// Free IPv6 next hops.
     SwitchAvailableIpv6Nexthop(u32) = "SAI_SWITCH_ATTR_AVAILABLE_IPV6_NEXTHOP_ENTRY";
-    /// How many more IPv4 neighbours fit.
+    /// Free IPv4 neighbours.
     SwitchAvailableIpv4Neighbor(u32) = "SAI_SWITCH_ATTR_AVAILABLE_IPV4_NEIGHBOR_ENTRY";
-    /// How many more IPv6 neighbours fit.
+    /// Free IPv6 neighbours.
     SwitchAvailableIpv6Neighbor(u32) = "SAI_SWITCH_ATTR_AVAILABLE_IPV6_NEIGHBOR_ENTRY";
-    /// How many more next-hop groups fit.
+    /// Free next-hop groups.
     SwitchAvailableGroup(u32) = "SAI_SWITCH_ATTR_AVAILABLE_NEXT_HOP_GROUP_ENTRY";
-    /// How many more group members fit.
+    /// Free group members.
     SwitchAvailableGroupMember(u32) = "SAI_SWITCH_ATTR_AVAILABLE_NEXT_HOP_GROUP_MEMBER_ENTRY";
-    /// The chip's lanes that a port uses.
+    /// The lanes of a port.
     PortLanes(Box<[u32]>) = "SAI_PORT_ATTR_HW_LANE_LIST";
     /// Megabits per second.
     PortSpeed(u32) = "SAI_PORT_ATTR_SPEED";
-    /// Whether the port is wanted up.
+    /// The administrative state of a port.
     PortAdminState(bool) = "SAI_PORT_ATTR_ADMIN_STATE";
-    /// Bytes.
+    /// MTU in bytes.
     PortMtu(u32) = "SAI_PORT_ATTR_MTU";
-    /// The link. Read only.
+    /// The link state. Read only.
     PortOperStatus(OperStatus) = "SAI_PORT_ATTR_OPER_STATUS";
     /// Whether a virtual router routes IPv4.
     VirtualRouterV4(bool) = "SAI_VIRTUAL_ROUTER_ATTR_ADMIN_V4_STATE";
     /// Whether a virtual router routes IPv6.
     VirtualRouterV6(bool) = "SAI_VIRTUAL_ROUTER_ATTR_ADMIN_V6_STATE";
-    /// A router interface's virtual router.
+    /// The virtual router of a router interface.
     RifVirtualRouter(Oid) = "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID";
-    /// What a router interface sits on.
+    /// The lower layer of a router interface.
     RifKind(RifType) = "SAI_ROUTER_INTERFACE_ATTR_TYPE";
-    /// A router interface's port.
+    /// The port of a router interface.
     RifPort(Oid) = "SAI_ROUTER_INTERFACE_ATTR_PORT_ID";
-    /// A router interface's MAC address.
+    /// The MAC address of a router interface.
     RifSrcMac(Mac) = "SAI_ROUTER_INTERFACE_ATTR_SRC_MAC_ADDRESS";
-    /// Bytes.
+    /// MTU in bytes.
     RifMtu(u32) = "SAI_ROUTER_INTERFACE_ATTR_MTU";
     /// Whether a router interface routes IPv4.
     RifV4(bool) = "SAI_ROUTER_INTERFACE_ATTR_ADMIN_V4_STATE";
     /// Whether a router interface routes IPv6.
     RifV6(bool) = "SAI_ROUTER_INTERFACE_ATTR_ADMIN_V6_STATE";
-    /// Whether a router interface takes packets with MPLS labels. It does not when not given.
+    /// Whether a router interface accepts packets with MPLS labels. Default: no.
     RifMpls(bool) = "SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE";
     /// A neighbour's MAC address.
     NeighborMac(Mac) = "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS";
     /// The neighbour gets no host route.
     NeighborNoHostRoute(bool) = "SAI_NEIGHBOR_ENTRY_ATTR_NO_HOST_ROUTE";
-    /// What a next hop is.
+    /// The type of a next hop.
     NextHopKind(NextHopType) = "SAI_NEXT_HOP_ATTR_TYPE";
-    /// A next hop's gateway.
+    /// The gateway of a next hop.
     NextHopIp(IpAddr) = "SAI_NEXT_HOP_ATTR_IP";
-    /// A next hop's router interface.
+    /// The router interface of a next hop.
     NextHopRif(Oid) = "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID";
-    /// A next hop's labels, outermost first.
+    /// The labels of a next hop, outermost first.
     NextHopLabels(Box<[u32]>) = "SAI_NEXT_HOP_ATTR_LABELSTACK";
-    /// How a next hop puts its labels on.
+    /// The label operation of a next hop.
     NextHopOutseg(OutsegType) = "SAI_NEXT_HOP_ATTR_OUTSEG_TYPE";
-    /// How a group chooses.
+    /// The type of a group.
     GroupKind(GroupType) = "SAI_NEXT_HOP_GROUP_ATTR_TYPE";
-    /// A member's group.
+    /// The group of a member.
     MemberGroup(Oid) = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID";
-    /// A member's next hop.
+    /// The next hop of a member.
     MemberNextHop(Oid) = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID";
-    /// A member's share.
+    /// The weight of a member.
     MemberWeight(u32) = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_WEIGHT";
-    /// A member's place, from 1, in an ordered group.
+    /// The position of a member in an ordered group, from 1.
     MemberSequence(u32) = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_SEQUENCE_ID";
-    /// What a route does. Forward when not given.
+    /// The action of a route. Default: forward.
     RoutePacketAction(PacketAction) = "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION";
-    /// Where a route leads: a next hop, a group, a router interface, or the CPU port. Null when not given.
+    /// The target of a route: a next hop, a group, a router interface, or the CPU port. Default:
+    /// null.
     RouteNextHop(Oid) = "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID";
-    /// What a label's entry does. Forward when not given.
+    /// The action of a label. Default: forward.
     InsegPacketAction(PacketAction) = "SAI_INSEG_ENTRY_ATTR_PACKET_ACTION";
-    /// Where a label's entry leads: a next hop, a group or a router interface. Null when not given.
+    /// The target of a label: a next hop, a group or a router interface. Default: null.
     InsegNextHop(Oid) = "SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID";
-    /// How many labels a label's entry takes off. One when not given.
+    /// The number of labels to pop. Default: 1.
     InsegPop(u8) = "SAI_INSEG_ENTRY_ATTR_NUM_OF_POP";
-    /// Of no object: the answer to [`SaiCall::Available`](super::SaiCall::Available).
+    /// Not an attribute of an object: the reply to
+    /// [`SaiCall::Available`](super::SaiCall::Available).
     ObjectCount(u64) = "OBJECT_COUNT";
 }
 
 impl Attr {
-    /// Every object number in the value, to translate.
+    /// All object ids in the value, for translation.
     pub fn oids_mut(&mut self) -> &mut [Oid] {
         match self {
             Attr::SwitchDefaultVirtualRouter(oid)
@@ -290,7 +294,7 @@ impl Attr {
         }
     }
 
-    /// The type of the objects that a switch's read-only attribute names: those that the chip has of its own.
+    /// The object type of a read-only list of the switch: objects that the chip has from the start.
     pub fn discovers(&self) -> Option<ObjectType> {
         match self {
             Attr::SwitchDefaultVirtualRouter(_) => Some(ObjectType::VirtualRouter),
@@ -299,7 +303,7 @@ impl Attr {
         }
     }
 
-    /// Whether SAI lets it be given at creation only.
+    /// Whether SAI allows it at creation only.
     pub fn create_only(&self) -> bool {
         matches!(
             self,
@@ -312,14 +316,15 @@ impl Attr {
                 | Attr::NextHopIp(_)
                 | Attr::NextHopRif(_)
                 | Attr::NextHopLabels(_)
-                // SAI lets it be changed; orchagent never does, and it tells one next hop from another.
+                // SAI allows a change. orchagent makes none, because the attribute distinguishes
+                // next hops.
                 | Attr::NextHopOutseg(_)
                 | Attr::GroupKind(_)
                 | Attr::MemberGroup(_)
         )
     }
 
-    /// Whether both are the same attribute, whatever the values.
+    /// Whether both are the same attribute with any values.
     pub fn same_kind(&self, other: &Attr) -> bool {
         match (self, other) {
             (Attr::Other(a), Attr::Other(b)) => a.0 == b.0,

@@ -1,13 +1,14 @@
-//! The binary encoding of bulks of routes and of their outcomes: what our orchagent and a syncd of ours say to each other where [`text`] is
-//! not for others to read. A route takes five bytes, as text a hundred and fifty.
+//! The binary encoding of route bulks and their replies between ribtide's orchagent and syncd
+//! (`docs/adr/0017-binary-route-bulks-orchagent-syncd.md`). A route takes five bytes, a hundred and
+//! fifty as text.
 //!
-//! The first byte is a mark that no text begins with. Numbers have their least significant byte first.
+//! The first byte is a tag with which no text begins. Integers are little-endian.
 //!
-//! - A bulk is its mark and, for each route, what it does not share with the one before it: a head of flags, the virtual
-//!   router, the object that it leads to, and the prefix.
-//! - A reply is its mark, the outcome, and the outcome of each object, an byte each.
+//! - A bulk is its tag and, for each route, what differs from the route before: flags, the virtual
+//!   router, the target object, and the prefix.
+//! - A reply is its tag, the outcome, and the outcome of each object, a byte each.
 //!
-//! Everything else is text: [`write_bulk`] and [`write_reply`] say so.
+//! All other messages are [`text`]: [`write_bulk`] and [`write_reply`] return `false` for them.
 //!
 //! [`text`]: super::text
 
@@ -18,16 +19,17 @@ use super::{
 use crate::row::{pack_prefix, unpack_prefix};
 use ribtide_prefix::AnyPrefix;
 
-/// The marks of bulks.
+/// The tags of bulks.
 const BULKS: [(u8, Verb); 3] = [(1, Verb::Create), (2, Verb::Set), (3, Verb::Remove)];
-/// The mark of a reply.
+/// The tag of a reply.
 const REPLY: u8 = 4;
 
-/// Flags of a route: another virtual router than the one before it; another object that it leads to. Other bits are the caller's.
+/// Flags of a route: its virtual router, or its target, differs from that of the route before.
+/// Other bits belong to the caller.
 const ROUTER: u8 = 1;
 const NEXT_HOP: u8 = 2;
 
-/// The object ids that a route may share with the route before it in a bulk. Encoder and decoder each keep one.
+/// The object ids of the previous route of a bulk. Encoder and decoder each keep one.
 #[derive(Default, Debug)]
 pub(crate) struct Before {
     router: Oid,
@@ -35,7 +37,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Appends a route: a head of flags, what it does not share, and its prefix. `to`: what it leads to, if that is said.
+    /// Appends a route: flags, what differs, and the prefix. `to`: the target, if the verb has one.
     pub(crate) fn write(
         &mut self,
         flags: u8,
@@ -56,7 +58,7 @@ impl Before {
         pack_prefix(dest, out);
     }
 
-    /// The route whose head is first in `bytes`, which go on behind it, and what it leads to, if that is said of it.
+    /// Reads a route at the start of `bytes` and moves `bytes` behind it. Returns its target, too.
     pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Option<(RouteEntry, Oid)> {
         let (&head, mut rest) = bytes.split_first()?;
         for (flag, number) in [(ROUTER, &mut self.router), (NEXT_HOP, &mut self.next_hop)] {
@@ -71,12 +73,12 @@ impl Before {
     }
 }
 
-/// The bytes are of another layout.
+/// The bytes are not in this encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MalformedBinary;
 
-/// Writes a bulk of routes of which each leads to one object, or is removed. False, and nothing is written, of any other
-/// request.
+/// Encodes a bulk that creates, sets or removes routes with one target each. Returns `false`, and
+/// writes nothing, for any other request.
 pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
     let SaiCall::Bulk { verb, object: ObjectType::RouteEntry, items, .. } = &request.call else {
         return false;
@@ -102,10 +104,10 @@ pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The bulk of a message; `None` when it is none, but text.
+/// Decodes a bulk; `None` for text.
 ///
 /// # Errors
-/// [`MalformedBinary`] when it is none after all.
+/// [`MalformedBinary`] when the tag is that of a bulk and the rest is invalid.
 pub fn read_bulk(id: u64, message: &[u8]) -> Option<Result<SaiRequest, MalformedBinary>> {
     let (mark, routes) = message.split_first()?;
     let verb = BULKS.iter().find(|(of, _)| of == mark)?.1;
@@ -117,7 +119,7 @@ pub fn read_bulk(id: u64, message: &[u8]) -> Option<Result<SaiRequest, Malformed
 }
 
 fn read_routes(verb: Verb, mut bytes: &[u8]) -> Option<Vec<Item>> {
-    /// What a route takes at least, with eight bits of its address.
+    /// The smallest encoded route: flags, length, and eight bits of its address.
     const LEAST: usize = 3;
     let mut items = Vec::with_capacity(bytes.len() / LEAST);
     let mut before = Before::default();
@@ -132,21 +134,21 @@ fn read_routes(verb: Verb, mut bytes: &[u8]) -> Option<Vec<Item>> {
     Some(items)
 }
 
-/// Writes a reply that carries no values. False, and nothing is written, of one that does.
+/// Encodes a reply without values. Returns `false`, and writes nothing, for one with values.
 pub fn write_reply(reply: &SaiReply, out: &mut Vec<u8>) -> bool {
     if !reply.values.is_empty() {
         return false;
     }
     out.push(REPLY);
-    // SAI's numbers are negative, and small.
+    // SAI statuses are small negative numbers.
     out.extend([reply.status].iter().chain(&reply.statuses).map(|status| status.code() as u8));
     true
 }
 
-/// The reply of a message to request `id`; `None` when it is none, but text.
+/// Decodes the reply to request `id`; `None` for text.
 ///
 /// # Errors
-/// [`MalformedBinary`] when it is none after all.
+/// [`MalformedBinary`] when the tag is that of a reply and the rest is invalid.
 pub fn read_reply(id: u64, message: &[u8]) -> Option<Result<SaiReply, MalformedBinary>> {
     let outcomes = message.strip_prefix(&[REPLY])?;
     let mut outcomes = outcomes.iter().map(|code| Status::from_code((*code as i8).into()));

@@ -1,4 +1,4 @@
-//! Which object: its type, and the number or the key that identifies it.
+//! Object types, and the id or key of an object.
 
 use crate::format;
 use ribtide_prefix::AnyPrefix;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 macro_rules! object_types {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $entry:literal;)*) => {
-        /// The type of an object, with SAI's number.
+        /// The type of an object with the number of SAI (`saitypes.h`).
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum ObjectType {
@@ -23,7 +23,7 @@ macro_rules! object_types {
                 match self { $(ObjectType::$variant => $name,)* }
             }
 
-            /// Whether a key identifies it, rather than a number that the chip gave.
+            /// Whether a key identifies it, not a number of the chip.
             pub fn is_entry(self) -> bool {
                 match self { $(ObjectType::$variant => $entry,)* }
             }
@@ -38,40 +38,40 @@ object_types! {
     VirtualRouter = 3, "SAI_OBJECT_TYPE_VIRTUAL_ROUTER", false;
     /// A gateway on a router interface.
     NextHop = 4, "SAI_OBJECT_TYPE_NEXT_HOP", false;
-    /// A set of next hops to spread over.
+    /// An ECMP group.
     NextHopGroup = 5, "SAI_OBJECT_TYPE_NEXT_HOP_GROUP", false;
-    /// Where a port routes.
+    /// A router interface.
     RouterInterface = 6, "SAI_OBJECT_TYPE_ROUTER_INTERFACE", false;
-    /// A port's netdevice on the host.
+    /// The netdevice of a port on the host.
     Hostif = 13, "SAI_OBJECT_TYPE_HOSTIF", false;
     /// The chip.
     Switch = 33, "SAI_OBJECT_TYPE_SWITCH", false;
-    /// A neighbour's MAC address.
+    /// A neighbour with its MAC address.
     NeighborEntry = 36, "SAI_OBJECT_TYPE_NEIGHBOR_ENTRY", true;
     /// A route.
     RouteEntry = 37, "SAI_OBJECT_TYPE_ROUTE_ENTRY", true;
-    /// What becomes of packets with a label.
+    /// An MPLS incoming segment.
     InsegEntry = 63, "SAI_OBJECT_TYPE_INSEG_ENTRY", true;
-    /// A next hop's place in a group.
+    /// A member of a next-hop group.
     NextHopGroupMember = 45, "SAI_OBJECT_TYPE_NEXT_HOP_GROUP_MEMBER", false;
 }
 
 impl ObjectType {
-    /// The type of a SAI name.
+    /// The type with this SAI name.
     pub fn from_name(name: &str) -> Option<ObjectType> {
         ObjectType::ALL.iter().copied().find(|t| t.name() == name)
     }
 }
 
-/// The number of an object: orchagent's own (VID) or the chip's (RID), by where it stands.
+/// An object id: of orchagent (VID) or of the chip (RID), depending on context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Oid(pub u64);
 
-/// The switch as orchagent names it: index 0.
+/// The VID of the switch: index 0.
 pub const SWITCH: Oid = Oid::vid(ObjectType::Switch, 0);
 
 impl Oid {
-    /// No object.
+    /// `SAI_NULL_OBJECT_ID`.
     pub const NULL: Oid = Oid(0);
 
     /// The VID of switch 0 in context 0: the type in bits 48 to 55, the index in bits 0 to 38.
@@ -79,7 +79,7 @@ impl Oid {
         Oid((object as u64) << 48 | (index & ((1 << 39) - 1)))
     }
 
-    /// Whether it names no object.
+    /// Whether it is the null id.
     pub fn is_null(self) -> bool {
         self.0 == 0
     }
@@ -90,7 +90,7 @@ impl Oid {
         ObjectType::ALL.iter().copied().find(|t| *t as u8 == number)
     }
 
-    /// Appends its text.
+    /// Appends its text, such as `oid:0x21000000000000`.
     pub fn format(self, out: &mut String) {
         out.push_str("oid:0x");
         format::hex(self.0, out);
@@ -130,7 +130,7 @@ pub struct NeighborEntry {
     pub ip: IpAddr,
 }
 
-/// The key of a label's entry.
+/// The key of an MPLS incoming segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InsegEntry {
     /// The switch.
@@ -139,21 +139,21 @@ pub struct InsegEntry {
     pub label: u32,
 }
 
-/// What identifies an object. The type of an [`ObjectId::Oid`] stands beside it where it is needed.
+/// The id or key of an object. The type of an [`ObjectId::Oid`] is given beside it where needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectId {
-    /// A number.
+    /// A numbered object.
     Oid(Oid),
-    /// A route's key.
+    /// A route.
     Route(RouteEntry),
-    /// A neighbour's key.
+    /// A neighbour.
     Neighbor(NeighborEntry),
-    /// A label's key.
+    /// A label.
     Inseg(InsegEntry),
 }
 
 impl ObjectId {
-    /// The number, of an object that has one.
+    /// The number, if the object has one.
     pub fn oid(&self) -> Option<Oid> {
         match self {
             ObjectId::Oid(oid) => Some(*oid),
@@ -161,7 +161,7 @@ impl ObjectId {
         }
     }
 
-    /// Every number in it, to translate.
+    /// All object ids in it, for translation.
     pub fn oids_mut(&mut self) -> impl Iterator<Item = &mut Oid> {
         let (a, b) = match self {
             ObjectId::Oid(oid) => (oid, None),

@@ -52,64 +52,64 @@ statuses! {
     BufferOverflow = -8, "SAI_STATUS_BUFFER_OVERFLOW";
     /// The chip was not started.
     Uninitialized = -12, "SAI_STATUS_UNINITIALIZED";
-    /// No room in the table.
+    /// The table is full.
     TableFull = -13, "SAI_STATUS_TABLE_FULL";
-    /// An attribute is missing that a create needs.
+    /// A mandatory attribute is missing.
     MandatoryAttributeMissing = -14, "SAI_STATUS_MANDATORY_ATTRIBUTE_MISSING";
-    /// The library does not do this yet.
+    /// Not implemented by the SAI library.
     NotImplemented = -15, "SAI_STATUS_NOT_IMPLEMENTED";
-    /// An address that is not known.
+    /// Unknown address.
     AddrNotFound = -16, "SAI_STATUS_ADDR_NOT_FOUND";
-    /// A remove of what others refer to.
+    /// The object is referenced.
     ObjectInUse = -17, "SAI_STATUS_OBJECT_IN_USE";
-    /// An object of another type than the operation's.
+    /// The object type does not fit the operation.
     InvalidObjectType = -18, "SAI_STATUS_INVALID_OBJECT_TYPE";
-    /// A number that names no object.
+    /// Unknown object id.
     InvalidObjectId = -19, "SAI_STATUS_INVALID_OBJECT_ID";
     /// Out of permanent storage.
     NvStorageFull = -21, "SAI_STATUS_NV_STORAGE_FULL";
-    /// Left out of a bulk, because an earlier entry failed.
+    /// Not executed, because an earlier entry of the bulk failed.
     NotExecuted = -23, "SAI_STATUS_NOT_EXECUTED";
 }
 
 impl Status {
-    /// SAI's number.
+    /// The number of SAI (`saistatus.h`).
     pub fn code(self) -> i32 {
         self as i32
     }
 
-    /// Whether it was done.
+    /// Whether it is success.
     pub fn is_success(self) -> bool {
         self == Status::Success
     }
 }
 
-/// What to do with objects.
+/// The operation on objects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verb {
-    /// Make them, with these attributes.
+    /// Create them with these attributes.
     Create,
-    /// Change one attribute of each. An object that stands several times changes several attributes.
+    /// Set one attribute of each. An object may occur several times with different attributes.
     Set,
     /// Remove them. Attributes are empty.
     Remove,
 }
 
-/// What a bulk does after an entry failed.
+/// The error mode of a bulk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorMode {
-    /// The entries after it are [`Status::NotExecuted`].
+    /// Later entries get [`Status::NotExecuted`].
     StopOnError,
-    /// The others are done all the same.
+    /// Later entries are executed.
     IgnoreError,
 }
 
 /// One object of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
-    /// Which object.
+    /// The object.
     pub id: ObjectId,
-    /// Its attributes: all for a create, one for a set, none for a remove.
+    /// Attributes: all for a create, one for a set, none for a remove.
     pub attrs: Attrs,
 }
 
@@ -119,42 +119,43 @@ impl Item {
         Item { id: id.into(), attrs: attrs.into_iter().collect() }
     }
 
-    /// An object alone.
+    /// An object without attributes.
     pub fn bare(id: impl Into<ObjectId>) -> Item {
         Item { id: id.into(), attrs: Attrs::new() }
     }
 }
 
-/// Which steps of a start orchagent is at.
+/// A step of the start of orchagent (INIT_VIEW and APPLY_VIEW of sairedis).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum View {
-    /// What follows describes all that should be in the chip.
+    /// Later requests describe the whole desired state of the chip.
     Init,
-    /// The description is complete: make it so.
+    /// The description is complete: program the difference.
     Apply,
 }
 
-/// What a request asks for.
+/// The call of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SaiCall {
     /// One object.
     One {
-        /// What to do.
+        /// The operation.
         verb: Verb,
         /// The object's type.
         object: ObjectType,
         /// The object.
         item: Item,
     },
-    /// Many objects of one type, with a status for each. Over a queue the mode is not carried: syncd decides.
+    /// Many objects of one type, with a status for each. The queue to syncd does not carry the
+    /// mode: syncd decides.
     Bulk {
-        /// What to do.
+        /// The operation.
         verb: Verb,
         /// The objects' type.
         object: ObjectType,
         /// The objects.
         items: Vec<Item>,
-        /// What a failure stops.
+        /// The error mode.
         mode: ErrorMode,
     },
     /// Read attributes.
@@ -163,26 +164,27 @@ pub enum SaiCall {
         object: ObjectType,
         /// The object.
         id: ObjectId,
-        /// Which attributes; the values are placeholders, a list's length the room for the answer.
+        /// The attributes with placeholder values. The length of a list is the capacity for the
+        /// reply.
         attrs: Vec<Attr>,
     },
-    /// How many more objects of a type fit.
+    /// Query for free entries of a type.
     Available {
         /// The type.
         object: ObjectType,
-        /// Which of that type, where the chip has several tables of them.
+        /// Selects the table, where the chip has several for the type.
         attrs: Attrs,
     },
     /// A step of a start.
     View(View),
 }
 
-/// A request, numbered by who sends it.
+/// A request with the number of its sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaiRequest {
-    /// The number, which the reply repeats. SONiC's queue does not carry it: there, replies come in order.
+    /// The number, which the reply repeats. SONiC's queue does not carry it: replies come in order.
     pub id: u64,
-    /// What is asked.
+    /// The call.
     pub call: SaiCall,
 }
 
@@ -191,21 +193,22 @@ pub struct SaiRequest {
 pub struct SaiReply {
     /// The request's number.
     pub id: u64,
-    /// The outcome. Of a bulk: success if all succeeded.
+    /// The outcome. For a bulk: success if all entries succeeded.
     pub status: Status,
-    /// Of a bulk: the outcome of each object, in order. Else empty.
+    /// For a bulk: the outcome of each object in order. Else empty.
     pub statuses: Vec<Status>,
-    /// Of a get that succeeded: the attributes with their values. Of a question what still fits: [`Attr::ObjectCount`].
+    /// For a successful get: the attributes with values. For an availability query:
+    /// [`Attr::ObjectCount`].
     pub values: Vec<Attr>,
 }
 
 impl SaiReply {
-    /// The reply to what has one outcome and no values.
+    /// A reply with one outcome and no values.
     pub fn one(id: u64, status: Status) -> SaiReply {
         SaiReply { id, status, statuses: Vec::new(), values: Vec::new() }
     }
 
-    /// The reply to a bulk.
+    /// A reply to a bulk.
     pub fn bulk(id: u64, statuses: Vec<Status>) -> SaiReply {
         let all = statuses.iter().all(|status| status.is_success());
         SaiReply {
@@ -217,13 +220,13 @@ impl SaiReply {
     }
 }
 
-/// A chip. All object numbers here are the chip's own (RIDs).
+/// A chip. Object ids here are those of the chip (RIDs).
 pub trait Sai {
-    /// Does `verb` to each of `items`, in order, and appends one status for each to `statuses`.
+    /// Executes `verb` on each of `items` in order, and appends a status for each to `statuses`.
     ///
-    /// A create of a numbered object writes the number that the chip gave into the item's id. The switch is created
-    /// like any object, with [`Attr::SwitchInit`]; its removal leaves a chip that holds nothing. A bulk of one is a
-    /// single call. On the items of a create, ids of numbered objects are null.
+    /// A create writes the RID into the id of a numbered object, which is null before. The switch
+    /// is created like any object, with [`Attr::SwitchInit`]; its removal empties the chip. A bulk
+    /// of one entry is a single call.
     fn bulk(
         &mut self,
         verb: Verb,
@@ -233,23 +236,24 @@ pub trait Sai {
         statuses: &mut Vec<Status>,
     );
 
-    /// Fills in the values of `attrs` of one object. Of a switch: the objects that it has of its own (default
-    /// virtual router, CPU port, ports) and what still fits.
+    /// Reads `attrs` of one object. For the switch: its built-in objects (default virtual router,
+    /// CPU port, ports) and free table entries.
     ///
     /// # Errors
-    /// The chip's status; [`Status::BufferOverflow`] when a list needs more room than its placeholder has.
+    /// The status of the chip; [`Status::BufferOverflow`] when a list needs more room than its
+    /// placeholder has.
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status>;
 
-    /// How many more objects of a type fit, of those that have these attributes.
+    /// Free entries of a type with these attributes.
     ///
     /// # Errors
-    /// [`Status::NotSupported`] when the chip does not say.
+    /// [`Status::NotSupported`] when the chip does not report it.
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
         let _ = (object, attrs);
         Err(Status::NotSupported)
     }
 
-    /// One object; see [`Sai::bulk`].
+    /// Executes `verb` on one object; see [`Sai::bulk`].
     fn one(&mut self, verb: Verb, object: ObjectType, item: &mut Item) -> Status {
         let mut statuses = Vec::with_capacity(1);
         self.bulk(verb, object, std::slice::from_mut(item), ErrorMode::StopOnError, &mut statuses);

@@ -1,32 +1,34 @@
-//! Where object numbers come from.
+//! Sources of virtual object ids (VIDs).
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where object numbers come from. In SONiC orchagent and syncd draw from one counter in ASIC_DB, so numbers are
-/// taken in blocks.
+/// A source of VID numbers. SONiC's orchagent and syncd share one counter in ASIC_DB, so numbers
+/// are taken in blocks.
 pub trait VidSource: Send {
-    /// Takes `count` numbers that are given out once.
+    /// Takes `count` unused numbers.
     ///
     /// # Errors
     /// A sentence when the counter cannot be reached.
     fn take(&mut self, count: u64) -> Result<Range<u64>, String>;
 
-    /// Sees to it that no number up to `last` is taken: objects have them, though the counter may have been lost.
+    /// Raises the counter above `last`, because objects have these numbers though the counter may
+    /// have been lost.
     ///
     /// # Errors
     /// As [`VidSource::take`].
     fn pass(&mut self, last: u64) -> Result<(), String>;
 }
 
-/// A counter in memory, for orchagent and syncd in one process, or for one of them alone. Clones count together.
+/// A counter in memory, for orchagent and syncd in one process, or for one of them. Clones share
+/// it.
 #[derive(Clone, Default, Debug)]
 pub struct VidCounter(Arc<AtomicU64>);
 
 impl VidSource for VidCounter {
     fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
-        // From 1 on: an index of 0 is the switch.
+        // Index 0 is the switch.
         let start = self.0.fetch_add(count, Ordering::Relaxed) + 1;
         Ok(start..start + count)
     }
