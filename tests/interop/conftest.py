@@ -18,7 +18,8 @@ from harness import Host, Pair, Ribtide, binary  # noqa: E402
 
 
 def agreeing(test):
-    """The same test, and at its end each router that it started and that installs routes agrees with itself."""
+    """Runs the test; at its end `route-check` must find no difference in each router that
+    installs routes."""
     @functools.wraps(test)
     def run(*args, **named):
         test(*args, **named)
@@ -48,7 +49,7 @@ def program():
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left():
-    """No namespace outlives the run, and with it no process."""
+    """Removes all namespaces, and with them all processes, at the end of the run."""
     yield
     left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split()
     assert not [name for name in left if name.startswith(f"rt{os.getpid()}-")], left
@@ -56,7 +57,7 @@ def nothing_left():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder that FRR, which is not root, can reach and write."""
+    """A folder that FRR, which is not root, can read and write."""
     for parent in tmp_path.parents:
         if parent.owner() == tmp_path.owner() and parent.name.startswith(("pytest-", "popen-")):
             parent.chmod(0o755)

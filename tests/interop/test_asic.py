@@ -1,5 +1,5 @@
-"""The whole path in one process: whatever senders do, the virtual ASIC forwards as the Loc-RIB says, and when they are
-gone it holds nothing of theirs."""
+"""The whole path in one process: the virtual ASIC always forwards by the Loc-RIB, and holds no
+route of a sender that is gone."""
 
 import ipaddress
 import json
@@ -52,7 +52,7 @@ def best(router):
 
 
 def agree(router):
-    """Loc-RIB, RIB manager and chip say the same; the number of routes."""
+    """Checks that Loc-RIB, RIB manager and chip agree; returns the number of routes."""
     routes = best(router)
     fib = {r["prefix"]: r for r in router.show("fib") if r["protocol"] != "connected"}
     assert fib.keys() == routes.keys()
@@ -64,7 +64,7 @@ def agree(router):
     addresses = [str(ipaddress.ip_network(prefix)[-1]) for prefix in routes]
     answers = []
     for start in range(0, len(addresses), 500):
-        answers += json.loads(router.text("show", "asic", *addresses[start:start + 500], "--json"))["answers"]
+        answers += json.loads(router.text("show", "asic", *addresses[start:start + 500], "--json"))["lookups"]
     for address, answer in zip(addresses, answers):
         expected = longest_match(networks, ipaddress.ip_address(address))
         assert (answer["prefix"], answer["action"], answer["next_hops"]) == (expected, "forward", [routes[expected]])

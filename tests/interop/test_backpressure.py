@@ -1,7 +1,8 @@
-"""A chip that stalls while routes flap, in every wiring: changes wait, coalesced per key, until every stage is full, and then BGP is
-not read; memory is bounded by the prefixes; afterwards everybody has the last word on every route, and memory is back.
+"""Back-pressure of a stalled chip while routes flap, in every transport. Changes coalesce by key
+until every stage is full; then BGP is not read. The prefixes bound the memory. Afterwards every
+stage has the last state of every route, and memory returns.
 
-RIBTIDE_LONG=1 makes it a chip that stalls for a minute more, and more routes."""
+RIBTIDE_LONG=1 adds a minute of stall and more routes."""
 
 import contextlib
 import json
@@ -35,8 +36,8 @@ WITHDRAWAL = b"".join(raw_update(withdrawn=nlri) for nlri in NLRI)
 
 
 class Flaps(threading.Thread):
-    """All routes through one gateway and the other, in turns, until it is to end; then KEEPALIVEs. An UPDATE at a time, so that there
-    are many batches and not a few large ones."""
+    """Moves all routes between two gateways, in turns, until its end; then KEEPALIVEs. One
+    UPDATE at a time, for many batches instead of a few large ones."""
 
     def __init__(self, sender, gateways):
         super().__init__(daemon=True)
@@ -64,7 +65,7 @@ class Flaps(threading.Thread):
             self.sender.send(data)
 
     def ends(self):
-        """With a whole round; the gateway of that."""
+        """Ends with a complete round; returns its gateway."""
         self.over.set()
         assert self.ended.wait(600) and self.is_alive()
         return self.last
@@ -83,7 +84,7 @@ def memory(process):
 
 
 class Watch(threading.Thread):
-    """The most that processes hold, each for itself, and how many keys wait in Redis."""
+    """The peak memory of each process, and the number of keys in Redis."""
 
     def __init__(self, processes, keys):
         super().__init__(daemon=True)
@@ -107,7 +108,7 @@ class Watch(threading.Thread):
 
 
 def stands_still(look, span=2):
-    """Waits until what `look` finds does not change any more, and returns it."""
+    """Waits until the result of `look` is stable, and returns it."""
     found = [look()]
 
     def same():
@@ -140,7 +141,7 @@ class InOneProcess:
 
     def leads(self, prefixes):
         addresses = [prefix.replace(".0/24", ".1") for prefix in prefixes]
-        answers = json.loads(self.router.text("show", "asic", *addresses, "--json"))["answers"]
+        answers = json.loads(self.router.text("show", "asic", *addresses, "--json"))["lookups"]
         return {hop for answer in answers for hop in answer.get("next_hops", ["nowhere"])}
 
 
@@ -185,7 +186,7 @@ class Daemons:
 
 
 def begin(host, wiring):
-    """A path with all routes in the chip, and who announced them."""
+    """A path with all routes in the chip, and their sender."""
     host.small_sockets()
     path = InOneProcess(host) if wiring == "memory" else Daemons(host, wiring)
     sender = Speaker(host, SENDER, 65010, hold=90)
@@ -195,7 +196,7 @@ def begin(host, wiring):
 
 
 def stall(path, sender):
-    """The chip stalls, for as long as it takes until BGP is not read. Who sends all that time."""
+    """Stalls the chip until BGP is not read; the sender continues."""
     path.order("stall")
     flaps = Flaps(sender, list(path.gateways))
     stands_still(lambda: flaps.sent)
@@ -205,7 +206,7 @@ def stall(path, sender):
 
 
 def the_last_word(path, last):
-    """It is in the chip, and everybody agrees."""
+    """The last state is in the chip, and all stages agree."""
     alive = path.processes.values()
     wait_for("the last word is in the chip", lambda: path.leads(ALL[::997] + ALL[-1:]) == {last}, 240, alive=alive)
     agree(*path.at)
@@ -245,7 +246,8 @@ def test_a_chip_that_stalls_stops_bgp(host, wiring):
 
 
 def test_absent_orchagent_stops_no_daemon(host):
-    """It ends while everybody waits for it, and BGP is read again. Its successor begins with what APPL_DB has."""
+    """orchagent ends while all stages wait for it, and BGP is read again. Its successor starts
+    with the contents of APPL_DB."""
     path, sender = begin(host, "redis")
     flaps = stall(path, sender)
     assert path.keys() <= KEYS

@@ -1,5 +1,5 @@
-"""What a person gets for wrong input: a sentence that says what, where and what to do, and a non-zero exit. What a
-neighbour gets for wrong bytes: its outcome of RFC 7606, from a router that stays up."""
+"""Invalid input. A user gets a sentence that says what is wrong, where and what to do, and a
+non-zero exit. A neighbour gets the RFC 7606 outcome, from a router that stays up."""
 
 import contextlib
 import json
@@ -19,13 +19,13 @@ BASE = '[router]\nasn = 65001\nrouter-id = "10.0.0.1"\n'
 
 
 def run(host, *args, timeout=60):
-    """Exit status and what it says."""
+    """The exit status and the output."""
     done = subprocess.run(host.args(*args), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
 def one_sentence(outcome, *parts):
-    """A failure, in one line that has all of `parts`."""
+    """Checks a failure with one line that has all of `parts`."""
     status, says = outcome
     assert status not in (0, 101, 134, -6, -11) and len(says.splitlines()) == 1 and all(p in says for p in parts), (status, says)
     assert "panicked" not in says and "Error {" not in says and "Os {" not in says, says
@@ -116,7 +116,8 @@ def test_no_router(host):
 
 
 def test_missing_capability(host):
-    """Without the right to change routes the kernel dataplane cannot work, and says so at the start."""
+    """Without the capability to change routes the kernel dataplane refuses to start with a
+    sentence."""
     path = config(host, '[fib]\nkernel = true\n')
     one_sentence(run(host, "setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-all", binary(), "run", "-c", path),
                  "CAP_NET_ADMIN")

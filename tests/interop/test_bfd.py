@@ -1,8 +1,9 @@
-"""BFD beside BIRD and FRR's bfdd: sessions come up with the intervals that both want, silence on a link that stays up is
-found out, next hops avoid who is silent, BGP ends with Cease, BFD Down, and everything returns.
+"""BFD with BIRD and FRR's bfdd. Sessions come up with the negotiated intervals. Silence on a link
+that stays up is detected: next hops avoid the neighbour, BGP ends with Cease, BFD Down, and
+everything returns.
 
-Intervals are long, for other programs share the machine, and a test that flaps says nothing. No test depends on how long
-detection takes, but BGP's hold time is far longer."""
+Intervals are long, because other programs share the machine. No test depends on the detection
+time, but BGP's hold time is far longer."""
 
 import json
 import re
@@ -52,7 +53,8 @@ bfd = true
 
 
 class Middle:
-    """Two hosts on the ports of a switch: unplugged there, a cable's other end stays up."""
+    """Two hosts on the ports of a switch: the link at the far end stays up when the near one is
+    unplugged."""
 
     def __init__(self, folder):
         self.a, self.b, self.switch = Host(folder, "a", feeds=False), Host(folder, "b", feeds=False), Host(folder, "m", feeds=False)
@@ -230,7 +232,7 @@ neighbors = ["{FAR_B}"]
 
 
 def frr(b, local):
-    """With sessions that bgpd asks for, and one of bfdd's own."""
+    """FRR with sessions that bgpd requests, and one of bfdd's own."""
     bgpd = f"""hostname bgpd
 router bgp {RIGHT.asn}
  bgp router-id {RIGHT.four}

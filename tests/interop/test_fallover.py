@@ -1,4 +1,5 @@
-"""Fast external fallover, and a router that installs nothing: what interfaces do to sessions and to the RIB."""
+"""Fast external fallover, and a router without dataplane: the effect of interfaces on sessions
+and on the RIB."""
 
 import subprocess
 
@@ -108,7 +109,7 @@ def up(router, *addresses):
 
 
 def ended(router, *addresses):
-    """Waits for the sessions to be over. The hold time is an hour, so it is not that."""
+    """Waits for the end of the sessions. The hold time is an hour, so it is not the cause."""
     wait_for(f"the sessions with {', '.join(addresses)} end",
              lambda: all(router.neighbor(a)["state"] == "Idle (interface down)" for a in addresses), 20,
              alive=[router.process])
@@ -183,7 +184,7 @@ def test_fast_external_fallover_off_keeps_the_session_and_reload_switches_it_on(
 
 
 def test_fib_without_dataplane_keeps_a_rib_and_rests(link):
-    """On f345019 its thread spins, answers nothing and takes no route."""
+    """On f345019 its thread spins, replies to no call and takes no route."""
     router = start(link, far="", fib="[fib]\n")
     wait_for("the routes are there", lambda: {ROUTE4, ROUTE6} <= prefixes(router), 20, alive=[router.process])
     fib = {r["prefix"]: r for r in router.show("fib")}

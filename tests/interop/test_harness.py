@@ -1,5 +1,5 @@
-"""The harness itself: the other daemons, without ribtide between them, hold equal tables as the tests read them. What
-differs in the other tests is then ribtide's."""
+"""The harness itself: the other daemons, without ribtide between them, hold equal tables as the
+tests read them. So a difference in the other tests is caused by ribtide."""
 
 import pytest
 from harness import agree, blast, sent

@@ -1,5 +1,5 @@
-"""The kernel's table in a namespace equals the Loc-RIB, for both families, also after changes, after the link went and
-came, and after a crash."""
+"""The kernel's table in a namespace equals the Loc-RIB, for both families, also after changes, a
+link failure, and a crash."""
 
 import json
 
@@ -55,8 +55,8 @@ def objects(host):
 
 
 def leads_to(objects, number):
-    """The gateways behind a next-hop object, sorted, or that it drops. One that was made since `objects` were listed, or
-    is just being changed, leads to the unknown."""
+    """The sorted gateways of a next-hop object, or that it drops. An object created after the
+    listing of `objects`, or under change, is unknown."""
     found = objects.get(number, {"gateway": "unknown"})
     if "group" in found:
         return tuple(sorted(g for member in found["group"] for g in leads_to(objects, member["id"])))
@@ -64,8 +64,9 @@ def leads_to(objects, number):
 
 
 def kernel_table(host, at_rest=True):
-    """Prefix → where to, of our routes in the kernel. All of them are by a next-hop object; what some other program
-    put there under our number is shown by its gateway. A dump during changes may show a route twice."""
+    """The forwarding of each prefix of ribtide's routes in the kernel. All of them use a
+    next-hop object; a route of another program under the same number shows its gateway. A dump
+    during changes may show a route twice."""
     routes, known = {}, objects(host)
     for family, bits, default in (("-4", "/32", "0.0.0.0/0"), ("-6", "/128", "::/0")):
         for r in json.loads(host.ip("-j", "-d", family, "route", "show", "table", "254", "proto", "bgp")):
@@ -76,19 +77,21 @@ def kernel_table(host, at_rest=True):
 
 
 def kernel_count(host):
-    """How many routes of ours the kernel has. What belongs to one stands on lines of their own, further in."""
+    """The number of ribtide's routes in the kernel. Details of a route are on indented lines of
+    their own."""
     return sum(not line[:1].isspace() for family in ("-4", "-6")
                for line in host.ip(family, "route", "show", "table", "254", "proto", "bgp").splitlines())
 
 
 def wanted(router):
-    """What the kernel should hold: every best path by its next hop, which is a neighbour on a link here, and statics."""
+    """The expected contents of the kernel: every best path by its next hop, which is a neighbour
+    on a link here, and static routes."""
     routes = {p: (r.next_hop,) for p, r in router.table().items() if p != CONNECTED}
     return {**routes, **STATIC}
 
 
 def in_the_kernel(router, host, prefixes):
-    """Waits until the kernel has that many routes of ours, and compares each."""
+    """Waits until the kernel has that many of ribtide's routes, and compares each."""
     wait_for(f"the kernel has {prefixes} routes", lambda: kernel_count(host) == prefixes, 120, 1, alive=[router.process])
     want, have = wanted(router), kernel_table(host)
     assert sorted(want.keys() ^ have.keys())[:5] == []
@@ -96,7 +99,7 @@ def in_the_kernel(router, host, prefixes):
 
 
 def gateways(host):
-    """Next-hop objects of ours as gateway lists: one for each object, groups not among them."""
+    """The gateways of ribtide's single next-hop objects."""
     return sorted(n["gateway"] for n in objects(host).values() if "gateway" in n)
 
 
@@ -158,7 +161,7 @@ def test_kernel_equals_the_loc_rib(pair):
 
 
 def foreign(host):
-    """Routes and next-hop objects of others."""
+    """Routes and next-hop objects of other programs."""
     theirs = [n for n in objects(host).values() if n.get("protocol") == "static"]
     return host.ip("route", "show", "proto", "static"), theirs
 
@@ -168,7 +171,7 @@ def metric(host, prefix):
 
 
 def settled(router):
-    """Both feeds have sent all they have."""
+    """Waits until both feeds have sent everything."""
     last = [-1]
 
     def still():
@@ -231,14 +234,14 @@ def test_a_lost_next_hop_is_a_handful_of_messages_whatever_the_routes(pair):
         return len(a.ip("route", "show", "proto", "bgp").splitlines())
 
     def ways():
-        """How many ways out the group of the routes has."""
+        """The number of next hops in the group of the routes."""
         groups = [n["group"] for n in objects(a).values() if "group" in n]
         return max((len(g) for g in groups), default=0)
     wait_for("all routes are in the kernel", lambda: routes() == ROUTES + 1, 60, 0.5, alive=[router.process])
     wait_for("they share 512 ways", lambda: ways() == 512, 10)
 
     def told(what, then):
-        """What the kernel says while `what` makes the group have `then` ways."""
+        """The notifications of the kernel while `what` changes the group to `then` next hops."""
         messages = Messages(a)
         what()
         wait_for(f"there are {then} ways", lambda: ways() == then, 20, alive=[router.process])
@@ -283,7 +286,7 @@ kernel = true
 
 
 def two_feeds(a, config):
-    """A router that two neighbours tell the same routes, by a next hop each."""
+    """A router with two neighbours that advertise the same routes, by one next hop each."""
     a.lan("near0", "10.7.0.1/24")
     a.lan("far0", "10.8.0.1/24")
     router = Ribtide(a, config)
@@ -296,8 +299,9 @@ def two_feeds(a, config):
 
 
 def test_a_backup_path_stands_in_by_one_change_of_a_group(pair):
-    """Two neighbours say the same 20,000 prefixes. The better one's next hop goes: the group of all routes leads through
-    the other's before any route is written, and BGP's routes follow, each once."""
+    """Two neighbours advertise the same 20,000 prefixes. The better one's next hop fails: the
+    group of all routes uses the other next hop before any route is written. BGP's routes follow,
+    each once."""
     a = pair.a
     router = two_feeds(a, BACKUP_CONFIG)
     prefix = next(iter(router.table()))
@@ -347,8 +351,8 @@ actions.set-source = "{source}"
 
 
 def test_a_policy_selects_installed_routes_and_their_source(pair):
-    """Some routes are kept out of the kernel and all others get a source address; a reload changes only what is treated
-    otherwise."""
+    """A policy keeps some routes out of the kernel and gives all others a source address. A
+    reload changes only routes with another result."""
     a = pair.a
     a.ip("addr", "add", "10.99.0.1/32", "dev", "lo")
     a.ip("addr", "add", "10.99.0.2/32", "dev", "lo")

@@ -1,4 +1,4 @@
-"""Memory after many routes came and went: what is not in use is given back to the system."""
+"""Memory after many routes came and went: unused memory returns to the system."""
 
 import os
 import time
@@ -26,7 +26,8 @@ def announce(host, source, many):
 
 
 def come_and_go(host, router, many, beside, routes):
-    """So many routes of a session, and their withdrawal, `beside` others. `routes` is what the chip has."""
+    """Announces and withdraws so many routes of a session, `beside` others. `routes`: the routes
+    in the chip."""
     feed = announce(host, SENDER, many)
     # Few of them are the others' too.
     there = lambda: router.count() > beside + many * 0.9 and routes() >= router.count()
@@ -37,8 +38,8 @@ def come_and_go(host, router, many, beside, routes):
 
 
 def at_rest(processes):
-    """Memory of each process, when what write-behind rows and tables that grew took is given back: it has changed by a
-    fiftieth and 128 KiB at most for ten seconds, which a stage that always has a little to do works before it rests."""
+    """The memory of each idle process, after write-behind queues and grown tables have shrunk:
+    it has changed by 2% and 128 KiB at most for ten seconds."""
     seen = []
 
     def rests():
@@ -52,7 +53,8 @@ def at_rest(processes):
 
 
 def compare(host, router, processes, routes, table):
-    """Memory after two bursts is what it was, to a tenth: beside `table` routes that stay, or with none and little more."""
+    """Memory after two bursts is within a tenth of that before: beside `table` routes that stay,
+    or with none."""
     beside, slack = 0, SLACK
     if table:
         announce(host, STAYS, table)

@@ -1,4 +1,4 @@
-"""`/metrics`, read by the parser that Prometheus's own project publishes for OpenMetrics."""
+"""`/metrics`, read by Prometheus's own parser for OpenMetrics."""
 
 import http.client
 import socket

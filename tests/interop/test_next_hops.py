@@ -1,5 +1,6 @@
-"""One answer about a next hop: what BGP uses, what is installed and what is advertised follow from it, also where routes lead
-back to themselves (docs/adr/0020-next-hop-resolution.md). Each test fails with a router that asks twice."""
+"""One answer about a next hop: use by BGP, installation and advertisement follow from it, also
+for routes in a circle (docs/adr/0020-next-hop-resolution.md). Each test fails with a router
+whose BGP and RIB manager resolve separately."""
 
 import contextlib
 import ipaddress
@@ -113,7 +114,7 @@ def attributes(data):
 
 
 class Observer:
-    """A neighbour that notes what it is told: prefix → how often it was announced and withdrawn."""
+    """A neighbour that counts announcements and withdrawals of each prefix."""
 
     def __init__(self, host):
         if OBSERVER not in host.feeds.ip("-4", "addr", "show", "dev", "feed0"):
@@ -199,7 +200,7 @@ def plane(request):
 
 
 class Bed:
-    """A router with two links, near and far, and what it does to them."""
+    """A router with two links, near and far, and actions on them."""
 
     def __init__(self, host, plane, config, fib=""):
         self.host, self.plane = host, plane
@@ -215,7 +216,7 @@ class Bed:
         self.router = Ribtide(host, text)
 
     def installed(self):
-        """Prefix → gateways, of what is no subnet of our own."""
+        """The gateways of each prefix outside of connected subnets."""
         if self.plane == "kernel":
             found = {p: tuple(sorted(via)) for p, via in kernel_table(self.host, False).items()}
             heard = dict(self.fpm.table)
@@ -226,7 +227,7 @@ class Bed:
                 found[route["prefix"]] = tuple(sorted(hop.split()[1] for hop in route["hops"]))
         # The chip follows the RIB manager: while they differ, what is installed is neither's.
         for prefix in list(found) if len(found) < 50 else []:
-            shown = self.router.show("asic", str(ipaddress.ip_network(prefix)[9]))["answers"][0]
+            shown = self.router.show("asic", str(ipaddress.ip_network(prefix)[9]))["lookups"][0]
             # A default route that drops is in SONiC's chip from the start, and names no next hops.
             in_chip = tuple(sorted(shown.get("next_hops", ()))) if shown.get("prefix") == prefix else None
             if in_chip != found[prefix]:
@@ -384,7 +385,8 @@ def test_next_hop_that_becomes_reachable_brings_its_routes(bed, host):
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)
 def test_routes_of_others_are_taken_as_they_are(bed, host):
-    """The kernel forwards by the interface that its route names, whatever other routes hold the gateway."""
+    """The kernel forwards an imported route by its interface, whatever other routes contain the
+    gateway."""
     bed = bed(static(f"{NEAR}/32", FAR) + static("20.0.1.0/24", "203.0.113.9"))
     host.ip("route", "add", "203.0.113.0/24", "via", NEAR, "dev", "near0")
     bed.leads({f"{NEAR}/32": (FAR,), "20.0.1.0/24": (NEAR,)})
@@ -404,7 +406,8 @@ def test_routes_of_others_are_taken_as_they_are(bed, host):
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)
 def test_route_of_others_lost_with_its_link_is_replaced_by_the_one_of_the_next_metric(bed, host):
-    """The kernel says nothing of the route that it drops with a link, and goes on by the other one."""
+    """The kernel sends no notification about a route that it drops with a link, and forwards by
+    the other one."""
     bed = bed(INTERNAL.format(FEEDS[0]))
     observer, feed = Observer(host), Speaker(host, FEEDS[0], 65001)
     host.ip("route", "add", "203.0.113.0/24", "via", NEAR, "dev", "near0", "metric", "10")
@@ -423,7 +426,8 @@ def test_route_of_others_lost_with_its_link_is_replaced_by_the_one_of_the_next_m
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)
 def test_default_route_that_moves_to_another_peer_withdraws_nothing_that_resolves_by_it(bed, host):
-    """Internal routes lead through a default route of BGP's, whose best path is lost with its next hop."""
+    """Internal routes resolve through a default route of BGP, whose best path is lost with its
+    next hop."""
     bed = bed("".join(INTERNAL.format(feed).replace("internal]", f"internal{n}]") for n, feed in enumerate(FEEDS[:2]))
               + static("198.51.100.1/32", NEAR) + static("198.51.100.2/32", FAR))
     observer = Observer(host)
@@ -454,7 +458,7 @@ def test_max_ecmp_keeps_next_hops_on_every_link(bed):
 
 
 def test_flapping_next_hop_is_delayed_and_shown(bed, host):
-    """Good news of a next hop that comes and goes reaches BGP ever later."""
+    """Damping delays the reports of a flapping next hop as reachable, more each time."""
     bed = bed(INTERNAL.format(FEEDS[0]) + EXTERNAL.format("", FEED_ASN, FEEDS[1], ""))
     observer = Observer(host)
     feed, underlay = Speaker(host, FEEDS[0], 65001), Speaker(host, FEEDS[1], FEED_ASN)

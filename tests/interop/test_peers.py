@@ -1,5 +1,6 @@
-"""BIRD, FRR and GoBGP each peer with ribtide over IPv4 and IPv6, a full table goes either way, and all sides agree on
-every prefix and its attributes: feed → ribtide → other, and feed → other → ribtide."""
+"""BIRD, FRR and GoBGP each peer with ribtide over IPv4 and IPv6. A full table goes in each
+direction, and all sides agree on every prefix with its attributes: feed → ribtide → other, and
+feed → other → ribtide."""
 
 import json
 import signal
@@ -78,7 +79,7 @@ def test_other_to_ribtide(pair, kind):
 
 
 def test_cut_line(pair):
-    """No side sends a Cease, and the hold timer has to find out. The line comes back, and so does the table."""
+    """The line is cut, and the hold timer detects it. The line returns, and so does the table."""
     # Else the session would end with the link (test_fallover.py).
     router = Ribtide(pair.a, ribtide(LEFT).replace("[bgp]\n", "[bgp]\nfast-external-fallover = false\n", 1))
     other = start("bird", pair.b, RIGHT)
@@ -98,7 +99,7 @@ def test_cut_line(pair):
 
 
 def test_restart(pair):
-    """After a crash and a new start both neighbours have what they had, and nothing else."""
+    """After a crash and a restart both neighbours have the same routes as before."""
     other = start("bird", pair.b, RIGHT)
     router = Ribtide(pair.a, ribtide(LEFT))
     up(router, other, "bird")
@@ -255,7 +256,8 @@ router bgp 65001
 
 
 def test_route_reflection(pair):
-    """Two clients in one AS see each other's routes unchanged, with the marks of reflection (RFC 4456)."""
+    """Two clients in one AS get each other's routes unchanged, with ORIGINATOR_ID and
+    CLUSTER_LIST (RFC 4456)."""
     router = Ribtide(pair.a, REFLECTOR)
     pair.b.ip("addr", "add", "10.255.0.3/24", "dev", "eth0")
     bird = Bird(pair.b, BIRD_CLIENT)
@@ -301,7 +303,8 @@ protocol bgp feed {{
 
 @pytest.mark.parametrize("direction", ["out", "in"])
 def test_neighbor_without_four_octet_as(pair, direction):
-    """AS numbers above 65535 survive a neighbour that knows only two bytes: AS_TRANS and AS4_PATH (RFC 6793)."""
+    """AS numbers above 65535 survive a neighbour without 4-octet AS support: AS_TRANS and
+    AS4_PATH (RFC 6793)."""
     router = Ribtide(pair.a, ribtide(LEFT).replace(str(RIGHT.asn), "65002").replace('families = ["ipv4-unicast"] ', ""))
     other = Bird(pair.b, BIRD_OLD)
     wait_for("the session is established", lambda: router.established(RIGHT.four), 60, alive=[router.process])
@@ -343,8 +346,8 @@ def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
 
 
 def test_churn(pair):
-    """A feed withdraws and announces half of its table again and again while it is passed on: in the end both sides hold
-    what it holds."""
+    """A feed withdraws and announces half of its table repeatedly: in the end both sides hold
+    its table."""
     router = Ribtide(pair.a, ribtide(LEFT))
     other = start("bird", pair.b, RIGHT)
     up(router, other, "bird")
@@ -367,8 +370,8 @@ def equal(left, right):
 
 
 def test_neighbor_that_does_not_read(pair):
-    """A neighbour that stops to read in the middle of a table, until its queue is full, loses nothing of it in the end,
-    nor does any other."""
+    """A neighbour that stops reading in the middle of a table, until its queue is full, gets all
+    routes in the end, and so do all others."""
     receivers, prefixes = ["198.19.0.20", "198.19.0.21"], 500_000
     pair.a.feeds.address("feed0", *(f"{r}/24" for r in receivers))
     router = Ribtide(pair.a, f"""
@@ -407,7 +410,7 @@ dynamic-neighbors = ["198.19.0.16/28"]
 
 
 def test_tcp_md5(pair):
-    """A session whose sides have the same key comes up; one whose sides have not does not (RFC 2385)."""
+    """A session with equal keys comes up, and one with different keys does not (RFC 2385)."""
     config = f"""
 router id {Pair.B4};
 log stderr all;

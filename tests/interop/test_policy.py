@@ -1,4 +1,4 @@
-"""Import and export policy beside BIRD: what ribtide takes from it and what it lets it have, to the last attribute."""
+"""Import and export policy with BIRD: accepted and advertised routes, with all attributes."""
 
 from harness import FEED_ASN, Bird, Host, Pair, Ribtide, Route, agree, wait_for
 from harness.peers import wait_count
@@ -102,7 +102,7 @@ protocol bgp ribtide {{
 
 
 def holds(bird, table):
-    """BIRD comes to hold these routes, and they are as they should be."""
+    """Waits until BIRD has these routes, and compares them."""
     wait_for(f"BIRD has {sorted(table)}", lambda: bird.table().keys() == table.keys(), 30)
     agree(table, bird.table())
 
@@ -132,12 +132,12 @@ def test_import_and_export(pair):
     near = Route(f"65001 {FEED_ASN} 64999", "igp", Pair.A4, **given)
     holds(bird, {"172.16.0.0/16": far, "172.17.0.0/25": near, "192.88.99.0/24": near})
     assert router.session(Pair.B4)["advertised"]["ipv4"] == 3
-    says = router.explain("172.18.0.0/16")["stages"][0]["says"]
-    at = says.index("customer-out, statement \"far away\": match-prefix-set \"far\" holds; "
+    messages = router.explain("172.18.0.0/16")["stages"][0]["messages"]
+    at = messages.index("customer-out, statement \"far away\": match-prefix-set \"far\" holds; "
                     "set-next-hop 10.255.0.77, set-as-path-prepend 2 times 65009; next statement")
-    assert says[at - 1].endswith("(1 member): not sent")
-    assert says[at + 1] == "customer-out, statement 2: match-community-set \"keep\" does not hold"
-    assert says[at + 2] == "no policy decided: rejected, since the peer is external (RFC 8212)"
+    assert messages[at - 1].endswith("(1 member): not sent")
+    assert messages[at + 1] == "customer-out, statement 2: match-community-set \"keep\" does not hold"
+    assert messages[at + 2] == "no policy decided: rejected, since the peer is external (RFC 8212)"
 
     # What was given is taken back when the policy says no to what it becomes, and given when it says yes.
     feed.send(update(["172.16.0.0/16"], [FEED_ASN, 64999], Host.FEEDS[0]))

@@ -1,5 +1,5 @@
-"""A running router takes another number of shards, and another configuration, and no session that has nothing to do with
-it notices."""
+"""A change of the number of shards, and a reload, in a running router: unrelated sessions
+continue."""
 
 import contextlib
 import json
@@ -16,7 +16,8 @@ ENDS = ("--until-prefixes", 20000, "--until-idle", 8)
 
 
 def tables(folder, shards, resizes=()):
-    """What all receivers hold in the end, where these resizes happened under load; late ones come after the first."""
+    """The final tables of all receivers after these resizes under load; late receivers come
+    after the first."""
     host = Host(folder, "h")
     try:
         reflector = Reflector(host, shards, 2, SENDERS, EARLY + LATE)
@@ -30,7 +31,7 @@ def tables(folder, shards, resizes=()):
             assert answer["to"] == number and answer["prefixes"] > 0, answer
             assert answer["stops"] > 1 and 0 < answer["longest_stop_seconds"] < answer["paused_seconds"], answer
             over = [answer[f"stops_over_{ms}_ms"] for ms in (10, 25, 50)]
-            assert over == sorted(over, reverse=True) and over[0] <= answer["stops"] > answer["stops_in_vain"], answer
+            assert over == sorted(over, reverse=True) and over[0] <= answer["stops"] > answer["stops_without_move"], answer
             assert 0 < answer["most_paths_in_a_stop"] <= 1 << 15, answer
             assert reflector.threads("shard") == number
             if len(sinks) == 1:
@@ -60,7 +61,7 @@ LARGE = ("--ipv4", 380000, "--ipv6", 20000)
 
 @contextlib.contextmanager
 def resizing(reflector, number):
-    """`ribtide config bgp shards`, which has begun and, as the caller is to see, does not end at once."""
+    """A running `ribtide config bgp shards` that does not end at once."""
     args = [binary(), "config", "bgp", "shards", str(number), "--json", "--socket", str(reflector.router.socket)]
     before = reflector.threads("shard")
     with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as resize:

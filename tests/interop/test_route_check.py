@@ -1,4 +1,5 @@
-"""`ribtide route-check`: whether RIB, databases, kernel and chip agree, what differs and where, and how much is compared."""
+"""`ribtide route-check`: agreement of RIB, databases, kernel and chip, the place of differences,
+and the scope of a check."""
 
 import itertools
 import json
@@ -20,7 +21,7 @@ ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(1000)]
 
 
 def look(*args):
-    """Exit status and what was found."""
+    """The exit status and the result."""
     done = subprocess.run([binary(), "route-check", "--json", *map(str, args)], capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -52,7 +53,7 @@ def test_in_one_process(host):
     assert look(*at, "--default-route")[0] == 1
     announce(sender, ["0.0.0.0/0"], "10.0.0.5")
     wait_for("the default route forwards", lambda: look(*at, "--default-route")[0] == 0, 30)
-    assert look(*at, "--default-route")[1]["default_routes"][0]["leads"] == "via 10.0.0.5 dev Ethernet0"
+    assert look(*at, "--default-route")[1]["default_routes"][0]["next_hops"] == "via 10.0.0.5 dev Ethernet0"
     # What the chip refuses, and why.
     router.text("config", "asic", "refuse", ALL[10])
     announce(sender, [ALL[10]], "10.0.0.7")
@@ -60,7 +61,7 @@ def test_in_one_process(host):
     status, found = look(*at, "--wait", 1)
     [difference] = found["differences"]
     assert (difference["prefix"], difference["stage"]) == (ALL[10], "chip"), difference
-    assert difference["rib"] == "via 10.0.0.7 dev Ethernet0" and difference["says"], difference
+    assert difference["rib"] == "via 10.0.0.7 dev Ethernet0" and difference["message"], difference
     router.text("config", "asic", "take", ALL[10])
     wait_for("it is mended", lambda: look(*at)[0] == 0, 60)
     # A chip that stalls: what waits for it is told, and explain names it.
@@ -96,8 +97,8 @@ def test_the_kernel(host):
 
 
 def test_what_only_the_kernel_has(host):
-    """A difference that is not reported is found in so many looks as the kernel's table has parts, and none of them
-    compares everything."""
+    """A difference without a journal entry is found in as many checks as the kernel table has
+    parts, and none of them is full."""
     host.lan("lan0", "10.9.0.1/24")
     router = Ribtide(host, KERNEL)
     at = ("--socket", router.socket, "--wait", 0)
@@ -122,7 +123,7 @@ def test_what_only_the_kernel_has(host):
 
 
 def test_type_of_service_route_beside_ours_differs(host):
-    """The kernel sends some packets of a prefix elsewhere: it has the prefix, and twice."""
+    """The kernel sends some packets of a prefix elsewhere: it has the prefix twice."""
     host.lan("lan0", "10.9.0.1/24")
     router = Ribtide(host, KERNEL)
     at = ("--socket", router.socket, "--wait", 0)
@@ -140,8 +141,8 @@ def test_type_of_service_route_beside_ours_differs(host):
 
 
 def test_off_link_next_hop_of_single_hop_peer_agrees(host):
-    """A shorter path, whose next hop only the default route leads to: not a way for a neighbour that is one hop away. The good path
-    stays, in the kernel too, and no daemon says anything else."""
+    """A shorter path with a next hop behind the default route only is unusable for a single-hop
+    neighbour. The good path stays, in the kernel too, and all daemons agree."""
     host.lan("lan0", "10.9.0.1/24")
     static = '[[static]]\nprefix = "0.0.0.0/0"\nnext-hop = ["10.9.0.7"]\n'
     router = Ribtide(host, HEAD + external("good", 65010, Host.FEEDS[0], 'import = ["accept"]')
@@ -194,7 +195,7 @@ def test_the_daemons(host):
 
 
 def agreed(host, ipv4, ipv6):
-    """So many routes all the way to the daemons' chip, and how to look at them."""
+    """So many routes down to the daemons' chip, and a function that checks them."""
     sonic = Sonic(host)
     own = own_routes(sonic)
     router = Ribtide(host, SONIC_ROUTER)
@@ -208,7 +209,7 @@ def agreed(host, ipv4, ipv6):
 
 
 def test_the_daemons_a_part_at_a_time(host):
-    """Looks of one process each second: what differs is found, though none of them reads everything."""
+    """One process checks each second: differences are found, though no check reads everything."""
     sonic, router, at = agreed(host, 40_000, 400)
     looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
 
@@ -263,7 +264,7 @@ def test_the_daemons_a_part_at_a_time(host):
 
 
 class Looks(threading.Thread):
-    """Looks of one process, one after another."""
+    """Consecutive checks of one process."""
 
     def __init__(self, *at):
         super().__init__(daemon=True)
@@ -292,7 +293,8 @@ class Looks(threading.Thread):
 
 
 def test_two_checks_run_at_once(host):
-    """Each finds what differs, also what only the switch has, for which it watches for both; and keeps finding it."""
+    """Each of two checks keeps finding all differences, also surplus entries of the switch,
+    which it watches for both."""
     # Two parts: a lap is two looks.
     sonic, router, at = agreed(host, 12_000, 200)
     both = [Looks("--every", "0.2", *at) for _ in range(2)]
@@ -333,7 +335,7 @@ def test_two_checks_run_at_once(host):
 
 
 def says(found):
-    """What a look says that only the switch has."""
+    """The surplus entries of the switch in a result."""
     return {d["prefix"] for d in found["differences"] if d["rib"] == "not in ASIC_DB"}
 
 
@@ -342,7 +344,7 @@ def only_chip_says(prefix):
 
 
 class Churn(threading.Thread):
-    """Rows of routes that come and go, each again and again, until it is to end with none of them."""
+    """Routes that come and go repeatedly, until the end, with none left."""
 
     def __init__(self, sonic):
         super().__init__(daemon=True)
@@ -370,7 +372,7 @@ ECMP = {"nexthop": "193.203.0.5,193.203.0.6", "ifname": "Ethernet0,Ethernet0"}
 
 
 def test_next_hops_of_the_daemons_are_compared(host):
-    """The keys are all there: what differs is where they lead."""
+    """All keys exist: only the next hops differ."""
     sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
     wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
@@ -395,7 +397,7 @@ def test_next_hops_of_the_daemons_are_compared(host):
         return key
 
     def lead(key, to):
-        """ASIC_DB has another next hop for it."""
+        """ASIC_DB has another next hop."""
         return [(sonic.asic, key, "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", to)]
 
     def hop(address):
@@ -403,7 +405,7 @@ def test_next_hops_of_the_daemons_are_compared(host):
         return oid
 
     def row(prefix, **fields):
-        """APPL_DB has another row, of which orchagent was told nothing."""
+        """APPL_DB has another row, without a notification to orchagent."""
         return [(sonic.appl, f"ROUTE_TABLE:{prefix}", field, value) for field, value in fields.items()]
 
     member = "ASIC_STATE:SAI_OBJECT_TYPE_NEXT_HOP_GROUP_MEMBER:"
@@ -441,7 +443,7 @@ def test_next_hops_of_the_daemons_are_compared(host):
         status, found = look(*at)
         assert status == 1, (changes, found)
         [d] = found["differences"]
-        assert [d["vrf"], d["prefix"], d["stage"]] == what[:3] and what[3] in d["rib"] and what[4] in d["found"] and d["says"], (changes, d)
+        assert [d["vrf"], d["prefix"], d["stage"]] == what[:3] and what[3] in d["rib"] and what[4] in d["found"] and d["message"], (changes, d)
         for db, key, field, value in before:
             db.hset(key, field, value) if value is not None else db.hdel(key, field)
         assert look(*at)[0] == 0, changes
@@ -452,7 +454,8 @@ def test_next_hops_of_the_daemons_are_compared(host):
 
 
 def test_what_only_the_switch_has(host):
-    """Labels, and routes of a virtual router that ASIC_DB has lost, at a look of everything and at those of a part."""
+    """Labels, and routes of a virtual router that ASIC_DB has lost, in full checks and in those
+    of a part."""
     sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
     wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)

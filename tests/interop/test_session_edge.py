@@ -1,6 +1,6 @@
-"""What a neighbour may say and we must not repeat: flags that RFC 4271 forbids, prefixes that are no destination,
-malformed attributes of others, paths that begin with another AS. OpenBGPD, FRR, BIRD and GoBGP, behind us, keep their
-sessions, and have the routes that are due."""
+"""Input of a neighbour that ribtide must not pass on: attribute flags that RFC 4271 forbids,
+martians, malformed attributes of others, paths that begin with another AS. OpenBGPD, FRR, BIRD
+and GoBGP behind ribtide keep their sessions, and have the expected routes."""
 
 import contextlib
 import struct
@@ -210,7 +210,7 @@ WITHDRAWN = [
 
 
 def cases(kind):
-    """Prefix → the UPDATE that announces it, and whether the route is due at a peer of that kind."""
+    """The UPDATE of each prefix, and whether a peer of that kind must get the route."""
     said = {}
 
     def say(due, *more, origin=attribute(0x40, 1, b"\0"), path=attribute(0x40, 2, PATH[3:]), hop=attribute(0x40, 3, NEXT_HOP[3:])):
@@ -264,7 +264,7 @@ def cases(kind):
 
 
 def internal(side):
-    """The configuration of a router whose neighbour is of its AS."""
+    """The configuration of a router with an internal neighbour."""
     return ribtide(side).replace(f'type = "external"\npeer-asn = {side.peer_asn}\n', 'type = "internal"\n')
 
 

@@ -1,5 +1,6 @@
-"""One router that feeds the daemons of two ASICs, each a namespace of SONiC's with servers of its own that database_global.json
-names, over TCP. One of them stands still: the other does not notice, and it has the last word on every route when it goes on."""
+"""One router that feeds the daemons of two ASICs over TCP. Each is a namespace of SONiC with its
+own servers, from database_global.json. One of them stalls: the other is not affected, and the
+first gets the last state of every route when it continues."""
 
 import copy
 import json
@@ -15,7 +16,7 @@ PREFIXES = 20_000
 ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
 GATEWAYS = ["10.2.0.17", "10.2.0.18"]
 SENDER = Host.FEEDS[0]
-#: Ethernet4 is the kernel's, so that its number is the same to everybody.
+#: Ethernet4 is the kernel's, so that its number is the same in every namespace.
 ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + """
 [fib]
 fpm = ["127.0.0.1:2620", "127.0.0.1:2621"]
@@ -61,7 +62,7 @@ class Asic(Sonic):
         return [hops[0]["gateway"] if len(hops) == 1 else None for hops in hops]
 
     def has(self, gateway):
-        """Whether the switch sends every route there."""
+        """Whether the switch sends every route to this gateway."""
         return set(self.gateways(ALL[::97] + ALL[-1:])) == {gateway}
 
     def agrees(self):
@@ -92,7 +93,7 @@ def test_one_of_two_stands_still(host):
         wait_for("they are there", lambda: asic.has(GATEWAYS[0]), 120, 0.5, alive=alive)
     still = asics[1].processes["fpmsyncd"].popen
     still.send_signal(signal.SIGSTOP)
-    behind = lambda: {d["name"]: d.get("behind") for d in json.loads(router.text("show", "route", "summary", "--json"))["main"]["dataplanes"]}
+    behind = lambda: {d["name"]: d.get("lagging_by") for d in json.loads(router.text("show", "route", "summary", "--json"))["main"]["dataplanes"]}
     sent = 0
     # Until sockets and the ring before them are full it is only slow. The ring counts batches: they are to be many.
     while behind()["fpm-1"] is None or sent % 2 == 0:

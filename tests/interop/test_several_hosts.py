@@ -1,5 +1,5 @@
-"""What goes from host to host over TCP, and a line between them that is cut for so long that both ends give each other up: FPM, to
-the daemons of an ASIC elsewhere; ZeroMQ and Redis, between daemons of one ASIC that are not on one host."""
+"""Connections between hosts, and a line that is cut until both ends detect it: FPM to the
+daemons of an ASIC on another host; ZeroMQ and Redis between daemons of one ASIC on two hosts."""
 
 import json
 import re
@@ -34,7 +34,8 @@ addresses = ["193.203.0.250/24"]
 
 
 class Told(Receiver):
-    """A neighbour that looks into all chips whenever it is told of something. The end of an AS path says which round it is of."""
+    """A neighbour that checks all chips at each UPDATE. The end of an AS path identifies the
+    round."""
 
     def __init__(self, host, asics):
         super().__init__(host, self.in_all)
@@ -53,12 +54,12 @@ class Told(Receiver):
         return there
 
     def has(self, prefixes, number):
-        """Whether it was told of exactly these, in that round last."""
+        """Whether exactly these were advertised last, in that round."""
         return self.table == set(prefixes) and {self.of[prefix] for prefix in prefixes} == {number}
 
 
 def round_of(body):
-    """What the last AS of an UPDATE's path says, or None where it announces nothing."""
+    """The round of an UPDATE, from the last AS of its path, or None for a withdrawal."""
     at = 2 + struct.unpack("!H", body[:2])[0]
     end = at + 2 + struct.unpack("!H", body[at:at + 2])[0]
     at += 2
@@ -84,9 +85,10 @@ def there(folder):
 
 
 def test_the_line_to_the_other_host_is_cut(host, there):
-    """The daemons and databases of two ASICs: one on the router's host, one on a host of its own. The line to it stands still, and is
-    then cut. The ASIC here does not notice; the one there has the last word when it is back; and BGP is never told of what one of the
-    two does not forward."""
+    """The daemons and databases of two ASICs: one on the host of the router, one on another
+    host. The line to it stalls and is then cut. The local ASIC is not affected, and the other
+    gets the last state when it is back. BGP never advertises a route that one of the two does
+    not forward."""
     for port in PORTS:
         host.lan(port.name, *port.addresses)
     host.join(there, LINE)
@@ -147,8 +149,9 @@ def test_the_line_to_the_other_host_is_cut(host, there):
 
 
 def test_a_line_between_the_daemons_is_cut(host, there):
-    """orchagent and the databases are on another host than fpmsyncd and syncd: routes and requests go there over ZeroMQ, all else
-    through Redis. With all of it under way the line is cut, and no word says so."""
+    """orchagent and the databases are on another host than fpmsyncd and syncd: routes and
+    requests go over ZeroMQ, all else through Redis. The line is cut under load, without a TCP
+    reset."""
     for port in PORTS:
         host.lan(port.name, *port.addresses)
     host.join(there, LINE)

@@ -1,5 +1,6 @@
-"""ribtide's syncd, orchagent and fpmsyncd as three processes over Redis, each under SONiC's name and with SONiC's flags,
-beside a plain Redis client that writes what SONiC's other daemons write and reads what SONiC's tools read."""
+"""ribtide's syncd, orchagent and fpmsyncd as three processes over Redis, each with SONiC's name
+and flags. A plain Redis client writes the rows of SONiC's other daemons and reads the rows for
+SONiC's tools."""
 
 import json
 import random
@@ -66,8 +67,8 @@ def sonic(host):
 
 
 def own_routes(sonic):
-    """What a switch holds before anybody routes: default routes that drop, link-local addresses, and its own addresses,
-    which go to the CPU."""
+    """The initial routes of a switch: dropping default routes, link-local addresses, and its own
+    addresses, which go to the CPU."""
     sonic.wait_chip(4 + sum(len(p.addresses) for p in PORTS), 60)
     own = sonic.chip().routes()
     link_local = [p for p in own if p.startswith("fe80::") and p.endswith("/128")]
@@ -80,7 +81,8 @@ def own_routes(sonic):
 
 
 def selected(router):
-    """Prefix → next hops of what the router should have brought to the chip: best paths, static and connected routes."""
+    """The next hops of each route that the chip must have: best paths, static and connected
+    routes."""
     return {**{p: (r.next_hop,) for p, r in router.table().items()}, **STATIC, **CONNECTED}
 
 
@@ -90,8 +92,9 @@ def appl_key(prefix):
 
 
 def check(sonic, router, own, appl_db="in-line"):
-    """APPL_DB and ASIC_DB hold what the router selected, in the contract's format, and nothing else. APPL_DB may follow
-    behind, or be off, where it is not the way to orchagent; rows that were written again name fields that are empty."""
+    """APPL_DB and ASIC_DB hold the selected routes of the router, in SONiC's format, and nothing
+    else. APPL_DB may lag, or be off, if it is not the transport to orchagent; rows that were
+    written again have empty fields."""
     # At the beginning next hops wait for interfaces.
     wait_for("every prefix has a best path", lambda: all(any(p["best"] for p in e["paths"]) for e in router.show("route")), 30, 0.3)
     want = selected(router)
@@ -176,8 +179,8 @@ def test_a_route_through_all_stages(sonic):
 
 
 def test_interfaces_from_the_configuration(sonic):
-    """Without a kernel to install in, the router knows its interfaces from its file, and still names them as fpmsyncd
-    knows them."""
+    """Without a kernel dataplane, the interfaces come from the configuration, and fpmsyncd still
+    knows their names."""
     own = own_routes(sonic)
     tables = "".join(f'[[interface]]\nname = "{p.name}"\naddresses = {json.dumps(p.addresses)}\n' for p in PORTS)
     router = Ribtide(sonic.host, ROUTER.replace("kernel = { table = 100 }\n", "") + tables)
@@ -186,7 +189,7 @@ def test_interfaces_from_the_configuration(sonic):
 
 @pytest.mark.parametrize("daemon", ["fpmsyncd", "orchagent", "syncd", "ribtide"])
 def test_a_crash_leaves_nothing_stale(sonic, daemon):
-    """The world changes while one of the four is away: afterwards all tables are what they should be."""
+    """Routes change while one of the four is down: afterwards all tables are correct."""
     own = own_routes(sonic)
     # A router that starts again while one of its neighbours is down does not wait for it for ever.
     router = Ribtide(sonic.host, TWO_FEEDS if daemon == "ribtide" else ROUTER)
@@ -208,7 +211,8 @@ def test_a_crash_leaves_nothing_stale(sonic, daemon):
 
 
 def test_routes_wait_for_their_neighbours(host):
-    """A route whose next hop is not resolved asks for it, waits, and is programmed when it is known; and waits again."""
+    """A route with an unresolved next hop requests its resolution, waits, and is programmed
+    afterwards; then it waits again."""
     sonic = Sonic(host, neighbors=False)
     own = own_routes(sonic)
     sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop="193.203.0.5", ifname="Ethernet0")
@@ -276,7 +280,8 @@ def test_fpm_as_zebra_speaks_it(sonic):
 
 
 def test_fib_suppression(host):
-    """With suppress-fib-pending zebra hears of a route when the chip has it, and not before."""
+    """With suppress-fib-pending zebra gets the confirmation of a route when the chip has it, and
+    not before."""
     sonic = Sonic(host, suppress=True)
     own = own_routes(sonic)
     client = connect_fpm(sonic)
@@ -290,7 +295,7 @@ def test_fib_suppression(host):
 
 
 def test_performance_timers(host):
-    """SONiC's PerformanceTimer in each daemon: kept, logged where that is asked for, and not there where it is off."""
+    """SONiC's PerformanceTimer in each daemon: stored, logged on request, and absent when off."""
     sonic = Sonic(host, flags={"orchagent": ["--performance", "log"], "syncd": ["--performance", "off"]})
     own = own_routes(sonic)
     client = connect_fpm(sonic)

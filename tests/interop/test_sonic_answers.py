@@ -1,5 +1,6 @@
-"""FIB suppression between SONiC's daemons: answers go directly from orchagent to fpmsyncd, and Redis is told behind them. Nothing
-is confirmed that the switch does not have, and everything is in the end, whoever is killed."""
+"""FIB suppression between SONiC's daemons: orchagent sends responses directly to fpmsyncd, and
+publishes them in Redis afterwards. No route is confirmed that the switch does not have, and
+every route is confirmed in the end, whichever daemon is killed."""
 
 import contextlib
 import json
@@ -25,7 +26,7 @@ SIZE, WAVES = 2000, 7
 
 
 def way(sonic):
-    return sonic.setting("fpmsyncd", "answers")["active"]
+    return sonic.setting("fpmsyncd", "responses")["active"]
 
 
 SENDER, RECEIVER = Host.FEEDS
@@ -38,7 +39,7 @@ def prefix(n):
 
 
 class Daemon:
-    """A routing daemon that looks into the switch whenever it is told of something."""
+    """A routing daemon that checks the switch at each reply."""
 
     def __init__(self, sonic):
         self.sonic, self.port = sonic, ifindex(sonic.host, "Ethernet0")
@@ -59,7 +60,7 @@ class Daemon:
         self.client.send(b"".join(fpm.route(fpm.NEWROUTE, p, f"193.203.0.{hop}", self.port) for p, hop in routes.items()))
 
     def hear(self):
-        """What fpmsyncd has said by now, whether the switch is as it says or not."""
+        """Handles all replies of fpmsyncd, whatever the switch has."""
         # The route of a label is answered at once, and behind what was said before.
         self.client.send(fpm.label_route(fpm.NEWROUTE, MARK, kind=6))
         heard = []
@@ -74,7 +75,7 @@ class Daemon:
         return replies
 
     def look(self, told):
-        """What is told is in the switch."""
+        """Checks that confirmed routes are in the switch."""
         answers = self.sonic.query_all([f"route {p}" for p in told])
         early = [p for p, answer in zip(told, answers) if not answer]
         assert not early, f"confirmed, and not in the switch: {early[:5]}"
@@ -125,7 +126,8 @@ def test_either_side_is_killed(host, wiring, daemon):
 
 
 def test_other_clients_get_publications_as_before(host):
-    """Who listens to SONiC's channel, by its name or a pattern, gets SONiC's message for each answer."""
+    """A subscriber to SONiC's channel, by name or pattern, gets SONiC's message for each
+    response."""
     sonic = Sonic(host, suppress=True)
     own_routes(sonic)
     router = Daemon(sonic)
@@ -145,7 +147,7 @@ def test_other_clients_get_publications_as_before(host):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_what_the_chip_has_waits_for_nothing_else(host, wiring):
-    """Answers travel together, but those that are there do not wait for what a slow chip still works on."""
+    """Responses are batched, but present ones do not wait for those of a slow chip."""
     sonic = Sonic(host, suppress=True, flags=WIRINGS[wiring])
     own_routes(sonic)
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
@@ -170,8 +172,8 @@ FORMER = WIRINGS | {f"zmq, {kept}": WIRINGS["zmq"] | {"fpmsyncd": [*WIRINGS["zmq
 @pytest.mark.parametrize("as_before", [False, True], ids=["as the former", "as the chip"])
 @pytest.mark.parametrize("wiring", FORMER)
 def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, wiring, as_before):
-    """fpmsyncd is killed while what it sent waits for a chip that stands still: in the machine, in rings, in sockets, in Redis. Of the
-    one in its place nothing is confirmed until the chip has what that one says."""
+    """fpmsyncd is killed while its rows wait for a stalled chip: in the state machine, in
+    queues, in sockets, in Redis. Its successor confirms nothing until the chip has its own rows."""
     sonic = Sonic(host, suppress=True, flags=FORMER[wiring])
     own_routes(sonic)
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
@@ -207,7 +209,8 @@ def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, wiring, as_before):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_warm_with_suppression(host, wiring):
-    """What the switch has is confirmed at once after a warm restart, and nothing is written; what is not there is not."""
+    """After a warm restart, routes in the switch are confirmed at once without writes; missing
+    ones are not."""
     sonic = Warm(host, wiring, suppress=True)
     own = own_routes(sonic)
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
@@ -244,8 +247,9 @@ def test_warm_with_suppression(host, wiring):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_on_and_off_at_run_time(host, wiring):
-    """The daemons follow CONFIG_DB: on, a route that is announced from then on waits for the chip; off, who waits is told at once. However
-    often that changes under load, what was announced while it was on is told when the switch has it, and not before."""
+    """The daemons follow CONFIG_DB. On: a later announcement waits for the chip. Off: waiting
+    routes are confirmed at once. Under any number of changes, a route announced while it was on
+    is confirmed after the switch has it."""
     sonic = Sonic(host, flags=WIRINGS[wiring])
     own = own_routes(sonic)
     router = Daemon(sonic)
@@ -262,7 +266,7 @@ def test_on_and_off_at_run_time(host, wiring):
 
     @contextlib.contextmanager
     def slow(daemon):
-        """It sees later than the other one what changed."""
+        """Gets changes later than the other one."""
         process = sonic.processes[daemon].popen
         process.send_signal(signal.SIGSTOP)
         yield
@@ -274,7 +278,7 @@ def test_on_and_off_at_run_time(host, wiring):
         return {p for p, *_ in replies}
 
     def confirmed():
-        """Everything is, and each when the switch leads there."""
+        """Whether all routes are confirmed, each after the switch had it."""
         router.confirmed = set()
         while router.confirmed != router.announced.keys():
             some = told(1) | {p for p, *_ in router.client.replies(500, 0.01)}
@@ -347,8 +351,8 @@ def test_on_and_off_at_run_time(host, wiring):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_a_session_after_a_burst_writes_nothing(host, wiring):
-    """Rows of a route coalesce before orchagent takes them, and one answer comes for several. That is no reason to write any of them in the
-    next session, in which nothing is new."""
+    """Rows of a route coalesce before orchagent takes them, and one response covers several. So
+    the next session, without changes, writes nothing."""
     sonic = Warm(host, wiring, suppress=True)
     own = own_routes(sonic)
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
@@ -379,8 +383,8 @@ def test_a_session_after_a_burst_writes_nothing(host, wiring):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_a_route_refused_by_the_chip_is_named_and_never_advertised(host, wiring):
-    """A peer of the router hears of nothing before the switch has it, and of nothing that the switch refuses; and of that the router
-    says what orchagent said."""
+    """A peer of the router gets no route before the switch has it, and none that the switch
+    refuses. The router shows the reason from orchagent."""
     flags = WIRINGS[wiring] | {"syncd": [*WIRINGS[wiring].get("syncd", []), "--chip", "fail-rate=0.01", "--chip", "rate=5000"]}
     sonic = Sonic(host, suppress=True, flags=flags)
     own_routes(sonic)

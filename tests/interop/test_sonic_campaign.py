@@ -1,9 +1,10 @@
-"""Faults at random moments under load, in each way of wiring SONiC's daemons. After each round the routes of the router,
-of APPL_DB, of ASIC_DB and of the virtual switch are compared one by one: nothing may be lost and nothing stale; and
-`ribtide route-check` must say so, too. With FIB suppression everything must also be confirmed. What is lost is what the
-load sent less what of it the switch has right.
+"""Faults at random moments under load, in each transport of SONiC's daemons. After each round the
+routes of the router, of APPL_DB, of ASIC_DB and of the virtual switch are compared one by one: none
+may be lost or stale, and `ribtide route-check` must agree. With FIB suppression all routes must be
+confirmed. A lost route is one of the load that the switch does not have.
 
-Some rounds of fixed seeds are a test. `make campaign` (CAMPAIGN_ROUNDS, CAMPAIGN_SEED) runs hundreds."""
+Some rounds of fixed seeds are a test. `make campaign` (CAMPAIGN_ROUNDS, CAMPAIGN_SEED) runs
+hundreds."""
 
 import contextlib
 import itertools
@@ -45,7 +46,7 @@ SHORT = (("redis-async", False), ("zmq-behind", True))
 
 
 class Supervisor:
-    """Starts what has ended, as SONiC's does."""
+    """Restarts processes that ended, like SONiC's supervisor."""
 
     def __init__(self, sonic):
         self.sonic, self.ended = sonic, threading.Event()
@@ -80,7 +81,7 @@ class Campaign:
         self.losses = 0
 
     def load(self):
-        """Another table takes the place of the one that is there, or comes."""
+        """Replaces the present table, or announces the first."""
         self.size = (self.random.randrange(500, 4000), self.random.randrange(50, 400))
         self.seed = self.random.randrange(1 << 30)
         self.announce()
@@ -115,12 +116,12 @@ class Campaign:
         self.sonic.appl.execute_command("CLIENT", "KILL", "TYPE", kind)
 
     def cut(self, _):
-        """FPM's connection breaks in the middle of whatever it carries. A kernel that does not let anybody do that does nothing."""
+        """Breaks FPM's connection at a random moment, if the kernel supports it."""
         with contextlib.suppress(CommandFailed):
             self.host.run("ss", "-K", "dport", "=", "2620")
 
     def chip(self, what):
-        """The switch does nothing for a while, or has no room for anything new."""
+        """Stalls the switch for a while, or fills its tables."""
         order, back = {"stalls": ("stall=on", "stall=off"), "is full": ("ipv4-routes=300 ipv6-routes=30", "ipv4-routes=4194304 ipv6-routes=2097152")}[what]
         # One that is started meanwhile has the usual settings.
         with contextlib.suppress(OSError, ValueError):
@@ -136,7 +137,7 @@ class Campaign:
         self.announce()
 
     def restart_redis(self, how, meanwhile=None):
-        """`meanwhile` happens between the moment whose data it comes back with and its end."""
+        """Runs `meanwhile` between the snapshot that Redis returns with and its end."""
         with self.supervisor.lock:
             redis = self.sonic.redis
             config = {key: redis.db(CONFIG).hgetall(key) for key in redis.db(CONFIG).keys()}
@@ -164,7 +165,7 @@ class Campaign:
             self.sonic.everything_else()
 
     def faults(self):
-        """Faults and how often each comes; what takes long comes seldom."""
+        """The faults with their frequencies; slow ones are rare."""
         usual = ([(self.kill, name) for name in DAEMONS] + [(self.stall, name) for name in (*DAEMONS, "redis")]
                 + [(self.disconnect, kind) for kind in ("normal", "pubsub")] + [(self.restart_router, "")]
                 + [(self.restart_redis, how) for how in ("its data", "its data of before", "nothing")]
@@ -213,12 +214,12 @@ class Campaign:
         assert done.returncode == 0, (of, done.stdout[:3000], done.stderr)
 
     def unconfirmed(self):
-        """How many routes wait for an answer, and are said to have failed."""
+        """The number of routes without a response, and of failed ones."""
         summary = json.loads(self.router.text("show", "route", "summary", "--json"))
         return summary["bgp"]["waiting"], summary["bgp"]["blocked"]
 
     def agree(self):
-        """The databases have what the router has: all routes that are to be in the switch."""
+        """Checks that the databases have all routes of the router that the switch must have."""
         want = selected(self.router)
         whole = self.own | want
         have = self.sonic.chip().routes()
@@ -233,7 +234,7 @@ class Campaign:
         return have
 
     def check_chip(self, want):
-        """What the virtual switch has of each; all of them."""
+        """Checks every route in the virtual switch."""
         answers = self.sonic.query_all(f"route {prefix}" for prefix in want)
         for prefix, answer in zip(want, answers):
             assert answer, f"{prefix} is not in the switch"
@@ -264,7 +265,7 @@ def test_campaign(host, wiring, suppress):
 
 @pytest.mark.parametrize("wiring", ["redis-sync", "redis-async", "zmq-north"])
 def test_redis_comes_back(host, wiring):
-    """With its data, with that of another time, whose routes are withdrawn since, and with none."""
+    """Redis returns with its data, with old data, and without data."""
     campaign = Campaign(host, wiring, 0)
     campaign.supervisor = Supervisor(campaign.sonic)
 

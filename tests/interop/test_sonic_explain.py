@@ -1,5 +1,5 @@
-"""`ribtide explain PREFIX --sonic` asks SONiC's daemons, each a process, and the databases between them: which stage a route waits
-at, and for what."""
+"""`ribtide explain PREFIX --sonic` queries SONiC's daemons, each a process, and the databases
+between them: the stage at which a route waits, and the reason."""
 
 import json
 import struct
@@ -18,7 +18,7 @@ STALLED = "the route waits at virtual switch: it is stalled until it is told to 
 
 
 class Explained:
-    """What is said of a route by the daemons, and by a router if there is one."""
+    """The states of a route in the daemons, and in a router if there is one."""
 
     def __init__(self, sonic, prefix, *more):
         said = json.loads(subprocess.run([binary(), "explain", prefix, "--sonic", "--database-config", sonic.redis.config, "--json", *more],
@@ -26,7 +26,7 @@ class Explained:
         self.conclusion = said["conclusion"]
         self.order = [stage["stage"] for stage in said["stages"]]
         self.states = {stage["stage"]: stage["state"] for stage in said["stages"]}
-        self.says = {stage["stage"]: stage["says"] for stage in said["stages"]}
+        self.messages = {stage["stage"]: stage["messages"] for stage in said["stages"]}
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)
@@ -40,12 +40,12 @@ def test_where_a_route_waits(host, wiring):
         def look():
             now = Explained(sonic, prefix)
             assert now.order == STAGES
-            assert now.conclusion == sentence, now.says
-            assert {stage: now.states[stage] for stage in states} == states, now.says
+            assert now.conclusion == sentence, now.messages
+            assert {stage: now.states[stage] for stage in states} == states, now.messages
         settled(look, 20, 0.2)
 
     def unanswered(count):
-        """So many routes are shown to wait for an answer."""
+        """Checks that so many routes wait for a response."""
         def look():
             queues = json.loads(sonic.redis.db(STATE).hget("RIBTIDE_QUEUES|fpmsyncd", "routes without a response"))
             assert queues["depth"] == count
@@ -56,7 +56,7 @@ def test_where_a_route_waits(host, wiring):
     concludes("20.0.0.0/24", through, **dict.fromkeys(STAGES, "passed"))
     # The virtual switch may be seen to have the route before the confirmation has come back to fpmsyncd.
     def confirmed():
-        assert Explained(sonic, "20.0.0.0/24").says["fpmsyncd"][-1] == "orchagent confirmed it"
+        assert Explained(sonic, "20.0.0.0/24").messages["fpmsyncd"][-1] == "orchagent confirmed it"
     settled(confirmed, 20, 0.2)
     concludes("99.0.0.0/24", "nothing is known of 99.0.0.0/24", **dict.fromkeys(STAGES, "absent"))
 
@@ -75,7 +75,7 @@ def test_where_a_route_waits(host, wiring):
     announce("22.0.0.0/24", "193.203.0.2")
     concludes("22.0.0.0/24", through)
     # To the first row no answer came, and none does.
-    assert Explained(sonic, "22.0.0.0/24").says["fpmsyncd"][-1] == ("one of the rows handed over has no answer: it is still to come, or was refused "
+    assert Explained(sonic, "22.0.0.0/24").messages["fpmsyncd"][-1] == ("one of the rows handed over has no answer: it is still to come, or was refused "
                                                                     "or coalesced with a later one, and gets none")
 
     # The chip is full, until there is room.
@@ -109,7 +109,7 @@ def test_where_a_route_waits(host, wiring):
     # Who does not run is said not to.
     sonic.processes["fpmsyncd"].kill()
     now = Explained(sonic, "25.0.0.0/24")
-    assert now.states["fpmsyncd"] == "off" and now.says["fpmsyncd"] == ["does not run on these databases, or is not ribtide's"]
+    assert now.states["fpmsyncd"] == "off" and now.messages["fpmsyncd"] == ["does not run on these databases, or is not ribtide's"]
     assert now.states["orchagent"] == now.states["virtual switch"] == "passed"
 
 
@@ -134,7 +134,7 @@ def test_from_the_bgp_session_to_the_chip(host):
 
     def through():
         now = Explained(sonic, "20.0.0.0/24", "--socket", router.socket)
-        assert now.order[:2] == ["bgp", "rib"] and now.order[-5:] == STAGES and set(now.states.values()) == {"passed"}, now.says
+        assert now.order[:2] == ["bgp", "rib"] and now.order[-5:] == STAGES and set(now.states.values()) == {"passed"}, now.messages
         assert now.conclusion == "the route is all the way through: virtual switch has it"
     settled(through, 20)
     # An address has its longest match there, too.
@@ -144,5 +144,5 @@ def test_from_the_bgp_session_to_the_chip(host):
 
     def stalled():
         now = Explained(sonic, "21.0.0.0/24", "--socket", router.socket)
-        assert now.conclusion == STALLED, now.says
+        assert now.conclusion == STALLED, now.messages
     settled(stalled, 20)

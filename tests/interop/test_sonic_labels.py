@@ -1,4 +1,5 @@
-"""MPLS labels through SONiC's three daemons, as a plain FPM client says them and plain clients of Redis and ZeroMQ see them."""
+"""MPLS labels through SONiC's three daemons, with a plain FPM client, and plain clients of Redis
+and ZeroMQ."""
 
 import pytest
 from harness import fpm, wait_for, zmq
@@ -28,13 +29,13 @@ def frame(host, label, hops):
 
 
 def label_rows(sonic):
-    """Label → the fields that say something."""
+    """The fields with a value of each label."""
     said = rows(sonic.appl, "LABEL_ROUTE_TABLE:*")
     return {int(key.split(":")[1]): {f: v for f, v in row.items() if v and (f, v) != ("blackhole", "false")} for key, row in said.items()}
 
 
 def wanted(labels):
-    """What APPL_DB and ASIC_DB have of these labels."""
+    """The expected contents of APPL_DB and ASIC_DB for these labels."""
     table, entries = {}, {}
     for label, hops in labels.items():
         stacks = ["swap" + "/".join(map(str, stack)) if stack else "na" for _, _, stack in hops]
@@ -130,7 +131,8 @@ def test_a_label_waits_for_its_neighbour(host):
 
 
 def test_labels_of_a_plain_socket(host):
-    """SONiC's own fpmsyncd says both tables over one connection, every field of a row, an empty mpls_pop among them."""
+    """SONiC's own fpmsyncd sends both tables over one connection, with every field of a row,
+    including an empty mpls_pop."""
     flags = {"orchagent": ["-q", "tcp://127.0.0.1"]}
     sonic = Sonic(host, config={"SYSTEM_DEFAULTS|swss_zmq": {"status": "enabled"}}, flags=flags, start=["syncd", "orchagent"])
     own = own_routes(sonic)

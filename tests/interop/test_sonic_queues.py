@@ -1,5 +1,5 @@
-"""`ribtide show pipeline --sonic` says where rows and requests stand: from a chip that stalls, each queue fills up to its bound
-behind the next one, and when the chip goes on all of them are empty again."""
+"""`ribtide show pipeline --sonic` shows the queues of rows and requests: behind a stalled chip
+each queue fills up to its bound, and all are empty after the stall."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ ROWS, KEYS, CHANGED = 50_000, 10_000, 50_000
 
 
 def shown(sonic, *more):
-    """Daemon → queue → what is said of it."""
+    """The values of each queue of each daemon."""
     said = subprocess.run([binary(), "show", "pipeline", "--sonic", "--database-config", sonic.redis.config, *more],
                           capture_output=True, text=True, check=True).stdout
     if not more:

@@ -1,5 +1,5 @@
-"""What SONiC's daemons are asked to be: SONiC's own command lines, CONFIG_DB and the commands that change it, and the
-settings of fpmsyncd's pipeline."""
+"""Settings of SONiC's daemons: SONiC's command lines, CONFIG_DB and the commands that change it,
+and the settings of fpmsyncd's pipeline."""
 
 import json
 import subprocess
@@ -19,8 +19,8 @@ def settings(sonic):
 
 
 def test_stock_command_lines(host):
-    """What orchagent.sh and syncd_init_common.sh pass on one platform or another: the daemons start, carry routes, and say
-    of each option that does nothing why."""
+    """The command lines of orchagent.sh and syncd_init_common.sh on different platforms: the
+    daemons start, carry routes, and show why an option has no effect."""
     (host.folder / "context_config.json").write_text(json.dumps({"CONTEXTS": [{
         "guid": 0, "name": "syncd", "dbAsic": "ASIC_DB", "dbState": "STATE_DB", "zmq_enable": True,
         "zmq_endpoint": "tcp://127.0.0.1:5565", "switches": [{"index": 0, "hwinfo": ""}]}]}))
@@ -44,7 +44,7 @@ def test_stock_command_lines(host):
     for name in ("-B", "-b", "-C", "-G", "-a"):
         assert said["syncd"][name]["active"] == "none" and said["syncd"][name]["why"], name
     assert [said[name]["multi-db"]["active"] for name in ("fpmsyncd", "orchagent", "syncd")] == ["disabled"] * 3
-    assert said["syncd"]["-t"] == {"name": "-t", "asked": "fast", "active": "cold", "why": said["syncd"]["-t"]["why"]}
+    assert said["syncd"]["-t"] == {"name": "-t", "requested": "fast", "active": "cold", "why": said["syncd"]["-t"]["why"]}
     # A watchdog of a microsecond: every request takes longer.
     assert sonic.processes["syncd"].logged(" WARN syncd: the switch took long for a request", "ms=")
     wait_for("orchagent tells supervisord", lambda: sonic.processes["orchagent"].log().count("<!--XSUPERVISOR:BEGIN-->heartbeat<!--XSUPERVISOR:END-->") > 1, 20)
@@ -65,7 +65,8 @@ def config(sonic, *words):
 
 
 def test_config_db(host):
-    """SONiC's commands write CONFIG_DB; SONiC's scripts, or --config-db, make the daemons of it what it says."""
+    """SONiC's commands write CONFIG_DB, and SONiC's scripts or --config-db apply it to the
+    daemons."""
     sonic = Sonic(host, start=())
     for setting, state in (("suppress-fib-pending", "enable"), ("ring_thread_enabled", "enable"), ("async_rec", "enabled"), ("next-hop-group", "enable")):
         done = config(sonic, setting, state)
@@ -103,8 +104,8 @@ def test_config_db(host):
     sonic.restart("orchagent")
     wait_for("it says so", lambda: settings(sonic)["orchagent"]["ring_thread_enabled"]["active"] == "disabled", 20, alive=[sonic.processes["orchagent"]])
     said = settings(sonic)["orchagent"]
-    assert "--config-db" in said["ring_thread_enabled"]["why"] and said["ring_thread_enabled"]["asked"] == "enabled"
-    assert said["synchronous_mode"]["asked"] == "redis_async" and said["synchronous_mode"]["active"] == "redis_sync"
+    assert "--config-db" in said["ring_thread_enabled"]["why"] and said["ring_thread_enabled"]["requested"] == "enabled"
+    assert said["synchronous_mode"]["requested"] == "redis_async" and said["synchronous_mode"]["active"] == "redis_sync"
 
 
 def test_the_pipeline_of_fpmsyncd(host):
@@ -133,7 +134,7 @@ def test_the_pipeline_of_fpmsyncd(host):
 
 
 def test_rows_straight_to_the_stable_table(host):
-    """--stable-table: no row stands beside its place, whoever of the three is started again meanwhile."""
+    """--stable-table: no row is at a temporary key, whichever daemon restarts."""
     sonic = Sonic(host, flags={"fpmsyncd": ["--quiet", "2"]})
     own = own_routes(sonic)
     router = Ribtide(host, ROUTER)
@@ -163,7 +164,7 @@ def test_rows_straight_to_the_stable_table(host):
 
 
 def test_warm_restart_enabled_while_nothing_is_kept(host):
-    """It is said while they run what they would say when they are started again, and not before."""
+    """The daemons log the conflict that their next start would report, and not before it exists."""
     flags = {"orchagent": ["-z", "zmq_async", "-q", "tcp://127.0.0.1", "--route-zmq"], "syncd": ["-z", "zmq_sync", "--asic-db", "off"],
              "fpmsyncd": ["-q", "tcp://127.0.0.1", "--appl-db", "off"]}
     sonic = Sonic(host, flags=flags)
@@ -183,7 +184,8 @@ def test_warm_restart_enabled_while_nothing_is_kept(host):
 
 
 def test_routes_sent_over_another_transport_than_orchagent_reads(host):
-    """fpmsyncd does not start beside an orchagent that takes routes the other way, and one that runs says so of an orchagent that comes."""
+    """fpmsyncd refuses to start beside an orchagent with another transport, and a running one
+    logs the conflict when such an orchagent starts."""
     over_zmq = {"orchagent": ["-q", "tcp://127.0.0.1", "--route-zmq"], "fpmsyncd": ["-q", "tcp://127.0.0.1"]}
     sonic = Sonic(host, start=("syncd",))
     usual = {name: list(sonic.flags[name]) for name in over_zmq}
@@ -217,7 +219,7 @@ def test_routes_sent_over_another_transport_than_orchagent_reads(host):
 
 
 def test_a_router_and_fpmsyncd_that_differ_about_suppression(host):
-    """Each says so, as long as it lasts, whichever of the two has it on; and over one session."""
+    """Each shows the conflict as long as it lasts, in both directions, over one session."""
     sonic = Sonic(host, start=("fpmsyncd",))
     router = Ribtide(host, HEAD + '[fib]\nsuppress-fib-pending = true\nkernel = { table = 100 }\nfpm = ["127.0.0.1:2620"]\n')
 

@@ -1,5 +1,5 @@
-"""orchagent and syncd in each of their modes: ours beside each other, and each beside a plain client of Redis or a plain
-socket of libzmq."""
+"""orchagent and syncd in each of their modes: ribtide's together, and each with a plain client
+of Redis or a plain socket of libzmq."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def sonic_in(host, mode, asic_db="in-line", start=("syncd", "orchagent", "fpmsyn
 
 @pytest.mark.parametrize("mode", ["redis_async", "zmq_sync", "zmq_async"])
 def test_a_burst_and_crashes(host, mode):
-    """The world changes while one of them sleeps, and while one of them is away."""
+    """Routes change while one of them is stopped, and while one is down."""
     sonic = sonic_in(host, mode)
     own = own_routes(sonic)
     router = Ribtide(host, ROUTER)
@@ -44,7 +44,7 @@ def test_a_burst_and_crashes(host, mode):
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync", "zmq_async"])
 def test_a_syncd_that_is_killed_under_load(host, mode):
-    """What it was asked and did not answer, the next one does: orchagent goes on as if nothing had happened."""
+    """The next syncd handles the requests without reply, and orchagent continues."""
     sonic = Sonic(host, flags={"orchagent": ["-z", mode], "syncd": ["-z", mode, "--chip", "rate=5000"]})
     own = own_routes(sonic)
     router = Ribtide(host, ROUTER)
@@ -63,7 +63,7 @@ def test_a_syncd_that_is_killed_under_load(host, mode):
 
 
 def test_a_syncd_that_is_killed_while_the_switch_is_described(host):
-    """It alone knew what it was told of the view, so orchagent is asked to begin again; and only then."""
+    """Only the killed syncd had the view, so orchagent is asked to restart, and only then."""
     sonic = sonic_in(host, "redis_sync", start=["syncd"])
     queue = Queue(sonic)
     def asked_to_end():
@@ -91,7 +91,8 @@ def test_a_syncd_that_is_killed_while_the_switch_is_described(host):
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async"])
 def test_an_orchagent_that_is_killed_in_the_last_step_of_its_view(host, mode):
-    """syncd replies to that when the next one waits for the reply to its first step, which is another."""
+    """syncd replies to that step while the next orchagent waits for the reply to its first step,
+    which differs."""
     sonic = Sonic(host, suppress=True, flags={"orchagent": ["-z", mode], "syncd": ["-z", mode]})
     own, port = own_routes(sonic), ifindex(host, "Ethernet0")
     prefixes = [f"20.0.{n}.0/24" for n in range(200)]
@@ -115,7 +116,8 @@ def test_an_orchagent_that_is_killed_in_the_last_step_of_its_view(host, mode):
 @pytest.mark.parametrize("mode", ["redis_async", "zmq_async"])
 @pytest.mark.parametrize("asic_db, then", [("behind", "behind"), ("off", "off"), ("behind", "in-line")])
 def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
-    """It asks orchagent to describe everything again: SONiC's orchagent ends then, and its supervisor starts it."""
+    """It asks orchagent to describe everything again: SONiC's orchagent exits, and its
+    supervisor restarts it."""
     sonic = sonic_in(host, mode, asic_db)
     router = Ribtide(host, ROUTER)
     feed = blast(host, 2_000, 200)
@@ -145,7 +147,7 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
 
 @pytest.mark.parametrize("asic_db, together", [("off", False), ("off", True), ("behind", True), ("in-line", True)])
 def test_a_redis_that_loses_the_marks_of_a_syncd(host, asic_db, together):
-    """They are all that says that orchagent believes in more than the next syncd has, to whoever listens when."""
+    """Only these keys tell a later process that orchagent assumes more than the next syncd has."""
     sonic = sonic_in(host, "zmq_async", asic_db)
     router = Ribtide(host, ROUTER)
     blast(host, 2_000, 0)
@@ -200,7 +202,7 @@ def test_syncd_for_a_plain_socket(host):
 
 
 def test_orchagent_for_a_plain_socket(host):
-    """What orchagent asks a syncd that answers one thing at a time."""
+    """The requests of orchagent to a syncd that handles one at a time."""
     sonic = sonic_in(host, "zmq_sync", start=["orchagent"])
     with zmq.stock(host, "REP", bind=zmq.REQUESTS) as socket:
         assert socket.recv() == b'["INIT_VIEW","notify"]'
@@ -234,7 +236,8 @@ class Queue:
 
 
 def test_syncd_for_a_client_that_waits_for_nothing(host):
-    """redis_async as SONiC's orchagent speaks it: only view steps and questions are answered. A client of ours asks for more."""
+    """redis_async as in SONiC's orchagent: only view steps and queries get replies. ribtide's
+    orchagent requests more."""
     sonic = sonic_in(host, "redis_async", start=["syncd"])
     queue = Queue(sonic)
     switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
@@ -257,8 +260,8 @@ def test_syncd_for_a_client_that_waits_for_nothing(host):
 
 
 def test_orchagent_beside_a_syncd_that_answers_nothing(host):
-    """SONiC's syncd in redis_async: orchagent believes what it asks for, and says that it does. It follows one of ours on this ASIC_DB,
-    which left word that it answers."""
+    """SONiC's syncd in redis_async: orchagent assumes success, and shows that. The previous
+    syncd on this ASIC_DB was ribtide's, which left the key that it replies."""
     sonic = sonic_in(host, "redis_async", start=[])
     sonic.asic.set("RIBTIDE_ANSWERS", "1")
     sonic.start("orchagent")
@@ -272,7 +275,8 @@ def test_orchagent_beside_a_syncd_that_answers_nothing(host):
 
 
 def test_failure_without_notification(host):
-    """Who waits for nothing believes that all succeeds: syncd ends, and what ASIC_DB has is what the switch has."""
+    """A client without replies assumes success: syncd exits, and ASIC_DB has the contents of the
+    switch."""
     sonic = sonic_in(host, "redis_async", start=["syncd"])
     queue = Queue(sonic)
     switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
@@ -299,7 +303,8 @@ def test_failure_without_notification(host):
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync"])
 def test_a_redis_that_loses_everything(host, mode):
-    """Who cannot know what was carried out ends; started again with the rest of SONiC, they make all tables equal."""
+    """A process that cannot know what was executed exits; restarted with the rest of SONiC, they
+    make all tables equal."""
     sonic = sonic_in(host, mode)
     own = own_routes(sonic)
     router = Ribtide(host, ROUTER)
@@ -320,7 +325,7 @@ def test_a_redis_that_loses_everything(host, mode):
 
 
 def test_rows_of_no_route_follow_a_redis_of_before(host):
-    """What SNMP watches, what fits, and what the chip holds: orchagent survives, and nothing of it changes."""
+    """Rows for SNMP, CRM and capabilities: orchagent survives, and none of them changes."""
     sonic = sonic_in(host, "zmq_async")
     router = Ribtide(host, ROUTER)
     state, counters = sonic.redis.db(STATE), sonic.redis.db(2)

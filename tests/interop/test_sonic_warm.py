@@ -1,5 +1,6 @@
-"""Warm restarts of SONiC's daemons: nothing is written and the switch is told nothing when nothing changed, and else
-exactly what changed. Writes are counted by Redis's own notifications, what the switch is told by the switch."""
+"""Warm restarts of SONiC's daemons: without a change nothing is written and the switch gets no
+request; otherwise exactly the changes. Redis's notifications count writes, and the switch counts
+requests."""
 
 import json
 import signal
@@ -51,7 +52,7 @@ class Warm(Sonic):
         self.heard()
 
     def heard(self):
-        """Keys of APPL_DB and ASIC_DB that were written since last asked, and answers."""
+        """Keys of APPL_DB and ASIC_DB written since the last call, and responses."""
         keys = []
         # What is late, and then up to here.
         time.sleep(0.3)
@@ -89,7 +90,7 @@ class Warm(Sonic):
             self.processes[name].kill()
 
     def end_all(self, names):
-        """In SONiC's order: the client ends before the server."""
+        """Ends the daemons in SONiC's order: the client before the server."""
         # Without asking for a stand-still syncd may go alone, at rest.
         for name in names:
             self.end(name)
@@ -104,8 +105,9 @@ class Warm(Sonic):
             wait_for(f"{name} is reconciled", lambda: self.warm_state(app) == "reconciled", 40, alive=self.alive())
 
     def written(self):
-        """Keys that were written since last asked, but for routes that have a row and are not in the switch: networks of interfaces
-        that are no ports. With FIB suppression a new fpmsyncd asks for those again, as they are not confirmed."""
+        """Keys written since the last call, except routes that have a row and are not in the
+        switch: networks of interfaces that are no ports. With FIB suppression a new fpmsyncd
+        sends those again, because they are not confirmed."""
         host = lambda key: key if "/" in key else f"{key}/{128 if ':' in key else 32}"
         keys = [(key, key.split("ROUTE_TABLE:")[-1]) for key in self.heard()]
         rows = [key for key in {key for _, key in keys} if key in self.routes()]
@@ -166,8 +168,8 @@ def test_warm(host, wiring, suppress):
 
 @pytest.mark.parametrize("wiring", ["redis_sync", "redis_async"])
 def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, wiring):
-    """It is asked what is in the chip, and says so late: until then nothing is written, since perhaps nothing changed. One that
-    ends meanwhile is waited for no longer."""
+    """fpmsyncd waits for a late snapshot of the chip: until then it writes nothing. It does not
+    wait for an orchagent that ended."""
     sonic = Warm(host, wiring, suppress=True)
     own = own_routes(sonic)
     router = Ribtide(host, TWO_FEEDS.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n"))
@@ -189,7 +191,7 @@ def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, wiring):
         time.sleep(6)
         assert sonic.heard() == []
         orchagent.send_signal(signal.SIGCONT)
-        wait_for("it is heard", lambda: sonic.setting("fpmsyncd", "answers")["active"] == "direct", 30)
+        wait_for("it is heard", lambda: sonic.setting("fpmsyncd", "responses")["active"] == "direct", 30)
         settled(lambda: check(sonic, router, own), 30, 0.1)
         written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in sonic.written()}
         assert written - QUEUED == ({"20.0.7.0/24"} if change else set())
@@ -209,8 +211,8 @@ def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, wiring):
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async"])
 def test_whether_orchagent_may_stop(host, mode):
-    """A task that waits speaks against it, unless that is to be passed over; and it stands still only when asked to. Then it takes
-    nothing from APPL_DB either, ahead or not."""
+    """A waiting task prevents the stop, unless the request ignores it. orchagent stops only on
+    request, and then takes no row from APPL_DB, prefetched or not."""
     sonic = Warm(host, mode)
     own = own_routes(sonic)
     sonic.enable()
@@ -231,8 +233,8 @@ def test_whether_orchagent_may_stop(host, mode):
 
 
 def test_a_routing_daemon_that_starts_again(host):
-    """What zebra says meanwhile is held back until BGP has marked its end, or the timer has run out: APPL_DB sees the
-    difference only."""
+    """Rows from zebra are held back until BGP has marked its end, or the timer has expired:
+    APPL_DB gets only the difference."""
     sonic = Warm(host, "redis_sync")
     own = own_routes(sonic)
     sonic.redis.db(CONFIG).hset("WARM_RESTART|bgp", mapping={"bgp_timer": "12", "eoiu_hold": "3"})
@@ -277,7 +279,8 @@ def test_a_routing_daemon_that_starts_again(host):
 
 
 def test_nothing_is_swept_before_the_end_of_the_clients_replay(host):
-    """fpmsyncd takes silence for the end of a replay: not one in which it was stopped itself, nor that of a client that marks the end."""
+    """fpmsyncd takes silence for the end of a replay, except while it was stopped itself, or if
+    the client marks the end."""
     sonic = Warm(host, "redis_sync")
     sonic.flags["fpmsyncd"] += ["--quiet", "2"]
     sonic.restart("fpmsyncd")

@@ -1,4 +1,5 @@
-"""SONiC's daemons with ZeroMQ between them: ours beside each other, and each beside a plain socket of libzmq."""
+"""SONiC's daemons with ZeroMQ between them: ribtide's together, and each with a plain socket of
+libzmq."""
 
 import signal
 
@@ -81,7 +82,8 @@ def test_orchagent_from_a_plain_socket(host):
 
 @pytest.mark.parametrize("appl_db", ["off", "behind", "in-line"])
 def test_a_burst_while_orchagent_sleeps(host, appl_db):
-    """SONiC's own loses routes here. Nothing may be lost, and nothing may stay. It is more than sockets hold."""
+    """SONiC's own loses routes here. No route may be lost or stale. The burst exceeds the socket
+    buffers."""
     host.small_sockets()
     sonic = zmq_sonic(host, appl_db)
     own = own_routes(sonic)
@@ -102,7 +104,7 @@ def test_a_burst_while_orchagent_sleeps(host, appl_db):
 @pytest.mark.parametrize("appl_db", ["off", "behind", "in-line"])
 @pytest.mark.parametrize("daemon", ["fpmsyncd", "orchagent", "syncd", "ribtide"])
 def test_a_crash_leaves_nothing_stale(host, daemon, appl_db):
-    """The world changes while one of the four is away: afterwards all tables are what they should be."""
+    """Routes change while one of the four is down: afterwards all tables are correct."""
     sonic = zmq_sonic(host, appl_db)
     own = own_routes(sonic)
     router = Ribtide(host, ROUTER)
@@ -124,7 +126,7 @@ def test_a_crash_leaves_nothing_stale(host, daemon, appl_db):
 
 
 def test_without_zmq_routes_pass_through_the_database(host):
-    """A combination that would lose every route is one sentence."""
+    """A combination that would lose every route is refused with one sentence."""
     sonic = Sonic(host, start=["syncd", "orchagent"])
     sonic.flags["fpmsyncd"] = ["--appl-db", "off"]
     sonic.start("fpmsyncd")

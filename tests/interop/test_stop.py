@@ -1,4 +1,4 @@
-"""What a stop leaves behind, in the kernel and at an FPM server, and `ribtide flush`."""
+"""The state after a stop, in the kernel and at an FPM server, and `ribtide flush`."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def lan(host):
 
 
 def installed(host):
-    """Table → prefixes with our number, as the kernel has them."""
+    """The prefixes with ribtide's number in each table of the kernel."""
     found = {}
     for table in WANTED:
         found[table] = set()
@@ -74,7 +74,7 @@ def installed(host):
 
 
 def objects(host):
-    """The next-hop objects with our number."""
+    """The next-hop objects with ribtide's number."""
     return [n for n in json.loads(host.ip("-j", "-d", "nexthop", "show")) if n.get("protocol") == str(PROTOCOL)]
 
 

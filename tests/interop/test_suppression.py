@@ -1,5 +1,5 @@
-"""FIB suppression: a neighbour is told of a prefix when packets to it are forwarded, and not before; of what a dataplane
-refuses it is not told at all, until the dataplane takes it."""
+"""FIB suppression: a neighbour gets a prefix when packets to it are forwarded, and not before.
+It does not get a prefix that a dataplane refuses, until the dataplane accepts it."""
 
 import ipaddress
 import json
@@ -29,7 +29,7 @@ def networks(data):
 
 
 class Receiver:
-    """A neighbour that looks into the dataplane whenever it is told of something."""
+    """A neighbour that checks the dataplane at each UPDATE."""
 
     def __init__(self, host, forwarded):
         self.speaker, self.forwarded = Speaker(host, RECEIVER, 65020), forwarded
@@ -58,7 +58,7 @@ class Receiver:
         self.ever |= set(told)
 
     def quiet(self, seconds=1.5):
-        """What comes in this time."""
+        """The messages within this time."""
         end = time.monotonic() + seconds
         self.listen(lambda: time.monotonic() >= end)
 
@@ -78,7 +78,7 @@ def test_a_route_refused_by_the_chip_is_never_advertised(host):
 
     def in_the_chip(texts):
         addresses = [text.split("/")[0] for text in texts]
-        answers = json.loads(router.text("show", "asic", *addresses, "--json"))["answers"]
+        answers = json.loads(router.text("show", "asic", *addresses, "--json"))["lookups"]
         return {a["prefix"] for a in answers if a["action"] == "forward"}
 
     refused = ALL[::100]
@@ -93,7 +93,7 @@ def test_a_route_refused_by_the_chip_is_never_advertised(host):
     assert failed(router).keys() == set(refused)
     assert all(r["dataplane"] == "virtual-asic" and r["reason"] for r in failed(router).values())
     explained = router.explain(refused[0])
-    assert any("not advertised" in line for line in explained["stages"][0]["says"]), explained
+    assert any("not advertised" in line for line in explained["stages"][0]["messages"]), explained
     assert "virtual-asic" in explained["conclusion"], explained
     summary = json.loads(router.text("show", "route", "summary", "--json"))
     assert (summary["bgp"]["waiting"], summary["bgp"]["blocked"]) == (0, len(refused))
@@ -134,7 +134,7 @@ def test_one_percent_that_a_slow_chip_fails_is_never_advertised(host):
 
     def in_the_chip(texts):
         addresses = [text.split("/")[0] for text in texts]
-        answers = json.loads(router.text("show", "asic", *addresses, "--json"))["answers"]
+        answers = json.loads(router.text("show", "asic", *addresses, "--json"))["lookups"]
         return {a["prefix"] for a in answers if a["action"] == "forward"}
 
     receiver = Receiver(host, in_the_chip)

@@ -1,5 +1,5 @@
-"""How BGP's stages sit on threads changes no result and lets no session expire: threads for everything, for updates
-alone, for shards alone, and everything on one thread."""
+"""The placement of BGP's stages on threads changes no result and lets no session expire: threads
+for everything, for updates alone, for shards alone, and one thread."""
 
 import time
 
@@ -58,8 +58,9 @@ def calm_table(folder):
 @pytest.mark.alone
 @pytest.mark.parametrize("threads", [('"auto"', '"auto"'), ('"off"', '"off"')], ids=["auto", "one-thread"])
 def test_no_session_expires_under_full_load(folder, threads):
-    """Ten senders change a fifth of 200,000 prefixes over and over, for twenty receivers, with a hold time of 3 s: a
-    router that is always behind loses no session, and in the end its receivers hold what they should."""
+    """Ten senders change a fifth of 200,000 prefixes repeatedly, for twenty receivers, with a
+    hold time of 3 s: a router that always lags loses no session, and in the end its receivers
+    have the right tables."""
     calm = calm_table(folder / "calm")
     assert calm[0] == 40000
     host = Host(folder, "h")
@@ -86,7 +87,7 @@ def test_no_session_expires_under_full_load(folder, threads):
 
         def all_told():
             return all(n["session"]["sent"]["updates"] for n in reflector.router.show("bgp", "summary")["neighbors"])
-        wait_for("everybody was told something, also who came under load", all_told, 60, alive=tools)
+        wait_for("every receiver got an UPDATE, also those that came under load", all_told, 60, alive=tools)
         load.stop()
         wait_for("the load is gone", lambda: len(reflector.router.show("bgp", "summary")["neighbors"]) == 21, 60, alive=tools[:2])
         assert not reflector.lost(reflector.clients[10:])

@@ -1,5 +1,6 @@
-"""VRFs through FPM: the router in front of SONiC's daemons as processes of their own, which know VRFs by name, while FPM says
-them by the numbers of their devices. This kernel need have no VRF devices: any device of the name has a number."""
+"""VRFs through FPM: the router with SONiC's daemons as processes. The daemons know VRFs by name,
+FPM by the indices of their devices. The kernel need not support VRFs: any device of that name
+has an index."""
 
 import time
 
@@ -74,7 +75,8 @@ IN_CHIP = (("193.203.0.7",), {"192.0.2.0/24": ("10.2.0.17", "10.2.0.18"), "198.5
 
 
 def settled(sonic, router, what):
-    """Waits until all is so and stays so: before a change begins it may be so, too."""
+    """Waits until the condition holds and stays so, because it may also hold before a change
+    begins."""
     def once():
         try:
             return rows(sonic) == WANTED and red(sonic) == IN_CHIP

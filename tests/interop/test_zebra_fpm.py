@@ -1,5 +1,6 @@
-"""FRR's own zebra, unpatched, with its module dplane_fpm_nl drives ribtide's fpmsyncd: bgpd learns a recorded table, and what
-zebra selects is in ASIC_DB, with and without next-hop group objects."""
+"""FRR's unpatched zebra with its module dplane_fpm_nl drives ribtide's fpmsyncd: bgpd gets a
+recorded table, and ASIC_DB has the routes that zebra selects, with and without next-hop group
+objects."""
 
 import ipaddress
 import json

@@ -1,10 +1,10 @@
-//! Every endpoint of the API: its path, what it is asked with, and where its answer comes from.
+//! Every endpoint of the API: path, input and handler.
 
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::Changed;
 use super::request::{
-    AsicQuery, Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing,
-    PageQuery, PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, limit,
+    AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, PageQuery,
+    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};
@@ -14,22 +14,22 @@ use axum::http::{Method, Uri};
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ribtide_model::{AsicFaults, AsicQuestion, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
+use ribtide_model::{AsicAddresses, AsicFaults, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// The most routes a page may hold.
+/// Routes of a page at most.
 const MAX_PAGE: usize = 10_000;
-/// The most neighbours a page may hold: each costs every shard, its reader and its update thread a moment.
+/// Neighbours of a page at most. Each costs every shard, its reader and its update thread a moment.
 const MAX_NEIGHBORS: usize = 256;
-/// Next-hop groups in one page: of 512 hops each, they take the RIB manager some 10 ms.
+/// Next-hop groups of a page at most. With 512 hops each they take the RIB manager about 10 ms.
 const MAX_GROUPS: usize = 64;
-/// The most addresses one lookup may hold.
+/// Addresses of a lookup at most.
 const MAX_LOOKUP: usize = 65_536;
 
-/// The endpoints, for axum and as a list. Only these methods add endpoints, so none escapes what holds for all: fields
-/// that an endpoint does not know are refused, changes need permission and are logged.
+/// The endpoints, for axum and as a list. All endpoints are added by these methods, which enforce
+/// the common rules: unknown fields are refused, changes need permission and are logged.
 #[derive(Default)]
 pub(super) struct Endpoints {
     router: Router<Arc<ApiState>>,
@@ -45,24 +45,24 @@ impl Endpoints {
         Q: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
     {
-        let handler = move |s, Asked(q): Asked<Q>| blocking(s, move |i| answer(i, q));
+        let handler = move |s, UrlQuery(q): UrlQuery<Q>| blocking(s, move |i| answer(i, q));
         self.router = self.router.route(path, get(handler));
         self.list.push((Method::GET, path));
         self
     }
 
-    /// `GET path` whose last part is a variable.
+    /// `GET path` with a variable last part.
     fn read_one<T>(mut self, path: &'static str, answer: fn(&ApiState, &str) -> Result<T, Refusal>) -> Self
     where
         T: Serialize + Send + 'static,
     {
-        let handler = move |s, Named(name), Asked(Nothing {})| blocking(s, move |i| answer(i, &name));
+        let handler = move |s, Named(name), UrlQuery(Nothing {})| blocking(s, move |i| answer(i, &name));
         self.router = self.router.route(path, get(handler));
         self.list.push((Method::GET, path));
         self
     }
 
-    /// `POST path` with a body of type `B`, which changes nothing: the question is too long for a URL.
+    /// `POST path` with a body of type `B` and without effect: the query is too long for a URL.
     fn look_up<B, T>(mut self, path: &'static str, answer: fn(&ApiState, B) -> Result<T, Refusal>) -> Self
     where
         B: DeserializeOwned + Send + 'static,
@@ -97,8 +97,8 @@ impl Endpoints {
                 let logged = move |router: &ApiState| {
                     let what = format!("POST {path}");
                     match body.and_then(|Sent(body)| apply(router, body)) {
-                        Ok(Changed { answer, says }) => {
-                            log.changed(caller, &what, &says);
+                        Ok(Changed { answer, message }) => {
+                            log.changed(caller, &what, &message);
                             Ok(answer)
                         }
                         Err(refusal) => {
@@ -115,9 +115,9 @@ impl Endpoints {
         self
     }
 
-    /// The metrics, as Prometheus reads them.
+    /// The metrics for Prometheus.
     fn metrics(mut self, path: &'static str) -> Self {
-        let scrape = async |s, Asked(Nothing {})| {
+        let scrape = async |s, UrlQuery(Nothing {})| {
             let text = elsewhere(s, |i| metrics::text(i)).await?;
             Ok::<_, Refusal>(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
         };
@@ -127,7 +127,7 @@ impl Endpoints {
     }
 }
 
-/// All of them.
+/// All endpoints.
 pub(super) fn endpoints() -> Endpoints {
     Endpoints::default()
         .read("/v1/bgp/summary", |i, Nothing {}| answers::bgp_summary(i))
@@ -169,13 +169,13 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
         .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))
         .change("/v1/asic", |i, change: SetAsic| answers::set_asic(i, change))
-        .look_up("/v1/asic/lookup", |i, q: AsicQuestion| {
+        .look_up("/v1/asic/lookup", |i, q: AsicAddresses| {
             match q.addresses.len() {
                 0 => return Err(Refusal::Bad("addresses is empty; write at least one".into())),
                 1..=MAX_LOOKUP => {}
                 n => {
-                    let says = format!("at most {MAX_LOOKUP} addresses at a time, not {n}");
-                    return Err(Refusal::Bad(says));
+                    let message = format!("at most {MAX_LOOKUP} addresses at a time, not {n}");
+                    return Err(Refusal::Bad(message));
                 }
             }
             answers::asic_lookup(i, q.asic.as_deref(), q.vrf.as_deref(), &q.addresses)
@@ -186,24 +186,25 @@ pub(super) fn endpoints() -> Endpoints {
         .metrics("/metrics")
 }
 
-/// The endpoints, and the answers to requests for anything else.
+/// The endpoints, and replies to all other requests.
 pub(super) fn routes(router: Arc<ApiState>) -> Router {
     endpoints()
         .router
         .fallback(|uri: Uri| async move {
-            let says = format!("there is no endpoint {}; docs/operations.md lists what there is", uri.path());
-            Refusal::Missing(says)
+            let message =
+                format!("there is no endpoint {}; docs/operations.md lists what there is", uri.path());
+            Refusal::Missing(message)
         })
         .method_not_allowed_fallback(|method: Method, uri: Uri| async move {
-            let says =
+            let message =
                 format!("{} does not take {method}; docs/operations.md says what it takes", uri.path());
-            Refusal::Method(says)
+            Refusal::Method(message)
         })
         .layer(from_fn(guard))
         .with_state(router)
 }
 
-/// Questions to stages block, so they leave the event loop's thread.
+/// Calls of stages block, so they run outside of the event loop.
 async fn blocking<T: Serialize + Send + 'static>(
     router: State<Arc<ApiState>>,
     answer: impl FnOnce(&ApiState) -> Result<T, Refusal> + Send + 'static,

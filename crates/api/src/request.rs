@@ -1,4 +1,5 @@
-//! How requests are read and refused: every refusal is JSON with a sentence that says what, where and what to do.
+//! Requests: decoding and refusal. Every refusal is JSON with a sentence that says what is wrong,
+//! where, and what to do.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -13,18 +14,18 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
 
-/// What goes wrong with a request.
+/// Why a request is refused.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The request makes no sense; the sentence says what to ask.
+    /// The request is invalid; the sentence says what to send.
     Bad(String),
-    /// There is nothing of this name.
+    /// Nothing has this name.
     Missing(String),
-    /// The endpoint is there, but not for this method.
+    /// The endpoint does not support this method.
     Method(String),
-    /// A stage did not answer.
+    /// A stage did not reply.
     Busy(String),
-    /// The caller may not do this, whatever it sends.
+    /// The caller has no permission, with any token.
     Forbidden(String),
     /// The caller must send a token.
     Unauthorized(String),
@@ -33,7 +34,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What went wrong.
+    /// The sentence of the refusal.
     pub fn sentence(&self) -> &str {
         match self {
             Refusal::Bad(e)
@@ -98,7 +99,7 @@ impl From<JsonRejection> for Refusal {
     }
 }
 
-/// What the library says, without its own introduction.
+/// The message of the library without its introduction.
 fn reason(text: &str) -> &str {
     let known = [
         "Failed to deserialize query string: ",
@@ -108,14 +109,14 @@ fn reason(text: &str) -> &str {
 }
 
 /// The query of a URL.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct UrlQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let Query(query) = Query::from_request_parts(parts, state).await?;
-        Ok(Asked(query))
+        Ok(UrlQuery(query))
     }
 }
 
@@ -138,13 +139,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        // What a body says, the query of the URL must not seem to say.
+        // An endpoint with a body takes no query.
         let Query(Nothing {}) = Query::try_from_uri(request.uri())?;
         let json = request.headers().get(CONTENT_TYPE).is_some_and(is_json);
         let body = Bytes::from_request(request, state).await.map_err(|e| {
             Refusal::Bad(format!("the body of the request cannot be read: {}", e.body_text()))
         })?;
-        // An empty body names no field, as `{}` does.
+        // An empty body has no field, like `{}`.
         if body.is_empty() {
             return Ok(Sent(Json::from_bytes(b"{}")?.0));
         }
@@ -155,7 +156,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
                     .into(),
             ));
         }
-        // A list would be taken for the fields in their order, which is documented nowhere.
+        // A list would be read as the fields in order, which is not documented.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(Refusal::Bad(
                 "the body of the request cannot be used: it is a list, and fields go by name; send an object such as {}, see \
@@ -172,35 +173,35 @@ fn is_json(content_type: &HeaderValue) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-/// No field at all.
+/// No field.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// Which page of routes.
+/// A page of routes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteQuery {
     /// Only this prefix, or the longest match of this address.
     pub(super) prefix: Option<String>,
-    /// Only what this shard thread has.
+    /// Only routes of this shard thread.
     pub(super) shard: Option<usize>,
     pub(super) cursor: Option<String>,
     pub(super) limit: Option<usize>,
 }
 
-/// Which page of selected routes.
+/// A page of selected routes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FibQuery {
-    /// Of this VRF; without, of the default one.
+    /// The VRF; default: the default one.
     pub(super) vrf: Option<String>,
     pub(super) prefix: Option<String>,
     pub(super) cursor: Option<String>,
     pub(super) limit: Option<usize>,
 }
 
-/// Which next-hop groups.
+/// Next-hop groups.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NextHopGroupQuery {
@@ -212,7 +213,7 @@ pub(super) struct NextHopGroupQuery {
     pub(super) limit: Option<usize>,
 }
 
-/// Which page of a list.
+/// A page of a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
@@ -224,16 +225,16 @@ pub(super) struct PageQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PrefixQuery {
-    /// Of this VRF; without, of the default one.
+    /// The VRF; default: the default one.
     pub(super) vrf: Option<String>,
     pub(super) prefix: String,
 }
 
-/// How much of the routes is compared.
+/// The scope of `route-check`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteCheckQuery {
-    /// All, rather than what changed.
+    /// Everything instead of changes.
     #[serde(default)]
     pub(super) full: bool,
     /// Only the default routes.
@@ -241,15 +242,15 @@ pub(super) struct RouteCheckQuery {
     pub(super) defaults: bool,
 }
 
-/// Which virtual ASIC.
+/// A virtual ASIC.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AsicQuery {
-    /// Its name; without, the only one.
+    /// Its name; default: the only one.
     pub(super) asic: Option<String>,
 }
 
-/// Which registered next hops.
+/// Registered next hops.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrackedQuery {
@@ -257,7 +258,7 @@ pub(super) struct TrackedQuery {
     pub(super) address: Option<IpAddr>,
 }
 
-/// Which BFD sessions.
+/// BFD sessions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BfdQuery {
@@ -265,30 +266,31 @@ pub(super) struct BfdQuery {
     pub(super) peer: Option<IpAddr>,
 }
 
-/// Which page of neighbours.
+/// A page of neighbours.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct NeighborQuery {
-    /// Only those of this group of the configuration.
+    /// Only neighbours of this group of the configuration.
     pub(crate) group: Option<String>,
-    /// Only those whose update group this thread has.
+    /// Only neighbours with an update group in this thread.
     pub(crate) update_thread: Option<usize>,
     pub(crate) cursor: Option<String>,
     pub(crate) limit: Option<usize>,
 }
 
-/// Which update groups.
+/// Update groups.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct GroupQuery {
-    /// Only those with members of this group of the configuration, or this one by its own name.
+    /// Only update groups with members of this group of the configuration, or the update group of
+    /// this name.
     pub(super) name: Option<String>,
     pub(super) update_thread: Option<usize>,
 }
 
-/// How many items a page may hold: `asked` or 1,000, but at most `most`.
-pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
-    match asked.unwrap_or(most.min(1000)) {
+/// The number of items of a page: `requested` or 1,000, at most `most`.
+pub(super) fn limit(requested: Option<usize>, most: usize) -> Result<usize, Refusal> {
+    match requested.unwrap_or(most.min(1000)) {
         n if (1..=most).contains(&n) => Ok(n),
         n => Err(Refusal::Bad(format!("limit is {n}; a page holds 1 to {most}"))),
     }

@@ -1,13 +1,14 @@
-//! Whether RIB, kernel, SONiC path and chip agree, inside a running router.
+//! `route-check` in a running router: compares RIB, kernel, SONiC path and chip.
 //!
-//! What the RIB manager hands to dataplanes and what the chip is asked to change is noted where it happens
-//! ([`ribtide_prefix::Journal`]), so a look compares what changed since the last one, and what differed then: of a table
-//! that rests, nothing. The first look, one that is asked to, and one after too many changes compare everything, a page at a
-//! time. A difference is found by the two ends, the RIB and the chip; the stage where the route is, by asking those between.
+//! Journals note changed FIB entries and changed entries of the chip ([`ribtide_prefix::Journal`]).
+//! So a check compares what changed since the last check, and what differed then; an idle table
+//! costs nothing. The first check, a full one, and one after too many changes compare everything, a
+//! page at a time. RIB and chip show that a route differs; queries to the stages between show
+//! where.
 //!
-//! The kernel changes by itself and by others, who note nothing here ([`kernel`]), and what BGP has of a prefix changes without
-//! a change of the FIB ([`bgp`]). Each look walks on through a part of both, so that everything is looked at in so many looks
-//! as there are parts.
+//! The kernel has no journal ([`kernel`]), and BGP's paths change without a change of the FIB
+//! ([`bgp`]). Each check compares the next part of both, so that a number of checks covers
+//! everything.
 
 mod bgp;
 mod kernel;
@@ -27,21 +28,21 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Routes that one question to a stage is about.
+/// Routes in one query to a stage.
 const PAGE: usize = 1000;
-/// Differences that are told one by one.
+/// Differences that are reported individually.
 const REPORTED_DIFFERENCES_MAX: usize = 1000;
-/// Routes of the kernel's table, and of BGP's, that a look is content with which is not to compare everything.
+/// Routes of the kernel, and of BGP, that a check compares if it is not a full one.
 const PART: usize = 16_384;
 
-/// Between two looks.
+/// The state between two checks.
 #[derive(Debug)]
 pub struct State {
-    /// Routes of a part.
+    /// Routes in a part.
     part: usize,
-    /// Everything was compared once.
+    /// Whether a full check has been made.
     known: bool,
-    /// What differed, or was not looked at yet.
+    /// Routes that differed, or that are not compared yet.
     open: Set<VrfPrefix>,
     kernel: kernel::State,
     bgp: bgp::State,
@@ -54,7 +55,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Before the first look, with parts of so many routes.
+    /// The state before the first check, with parts of this size.
     pub fn with_parts_of(part: usize) -> State {
         State {
             part,
@@ -69,12 +70,12 @@ impl State {
 /// A next hop: gateway and interface.
 type NextHop = (Option<IpAddr>, String);
 
-/// What is done with packets.
+/// The forwarding of packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Forwarding {
     Drop,
     Hops(BTreeSet<NextHop>),
-    /// Of an unresolved group: whatever the chip does with it is as good.
+    /// An unresolved group: any forwarding of the chip is accepted.
     Unresolved,
 }
 
@@ -94,16 +95,16 @@ impl std::fmt::Display for Forwarding {
     }
 }
 
-/// What the RIB manager has of a route.
+/// The route in the RIB manager.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct Expected {
     forwarding: Forwarding,
     selected: Selected,
-    /// Each dataplane that has not confirmed it: its name, and why it failed if it did.
+    /// Dataplanes that have not confirmed it: name, and the reason of a failure.
     open: Vec<(String, Option<String>)>,
 }
 
-fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted> {
+fn expected(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Expected> {
     let rib = stage.rib.get(route.vrf)?;
     let info = rib.lookup(route.prefix)?;
     let interface = |index: IfIndex| {
@@ -124,10 +125,10 @@ fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted
             InstallStatus::Failed(why) => Some((name(), Some(why))),
         }
     });
-    Some(Wanted { forwarding, selected: (info.group, info.protocol), open: open.collect() })
+    Some(Expected { forwarding, selected: (info.group, info.protocol), open: open.collect() })
 }
 
-/// What the chip does; `None`: the entry is the switch's own.
+/// The forwarding of a route in the chip; `None` for a route of the switch itself.
 fn found(forward: &Forward) -> Option<Forwarding> {
     let own = |hop: &ribtide_vswitch::ForwardHop| hop.gateway.is_none() && &*hop.port == "CPU";
     if forward.hops.iter().any(own) || forward.action == PacketAction::Trap {
@@ -139,7 +140,7 @@ fn found(forward: &Forward) -> Option<Forwarding> {
     Some(Forwarding::Hops(forward.hops.iter().map(|hop| (hop.gateway, hop.port.to_string())).collect()))
 }
 
-/// The switch's own: it has default routes that drop, and routes to itself.
+/// Whether the switch made the route itself: a dropping default route, or one to itself.
 fn is_own(prefix: AnyPrefix, forward: &Forward) -> bool {
     match found(forward) {
         None => true,
@@ -147,24 +148,24 @@ fn is_own(prefix: AnyPrefix, forward: &Forward) -> bool {
     }
 }
 
-fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> bool {
-    match (wanted, chip) {
+fn agree(expected: Option<&Expected>, chip: Option<&Forward>, prefix: AnyPrefix) -> bool {
+    match (expected, chip) {
         (None, None) => true,
         (None, Some(forward)) => is_own(prefix, forward),
-        (Some(wanted), None) => wanted.forwarding == Forwarding::Unresolved,
-        (Some(wanted), Some(forward)) => {
+        (Some(expected), None) => expected.forwarding == Forwarding::Unresolved,
+        (Some(expected), Some(forward)) => {
             let found = found(forward);
-            // The router's own address, whoever announces it too.
-            wanted.forwarding == Forwarding::Unresolved
-                || found.is_none_or(|found| found == wanted.forwarding)
+            // The own address of the router, whoever announces it.
+            expected.forwarding == Forwarding::Unresolved
+                || found.is_none_or(|found| found == expected.forwarding)
         }
     }
 }
 
-/// Looks.
+/// Compares once.
 ///
 /// # Errors
-/// When a stage has stopped or is too busy.
+/// A stage has stopped or is too busy.
 pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<RouteCheck, NoReply> {
     let begin = Instant::now();
     let Some(rib) = &router.rib else { return Ok(RouteCheck::default()) };
@@ -237,7 +238,7 @@ fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoReply> {
     let vrfs: Vec<VrfId> = rib.handle.call(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
     let mut all = Vec::new();
     for vrf in vrfs {
-        // Prefixes are copied in one go, as every paged read of the FIB begins.
+        // Copies all prefixes at once, as every paged read of the FIB does.
         let prefixes = rib.handle.call(move |stage| {
             let rib = stage.rib.get(vrf)?;
             let mut cursor = rib.cursor();
@@ -255,7 +256,7 @@ fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoReply> {
     Ok(all)
 }
 
-/// What a chip is called in what is told: by the name of its ASIC where there are several.
+/// The name of a chip in a difference: that of its ASIC if there are several.
 fn chip_of(router: &RouterState, name: &str) -> String {
     if router.asics.len() > 1 { name.to_owned() } else { "chip".to_owned() }
 }
@@ -263,62 +264,62 @@ fn chip_of(router: &RouterState, name: &str) -> String {
 /// A route that differs, or that a dataplane has not confirmed.
 struct Open {
     route: VrfPrefix,
-    wanted: Option<Wanted>,
-    /// The virtual ASIC of which this is said, and what its chip has; none: of another dataplane.
+    expected: Option<Expected>,
+    /// The virtual ASIC and the forwarding of its chip; `None` for another dataplane.
     chip: Option<(String, Option<Forward>)>,
 }
 
-/// Those of `page` that differ.
+/// The routes of `page` that differ.
 fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoReply> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
-    let asked = page.to_vec();
-    let of_rib: Vec<Option<Wanted>> = rib.handle.call(move |stage| {
+    let page_copy = page.to_vec();
+    let of_rib: Vec<Option<Expected>> = rib.handle.call(move |stage| {
         let names = stage.plane_names();
-        asked.into_iter().map(|route| wanted(stage, &names, route)).collect()
+        page_copy.into_iter().map(|route| expected(stage, &names, route)).collect()
     })?;
     let mut of_chips = Vec::with_capacity(router.asics.len());
     for (name, asic) in &router.asics {
         of_chips.push((name, asic.entries(page)?));
     }
     let mut open = Vec::new();
-    for (n, (route, wanted)) in page.iter().zip(of_rib).enumerate() {
+    for (n, (route, expected)) in page.iter().zip(of_rib).enumerate() {
         let open_at = |at: &dyn Fn(&String) -> bool| {
-            wanted.as_ref().is_some_and(|wanted| wanted.open.iter().any(|(plane, _)| at(plane)))
+            expected.as_ref().is_some_and(|expected| expected.open.iter().any(|(plane, _)| at(plane)))
         };
         for (name, entries) in &of_chips {
             let chip = entries.get(n).cloned().flatten();
-            if !agree(wanted.as_ref(), chip.as_ref(), route.prefix) || open_at(&|plane| plane == *name) {
+            if !agree(expected.as_ref(), chip.as_ref(), route.prefix) || open_at(&|plane| plane == *name) {
                 let chip = Some(((*name).clone(), chip));
-                open.push(Open { route: *route, wanted: wanted.clone(), chip });
+                open.push(Open { route: *route, expected: expected.clone(), chip });
             }
         }
         if open_at(&|plane| !router.asics.contains_key(plane)) {
-            open.push(Open { route: *route, wanted, chip: None });
+            open.push(Open { route: *route, expected, chip: None });
         }
     }
     Ok(open)
 }
 
-/// Which stage a route that differs waits at, and for what.
+/// The stage at which a differing route waits, and the reason.
 ///
-/// `silent`: virtual ASICs a stage of which gave no answer before, which are not asked again.
+/// `silent`: virtual ASICs with a stage that did not reply; they are not called again.
 fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoReply> {
-    let Open { route, wanted, chip } = open;
-    let at = |stage: &str, under_way: bool, says: String| (stage.to_owned(), under_way, says);
-    let differs = |forward: &Option<Forward>| !agree(wanted.as_ref(), forward.as_ref(), route.prefix);
+    let Open { route, expected, chip } = open;
+    let at = |stage: &str, under_way: bool, message: String| (stage.to_owned(), under_way, message);
+    let differs = |forward: &Option<Forward>| !agree(expected.as_ref(), forward.as_ref(), route.prefix);
     let of_this = |plane: &str| match &chip {
         Some((name, _)) => plane == name,
         None => !router.asics.contains_key(plane),
     };
-    let (stage, under_way, says) = match &chip {
+    let (stage, under_way, message) = match &chip {
         Some((name, forward)) if differs(forward) => {
-            let asked = (!silent.contains(name)).then(|| router.asics.get(name)).flatten();
-            let told = match asked.map(|asic| between(name, asic, route, wanted.as_ref())) {
-                Some(Ok(told)) => Some(told),
+            let page_copy = (!silent.contains(name)).then(|| router.asics.get(name)).flatten();
+            let reported = match page_copy.map(|asic| between(name, asic, route, expected.as_ref())) {
+                Some(Ok(reported)) => Some(reported),
                 Some(Err(silence)) if router.asics.len() == 1 => return Err(silence),
                 _ => None,
             };
-            let (stage, under_way, says) = told.unwrap_or_else(|| {
+            let (stage, under_way, message) = reported.unwrap_or_else(|| {
                 silent.insert(name.clone());
                 at(
                     "fpmsyncd",
@@ -327,13 +328,16 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
                 )
             });
             let stage = if router.asics.len() > 1 { format!("{name} {stage}") } else { stage };
-            (stage, under_way, says)
+            (stage, under_way, message)
         }
-        _ => match wanted.iter().flat_map(|wanted| wanted.open.iter()).find(|(plane, _)| of_this(plane)) {
-            Some((plane, Some(why))) => at(plane, false, why.clone()),
-            Some((plane, None)) => at(plane, true, "sent, not yet confirmed".into()),
-            None => at("rib", true, "it has changed meanwhile".into()),
-        },
+        _ => {
+            match expected.iter().flat_map(|expected| expected.open.iter()).find(|(plane, _)| of_this(plane))
+            {
+                Some((plane, Some(why))) => at(plane, false, why.clone()),
+                Some((plane, None)) => at(plane, true, "sent, not yet confirmed".into()),
+                None => at("rib", true, "it has changed meanwhile".into()),
+            }
+        }
     };
     let vrf = match &router.rib {
         Some(rib) => rib.handle.call(move |stage| stage.vrf_name(route.vrf))?,
@@ -347,26 +351,29 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
         vrf,
         prefix: route.prefix.to_string(),
         neighbor: None,
-        rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.forwarding.to_string()),
+        rib: expected.map_or_else(|| "absent".into(), |expected| expected.forwarding.to_string()),
         found: chip.unwrap_or_else(|| "not confirmed".into()),
         stage,
-        says,
+        message,
         under_way,
     })
 }
 
-/// The stage of the SONiC path after which the route is no longer as the RIB has it.
+/// The stage of the SONiC path at which the route begins to differ from the RIB.
 fn between(
     name: &str,
     asic: &InProcess,
     route: VrfPrefix,
-    wanted: Option<&Wanted>,
+    expected: Option<&Expected>,
 ) -> Result<(String, bool, String), NoReply> {
-    let Explained { fpmsyncd, orchagent, .. } = asic.explain(route, wanted.map(|wanted| wanted.selected))?;
+    let Explained { fpmsyncd, orchagent, .. } =
+        asic.explain(route, expected.map(|expected| expected.selected))?;
     let of_it = |open: &&(String, Option<String>)| open.0 == name;
-    let refused = wanted.and_then(|wanted| wanted.open.iter().filter(of_it).find_map(|(_, why)| why.clone()));
-    let pending = wanted.is_some_and(|wanted| wanted.open.iter().filter(of_it).any(|(_, why)| why.is_none()));
-    let at = |stage: &str, under_way: bool, says: String| Ok((stage.to_owned(), under_way, says));
+    let refused =
+        expected.and_then(|expected| expected.open.iter().filter(of_it).find_map(|(_, why)| why.clone()));
+    let pending =
+        expected.is_some_and(|expected| expected.open.iter().filter(of_it).any(|(_, why)| why.is_none()));
+    let at = |stage: &str, under_way: bool, message: String| Ok((stage.to_owned(), under_way, message));
     if let Some(waiting) = orchagent.as_ref().and_then(|state| state.waiting.as_ref()) {
         return match waiting {
             Waiting::Chip => at("chip", true, waiting.to_string()),
@@ -391,23 +398,23 @@ fn between(
     }
 }
 
-/// Only the default routes, in constant time.
+/// Compares the default routes only, in constant time.
 ///
 /// # Errors
-/// When a stage has stopped or is too busy.
+/// A stage has stopped or is too busy.
 pub fn default_routes(router: &RouterState) -> Result<RouteCheck, NoReply> {
     Ok(RouteCheck { default_routes: defaults(router)?, ..RouteCheck::default() })
 }
 
-/// The default routes, of each family, by one look at each end.
+/// The default route of each family in the RIB and in the chip.
 fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoReply> {
     let routes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
     let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
-    let asked = routes.clone();
+    let page_copy = routes.clone();
     let of_rib = rib.handle.call(move |stage| {
         let names = stage.plane_names();
-        asked.into_iter().map(|route| wanted(stage, &names, route)).collect::<Vec<_>>()
+        page_copy.into_iter().map(|route| expected(stage, &names, route)).collect::<Vec<_>>()
     })?;
     let mut chips = Vec::with_capacity(router.asics.len());
     for asic in router.asics.values() {
@@ -415,14 +422,16 @@ fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoReply> {
     }
     let all = routes.iter().zip(of_rib).enumerate();
     Ok(all
-        .map(|(n, (route, wanted))| {
+        .map(|(n, (route, expected))| {
             let mut entries = chips.iter().map(|entries| entries.get(n).cloned().flatten());
-            let same = entries.all(|entry| agree(wanted.as_ref(), entry.as_ref(), route.prefix));
+            let same = entries.all(|entry| agree(expected.as_ref(), entry.as_ref(), route.prefix));
             DefaultRoute {
                 prefix: route.prefix.to_string(),
                 forwarded: same
-                    && wanted.as_ref().is_some_and(|w| w.open.is_empty() && w.forwarding != Forwarding::Drop),
-                leads: wanted.map(|wanted| wanted.forwarding.to_string()),
+                    && expected
+                        .as_ref()
+                        .is_some_and(|w| w.open.is_empty() && w.forwarding != Forwarding::Drop),
+                next_hops: expected.map(|expected| expected.forwarding.to_string()),
             }
         })
         .collect())

@@ -52,20 +52,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vrf_names::VrfNames;
 
-/// Batches of rows that may wait at orchagent.
+/// Batches of rows in the queue of orchagent at most.
 const ROWS: usize = 64;
-/// Marks that may wait at orchagent.
+/// Batch headers in the queue of orchagent at most.
 const HEADERS: usize = 256;
-/// Rows that may wait in orchagent: about what the bulks under way hold, or they leave the processor's caches meanwhile.
+/// Rows at work in orchagent at most: about the content of the bulks in flight. More would leave
+/// the caches of the CPU.
 const BACKLOG: usize = 8192;
-/// Bulks that may be under way to the chip at once.
+/// Bulks in flight to the chip at most.
 const WINDOW: usize = 4;
-/// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
+/// Addresses of one call to the thread of the chip; larger lookups take several calls, so that
+/// routing continues.
 const PAGE: usize = 4096;
-/// The longest sleep: how late a stop is noticed.
+/// The longest sleep: the delay of a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The running path, for who wants to look inside.
+/// The handle of the running path.
 #[derive(Clone)]
 pub struct InProcess {
     fpmsyncd: StageHandle<Fpm>,
@@ -75,27 +77,28 @@ pub struct InProcess {
     vrfs: VrfNames,
 }
 
-/// Where the route leads that the RIB manager selected, and whose it is.
+/// The group and protocol of the selected route of the RIB manager.
 pub type Selected = (GroupId, Protocol);
 
-/// What each stage knows of a route.
+/// The state of a route in each stage.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
     /// fpmsyncd: its row, or why it has none. `None`: no client announced it.
     pub fpmsyncd: Option<Result<RouteRow, String>>,
-    /// orchagent: what the chip has and what the route waits for. `None`: neither there nor wanted.
+    /// orchagent: the state in the chip, and what the route waits for. `None`: neither present nor
+    /// requested.
     pub orchagent: Option<RouteState>,
-    /// The chip's own entry for exactly this prefix.
+    /// The entry of the chip for exactly this prefix.
     pub chip: Option<Forward>,
-    /// The chip does nothing now: for how much longer, where that is known.
+    /// A stall of the chip, with its remaining time if known.
     pub stalled: Option<Option<Duration>>,
 }
 
-/// Starts the path behind `channel`, on threads whose names begin with `name`; the switch has a port for each of
-/// `interfaces`.
+/// Starts the path behind `channel`, on threads whose names begin with `name`. The switch has a
+/// port for each of `interfaces`.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// A thread cannot be created.
 pub fn start(
     name: &str,
     channel: RibChannel,
@@ -143,7 +146,7 @@ pub fn start(
     let acks = Acks::new(channel.id, channel.rib.feedback.clone(), vrf_names.clone());
     let orchagent = OrchStage {
         orch,
-        // Groups before the routes that name them.
+        // Groups precede the routes that refer to them.
         feeds: vec![
             Box::new(TableFeed::new(groups_taken, Orch::nexthop_group)),
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),
@@ -179,7 +182,8 @@ pub fn start(
     let stage = |stage: &'static str, body: Box<dyn FnOnce() -> Result<(), Error> + Send>| {
         let all = all.clone();
         let run = move || {
-            // Without one of its stages the path would only stand still: the process stops, and is started again.
+            // Without one of its stages the path would stall, so the process exits and is
+            // restarted.
             if let Err(e) = body()
                 && !all.stopped()
             {
@@ -205,11 +209,11 @@ pub fn start(
 }
 
 impl InProcess {
-    /// These VRFs are there from now on, and interfaces are in them: before the first routes of new ones come, and the last
-    /// routes of others go.
+    /// Sets the VRFs and their interfaces. Call it before the first routes of new ones and after
+    /// the last routes of removed ones.
     ///
     /// # Errors
-    /// When a stage has stopped or is too busy.
+    /// A stage has stopped or is too busy.
     pub fn set_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoReply> {
         let (mut all, new) = (self.vrfs.all(), names(vrfs));
         all.retain(|_, name| !new.values().any(|other| other == name));
@@ -223,10 +227,11 @@ impl InProcess {
         self.orchagent.call(move |stage| place(&mut stage.orch, interfaces.iter().cloned(), &vrfs))
     }
 
-    /// Other VRFs than these go, when what is under way of them is done: after the RIB manager has withdrawn their routes.
+    /// Removes all other VRFs after their work in flight. Call it after the RIB manager has
+    /// withdrawn their routes.
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy.
+    /// The stage has stopped or is too busy.
     pub fn drop_other_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoReply> {
         let stay = names(vrfs);
         let mut gone: Vec<Name> = self.vrfs.all().into_values().collect();
@@ -234,10 +239,10 @@ impl InProcess {
         self.orchagent.call(move |stage| gone.into_iter().for_each(|name| stage.orch.vrf(Change::del(name))))
     }
 
-    /// Where the chip sends packets to each of `addresses`, in a VRF that it has.
+    /// The forwarding of packets to each of `addresses`, in a VRF of the chip.
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy.
+    /// The stage has stopped or is too busy.
     pub fn lookup(&self, vrf: VrfId, addresses: &[IpAddr]) -> Result<Vec<Option<Forward>>, NoReply> {
         let router = self.virtual_router(vrf)?;
         let mut found = Vec::with_capacity(addresses.len());
@@ -253,10 +258,10 @@ impl InProcess {
         Ok(found)
     }
 
-    /// Has the chip refuse routes of these prefixes from now on, or no longer: a fault on demand.
+    /// Makes the chip refuse routes of these prefixes, or accept them again: a fault on demand.
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy.
+    /// The stage has stopped or is too busy.
     pub fn refuse(&self, prefixes: Vec<AnyPrefix>, refused: bool) -> Result<(), NoReply> {
         self.syncd.call(move |stage| {
             let chip = stage.syncd.chip_mut();
@@ -264,10 +269,10 @@ impl InProcess {
         })
     }
 
-    /// Has the chip behave otherwise; see [`VirtualSwitch::behave`].
+    /// Changes the behaviour of the chip; see [`VirtualSwitch::behave`].
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy. RouterState: which setting cannot be that.
+    /// The stage has stopped or is too busy. The inner error names the invalid setting.
     pub fn behave(&self, settings: Vec<(String, String)>) -> Result<Result<(), String>, NoReply> {
         self.syncd.call(move |stage| {
             let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -275,19 +280,19 @@ impl InProcess {
         })
     }
 
-    /// How the chip behaves and what it did.
+    /// The behaviour and counters of the chip.
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy.
+    /// The stage has stopped or is too busy.
     pub fn chip(&self) -> Result<AsicState, NoReply> {
         self.syncd.call(|stage| chip_state(stage.syncd.chip_mut()))
     }
 
-    /// Routes that the chip was asked to change since the last time this was asked; `None`: this is the first time, or
-    /// they are too many.
+    /// Routes whose change was requested of the chip since the last call; `None` at the first call,
+    /// or when they are too many.
     ///
     /// # Errors
-    /// When a stage has stopped or is too busy.
+    /// A stage has stopped or is too busy.
     pub fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoReply> {
         let Some(changed) = self.syncd.call(|stage| stage.changed.take())? else { return Ok(None) };
         if changed.is_empty() {
@@ -302,10 +307,10 @@ impl InProcess {
         Ok(Some(routes.collect()))
     }
 
-    /// The chip's entries for exactly these prefixes, of any VRFs, in the same order.
+    /// The entries of the chip for exactly these prefixes, in any VRFs, in the same order.
     ///
     /// # Errors
-    /// When a stage has stopped or is too busy.
+    /// A stage has stopped or is too busy.
     pub fn entries(&self, routes: &[VrfPrefix]) -> Result<Vec<Option<Forward>>, NoReply> {
         let mut vrfs: BTreeMap<VrfId, Option<Oid>> = BTreeMap::new();
         for route in routes {
@@ -323,10 +328,10 @@ impl InProcess {
         })
     }
 
-    /// Every prefix that the chip has of a VRF.
+    /// Every prefix of a VRF in the chip.
     ///
     /// # Errors
-    /// When a stage has stopped or is too busy.
+    /// A stage has stopped or is too busy.
     pub fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoReply> {
         let router = self.virtual_router(vrf)?;
         self.syncd.call(move |stage| {
@@ -335,18 +340,18 @@ impl InProcess {
         })
     }
 
-    /// How full the chip is.
+    /// The number of entries in each table of the chip.
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy.
+    /// The stage has stopped or is too busy.
     pub fn counts(&self) -> Result<Counts, NoReply> {
         self.syncd.call(|stage| stage.syncd.chip().counts())
     }
 
-    /// What each stage knows of a route, and makes of the one that the RIB manager `selected`.
+    /// The state of a route in each stage, compared with the one that the RIB manager `selected`.
     ///
     /// # Errors
-    /// When a stage has stopped or is too busy.
+    /// A stage has stopped or is too busy.
     pub fn explain(&self, route: VrfPrefix, selected: Option<Selected>) -> Result<Explained, NoReply> {
         let VrfPrefix { vrf, prefix } = route;
         let name = self.vrfs.name(vrf);
@@ -365,7 +370,7 @@ impl InProcess {
         Ok(Explained { fpmsyncd, orchagent, chip, stalled })
     }
 
-    /// orchagent's number for a VRF's virtual router, if the chip has it.
+    /// The id of the virtual router of a VRF, if the chip has it.
     fn virtual_router(&self, vrf: VrfId) -> Result<Option<Oid>, NoReply> {
         let name = self.vrfs.name(vrf);
         if name.is_none() && vrf != VrfId::DEFAULT {
@@ -375,16 +380,16 @@ impl InProcess {
     }
 }
 
-/// Megabits per second of each port.
+/// The speed of each port in Mbit/s.
 const SPEED: u32 = 100_000;
 
-/// The lanes of the `i`th port: four each, as SONiC's virtual switch has them.
+/// The lanes of the `i`th port: four each, as in SONiC's virtual switch.
 fn lanes(i: usize) -> Vec<u32> {
     let first = 4 * i as u32;
     (first + 1..=first + 4).collect()
 }
 
-/// Tells orchagent about ports, addresses and neighbours, as SONiC's other daemons would.
+/// Sends orchagent the rows of ports, addresses and neighbours, as SONiC's other daemons would.
 fn describe(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
     for (i, interface) in interfaces.iter().enumerate() {
         let name: ribtide_swss::Name = interface.name.as_str().into();
@@ -413,7 +418,7 @@ fn describe(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
     orch.port(Change::set(PortKey::InitDone, PortRow::default()));
 }
 
-/// SONiC's names of VRFs.
+/// The names of VRFs in SONiC.
 fn names(vrfs: &[VrfSetup]) -> BTreeMap<VrfId, Name> {
     vrfs.iter().map(|setup| (setup.vrf.id, setup.name.as_str().into())).collect()
 }
@@ -422,12 +427,12 @@ fn vrf_row(orch: &mut Orch, setup: &VrfSetup) {
     orch.vrf(Change::set(setup.name.as_str().into(), VrfRow::default()));
 }
 
-/// Tells orchagent which VRFs there are, and which each interface is in.
+/// Sends orchagent the rows of VRFs and of the interfaces in them.
 fn place(orch: &mut Orch, interfaces: impl Iterator<Item = Name>, vrfs: &[VrfSetup]) {
     vrfs.iter().for_each(|setup| vrf_row(orch, setup));
     for name in interfaces {
         let vrf = vrfs.iter().find(|setup| setup.interfaces.iter().flatten().any(|listed| **listed == *name));
-        // The default one has to be said too: rows coalesce.
+        // The default VRF is written, too, because rows coalesce.
         let vrf_name = vrf.map_or("", |setup| &setup.name).into();
         let row = IntfRow { vrf_name: Some(vrf_name), ..IntfRow::default() };
         orch.interface(Change::set(IntfKey::Interface(name), row));
@@ -439,7 +444,7 @@ fn neighbor(key: NeighKey, mac: Mac) -> Change<NeighRow> {
     Change::set(key, NeighRow { mac: Some(mac), ipv6 })
 }
 
-/// A made-up MAC address: locally administered, and the end of the IP address.
+/// A generated MAC address: locally administered, with the end of the IP address.
 fn lab_mac(ip: IpAddr) -> Mac {
     let [.., a, b, c, d] = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -448,8 +453,8 @@ fn lab_mac(ip: IpAddr) -> Mac {
     Mac([2, 0, a, b, c, d])
 }
 
-/// A replay of all routes, wanted because a group is named in another way (it began or ceased to drop, say): only the
-/// RIB manager knows the routes of a group.
+/// A replay of all routes, needed when the representation of a group changes (for example to or
+/// from a blackhole): only the RIB manager knows the routes of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replay {
     None,
@@ -457,13 +462,13 @@ enum Replay {
     Running,
 }
 
-/// fpmsyncd's thread: batches in, rows and headers out.
+/// The thread of fpmsyncd: batches in, rows and headers out.
 struct Fpm {
     machine: Fpmsyncd,
     announcer: Announcer,
     replay: Replay,
     out: FpmOut,
-    /// Rows of the batch at hand. The RIB manager knows its routes, so no other stage keeps them here.
+    /// Rows of the current batch. The RIB manager has its routes, so no other stage stores them.
     rows: Vec<Change<RouteRow>>,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
@@ -484,18 +489,18 @@ impl ShrinkToFit for Fpm {
 }
 
 impl Fpm {
-    fn run(mut self, mut channel: RibChannel, asked: &CallQueue<Fpm>) -> Result<(), Error> {
+    fn run(mut self, mut channel: RibChannel, calls: &CallQueue<Fpm>) -> Result<(), Error> {
         let gone = |_| Error::new("the RIB manager has stopped; its log says why");
         channel.rib.feedback.send(RibIn::DataplaneUp(channel.id)).map_err(gone)?;
         while !channel.stop.stopped() {
-            asked.serve(&mut self);
+            calls.serve(&mut self);
             match channel.try_next().map_err(gone)? {
-                Some(batch) => self.batch(&batch, &channel.stop, asked)?,
+                Some(batch) => self.batch(&batch, &channel.stop, calls)?,
                 None => {
                     let mut select = Select::new();
                     channel.watch(&mut select);
-                    asked.watch(&mut select);
-                    // Timed out or ready: the loop looks at everything either way.
+                    calls.watch(&mut select);
+                    // The loop checks everything anyway.
                     if idle::wait(&mut select, STOP_POLL_INTERVAL) {
                         idle::trim(&mut self);
                     }
@@ -505,10 +510,11 @@ impl Fpm {
         Ok(())
     }
 
-    /// Waits until no ring is full, and answers questions meanwhile: a chip that stalls may fill them for long.
-    fn room(&mut self, stop: &Stop, asked: &CallQueue<Fpm>) {
+    /// Waits until no queue is full, and serves calls in between, because a stalled chip may fill
+    /// them for long.
+    fn room(&mut self, stop: &Stop, calls: &CallQueue<Fpm>) {
         while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.headers.is_full()) {
-            asked.serve(self);
+            calls.serve(self);
             let mut select = Select::new();
             if self.routes.is_full() {
                 self.routes.watch_room(&mut select);
@@ -519,12 +525,12 @@ impl Fpm {
             if self.headers.is_full() {
                 self.headers.watch_room(&mut select);
             }
-            asked.watch(&mut select);
+            calls.watch(&mut select);
             idle::wait(&mut select, STOP_POLL_INTERVAL);
         }
     }
 
-    fn batch(&mut self, batch: &FibBatch, stop: &Stop, asked: &CallQueue<Fpm>) -> Result<(), Error> {
+    fn batch(&mut self, batch: &FibBatch, stop: &Stop, calls: &CallQueue<Fpm>) -> Result<(), Error> {
         let begin = Instant::now();
         let (announcer, machine, out) = (&mut self.announcer, &mut self.machine, &mut self.out);
         let mut send = |content: &Content<'_>| machine.message(content, out);
@@ -534,7 +540,7 @@ impl Fpm {
         let device = batch.vrf.device;
         for_each_family!(F => for route in batch.routes.get::<F>() {
             if batch.again {
-                // A row that is as it was asks for nothing: what was given up is deleted first.
+                // An unchanged row has no effect, so a refused route is deleted first.
                 given_up.extend(row(announcer, &mut rows, device, &FibRoute { group: None, ..*route }));
             }
             match row(announcer, &mut rows, device, route) {
@@ -550,7 +556,7 @@ impl Fpm {
         if batch.end_of_replay && self.replay == Replay::Running {
             self.replay = Replay::None;
         }
-        // A replay that begins now, or is still to begin, names every route after this.
+        // A replay that begins now, or later, covers every route.
         let again = turned && !batch.start_of_replay && self.replay != Replay::Requested;
         if again {
             self.replay = Replay::Requested;
@@ -564,14 +570,14 @@ impl Fpm {
         self.meter.add(batch.route_count(), begin);
         let header = BatchHeader { seq: batch.seq, rows, failed };
         let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
-        self.room(stop, asked);
+        self.room(stop, calls);
         self.headers.send(header).map_err(stopped)?;
-        // Apart, or a deletion and what follows it would be one row.
+        // A separate write, because a deletion and the next row would coalesce.
         self.routes.write(&mut given_up)?;
         self.routes.flush()?;
         self.groups.write(&mut self.out.groups)?;
         self.groups.flush()?;
-        self.room(stop, asked);
+        self.room(stop, calls);
         self.routes.write(&mut self.rows)?;
         self.routes.flush()?;
         self.groups.write(&mut self.out.old_groups)?;
@@ -585,7 +591,7 @@ impl Fpm {
 }
 
 impl Fpm {
-    /// The row of a route that leads there, in any VRF; the error is a sentence.
+    /// The row of a route with these next hops, in any VRF; the error is a sentence.
     fn row_of(&mut self, prefix: AnyPrefix, group: GroupId, protocol: Protocol) -> Result<RouteRow, String> {
         let (announcer, mut rows, group) = (&mut self.announcer, self.machine.rows_now(), Some(group));
         let change = match prefix {
@@ -611,7 +617,7 @@ fn row<F: Family>(
     change.map_err(|why| why.to_string())
 }
 
-/// orchagent's way to syncd.
+/// The transport of orchagent to syncd.
 struct ToSyncd {
     requests: ring::Sender<Vec<SaiRequest>>,
     replies: ring::Receiver<Vec<SaiReply>>,
@@ -642,7 +648,7 @@ impl SyncdLink for ToSyncd {
     }
 }
 
-/// syncd's way to orchagent. Nothing keeps rows: there is no ASIC_DB here.
+/// The transport of syncd to orchagent. There is no ASIC_DB, so rows are dropped.
 struct ToOrchagent {
     requests: ring::Receiver<Vec<SaiRequest>>,
     replies: ring::Sender<Vec<SaiReply>>,
@@ -657,7 +663,7 @@ impl OrchLink for ToOrchagent {
     }
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
-        // The rest, such as numbers, is not read either.
+        // Other notifications are ignored.
         out.rows = PackedChanges::default();
         let gone = |_| Error::new("orchagent has stopped; its log says why");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)
@@ -668,7 +674,7 @@ impl OrchLink for ToOrchagent {
     }
 }
 
-/// What becomes of orchagent's other output: acknowledgements, and the lab's neighbours.
+/// The outputs of orchagent: acknowledgements, and neighbours in lab mode.
 struct Answers {
     acks: Acks,
     headers: ring::Receiver<BatchHeader>,
@@ -681,10 +687,10 @@ impl OrchOutputs for Answers {
         out.capability.clear();
         out.status_changes.drain(..).for_each(|(key, why)| self.acks.status_change(&key, why));
         let mut made = false;
-        for asked in out.resolve.drain(..) {
-            if self.lab && asked.row.is_some() {
-                let mac = lab_mac(asked.key.ip);
-                orch.neighbor(neighbor(asked.key, mac));
+        for calls in out.resolve.drain(..) {
+            if self.lab && calls.row.is_some() {
+                let mac = lab_mac(calls.key.ip);
+                orch.neighbor(neighbor(calls.key, mac));
                 made = true;
             }
         }

@@ -1,8 +1,8 @@
-//! The state of BFD's thread: sessions, their sockets, and what is configured of them.
+//! The state of the BFD thread: sessions with their sockets and configuration.
 
 use super::Outputs;
+use super::notifier::{Gateway, Notifier};
 use super::socket::{self, Listener};
-use super::tell::{Gateway, Tell};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};
@@ -17,30 +17,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Packets read of a socket between two looks at timers.
+/// Packets read from a socket before timers are checked again.
 const PACKETS_BATCH_MAX: usize = 256;
 
-/// What a reload did with sessions, each in one list at most.
+/// The sessions that a reload touched, each in one list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
-    /// New ones.
+    /// Added sessions.
     pub added: Vec<IpAddr>,
-    /// Those that are gone.
+    /// Removed sessions.
     pub removed: Vec<IpAddr>,
-    /// Those with other settings; only another address of ours or another least TTL resets a session.
+    /// Sessions with changed settings. Only a changed local address or minimum TTL resets a
+    /// session.
     pub changed: Vec<IpAddr>,
 }
 
-/// A session, to look at. Times in milliseconds.
+/// A session for queries. Times in milliseconds.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// Whom it is with.
+    /// The neighbour.
     pub peer: BfdPeer,
-    /// What is configured.
+    /// The configured settings.
     pub wanted: BfdSession,
     /// The session and its counters.
     pub entry: Entry,
-    /// Our number for it.
+    /// The local discriminator.
     pub discriminator: Discriminator,
     /// How long it has been in its state.
     pub state_age: u64,
@@ -56,23 +57,23 @@ pub struct Engine {
     sessions: Sessions,
     known: BTreeMap<Discriminator, Known>,
     by_peer: BTreeMap<BfdPeer, Discriminator>,
-    /// Numbers that the configuration gives to interfaces.
+    /// Interface indices from the configuration.
     numbers: BTreeMap<String, IfIndex>,
-    tell: Tell,
+    notifier: Notifier,
     /// The next port to send from.
     port: u16,
     start: Instant,
     effects: Vec<(Discriminator, Effect)>,
 }
 
-/// What this thread knows of a session beside its state.
+/// A session with its socket.
 struct Known {
     peer: BfdPeer,
     wanted: BfdSession,
     standing: Standing,
-    /// To send from; made when there is something to send.
+    /// The sending socket, created for the first packet.
     socket: Option<UdpSocket>,
-    /// The system's number of its interface.
+    /// The index of its interface.
     interface: Option<u32>,
     error: Option<String>,
 }
@@ -92,7 +93,7 @@ impl Engine {
             known: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             numbers: interfaces.iter().map(|i| (i.name.clone(), i.index)).collect(),
-            tell: Tell::new(outputs),
+            notifier: Notifier::new(outputs),
             port: FIRST_SOURCE_PORT,
             start: Instant::now(),
             effects: Vec::new(),
@@ -105,26 +106,26 @@ impl Engine {
 
     // ---- what the thread does
 
-    /// How long nothing needs to be done unless something happens.
+    /// The time until the next timer.
     pub(super) fn poll_timeout(&self) -> Duration {
         if self.listeners.iter().any(|l| l.ready) {
             return Duration::ZERO;
         }
-        if self.tell.is_waiting() {
+        if self.notifier.is_waiting() {
             return Duration::from_millis(1);
         }
         let until = |at: Micros| Duration::from_micros(at.saturating_sub(self.now()));
         self.sessions.deadline().map_or(Duration::MAX, until)
     }
 
-    /// A socket has something.
+    /// A socket is readable.
     pub(super) fn ready(&mut self, listener: usize) {
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.ready = true;
         }
     }
 
-    /// Takes what came.
+    /// Reads the received packets.
     pub(super) fn receive(&mut self) {
         let now = self.now();
         for at in 0..self.listeners.len() {
@@ -138,25 +139,25 @@ impl Engine {
                 let taken = self.sessions.packet(bytes, &received.origin, now, &mut self.effects);
                 self.act();
                 if let Ok(id) = taken {
-                    self.judge(id);
+                    self.evaluate(id);
                 }
             }
         }
     }
 
-    /// Lets timers do their work.
+    /// Runs expired timers.
     pub(super) fn tick(&mut self) {
         let now = self.now();
         self.sessions.tick(now, &mut self.effects);
         self.act();
     }
 
-    /// Hands on what others are to hear.
-    pub(super) fn tell(&mut self) {
-        self.tell.send();
+    /// Sends waiting notifications.
+    pub(super) fn notify(&mut self) {
+        self.notifier.send();
     }
 
-    /// Tells every neighbour that this is no failure.
+    /// Takes all sessions administratively down, which neighbours do not count as a failure.
     pub(super) fn close(&mut self) {
         let now = self.now();
         for id in self.known.keys() {
@@ -172,7 +173,7 @@ impl Engine {
                 Effect::Send(control) => self.send(id, &control),
                 Effect::Changed(from, to) => {
                     self.log(id, from, to);
-                    self.judge(id);
+                    self.evaluate(id);
                 }
             }
         }
@@ -183,7 +184,7 @@ impl Engine {
         let Some(known) = self.known.get_mut(&id) else { return };
         let local = known.local(&self.listen);
         if let Some(name) = &known.peer.interface {
-            // It may have come, or come again with another number, since.
+            // The interface may exist now, or have another index.
             if known.error.is_some() || known.interface.is_none() {
                 known.interface = socket::index_of(name);
                 self.sessions.set_interface(id, known.interface.unwrap_or(0));
@@ -206,8 +207,8 @@ impl Engine {
         known.error = sent.err().map(|e| format!("packets cannot be sent from {local} to {to}: {e}"));
     }
 
-    /// Those who rely on the neighbour hear what has become of the way to it.
-    fn judge(&mut self, id: Discriminator) {
+    /// Notifies the RIB manager and the session thread of the state of a session.
+    fn evaluate(&mut self, id: Discriminator) {
         let Some(standing) = self.sessions.get(id).map(|entry| entry.session.standing()) else { return };
         let Some(known) = self.known.get_mut(&id) else { return };
         if std::mem::replace(&mut known.standing, standing) != standing {
@@ -217,9 +218,9 @@ impl Engine {
 
     fn inform(&mut self, id: Discriminator) {
         let Some(known) = self.known.get(&id) else { return };
-        self.tell.gateway(self.gateway(known), known.standing.usable(known.wanted.settings.strict));
+        self.notifier.gateway(self.gateway(known), known.standing.usable(known.wanted.settings.strict));
         if known.wanted.bgp {
-            self.tell.neighbor(known.peer.address, Some(known.standing));
+            self.notifier.neighbor(known.peer.address, Some(known.standing));
         }
     }
 
@@ -254,10 +255,10 @@ impl Engine {
 
     // ---- what others ask
 
-    /// Brings other sessions into force; those that are configured as before are not touched.
+    /// Applies other sessions; unchanged ones continue.
     ///
     /// # Errors
-    /// A sentence, and nothing has changed, when a socket cannot be bound.
+    /// A sentence when a socket cannot be bound; nothing has changed.
     pub fn configure(&mut self, config: &BfdConfig) -> Result<Changes, String> {
         self.listen_for(config)?;
         let now = self.now();
@@ -291,11 +292,11 @@ impl Engine {
                 self.act();
             }
             if former.bgp && !wanted.bgp {
-                self.tell.neighbor(peer.address, None);
+                self.notifier.neighbor(peer.address, None);
             }
             self.inform(id);
         }
-        self.tell.send();
+        self.notifier.send();
         Ok(changes)
     }
 
@@ -317,12 +318,12 @@ impl Engine {
         wanted.filter_map(view).collect()
     }
 
-    /// Packets that were discarded, by reason.
+    /// Discarded packets, by reason.
     pub fn discarded(&self) -> Vec<(&'static str, u64)> {
         self.sessions.discarded().map(|(why, count)| (why.name(), count)).collect()
     }
 
-    /// Binds what the sessions of `config` need and is not bound yet.
+    /// Binds the missing sockets of the sessions of `config`.
     fn listen_for(&mut self, config: &BfdConfig) -> Result<(), String> {
         let mut new: Vec<Listener> = Vec::new();
         for (peer, session) in &config.sessions {
@@ -350,7 +351,7 @@ impl Engine {
         let place = Place {
             peer: peer.address,
             local: wanted.local,
-            // An interface that is not there has no packets.
+            // A missing interface receives no packets.
             interface: peer.interface.as_ref().map(|_| interface.unwrap_or(0)),
             reach: wanted.settings.min_ttl.map_or(Reach::Link, |min_ttl| Reach::Multihop { min_ttl }),
         };
@@ -366,22 +367,22 @@ impl Engine {
         self.sessions.remove(id, now, &mut self.effects);
         self.act();
         let Some(known) = self.known.remove(&id) else { return };
-        self.tell.gateway(self.gateway(&known), true);
+        self.notifier.gateway(self.gateway(&known), true);
         if known.wanted.bgp {
-            self.tell.neighbor(known.peer.address, None);
+            self.notifier.neighbor(known.peer.address, None);
         }
         self.by_peer.remove(&known.peer);
     }
 }
 
 impl Known {
-    /// Our address to send from.
+    /// The local address for packets.
     fn local(&self, listen: &[IpAddr]) -> IpAddr {
         let any: IpAddr = match self.peer.address {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        // Where packets are received on one address only, answers must come to it.
+        // If packets are received on one address only, replies must go to it.
         let mut of_family = listen.iter().filter(|l| l.is_ipv4() == self.peer.address.is_ipv4());
         let only = of_family.next().filter(|_| of_family.next().is_none() && self.peer.interface.is_none());
         self.wanted.local.or(only.copied()).unwrap_or(any)

@@ -1,4 +1,5 @@
-//! BFD's thread: sockets, timers, and who is told when packets no longer reach a neighbour.
+//! BFD on a thread of its own: sockets, timers, and notifications when packets no longer reach a
+//! neighbour.
 //!
 //! ```text
 //! sockets ◄──► bfd ──► RIB manager (its urgent queue): next hops avoid the neighbour
@@ -6,19 +7,20 @@
 //!               └────► session thread: its session ends with Cease, BFD Down
 //! ```
 //!
-//! It waits for no other thread and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
-//! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]).
+//! The thread waits for no other thread and does nothing else, so a busy router does not look dead
+//! to its neighbours, nor they to it. Notifications without room wait here, the newest for each
+//! neighbour ([`notifier`]).
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod engine;
+mod notifier;
 mod socket;
-mod tell;
 #[cfg(test)]
 mod tests;
 
 pub use engine::{Changes, Engine, SessionView};
-pub use tell::BfdNews;
+pub use notifier::BfdNews;
 
 use mio::{Events, Poll, Token, Waker};
 use ribtide_config::{BfdConfig, InterfaceConfig};
@@ -87,14 +89,14 @@ pub fn start(
     let waker = Waker::new(poll.registry(), WAKE)?;
     // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
     let wake: Wake = Arc::new(move || drop(waker.wake()));
-    let (handle, asked) = pair("BFD");
+    let (handle, calls) = pair("BFD");
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config).map_err(NotStarted)?;
-    let thread = thread::spawn("bfd", move || run(engine, &asked, &stop))?;
+    let thread = thread::spawn("bfd", move || run(engine, &calls, &stop))?;
     Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 
-fn run(mut engine: Engine, asked: &CallQueue<Engine>, stop: &Stop) {
+fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
     thread::raise_priority(20);
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
@@ -112,8 +114,8 @@ fn run(mut engine: Engine, asked: &CallQueue<Engine>, stop: &Stop) {
         // Packets before timers: what came while the thread did not run has come.
         engine.receive();
         engine.tick();
-        asked.serve(&mut engine);
-        engine.tell();
+        calls.serve(&mut engine);
+        engine.notify();
     }
     engine.close();
 }

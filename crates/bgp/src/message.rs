@@ -46,12 +46,12 @@ pub enum ShardIn {
     Confirmed(Confirmation),
 }
 
-/// Outcomes of a shard's fed routes in dataplanes; see [`Shard::mark`](crate::shard::Shard::mark).
-/// Without the shard's marks and prefixes, it changes nothing.
+/// Outcomes of a shard's fed routes in dataplanes; see [`Shard::fence`](crate::shard::Shard::fence).
+/// Without the shard's fences and prefixes, it changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Confirmation {
-    /// They have everything that was fed up to this mark, but for blocked prefixes. 0: unchanged.
-    pub mark: u64,
+    /// They have everything that was fed up to this fence, but for blocked prefixes. 0: unchanged.
+    pub fence: u64,
     /// Prefixes that became blocked in the FIB (`true`) or unblocked. May name prefixes of other
     /// shards.
     pub blocked: Vec<(AnyPrefix, bool)>,

@@ -161,14 +161,14 @@ struct Timed {
     out: ShardOut,
     since: Duration,
     changes: usize,
-    /// Unconfirmed marks, under FIB suppression.
-    marks: VecDeque<u64>,
+    /// Unconfirmed fences, under FIB suppression.
+    fences: VecDeque<u64>,
 }
 
 impl Timed {
     fn handle(&mut self, message: ShardIn) {
         self.shard.handle(message, &mut self.out);
-        if self.out.len() > HAND_ON || self.shard.mark_due() {
+        if self.out.len() > HAND_ON || self.shard.fence_due() {
             self.hand_on();
         }
     }
@@ -176,15 +176,15 @@ impl Timed {
     fn hand_on(&mut self) {
         self.changes += self.out.len();
         drop(self.out.take());
-        self.marks.extend(self.shard.mark());
-        if self.marks.len() > LATER {
+        self.fences.extend(self.shard.fence());
+        if self.fences.len() > LATER {
             self.confirm();
         }
     }
 
     fn confirm(&mut self) {
-        if let Some(mark) = self.marks.pop_front() {
-            self.handle(ShardIn::Confirmed(Confirmation { mark, ..Confirmation::default() }));
+        if let Some(fence) = self.fences.pop_front() {
+            self.handle(ShardIn::Confirmed(Confirmation { fence, ..Confirmation::default() }));
             while self.shard.work_left() {
                 self.shard.step(&mut self.out);
             }
@@ -192,13 +192,13 @@ impl Timed {
     }
 
     /// Does what is left, and tells what all since the last time cost.
-    fn tell(&mut self, what: &str, count: usize) {
+    fn print(&mut self, what: &str, count: usize) {
         while self.shard.work_left() {
             self.shard.step(&mut self.out);
             self.hand_on();
         }
         self.hand_on();
-        while !self.marks.is_empty() {
+        while !self.fences.is_empty() {
             self.confirm();
             self.hand_on();
         }
@@ -247,13 +247,13 @@ fn measure(load: &Load) {
         out: ShardOut::default(),
         since: cpu_time(),
         changes: 0,
-        marks: VecDeque::new(),
+        fences: VecDeque::new(),
     };
     timed.handle(ShardIn::Suppress(load.suppressed));
     (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));
     batches.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
     println!("{}: {} peers of {} prefixes", load.name, load.peers, load.prefixes);
-    timed.tell("a path announced", paths);
+    timed.print("a path announced", paths);
     let counts = timed.shard.counts();
     assert_eq!(counts.ipv4.paths, paths);
     let a_path = |bytes: usize| bytes as f64 / paths as f64;
@@ -265,19 +265,19 @@ fn measure(load: &Load) {
         a_path(resident().saturating_sub(before))
     );
     timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4 }));
-    timed.tell("a prefix dumped", load.prefixes);
+    timed.print("a prefix dumped", load.prefixes);
     let far = NextHopState::Reachable { cost: 7 };
     let hop = TrackedNextHop { address: address(1).into(), recursive: false, exclude: None };
     timed.handle(ShardIn::NextHops(vec![(hop, far)]));
-    timed.tell("a prefix judged again", load.prefixes);
+    timed.print("a prefix judged again", load.prefixes);
     if load.peers > 1 {
         let gone = withdrawals(1, &groups, &mut Rng::new(10));
         timed.since = cpu_time();
         gone.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
-        timed.tell("a path withdrawn", load.prefixes);
+        timed.print("a path withdrawn", load.prefixes);
     }
     timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1 });
-    timed.tell("a path purged", load.prefixes);
+    timed.print("a path purged", load.prefixes);
 }
 
 #[test]

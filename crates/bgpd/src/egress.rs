@@ -20,23 +20,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::{Duration, Instant};
 
-/// Batches of shards that may wait at a worker.
+/// Batches of shards in the queue of a worker at most.
 const INBOX: usize = 256;
-/// Messages of the session thread that may wait at a worker.
+/// Messages of the session thread in the queue of a worker at most.
 const CONTROL: usize = 1024;
-/// Prefixes taken in at one turn.
+/// Prefixes of one turn.
 const TAKE: usize = 32 * 1024;
-/// Prefixes of each family that one flush packs, so that a full table does not keep others waiting, and the least of them
-/// for each position.
+/// Prefixes of each family in one flush, which bounds the delay of other work, and the minimum for
+/// each position.
 const BUDGET: usize = 64 * 1024;
 const SHARE: usize = 1024;
 
-/// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
-/// for a request, or changes wait for more: no message says when there is room, or when nothing more comes.
+/// Sleep time before the worker checks for a stop. The other: sleep time while the queue of a shard
+/// is full, or changes wait for more; no message ends either state.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A worker's connections, before it runs.
+/// The queues of a worker before it runs.
 pub struct WorkerBuilder {
     index: u16,
     inbox: (Sender<EgressIn>, Receiver<EgressIn>),
@@ -45,40 +45,40 @@ pub struct WorkerBuilder {
     wake: Option<Wake>,
 }
 
-/// A worker as the shards see it.
+/// The end of a worker for shards.
 #[derive(Clone)]
 pub struct WorkerSink {
-    /// Its inbox.
+    /// Its queue.
     pub ring: Sender<EgressIn>,
     wanted: Arc<AtomicBool>,
 }
 
 impl WorkerSink {
-    /// Whether it wants changes. A worker whose dump request has reached a shard does: it says so before it asks.
+    /// Whether it needs changes. A worker sets this before it requests a dump.
     pub fn wanted(&self) -> bool {
         self.wanted.load(Acquire)
     }
 }
 
-/// Where a worker's output goes.
+/// The outputs of a worker.
 pub struct Outputs {
-    /// The shards' rings for requests, by number.
+    /// The request queues of shards, by number.
     pub shards: Vec<Sender<ShardIn>>,
-    /// The session thread's ring.
+    /// The queue of the session thread.
     pub writes: Sender<Vec<Write>>,
-    /// Whether readers and shards have more.
+    /// Whether readers and shards have more work.
     pub upstream: Watch,
 }
 
 impl WorkerBuilder {
-    /// Makes the rings of worker `index`. `wake` wakes the thread that hosts it, if it has none of its own.
+    /// Creates the queues of worker `index`. `wake` wakes the host of a stage without thread.
     pub fn new(index: u16, rings: &Rings, wake: Option<Wake>) -> WorkerBuilder {
         let (inbox, batches) = rings.bounded(format!("shards to worker {index}"), INBOX);
         WorkerBuilder {
             index,
             inbox: (inbox.with_wake(wake.clone()), batches),
             wanted: Arc::default(),
-            // From the session thread, which needs no waking where it is the host.
+            // The session thread, which may be the host, needs no wake-up.
             control: rings.bounded(format!("sessions to worker {index}"), CONTROL),
             wake,
         }
@@ -94,15 +94,15 @@ impl WorkerBuilder {
         self.control.0.clone()
     }
 
-    /// The stage, ready to run, and how to ask it.
+    /// The stage and its handle.
     pub(super) fn build(self, outputs: Outputs, meters: &Meters) -> (WorkerPort, WorkerStage) {
-        let (handle, asked) = pair("egress");
+        let (handle, calls) = pair("egress");
         let stage = WorkerStage {
             worker: Worker::new(u32::from(self.index), outputs.shards.len() as u32),
             inbox: self.inbox.1,
             wanted: self.wanted,
             control: self.control.1,
-            asked,
+            calls,
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
             writes: Mailbox::new(outputs.writes),
             upstream: outputs.upstream,
@@ -115,25 +115,25 @@ impl WorkerBuilder {
     }
 }
 
-/// How to reach a running worker.
+/// The handle of a running worker.
 #[derive(Clone)]
 pub struct WorkerPort {
     handle: StageHandle<WorkerStage>,
 }
 
 impl WorkerPort {
-    /// Runs `question` between two of its batches.
+    /// Runs `call` between two batches.
     ///
     /// # Errors
     /// [`NoReply`] when it is too busy or has ended.
     pub fn ask<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Worker) -> R + Send + 'static,
+        call: impl FnOnce(&mut Worker) -> R + Send + 'static,
     ) -> Result<R, NoReply> {
-        self.handle.call(|stage| question(&mut stage.worker))
+        self.handle.call(|stage| call(&mut stage.worker))
     }
 
-    /// From now on it asks shards for no dump: what members want waits.
+    /// Stops dump requests; members wait.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -141,19 +141,19 @@ impl WorkerPort {
         self.handle.wait(|stage| stage.dumps_paused = true)
     }
 
-    /// It asks these shards from now on. Only while no dump is under way.
+    /// Replaces the shards that get dump requests. Call it only while no dump is under way.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
     pub(super) fn remap(&self, shards: Vec<Sender<ShardIn>>) -> Result<(), NoReply> {
         self.handle.wait(|stage| {
             stage.worker.set_shards(shards.len() as u32);
-            // A request that still waits is of a group that is gone.
+            // A waiting request belongs to a removed group.
             stage.shards = shards.into_iter().map(Mailbox::new).collect();
         })
     }
 
-    /// It asks for dumps again, first for what has waited.
+    /// Resumes dump requests, beginning with those that waited.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -162,36 +162,36 @@ impl WorkerPort {
     }
 }
 
-/// A worker and its rings.
+/// A worker and its queues.
 pub(super) struct WorkerStage {
     worker: Worker,
     inbox: Receiver<EgressIn>,
-    /// Whether shards are to send changes; those without a group are spared them.
+    /// Whether shards send changes; a worker without a group needs none.
     wanted: Arc<AtomicBool>,
     control: Receiver<EgressIn>,
-    asked: CallQueue<WorkerStage>,
+    calls: CallQueue<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
     writes: Mailbox<Vec<Write>>,
     upstream: Watch,
     pace: Pace,
-    /// What was begun to be packed is not packed yet.
+    /// Whether a flush is incomplete.
     packing: bool,
-    /// It asks for no dumps: shards are being remapped.
+    /// Whether dump requests are stopped, because shards are remapped.
     dumps_paused: bool,
     meter: Meter,
 }
 
 impl ShrinkToFit for WorkerStage {
-    /// Its buffers go with each turn.
+    /// The buffers of a turn.
     fn shrink_to_fit(&mut self) {}
 }
 
 impl Stage for WorkerStage {
     fn turn(&mut self) -> Turn {
-        while let Some(question) = self.asked.next() {
-            question(self);
+        while let Some(call) = self.calls.next() {
+            call(self);
         }
-        let asked_all = retry_all(&mut self.shards);
+        let sent_all = retry_all(&mut self.shards);
         if !self.writes.retry() {
             return Turn::Held;
         }
@@ -204,7 +204,7 @@ impl Stage for WorkerStage {
             Turn::Held
         } else if self.packing || !self.inbox.is_empty() || !self.control.is_empty() {
             Turn::Busy
-        } else if asked_all && self.shards.iter().all(Mailbox::is_empty) && !self.pace.waits() {
+        } else if sent_all && self.shards.iter().all(Mailbox::is_empty) && !self.pace.waits() {
             Turn::Idle
         } else {
             Turn::Held
@@ -213,16 +213,16 @@ impl Stage for WorkerStage {
 
     fn wait(&mut self, after: Turn) {
         let mut select = Select::new();
-        self.asked.watch(&mut select);
+        self.calls.watch(&mut select);
         if !self.writes.is_empty() {
             self.writes.watch(&mut select);
-            // Timed out or ready: the next turn looks.
+            // The next turn checks all queues.
             let _ = select.ready_timeout(STOP_POLL_INTERVAL);
             return;
         }
         self.control.watch(&mut select);
         self.inbox.watch(&mut select);
-        // It must not wait for a shard, which may be waiting for it.
+        // It must not wait for a shard, which may wait for it.
         idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { STOP_POLL_INTERVAL });
     }
 }
@@ -234,13 +234,13 @@ impl WorkerStage {
         }
     }
 
-    /// Handles what shards brought, as far as one turn should go. Returns how many routes it was.
+    /// Handles batches of shards up to the bound of a turn. Returns the number of routes.
     fn work(&mut self) -> usize {
         let mut routes = 0;
         while routes < TAKE
             && let Some(message) = self.inbox.try_recv()
         {
-            // The session thread told of a source before its first path could get here; on the other ring.
+            // The session thread announced a source before its first path, through the other queue.
             self.take_control();
             routes += match &message {
                 EgressIn::Best(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
@@ -252,7 +252,7 @@ impl WorkerStage {
         routes
     }
 
-    /// Says whether it wants changes; asks for dumps; packs what waits, if it is time, and hands it on.
+    /// Sets whether it needs changes, requests dumps, and packs waiting changes when it is time.
     fn pack(&mut self) {
         self.wanted.store(self.worker.has_groups(), Release);
         let requests = if self.dumps_paused { Vec::new() } else { self.worker.requests() };

@@ -1,20 +1,20 @@
-//! Which CPUs BGP's threads run on.
+//! Placement of the threads of BGP on CPUs.
 
 use ribtide_config::{CpuChoice, Threads};
 use ribtide_runtime::cpu::Cpus;
 
-/// The CPUs of BGP's threads, where the configuration chooses: readers, shards and workers have one each, and the session
-/// thread goes where there is room among them.
+/// The configured CPUs. Readers, shards and workers have one each, and the session thread runs on
+/// any of them.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     cpus: Option<Cpus>,
 }
 
 impl Placement {
-    /// What `choice` means on this machine.
+    /// Resolves `choice` on this machine.
     ///
     /// # Errors
-    /// A sentence, when there is no such CPU or node, or this process may not use it.
+    /// A sentence, when a CPU or node does not exist, or this process may not use it.
     pub(super) fn new(choice: &CpuChoice) -> Result<Placement, String> {
         let cpus = match choice {
             CpuChoice::Any => return Ok(Placement { cpus: None }),
@@ -23,11 +23,12 @@ impl Placement {
             CpuChoice::Node(node) => Cpus::of_node(*node),
         };
         let setting = if matches!(choice, CpuChoice::Node(_)) { "numa-node" } else { "cpus" };
-        let cpus = cpus.map_err(|says| format!("bgp.{setting} cannot be obeyed: {says}"))?;
+        let cpus = cpus.map_err(|message| format!("bgp.{setting} cannot be obeyed: {message}"))?;
         Ok(Placement { cpus: Some(cpus) })
     }
 
-    /// How many stages: one for each thread, and one without. `auto` counts the CPUs there are to use.
+    /// The number of stages: one for each thread, and one without threads. `auto` counts the usable
+    /// CPUs.
     pub(super) fn stages(&self, threads: Threads) -> u16 {
         match (threads, &self.cpus) {
             (Threads::Auto, Some(cpus)) => cpus.len().min(64) as u16,
@@ -35,17 +36,17 @@ impl Placement {
         }
     }
 
-    /// The CPU of shard or worker `index`, which do not often have most to do at the same time.
+    /// The CPU of shard or worker `index`; the two are seldom busy at the same time.
     pub(super) fn stage(&self, index: usize) -> Option<Cpus> {
         self.cpus.as_ref().map(|cpus| cpus.one(index))
     }
 
-    /// The CPU of reader `index`: from the other end, where there may be fewer shards than CPUs.
+    /// The CPU of reader `index`, counted from the other end, where there may be fewer shards.
     pub(super) fn reader(&self, index: usize) -> Option<Cpus> {
         self.cpus.as_ref().map(|cpus| cpus.one(cpus.len() - 1 - index % cpus.len()))
     }
 
-    /// One for each thread that writes beside the session thread, its CPU: with these, as many write as pack.
+    /// The CPU of each thread that writes beside the session thread: as many threads write as pack.
     pub(super) fn writers(&self, update_threads: Threads) -> Vec<Option<Cpus>> {
         (1..usize::from(self.stages(update_threads))).map(|index| self.stage(index)).collect()
     }
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(placement.writers(Threads::Number(2)), [placement.stage(1)]);
         assert!(placement.writers(Threads::Off).is_empty());
         assert!(Placement::new(&CpuChoice::Any).unwrap().stage(0).is_none());
-        let says = Placement::new(&CpuChoice::Node(4000)).unwrap_err();
-        assert!(says.starts_with("bgp.numa-node cannot be obeyed: "), "{says}");
+        let message = Placement::new(&CpuChoice::Node(4000)).unwrap_err();
+        assert!(message.starts_with("bgp.numa-node cannot be obeyed: "), "{message}");
     }
 }

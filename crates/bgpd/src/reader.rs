@@ -1,9 +1,9 @@
-//! The reader stages: they own the read side of established sessions.
+//! The reader stages, which own the read side of established sessions.
 //!
-//! A reader cuts messages out of its sockets, turns UPDATEs into batches and puts them into the shards' rings. A full
-//! ring stops it, and then the peers' TCP windows close: that is the back-pressure, and nothing is dropped. Session
-//! timers are not its business, so a reader that waits delays no KEEPALIVE of ours; and the session thread looks for
-//! unread bytes before it believes that a peer is silent.
+//! A reader cuts messages out of its sockets, turns UPDATEs into batches and sends them to shards.
+//! A full queue stops the reader, and then the TCP windows of the peers close: back-pressure
+//! without loss. A reader has no session timers, so a waiting reader delays no KEEPALIVE. The
+//! session thread checks for unread bytes before it declares a peer silent.
 
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
@@ -35,84 +35,84 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Sessions given or taken back that may wait at a reader.
+/// Commands in the queue of a reader at most.
 const COMMANDS: usize = 1024;
-/// Bytes read from one session before the next has its turn.
+/// Bytes read from one session in its turn.
 const READ: usize = 64 * 1024;
-/// Prefixes after which batches are handed on although more is at hand.
+/// Prefixes after which a reader sends its batches although more is at hand.
 const FLUSH_THRESHOLD: usize = 4096;
-/// How long it sleeps where nothing comes in, before it looks whether it is to stop.
+/// Sleep time before the reader checks for a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The same two while routes move between shards, which come to rest when they have handled what was read: some
-/// milliseconds' work.
+/// The same two bounds while routes move between shards, which become idle after the rest of the
+/// input: some milliseconds of work.
 const HELD_BACK_READ: usize = 8 * 1024;
 const HELD_BACK_FLUSH_THRESHOLD: usize = 1024;
-/// How often it looks then whether the shards have taken what it read.
+/// Poll interval for room in shards during a move.
 const SHARDS_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 const WAKE: Token = Token(usize::MAX);
 
-/// What the session thread tells a reader.
+/// A command of the session thread.
 pub(super) enum Command {
-    /// Read this session from now on.
+    /// Start to read this session.
     Attach(Box<Attach>),
     /// The session has ended.
     Detach(PeerId, u32),
-    /// Routes of the session are taken by these settings from now on.
+    /// Use these settings for later routes of the session.
     Import(PeerId, u32, Box<IngestSettings>),
 }
 
-/// An established session, to be read.
+/// A session that a reader takes over.
 pub(super) struct Attach {
-    /// The connection; not blocking.
+    /// The connection, non-blocking.
     pub(super) stream: TcpStream,
-    /// What was already read of it.
+    /// Bytes that the session thread has read.
     pub(super) unread: Vec<u8>,
     pub(super) info: Arc<PeerInfo>,
     pub(super) settings: IngestSettings,
-    /// When something was last heard, for the hold timer.
+    /// Time of the last received bytes, for the hold timer.
     pub(super) heard: Arc<AtomicU64>,
 }
 
-/// What a reader tells the session thread.
+/// A report to the session thread.
 pub(super) struct Report {
     pub(super) peer: PeerId,
     pub(super) session: u32,
     pub(super) what: What,
 }
 
-/// What happened on a session.
+/// The event on a session.
 pub(super) enum What {
-    /// A message that is the session's business, and the last that was read.
+    /// A message for the FSM, the last one read.
     Message(MessageType, Vec<u8>),
-    /// Something that cannot be accepted; nothing more is read.
+    /// A protocol error; reading has stopped.
     Fault(Notification),
     /// The connection ended.
     Closed(String),
-    /// The peer wants a family again.
+    /// The peer requested a route refresh of a family.
     Refresh(Afi),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(Afi),
-    /// The session that has ended is read no more, and the shards know.
+    /// The reader dropped the ended session and informed the shards.
     Detached {
-        /// How many shards there were to tell. Each says when it holds nothing more of the session.
+        /// The number of informed shards. Each reports when it has no route of the session.
         shards: usize,
     },
 }
 
-/// A reader's connections, before it runs.
+/// The queues of a reader before it runs.
 pub(super) struct ReaderBuilder {
     poll: Poll,
     wake: Wake,
     commands: (Sender<Command>, Receiver<Command>),
 }
 
-/// Where a reader's output goes.
+/// The outputs of a reader.
 pub(super) struct Outputs {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
-    /// Tells stages downstream whether more is on its way.
+    /// The activity flag for later stages.
     pub(super) busy: Busy,
 }
 
@@ -120,7 +120,7 @@ impl ReaderBuilder {
     pub(super) fn new(index: u16, rings: &Rings) -> io::Result<ReaderBuilder> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        // A waker fails only when the process is out of kernel memory; the reader also wakes by itself.
+        // A waker fails only without kernel memory, and the reader also wakes by a timeout.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
         let (sender, commands) = rings.bounded(format!("sessions to reader {index}"), COMMANDS);
         Ok(ReaderBuilder { poll, commands: (sender.with_wake(Some(wake.clone())), commands), wake })
@@ -130,14 +130,14 @@ impl ReaderBuilder {
         self.commands.0.clone()
     }
 
-    /// The stage, ready to run, and how to ask it.
+    /// The stage and its handle.
     pub(super) fn build(
         self,
         outputs: Outputs,
         clock: Clock,
         meters: &Meters,
     ) -> (StageHandle<Reader>, ReaderStage) {
-        let (handle, asked) = pair("reader");
+        let (handle, calls) = pair("reader");
         let reader = Reader {
             batches: ShardBatches::new(outputs.map),
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
@@ -155,21 +155,21 @@ impl ReaderBuilder {
             downstream: None,
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
-        let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
+        let stage = ReaderStage { reader, calls, events: Events::with_capacity(256) };
         (handle.with_wake(Some(self.wake)), stage)
     }
 }
 
-/// A reader and its mailbox.
+/// A reader as a stage.
 pub(super) struct ReaderStage {
     reader: Reader,
-    asked: CallQueue<Reader>,
+    calls: CallQueue<Reader>,
     events: Events,
 }
 
 impl ReaderStage {
-    /// Looks which sockets have something; whether any has.
-    fn look(&mut self, timeout: Duration) -> bool {
+    /// Polls the sockets; returns whether any is readable.
+    fn poll(&mut self, timeout: Duration) -> bool {
         if let Err(error) = self.reader.poll.poll(&mut self.events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -193,21 +193,21 @@ impl ShrinkToFit for ReaderStage {
 
 impl Stage for ReaderStage {
     fn turn(&mut self) -> Turn {
-        let news = self.reader.ready.is_empty() && self.look(Duration::ZERO);
-        self.asked.serve(&mut self.reader);
+        let news = self.reader.ready.is_empty() && self.poll(Duration::ZERO);
+        self.calls.serve(&mut self.reader);
         if !self.reader.room() || self.reader.holds_back() {
             return Turn::Held;
         }
         if self.reader.paused.is_some() {
             return if news { Turn::Busy } else { Turn::Idle };
         }
-        let told = self.reader.take_commands();
+        let commanded = self.reader.take_commands();
         let did = self.reader.read();
-        let more = did && self.look(Duration::ZERO);
+        let more = did && self.poll(Duration::ZERO);
         self.reader.hand_on();
         match self.reader.room() {
             false => Turn::Held,
-            true if told || did || news || more => Turn::Busy,
+            true if commanded || did || news || more => Turn::Busy,
             true => Turn::Idle,
         }
     }
@@ -215,18 +215,18 @@ impl Stage for ReaderStage {
     fn wait(&mut self, after: Turn) {
         if after == Turn::Held {
             let mut select = Select::new();
-            self.asked.watch(&mut select);
+            self.calls.watch(&mut select);
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
-            // Timed out or ready: the next turn looks.
+            // The next turn checks all queues.
             let _ = select.ready_timeout(if self.reader.downstream.is_some() {
                 SHARDS_POLL_INTERVAL
             } else {
                 STOP_POLL_INTERVAL
             });
         } else {
-            let in_vain = !self.look(STOP_POLL_INTERVAL);
-            if idle::on_wait(in_vain) {
+            let is_idle = !self.poll(STOP_POLL_INTERVAL);
+            if idle::on_wait(is_idle) {
                 idle::trim(self);
             }
         }
@@ -251,12 +251,14 @@ pub struct Reader {
     sessions: BTreeMap<PeerId, Session>,
     /// Sessions that may have bytes to read, each once.
     ready: VecDeque<PeerId>,
-    /// Sessions that were read short: more is there only if it came since, or the connection's end, which another read
-    /// finds out.
+    /// Sessions whose last read did not fill the buffer. Only later bytes, or the end of the
+    /// connection, need another read.
     perhaps: Vec<PeerId>,
-    /// Since when it reads nothing and begins and ends no session: routes move between shards.
+    /// Start of a pause, in which the reader reads nothing and neither begins nor ends sessions:
+    /// routes move between shards.
     paused: Option<Instant>,
-    /// It holds back: it reads when the shards have taken what it read, and those behind them have room in these rings.
+    /// In a resize: the queues after the shards. The reader reads only while shards and these
+    /// queues have room.
     downstream: Option<shard::Outputs>,
     buffer: Vec<u8>,
 }
@@ -267,57 +269,57 @@ struct Session {
     messages: MessageCounts,
     heard: Arc<AtomicU64>,
     max_len: usize,
-    /// The beginning of a message whose end has not come.
+    /// The start of an incomplete message.
     tail: Vec<u8>,
     queued: bool,
-    /// Nothing more is read of it.
+    /// Whether reading has stopped.
     ended: bool,
 }
 
 /// What a read left in the socket.
 enum Left {
-    /// It filled the buffer.
+    /// Perhaps more: the buffer was filled.
     More,
-    /// It did not.
+    /// Nothing: the buffer was not filled.
     Perhaps,
     Nothing,
 }
 
 impl Reader {
-    /// What a session has brought, if it is this reader's.
+    /// Counters of a session, if it belongs to this reader.
     pub fn counters(&self, peer: PeerId) -> Option<IngestCounters> {
         self.sessions.get(&peer).map(|session| session.peer.counters)
     }
 
-    /// The messages that it has read of a session.
+    /// Messages read from a session.
     pub fn message_counts(&self, peer: PeerId) -> Option<MessageCounts> {
         self.sessions.get(&peer).map(|session| session.messages)
     }
 
-    /// How many attribute sets it remembers.
+    /// Cached attribute sets.
     pub fn attribute_sets(&self) -> usize {
         self.ingest.len()
     }
 
-    /// Reads nothing more until [`Reader::resume`]. What comes waits in the sockets, and the session thread sees it there.
+    /// Pauses until [`Reader::resume`]. Bytes wait in the sockets, where the session thread sees
+    /// them.
     pub(super) fn pause(&mut self) {
         self.paused.get_or_insert_with(Instant::now);
         self.busy.set(false);
     }
 
-    /// Whether everything read is in the shards' rings. Stays so while it is paused.
-    pub(super) fn at_rest(&mut self) -> bool {
+    /// Whether everything read is in the queues of shards. It stays true during a pause.
+    pub(super) fn is_idle(&mut self) -> bool {
         self.paused.is_some() && self.room()
     }
 
-    /// Reads little at a time from now on, and only when shards have taken what was read, and when those whom shards tell have
-    /// taken so much that shards will have room: so shards come to rest soon, however slow the others are. With `None` it reads
-    /// as far as rings have room.
+    /// Limits reading: a little at a time, and only while shards, and the stages after them, keep
+    /// up. So shards become idle soon. `None` removes the limit.
     pub(super) fn hold_back(&mut self, downstream: Option<shard::Outputs>) {
         self.downstream = downstream;
     }
 
-    /// Whether shards, or those behind them, have enough to do for now.
+    /// Whether shards, or stages after them, have enough work.
     fn holds_back(&self) -> bool {
         let Some(downstream) = self.downstream.as_ref().filter(|_| self.paused.is_none()) else {
             return false;
@@ -325,7 +327,7 @@ impl Reader {
         self.shards.iter().any(|shard| shard.in_ring() > 0) || downstream.is_half_full()
     }
 
-    /// There are these shards too from now on, which have no routes yet. They hear of the sessions that last.
+    /// Adds new shards, which have no routes, and informs them of all sessions.
     pub(super) fn add_shards(&mut self, shards: Vec<Sender<ShardIn>>) {
         let mut shards: Vec<_> = shards.into_iter().map(Mailbox::new).collect();
         for session in self.sessions.values() {
@@ -335,24 +337,24 @@ impl Reader {
         self.shards.append(&mut shards);
     }
 
-    /// Reads for the first `shards` shards from now on, by this map. Only while it is at rest.
+    /// Uses the first `shards` shards with this map. Call it only while the reader is idle.
     pub(super) fn remap(&mut self, map: ShardMap, split: Option<Split>, shards: usize) {
         self.batches = ShardBatches::with_split(map, split);
         self.shards.truncate(shards);
     }
 
-    /// Reads on. Returns for how long it has read nothing.
+    /// Ends a pause and returns its length.
     pub(super) fn resume(&mut self) -> Duration {
         self.paused.take().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Whether all that was handed on is through.
+    /// Whether no batch waits here.
     fn room(&mut self) -> bool {
         let shards = retry_all(&mut self.shards);
         self.reports.retry() && shards
     }
 
-    /// Begins and ends sessions as told, while there is room; whether there were any.
+    /// Handles commands while there is room. Returns whether there were any.
     fn take_commands(&mut self) -> bool {
         let mut any = false;
         while self.room()
@@ -373,7 +375,8 @@ impl Reader {
         any
     }
 
-    /// Reads sessions that have something, each once, until it is enough to hand on; whether there were any.
+    /// Reads readable sessions, once each, until the batches are large enough. Returns whether
+    /// there were any.
     fn read(&mut self) -> bool {
         if self.ready.is_empty() {
             return false;
@@ -446,7 +449,8 @@ impl Reader {
         }
         self.hand_on();
         if let Some(session) = self.sessions.remove(&peer) {
-            // Closing our descriptor would not do: the session thread still has the connection.
+            // The session thread still has the connection, so a close of this descriptor does not
+            // deregister it.
             let _ = self.poll.registry().deregister(&mut SourceFd(&session.stream.as_raw_fd()));
         }
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session }));
@@ -454,7 +458,7 @@ impl Reader {
         self.reports.post(Report { peer, session, what });
     }
 
-    /// Reads once from a session and handles what came.
+    /// Reads once from a session and handles the bytes.
     fn turn(&mut self, id: PeerId) -> Left {
         let Some(session) = self.sessions.get_mut(&id) else { return Left::Nothing };
         session.queued = false;
@@ -492,7 +496,7 @@ impl Reader {
         }
     }
 
-    /// Handles every whole message in `bytes` and keeps the rest for later.
+    /// Handles every complete message in `bytes` and stores the rest.
     fn messages(&mut self, id: PeerId, number: u32, bytes: &[u8]) -> Result<(), What> {
         let mut rest = bytes;
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
@@ -522,7 +526,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads no more of a session and says why.
+    /// Stops reading a session and reports the reason.
     fn end(&mut self, peer: PeerId, session: u32, what: What) {
         if let Some(session) = self.sessions.get_mut(&peer) {
             session.ended = true;
@@ -530,7 +534,7 @@ impl Reader {
         self.reports.post(Report { peer, session, what });
     }
 
-    /// Puts the batches into the shards' rings; says before that whether there is more.
+    /// Sends the batches to shards, after it has set the activity flag.
     fn hand_on(&mut self) {
         self.busy.set(!self.ready.is_empty());
         for (thread, batch) in self.batches.drain() {

@@ -1,50 +1,53 @@
-//! Another number of shard threads, while sessions last and routes flow.
+//! A change of the number of shard threads, while sessions last and routes flow.
 //!
-//! The caller carries it out, on its own thread, in this order:
+//! The caller's thread does it in this order:
 //!
 //! 1. **New shards start**, owning nothing.
-//! 2. **Workers ask for no dumps**, and those under way are answered in full: a dump must see every prefix once. Members
-//!    that come meanwhile wait for their tables a little longer.
-//! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
-//!    next hops before is with the former ones, and comes with the routes.
-//! 4. **Readers learn of new shards**, and tell them which sessions last. From now on all shards hear of every session, and
-//!    readers read little at a time, and only when shards and those behind them keep up, so that shards soon come to rest.
-//!    Tables of logical shards that come get their room, so that none grows in a stop.
-//! 5. **Parts of logical shards move**, one stop of the readers after the other, and between two stops routes flow as always, by
-//!    the map as it is then. In a stop
-//!    - *readers stop reading*, and what they read is in the shards' rings. Bytes wait in the sockets and then at the
-//!      peers: that is TCP's back-pressure, and the session thread sees unread bytes before it takes a peer for dead. All else
-//!      goes on: timers, keepalives, writes, the RIB and its dataplanes;
-//!    - *shards come to rest*: they have handled what readers and the RIB manager sent, and what they said of it is in the
-//!      rings of workers and RIB manager. Now no route is on its way between a reader and a shard. If that takes longer than
-//!      [`REST_TIMEOUT`], readers read on, and it is tried again a little later;
-//!    - *parts move*, each of [`PART_PATHS_MAX`] paths or of one prefix, until [`MOVE_TIME`] is over: out of the former owner,
-//!      into the new one once the former one has said all, and the former one gives the next part meanwhile. Every shard feeds the same ring of a worker, and the same ring of the RIB manager, so what the new owner
-//!      says of a prefix comes behind what the former one said. Questions of the API wait, and find every prefix where the
-//!      map has it then;
-//!    - *readers learn the map*, and read on. Memory that is not needed any more is given back when they do.
-//! 6. **Workers learn the new map**, ask for the dumps that waited, and so does the RIB manager. Shards that own nothing any more
-//!    do what is left to do and end.
+//! 2. **Workers stop dump requests**, and dumps under way are completed, because a dump must
+//!    contain every prefix once. New members wait for their tables.
+//! 3. **The RIB manager adds the new shards** to its notifications of next hops and of FIB
+//!    suppression. Earlier states of next hops are with the former owners and move with the routes.
+//! 4. **Readers add the new shards** and inform them of all sessions. From now on all shards get
+//!    every session message. Readers read a little at a time, and only while shards and later
+//!    stages keep up, so that shards soon become idle. New owners reserve their tables, so that
+//!    none grows during a stop.
+//! 5. **Parts of logical shards move**, in one stop of the readers after the other. Between two
+//!    stops routes flow by the current map. In a stop
+//!    - *readers stop reading*, and everything read is in the queues of shards. Bytes wait in the
+//!      sockets and then at the peers (TCP back-pressure). The session thread checks for unread
+//!      bytes before it declares a peer silent. Timers, keepalives, writes, the RIB and its
+//!      dataplanes continue;
+//!    - *shards become idle*: they have handled all input of readers and the RIB manager, and their
+//!      output is in the queues of workers and the RIB manager. Now no route is between a reader
+//!      and a shard. After [`IDLE_TIMEOUT`] readers resume, and the stop is repeated later;
+//!    - *parts move* until [`MOVE_TIME`] is over, each of [`PART_PATHS_MAX`] paths or of one
+//!      prefix. The new owner adopts a part after all effects of the former owner are sent, while
+//!      the former owner extracts the next part. All shards share one queue to each worker and one
+//!      to the RIB manager, so messages of the new owner about a prefix follow those of the former
+//!      one. Queries of the API wait, and then find every prefix where the map says;
+//!    - *readers get the map* and resume, and unused memory is freed.
+//! 6. **Workers get the new map** and send the waiting dump requests; the RIB manager gets it, too.
+//!    Shards that own nothing finish their work and end.
 //!
-//! **Nothing waits in a circle**, because no stage waits for this. A paused reader and a paused worker only leave something
-//! where it is: in sockets, and in the list of dumps to ask for. Both still answer, and whoever waits for them without
-//! this waits no longer with it. This in turn waits for what goes on by itself: with no new input the shards empty
-//! their rings as far as workers and the RIB manager take what they say, and those take it as always (see
-//! ARCHITECTURE.md, "Why nothing waits in a circle"). Should that last too long, it ends there: what has moved has moved, all
-//! shards that have something stay, and the next resize goes on from that map.
+//! **Nothing waits in a circle**, because no stage waits for the resize. A paused reader or worker
+//! only delays input, in sockets or in the list of dump requests. Both still reply, and no stage
+//! waits for them that did not before. The resize waits for progress that needs no input: shards
+//! empty their queues as workers and the RIB manager accept output (see ARCHITECTURE.md, "Why
+//! nothing waits in a circle"). If that takes too long, the resize ends: moved parts stay moved,
+//! all shards with routes stay, and the next resize begins with that map.
 //!
-//! **Next hops.** A new owner's first use of a next hop and the former one's last go to the RIB manager in either order,
-//! or it may hear of an end before a beginning. It counts, so the worst is that it forgets a next hop for a moment and
-//! resolves it from the start when a shard asks next. What a shard knows of next hops moves with the routes; what the RIB manager says
-//! from step 3 on, every shard hears itself.
+//! **Next hops.** The first use of a next hop by a new owner, and the last use by the former one,
+//! reach the RIB manager in any order. It counts uses, so at worst it removes a next hop for a
+//! moment and resolves it again. States of next hops move with the routes; later reports reach
+//! every shard from step 3 on.
 //!
-//! **What waits for dataplanes** its new owner asks for again, behind what the former one asked. Which prefixes are
-//! blocked the RIB manager says once more now and then, and at the end: what it said while one was on its way, neither owner
-//! took for its own.
+//! **FIB suppression.** The new owner requests the fence of waiting routes again, after the request
+//! of the former owner. The RIB manager repeats the list of blocked prefixes now and then, and at
+//! the end, because neither owner applies a report about a prefix that moves.
 //!
-//! **Sessions that end meanwhile.** A reader tells the end of a session to the shards that it knows at that moment, and
-//! tells the session thread how many; each of them has heard of its beginning, and answers when it holds nothing more of it,
-//! also one that ends after.
+//! **Sessions that end in a resize.** A reader reports the end of a session to the shards that it
+//! knows then, and their number to the session thread. Each of these shards got the start of the
+//! session, and reports when it has no route of it, even if the shard ends later.
 
 use super::owners::Owners;
 use super::placement::Placement;
@@ -66,25 +69,25 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a dump, and shards before one stop, may take to come to rest until the resize gives up.
+/// How long dumps, and shards before a stop, may take to become idle before the resize gives up.
 const RESIZE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often to look.
+/// Poll interval.
 const RESIZE_POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// How long readers stop for shards that do not come to rest, before they read on.
-const REST_TIMEOUT: Duration = Duration::from_millis(20);
-/// How long parts move in one stop; the last may begin just before.
+/// How long readers stop for shards that do not become idle.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(20);
+/// How long parts move in a stop; the last may begin just before the end.
 const MOVE_TIME: Duration = Duration::from_millis(10);
-/// Paths of a part, about a millisecond's work, unless one prefix alone has more; and of one stop, whatever clocks say.
+/// Paths of a part, about a millisecond of work, unless one prefix has more; and paths of one stop.
 const PART_PATHS_MAX: usize = 2048;
 const STOP_PATHS_MAX: usize = 16 * PART_PATHS_MAX;
-/// How long readers read between two stops, at least; else as long as they stopped.
+/// How long readers read between two stops at least; else as long as they stopped.
 const GAP: Duration = Duration::from_millis(2);
-/// How often the RIB manager says which prefixes are blocked.
+/// How often the RIB manager repeats the blocked prefixes.
 const SAY_BLOCKED: Duration = Duration::from_secs(1);
 
-/// What it takes to start a shard.
+/// What the start of a shard needs.
 pub(super) struct ShardFactory {
-    /// How many there ever were.
+    /// The number of shards that ever existed.
     pub(super) shards_ever: u32,
     pub(super) placement: Placement,
     pub(super) options: DecisionOptions,
@@ -96,7 +99,7 @@ pub(super) struct ShardFactory {
 }
 
 impl ShardFactory {
-    /// These shards, and new ones until there are `to`.
+    /// These shards, and new ones up to `to`.
     fn grow(&mut self, shards: &[ShardPort], to: usize) -> io::Result<Vec<ShardPort>> {
         let mut all = shards.to_vec();
         while all.len() < to {
@@ -121,37 +124,37 @@ impl ShardFactory {
     }
 }
 
-/// What a resize did.
+/// The result of a resize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resized {
     /// Shard threads before.
     pub from: usize,
     /// Shard threads now.
     pub to: usize,
-    /// Logical shards that have another owner.
+    /// Logical shards with another owner.
     pub logical_shards: usize,
     /// Prefixes in them.
     pub prefixes: u64,
-    /// How readers stopped.
+    /// The stops of readers.
     pub stops: Stops,
-    /// The most paths that moved in one stop.
+    /// The most paths that moved in a stop.
     pub most_paths: usize,
 }
 
-/// Why the number of shards is as before. Displays as a sentence.
+/// Why the number of shards has not changed. Displays as a sentence.
 #[derive(Debug)]
 pub enum NotResized {
     /// Another resize is under way.
     Busy,
-    /// Between threads and none there is no way but a restart.
+    /// A change from or to `off` needs a restart.
     Off,
-    /// That many threads cannot be.
+    /// The number is out of range.
     Number(usize),
-    /// The system gives no thread.
+    /// A thread cannot be created.
     Thread(io::Error),
     /// A stage did not become idle.
-    Restless(&'static str),
-    /// A stage does not answer.
+    NotIdle(&'static str),
+    /// A stage does not reply.
     NoReply(NoReply),
 }
 
@@ -170,7 +173,7 @@ impl fmt::Display for NotResized {
                 "the system gives no thread for another shard: {e}; the number is as before, raise the limit of processes \
                  (ulimit -u)"
             ),
-            NotResized::Restless(who) => write!(
+            NotResized::NotIdle(who) => write!(
                 f,
                 "{who} did not come to rest within {} s, so logical shards that have not moved stay where they are, and all \
                  shards that have any go on; `ribtide show pipeline` shows which queue is full, try again with less load",
@@ -192,38 +195,38 @@ impl From<NoReply> for NotResized {
 /// The stops of readers in one resize.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stops {
-    /// How many.
+    /// The number of stops.
     pub count: u64,
-    /// Those in which nothing moved, because shards did not come to rest.
-    pub in_vain: u64,
-    /// How long the longest of any reader was.
+    /// Stops in which nothing moved, because shards did not become idle.
+    pub without_move: u64,
+    /// The longest stop of any reader.
     pub longest: Duration,
-    /// How many were longer than each of [`Stops::LIMITS`].
+    /// Stops longer than each of [`Stops::LIMITS`].
     pub over: [u64; Stops::LIMITS.len()],
-    /// For how long readers read nothing, all stops together.
+    /// The total time of stops.
     pub all: Duration,
 }
 
 impl Stops {
-    /// Lengths of stops that are told apart.
+    /// Limits of the counted lengths.
     pub const LIMITS: [Duration; 3] =
         [Duration::from_millis(10), Duration::from_millis(25), Duration::from_millis(50)];
 
-    /// Readers stopped, the longest of them for so long.
-    fn add(&mut self, longest: Duration, in_vain: bool) {
+    /// Notes a stop with its length in the slowest reader.
+    fn add(&mut self, longest: Duration, without_move: bool) {
         self.count += 1;
-        self.in_vain += u64::from(in_vain);
+        self.without_move += u64::from(without_move);
         self.longest = self.longest.max(longest);
         self.over.iter_mut().zip(Stops::LIMITS).for_each(|(over, limit)| *over += u64::from(longest > limit));
         self.all += longest;
     }
 }
 
-/// What is to move, and what has moved.
+/// The remaining and completed moves.
 struct Moves {
-    /// Logical shards, each with the shard that it moves to. One that has begun to move is the first.
+    /// Logical shards with their new owners. One that has begun to move is the first.
     left: VecDeque<Split>,
-    /// Logical shards whose former and new owners hold room for them that they need no more.
+    /// Moved logical shards whose owners still have reserved tables.
     done: Vec<(LogicalShard, [ShardPort; 2])>,
     logical_shards: usize,
     prefixes: u64,
@@ -231,7 +234,7 @@ struct Moves {
 }
 
 impl Moves {
-    /// What leads from the owners that there are to `to` of them.
+    /// The moves from the present owners to `to` shards.
     fn new(owners: &Owners, to: usize, seed: &HashSeed) -> Moves {
         let mut map = owners.map;
         let mut left: VecDeque<Split> = owners.split.clone().into_iter().collect();
@@ -244,13 +247,13 @@ impl Moves {
         Moves { left, done: Vec::new(), logical_shards: 0, prefixes: 0, most_paths: 0 }
     }
 
-    /// The shards that give and take a logical shard.
+    /// The former and the new owner of a logical shard.
     fn both(owners: &Owners, split: &Split) -> [ShardPort; 2] {
         let giver = owners.map[usize::from(split.logical)];
         [giver, split.taker].map(|number| owners.shards[usize::from(number)].clone())
     }
 
-    /// Makes room for what is to come.
+    /// Reserves the tables of the next moves.
     fn reserve(&self, owners: &Owners) -> Result<(), NoReply> {
         for split in &self.left {
             let [giver, taker] = Moves::both(owners, split);
@@ -260,7 +263,7 @@ impl Moves {
         Ok(())
     }
 
-    /// Shrinks the tables of logical shards that move no longer.
+    /// Shrinks the tables of moved logical shards.
     fn shrink(&mut self) -> Result<(), NoReply> {
         let shrink = |(logical, both): (LogicalShard, [ShardPort; 2])| {
             both.iter().try_for_each(|shard| shard.shrink_table(logical))
@@ -268,16 +271,16 @@ impl Moves {
         self.done.drain(..).try_for_each(shrink)
     }
 
-    /// Nothing more moves: shrinks all tables, but for a logical shard that is in two parts.
+    /// Ends all moves: shrinks all tables, except those of a logical shard in two parts.
     fn end(&mut self, owners: &Owners) -> Result<(), NoReply> {
-        // Without its new owner, nothing was reserved.
+        // Nothing was reserved without the new owner.
         let there = |split: &&Split| usize::from(split.taker) < owners.shards.len();
         let whole = self.left.iter().filter(|split| split.cut == Cut::START).filter(there);
         self.done.extend(whole.map(|split| (split.logical, Moves::both(owners, split))));
         self.shrink()
     }
 
-    /// Moves some. All shards are at rest.
+    /// Moves parts. All shards are idle.
     fn some(&mut self, owners: &mut Owners) -> Result<(), NoReply> {
         let (begin, mut moved) = (Instant::now(), 0);
         let mut taken: Option<PendingCall<()>> = None;
@@ -292,7 +295,7 @@ impl Moves {
             let cut = part.end();
             moved += part.paths();
             self.prefixes += part.prefixes() as u64;
-            // One part at a time, so that the clock is not far behind.
+            // One part at a time, so that the clock is checked often.
             if let Some(taken) = taken.replace(taker.adopt(part)?) {
                 taken.wait()?;
             }
@@ -320,10 +323,11 @@ impl Resized {
 }
 
 impl Bgp {
-    /// Spreads the logical shards over so many threads. `rib` is the RIB manager, where there is one.
+    /// Spreads the logical shards over `to` threads. `rib`: the RIB manager, if routes are
+    /// installed.
     ///
     /// # Errors
-    /// Why not all of them are where they should be. What has moved until then has moved.
+    /// Why not all logical shards have the intended owner. Moved parts stay moved.
     pub fn resize(
         &self,
         threads: Threads,
@@ -346,7 +350,7 @@ impl Bgp {
         if from == to && moves.left.is_empty() {
             return Ok(Resized::of(from, to, &moves, &stops));
         }
-        // Those there are, and behind them those that come.
+        // The existing shards, followed by the new ones.
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
         let outcome = self
@@ -362,12 +366,12 @@ impl Bgp {
             worker.resume_dumps()?;
         }
         let in_force = self.owners.read().shards.clone();
-        tell(rib, &in_force)?;
+        send_owners(rib, &in_force)?;
         all.into_iter().skip(in_force.len()).for_each(ShardPort::retire);
         outcome.map(|()| Resized::of(from, to, &moves, &stops))
     }
 
-    /// Until no dump is under way, and everybody who sends to shards knows the new ones.
+    /// Waits until no dump is under way and all senders know the new shards.
     fn prepare(
         &self,
         new: &[ShardPort],
@@ -382,7 +386,7 @@ impl Bgp {
             until("a dump for members that joined", || Ok(!worker.ask(|w| w.dumps_in_flight())?))?;
         }
         let all = [&self.owners.read().shards, new].concat();
-        tell(rib, &all)?;
+        send_owners(rib, &all)?;
         for reader in &self.readers {
             let inboxes = new.iter().map(ShardPort::inbox).collect();
             let downstream = Some(outputs.clone());
@@ -395,7 +399,7 @@ impl Bgp {
         Ok(moves.reserve(&self.owners.read())?)
     }
 
-    /// Moves what is to move, in as many stops as that takes.
+    /// Makes all moves, in as many stops as needed.
     fn move_all(
         &self,
         moves: &mut Moves,
@@ -409,7 +413,7 @@ impl Bgp {
             self.stop(stops, shards.len(), |owners| moves.some(owners))?;
             moves.shrink()?;
             if said.elapsed() > SAY_BLOCKED {
-                tell(rib, &shards)?;
+                send_owners(rib, &shards)?;
                 said = Instant::now();
             }
             std::thread::sleep((stops.all - before).max(GAP));
@@ -417,7 +421,7 @@ impl Bgp {
         Ok(())
     }
 
-    /// Those who send to shards forget all but the first `to`, which have everything.
+    /// Reduces the shards of all senders to the first `to`, which own everything.
     fn let_go(&self, stops: &mut Stops, to: usize) -> Result<(), NotResized> {
         if self.owners.read().shards.len() > to {
             self.stop(stops, to, |_| Ok(()))?;
@@ -425,8 +429,9 @@ impl Bgp {
         Ok(())
     }
 
-    /// Stops the readers. When they and all shards are at rest, `act` is done, and readers go on by the map that it leaves, with
-    /// the first `shards` shards. Where that rest does not come soon, they go on as they were, and it is tried again.
+    /// Stops the readers and waits until they and all shards are idle. Then it calls `act`, and
+    /// readers resume with the resulting map and the first `shards` shards. If the stages do not
+    /// become idle soon, readers resume unchanged, and it is repeated later.
     fn stop(
         &self,
         stops: &mut Stops,
@@ -435,11 +440,11 @@ impl Bgp {
     ) -> Result<(), NotResized> {
         let begin = Instant::now();
         loop {
-            // Those who ask shards have their answers first: no reader waits for them.
+            // The lock waits for queries; no reader waits for them.
             let mut owners = self.owners.write();
             let paused = all(&self.readers, |reader| reader.start(Reader::pause));
-            let restless = paused.and_then(|_| self.come_to_rest(&owners.shards));
-            let (done, restless) = match restless {
+            let not_idle = paused.and_then(|_| self.wait_until_idle(&owners.shards));
+            let (done, not_idle) = match not_idle {
                 Ok(None) => (Some(act(&mut owners)), ""),
                 Ok(Some(who)) => (None, who),
                 Err(e) => (Some(Err(e)), ""),
@@ -463,37 +468,38 @@ impl Bgp {
                 return Ok(done?);
             }
             if begin.elapsed() > RESIZE_TIMEOUT {
-                return Err(NotResized::Restless(restless));
+                return Err(NotResized::NotIdle(not_idle));
             }
             std::thread::sleep(longest.max(GAP));
         }
     }
 
-    /// Waits until no route is on its way between a reader and a shard, for [`REST_TIMEOUT`]. Who is not at rest then.
-    fn come_to_rest(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoReply> {
+    /// Waits up to [`IDLE_TIMEOUT`] until no route is between a reader and a shard. Returns the
+    /// kind of stage that is not idle.
+    fn wait_until_idle(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoReply> {
         let begin = Instant::now();
         loop {
-            let restless = self.restless(shards)?;
-            if restless.is_none() || begin.elapsed() > REST_TIMEOUT {
-                return Ok(restless);
+            let not_idle = self.not_idle(shards)?;
+            if not_idle.is_none() || begin.elapsed() > IDLE_TIMEOUT {
+                return Ok(not_idle);
             }
             std::thread::sleep(RESIZE_POLL_INTERVAL);
         }
     }
 
-    /// Who has something of which it is not known yet what becomes of it.
-    fn restless(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoReply> {
-        let readers = all(&self.readers, |reader| reader.start(Reader::at_rest))?;
+    /// The kind of stage that has unhandled input.
+    fn not_idle(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoReply> {
+        let readers = all(&self.readers, |reader| reader.start(Reader::is_idle))?;
         if readers.contains(&false) {
             return Ok(Some("a reader"));
         }
         let taken = shards.iter().all(ShardPort::has_taken_all);
-        let rest = taken && !all(shards, ShardPort::ask_all_said)?.contains(&false);
-        Ok((!rest).then_some("a shard"))
+        let idle = taken && !all(shards, ShardPort::call_all_sent)?.contains(&false);
+        Ok((!idle).then_some("a shard"))
     }
 }
 
-/// Asks all of them, and then waits for the answers, so that the slowest alone is waited for.
+/// Calls all of them, and then waits for all replies, so the slowest decides the time.
 fn all<S, R>(
     stages: &[S],
     ask: impl FnMut(&S) -> Result<PendingCall<R>, NoReply>,
@@ -502,8 +508,8 @@ fn all<S, R>(
     answers.into_iter().map(PendingCall::wait).collect()
 }
 
-/// The RIB manager tells these shards of next hops from now on.
-fn tell(rib: Option<&StageHandle<RibStage>>, shards: &[ShardPort]) -> Result<(), NoReply> {
+/// Sets the shards that the RIB manager notifies.
+fn send_owners(rib: Option<&StageHandle<RibStage>>, shards: &[ShardPort]) -> Result<(), NoReply> {
     let Some(rib) = rib else { return Ok(()) };
     let channels = shards.iter().map(ShardPort::feedback_channel).collect();
     rib.wait(move |rib| rib.set_shards(channels))
@@ -513,12 +519,12 @@ fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {
     shards.iter().map(ShardPort::feedback).collect()
 }
 
-/// Looks until it is so.
+/// Polls until the condition holds.
 fn until(who: &'static str, mut so: impl FnMut() -> Result<bool, NoReply>) -> Result<(), NotResized> {
     let begin = Instant::now();
     while !so()? {
         if begin.elapsed() > RESIZE_TIMEOUT {
-            return Err(NotResized::Restless(who));
+            return Err(NotResized::NotIdle(who));
         }
         std::thread::sleep(RESIZE_POLL_INTERVAL);
     }

@@ -27,44 +27,44 @@ use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Route batches that may wait at a shard: each is at most one read of one socket.
+/// Batches in the queue of a shard at most: each is at most one read of one socket.
 const INBOX: usize = 8;
-/// Requests that may wait at a shard.
+/// Requests in the queue of a shard at most.
 const FEEDBACK: usize = 256;
-/// Prefixes after which effects are handed on even if more work is at hand: a worker or the RIB should not starve
-/// while a shard is busy.
+/// Prefixes after which effects are sent although more work is at hand, so that later stages have
+/// work while a shard is busy.
 const HAND_ON: usize = 4096;
-/// Routes taken in at one turn, though few of them change a best path.
+/// Routes of one turn, even if few of them change a best path.
 const TAKE: usize = 16 * 1024;
-/// How often to look whether a ring has room again.
+/// Poll interval for room in a queue.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// How long it sleeps where nothing comes in, before it looks whether it is to stop.
+/// Sleep time before the shard checks for a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A shard's connections, before it runs.
+/// The queues of a shard before it runs.
 pub struct ShardBuilder {
-    /// Its number with the RIB manager, which no other shard has or had.
+    /// Its number as an announcer of the RIB manager, never used twice.
     number: u32,
     inbox: (Sender<ShardIn>, Receiver<ShardIn>),
     feedback: (Sender<ShardIn>, Receiver<ShardIn>),
     wake: Option<Wake>,
 }
 
-/// Where a shard's effects go.
+/// The outputs of a shard.
 #[derive(Clone)]
 pub struct Outputs {
     /// The egress workers, by number.
     pub workers: Vec<WorkerSink>,
-    /// The RIB manager, where routes are installed.
+    /// The RIB manager, if routes are installed.
     pub rib: Option<Sender<RibIn>>,
-    /// Told of each session of which nothing is left in the shard.
+    /// Gets each ended session without a route in the shard.
     pub purged: Sender<(PeerId, u32)>,
-    /// Where the workers see whether more is on its way.
+    /// The activity flags that workers read.
     pub activity: Activity,
 }
 
 impl Outputs {
-    /// Whether any of who hears of routes has more than half a ring of them still to take.
+    /// Whether the queue of a later stage is more than half full.
     pub(super) fn is_half_full(&self) -> bool {
         self.workers.iter().any(|worker| worker.ring.is_half_full())
             || self.rib.as_ref().is_some_and(Sender::is_half_full)
@@ -72,8 +72,8 @@ impl Outputs {
 }
 
 impl ShardBuilder {
-    /// Makes the rings of shard `index`, the `number`th that there ever was. `wake` wakes the thread that hosts it, if it
-    /// has none of its own.
+    /// Creates the queues of shard `index`, the `number`th shard of the process. `wake` wakes the
+    /// host of a stage without thread.
     pub fn new(index: u16, number: u32, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
         let (inbox, batches) = rings.bounded(format!("readers to shard {index}"), INBOX);
         let (feedback, requests) = rings.bounded(format!("requests to shard {index}"), FEEDBACK);
@@ -85,22 +85,22 @@ impl ShardBuilder {
         }
     }
 
-    /// For readers.
+    /// The queue for readers.
     pub fn inbox(&self) -> Sender<ShardIn> {
         self.inbox.0.clone()
     }
 
-    /// For workers, who must not wait when it is full.
+    /// The queue for workers, which must not block on it.
     pub fn feedback(&self) -> Sender<ShardIn> {
         self.feedback.0.clone()
     }
 
-    /// For the RIB manager, who must not wait either.
+    /// The feedback channel for the RIB manager, which must not block on it.
     pub fn feedback_channel(&self) -> FeedbackChannel {
         FeedbackChannel { number: self.number, requests: self.feedback() }
     }
 
-    /// The stage, ready to run, and how to ask it. All shards of a router have one `seed`.
+    /// The stage and its handle. All shards of a router have the same `seed`.
     pub(super) fn build(
         self,
         options: DecisionOptions,
@@ -108,7 +108,7 @@ impl ShardBuilder {
         outputs: Outputs,
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
-        let (handle, asked) = pair("shard");
+        let (handle, calls) = pair("shard");
         let (inbox, feedback) = (self.inbox(), self.feedback_channel());
         let (shard, out) = match outputs.rib {
             Some(_) => (Shard::tracking(options), ShardOut::default()),
@@ -125,7 +125,7 @@ impl ShardBuilder {
             busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
-            asked,
+            calls,
             retired: false,
             meter: meters.meter("shard"),
         };
@@ -133,7 +133,7 @@ impl ShardBuilder {
     }
 }
 
-/// How to reach a running shard.
+/// The handle of a running shard.
 #[derive(Clone)]
 pub struct ShardPort {
     handle: StageHandle<ShardStage>,
@@ -142,47 +142,48 @@ pub struct ShardPort {
 }
 
 impl ShardPort {
-    /// Runs `question` between two of its batches.
+    /// Runs `call` between two batches.
     ///
     /// # Errors
     /// [`NoReply`] when it is too busy or has ended.
     pub fn ask<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Shard) -> R + Send + 'static,
+        call: impl FnOnce(&mut Shard) -> R + Send + 'static,
     ) -> Result<R, NoReply> {
-        self.handle.call(|stage| question(&mut stage.shard))
+        self.handle.call(|stage| call(&mut stage.shard))
     }
 
-    /// For readers.
+    /// The queue for readers.
     pub(super) fn inbox(&self) -> Sender<ShardIn> {
         self.inbox.clone()
     }
 
-    /// For workers, who must not wait when it is full.
+    /// The queue for workers, which must not block on it.
     pub(super) fn feedback(&self) -> Sender<ShardIn> {
         self.feedback.requests.clone()
     }
 
-    /// For the RIB manager, who must not wait either.
+    /// The feedback channel for the RIB manager, which must not block on it.
     pub(super) fn feedback_channel(&self) -> FeedbackChannel {
         self.feedback.clone()
     }
 
-    /// Whether it has taken everything that came. What it has taken it has handled when it answers [`ShardPort::ask_all_said`].
+    /// Whether its queues are empty. [`ShardPort::call_all_sent`] returns after it has handled
+    /// their messages.
     pub(super) fn has_taken_all(&self) -> bool {
         self.inbox.is_empty() && self.feedback.requests.is_empty()
     }
 
-    /// Asks whether all that it said is in the rings of who is to hear it.
+    /// Calls the shard: whether all of its effects are in the queues of later stages.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub(super) fn ask_all_said(&self) -> Result<PendingCall<bool>, NoReply> {
+    pub(super) fn call_all_sent(&self) -> Result<PendingCall<bool>, NoReply> {
         self.handle.start(ShardStage::all_said)
     }
 
-    /// How many prefixes of each family it has of a logical shard, which keeps its room from now on: see
-    /// [`Shard::reserve_table`].
+    /// The prefixes of each family in a logical shard, whose tables keep their size from then on:
+    /// see [`Shard::reserve_table`].
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -194,7 +195,7 @@ impl ShardPort {
         })
     }
 
-    /// Makes room for a logical shard, as [`Shard::reserve_table`].
+    /// Reserves tables for a logical shard, as [`Shard::reserve_table`].
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -202,7 +203,7 @@ impl ShardPort {
         self.handle.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
-    /// Shrinks the tables of a logical shard that moves no longer, as [`Shard::shrink_table`].
+    /// Shrinks the tables of a logical shard after its move, as [`Shard::shrink_table`].
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -210,7 +211,7 @@ impl ShardPort {
         self.handle.wait(move |stage| stage.shard.shrink_table(logical))
     }
 
-    /// Takes a part of a logical shard away from it, as [`Shard::extract`].
+    /// Removes a part of a logical shard, as [`Shard::extract`].
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -218,7 +219,7 @@ impl ShardPort {
         self.handle.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
     }
 
-    /// Waits until what it said so far is in the rings of who is to hear it.
+    /// Waits until all earlier effects are in the queues of later stages.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -229,7 +230,7 @@ impl ShardPort {
         Ok(())
     }
 
-    /// Gives it a part of a logical shard, and does not wait until it has taken it in.
+    /// Sends it a part of a logical shard, without a wait for the adoption.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
@@ -237,14 +238,14 @@ impl ShardPort {
         self.handle.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
-    /// Ends it, when it has done what is left to do. No other stage may have anything more for it.
+    /// Ends it after its remaining work. No other stage may send it anything more.
     pub(super) fn retire(self) {
-        // One that has ended already need not be told.
+        // A shard that has ended needs no message.
         let _ = self.handle.wait(|stage| stage.retired = true);
     }
 }
 
-/// A shard and its rings.
+/// A shard and its queues.
 pub(super) struct ShardStage {
     shard: Shard,
     out: ShardOut,
@@ -256,8 +257,8 @@ pub(super) struct ShardStage {
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
-    asked: CallQueue<ShardStage>,
-    /// It owns nothing any more and ends when all is said.
+    calls: CallQueue<ShardStage>,
+    /// Whether it owns nothing and ends after its last effects.
     retired: bool,
     meter: Meter,
 }
@@ -270,8 +271,8 @@ impl ShrinkToFit for ShardStage {
 
 impl Stage for ShardStage {
     fn turn(&mut self) -> Turn {
-        while let Some(question) = self.asked.next() {
-            question(self);
+        while let Some(call) = self.calls.next() {
+            call(self);
         }
         if !self.room() {
             return Turn::Held;
@@ -281,12 +282,12 @@ impl Stage for ShardStage {
             self.shard.handle(message, &mut self.out);
         }
         self.work();
-        // Between any two batches a step through the tables that are left to walk.
+        // Scans run between batches, a step at a time.
         if self.shard.work_left() {
             self.shard.step(&mut self.out);
         }
         self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
-        if !self.out.is_empty() || self.shard.mark_due() {
+        if !self.out.is_empty() || self.shard.fence_due() {
             self.hand_on();
         }
         if !self.room() {
@@ -302,12 +303,12 @@ impl Stage for ShardStage {
 
     fn wait(&mut self, after: Turn) {
         let mut select = Select::new();
-        self.asked.watch(&mut select);
+        self.calls.watch(&mut select);
         if after == Turn::Held {
             self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.purged.watch(&mut select);
-            // Timed out or ready: the next turn looks.
+            // The next turn checks all queues.
             let _ = select.ready_timeout(STOP_POLL_INTERVAL);
         } else {
             self.feedback.watch(&mut select);
@@ -320,19 +321,19 @@ impl Stage for ShardStage {
 }
 
 impl ShardStage {
-    /// Whether all that its shard had to say is in the rings of who is to hear it.
+    /// Whether all effects are in the queues of later stages.
     fn all_said(&mut self) -> bool {
         self.out.is_empty() && self.room()
     }
 
-    /// Whether all that was handed on is through.
+    /// Whether no effect waits here.
     fn room(&mut self) -> bool {
         let workers = retry_all(&mut self.workers);
         let rib = self.rib.as_mut().is_none_or(Mailbox::retry);
         self.purged.retry() && workers && rib
     }
 
-    /// Handles what readers brought, as far as one turn should go.
+    /// Handles batches of readers up to the bound of a turn.
     fn work(&mut self) {
         let begin = Instant::now();
         let mut routes = 0;
@@ -355,7 +356,7 @@ impl ShardStage {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
                     for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
-                        // Who wants changes later asks for the whole table first.
+                        // A worker that needs changes later requests the whole table first.
                         if !sink.wanted() {
                             continue;
                         }
@@ -371,7 +372,7 @@ impl ShardStage {
         }
         if let Some(rib) = &mut self.rib {
             to_rib(feed, &next_hops).into_iter().for_each(|message| rib.post(message));
-            if let Some(seq) = self.shard.mark() {
+            if let Some(seq) = self.shard.fence() {
                 rib.post(RibIn::Confirm(FeedFence { announcer: self.number, seq }));
             }
         }
@@ -379,7 +380,7 @@ impl ShardStage {
     }
 }
 
-/// What the RIB manager gets: next hops to watch before the routes that use them.
+/// Sends the RIB manager next hops to register, before the routes that use them.
 fn to_rib(feed: Feed, next_hops: &[(TrackedNextHop, bool)]) -> Vec<RibIn> {
     let of = |used: bool| {
         let of = next_hops.iter().filter(|(_, u)| *u == used);
@@ -401,7 +402,7 @@ fn to_rib(feed: Feed, next_hops: &[(TrackedNextHop, bool)]) -> Vec<RibIn> {
     messages
 }
 
-/// What the RIB manager gets of a set of next hops.
+/// Converts a next-hop set for the RIB manager.
 pub fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {

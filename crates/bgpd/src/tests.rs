@@ -310,8 +310,8 @@ fn who_is_not_known_or_not_right_is_told_why() {
     let mut wrong = Peer::dial(&router, "127.0.0.11", 65002);
     wrong.open();
     assert_eq!(wrong.notified(), (2, 2));
-    let says = router.neighbor("127.0.0.11").unwrap().last_error.unwrap();
-    assert!(says.contains("AS 65002, but AS 65001 is configured"), "{says}");
+    let message = router.neighbor("127.0.0.11").unwrap().last_error.unwrap();
+    assert!(message.contains("AS 65002, but AS 65001 is configured"), "{message}");
     let mut own = Peer::dial(&router, "127.0.1.9", 65001);
     own.open();
     assert_eq!(own.notified(), (2, 2));
@@ -512,8 +512,8 @@ fn threads_run_where_the_configuration_puts_them() {
     drop(router);
     let text = "[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\ncpus = \"1023\"";
     let config = config::parse(text).unwrap();
-    let says = BgpBuilder::new(config.bgp.as_ref().unwrap(), &Rings::default()).err().unwrap().to_string();
-    assert!(says.starts_with("bgp.cpus cannot be obeyed: there is no CPU 1023"), "{says}");
+    let message = BgpBuilder::new(config.bgp.as_ref().unwrap(), &Rings::default()).err().unwrap().to_string();
+    assert!(message.starts_with("bgp.cpus cannot be obeyed: there is no CPU 1023"), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The `[api]` table: where the router answers, and who may change it there.
+//! The `[api]` table: the listeners of the API, and who may change the router.
 
 use super::check::Checker;
 use super::diagnosis::key;
@@ -11,15 +11,15 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the API listens unless a file says otherwise.
+/// The default path of the Unix socket.
 const SOCKET: &str = "/run/ribtide/ribtide.sock";
-/// The mode of the Unix socket without `socket-group`: its owner alone.
+/// The mode of the Unix socket without `socket-group`: owner only.
 const OWNER_MODE: u32 = 0o600;
 /// The mode of the Unix socket with `socket-group`.
 const GROUP_MODE: u32 = 0o660;
-/// A shorter token can be guessed over the network: 16 hexadecimal digits are 64 bits.
+/// A shorter token could be guessed over the network: 16 hexadecimal digits are 64 bits.
 const MIN_TOKEN: usize = 16;
-/// The longest token: a request's header must hold it.
+/// The longest token: it must fit into a header.
 const MAX_TOKEN: usize = 1024;
 
 /// The `[api]` table.
@@ -27,15 +27,15 @@ const MAX_TOKEN: usize = 1024;
 pub struct ApiConfig {
     /// The Unix socket.
     pub socket: PathBuf,
-    /// Permission bits of the Unix socket. Who may write to it may use the whole API.
+    /// Permission bits of the Unix socket. A process that may write to it may use the whole API.
     pub socket_mode: u32,
     /// The group of the Unix socket; `None`: that of the process.
     pub socket_group: Option<SocketGroup>,
-    /// A TCP listener, when wanted.
+    /// The TCP listener, if configured.
     pub http: Option<SocketAddr>,
     /// The file of the token.
     pub token_file: Option<PathBuf>,
-    /// What a client on TCP must know to change something; `None`: nothing can be changed over TCP.
+    /// The token for changes over TCP; `None`: no change is possible over TCP.
     pub token: Option<Token>,
 }
 
@@ -44,12 +44,12 @@ pub struct ApiConfig {
 pub struct SocketGroup {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its group id.
     pub id: Gid,
 }
 
 impl ApiConfig {
-    /// Settings that work and that let more hosts or users in than an operator may expect, a sentence each.
+    /// Warnings, as sentences: valid settings that may admit more hosts or users than expected.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(http) = self.http
@@ -93,12 +93,11 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Whether a client sent this token. The time that this takes depends on the length of what the client sent, not
-    /// on where it differs from the token.
+    /// Compares with a received token. The time depends on the length of the received token only.
     pub fn is(&self, sent: &[u8]) -> bool {
         let mut differ = u8::from(sent.len() != self.0.len());
         for (i, byte) in sent.iter().enumerate() {
-            // The token has 16 bytes at least: `i % len` is in it.
+            // The token has at least 16 bytes, so `i % len` is valid.
             differ |= std::hint::black_box(byte ^ self.0[i % self.0.len()]);
         }
         std::hint::black_box(differ) == 0
@@ -111,7 +110,7 @@ impl Token {
     fn read(path: &Path) -> Result<Token, String> {
         let at = path.display();
         let mut file = File::open(path).map_err(|e| format!("cannot read {at}: {e}"))?;
-        // Of the file that is open: another one may have its name by now.
+        // Of the open file, because its name may refer to another one by now.
         let found = file.metadata().map_err(|e| format!("cannot read {at}: {e}"))?;
         if !found.is_file() {
             return Err(format!("{at} is not a regular file; write the path of a file with a token in it"));
@@ -146,7 +145,7 @@ impl Token {
 }
 
 impl Checker {
-    /// The `[api]` table. A relative `token-file` is sought from `folder`.
+    /// Checks the `[api]` table. A relative `token-file` is relative to `folder`.
     pub(super) fn api(&mut self, file: &file::Api, folder: &Path) -> ApiConfig {
         let socket_group = file.socket_group.as_ref().and_then(|name| match Group::from_name(name) {
             Ok(Some(group)) => Some(SocketGroup { name: name.clone(), id: group.gid }),
@@ -186,8 +185,8 @@ impl Checker {
         let token_file = file.token_file.as_ref().map(|path| folder.join(path));
         let token = token_file.as_ref().and_then(|path| match Token::read(path) {
             Ok(token) => Some(token),
-            Err(says) => {
-                self.problem(key!["api", "token-file"], says);
+            Err(message) => {
+                self.problem(key!["api", "token-file"], message);
                 None
             }
         });
@@ -239,7 +238,7 @@ mod tests {
         };
         let good = read("0123456789abcdef-._~+/=\n", 0o640).unwrap();
         assert!(good.is(b"0123456789abcdef-._~+/="));
-        for (text, mode, says) in [
+        for (text, mode, message) in [
             ("0123456789abcdef", 0o604, "its mode is 0604"),
             ("0123456789abcdef", 0o602, "its mode is 0602"),
             ("0123456789abcde", 0o600, "has 15 characters"),
@@ -247,7 +246,7 @@ mod tests {
             ("0123456789abcdef 0123456789abcdef", 0o600, "RFC 6750"),
         ] {
             let refused = read(text, mode).unwrap_err();
-            assert!(refused.contains(says), "{text:?} {mode:o}: {refused}");
+            assert!(refused.contains(message), "{text:?} {mode:o}: {refused}");
         }
         assert!(Token::read(folder.path()).unwrap_err().contains("not a regular file"));
         assert!(Token::read(&folder.path().join("none")).unwrap_err().contains("cannot read"));

@@ -1,5 +1,5 @@
-//! BFD: the `[bfd]` table, and what neighbours and static routes say of it. All that ask for a session with the same
-//! neighbour share one.
+//! BFD: the `[bfd]` table, and the settings of neighbours and static routes. All users of a
+//! neighbour share one session.
 
 use super::check::Checker;
 use super::diagnosis::{Step, key};
@@ -12,21 +12,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Intervals that may be configured, in milliseconds.
 const INTERVALS: std::ops::RangeInclusive<u32> = 10..=60_000;
 
-/// What BFD does, all told.
+/// The configuration of BFD.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BfdConfig {
-    /// Addresses of ours that packets are received on.
+    /// Local addresses on which packets are received.
     pub listen: Vec<IpAddr>,
     /// The sessions.
     pub sessions: BTreeMap<BfdPeer, BfdSession>,
 }
 
-/// Whom a session is with.
+/// The neighbour of a session.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BfdPeer {
     /// Its address.
     pub address: IpAddr,
-    /// The name of the interface that it is on: of link-local addresses only, which are on every link.
+    /// The name of its interface; only for link-local addresses, which exist on every link.
     pub interface: Option<String>,
 }
 
@@ -42,31 +42,31 @@ impl fmt::Display for BfdPeer {
 /// A session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BfdSession {
-    /// Its settings; strict where next hops may not lead to the neighbour before it has been up.
+    /// Its settings; strict if next hops may not use the neighbour before the session was up.
     pub settings: BfdSettings,
-    /// Our address of it; the system's choice unless given.
+    /// The local address; the choice of the system unless given.
     pub local: Option<IpAddr>,
-    /// Whether a neighbour of BGP has it.
+    /// Whether a BGP neighbour uses it.
     pub bgp: bool,
 }
 
 /// The settings of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BfdSettings {
-    /// We send so often at most, in milliseconds.
+    /// Desired minimum transmit interval in milliseconds.
     pub min_tx: u32,
-    /// We receive so often at most, in milliseconds.
+    /// Required minimum receive interval in milliseconds.
     pub min_rx: u32,
-    /// So many packets of ours may be missing before the neighbour takes the session for down.
+    /// Detection multiplier: lost packets after which the neighbour declares the session down.
     pub multiplier: u8,
-    /// The least TTL of the neighbour's packets when it may be several hops away.
+    /// Minimum TTL of packets of a multihop neighbour.
     pub min_ttl: Option<u8>,
-    /// The session must have been up before who asked for it relies on the neighbour.
+    /// Whether users rely on the neighbour only after the session was up.
     pub strict: bool,
 }
 
 impl file::Bfd {
-    /// Whether it says that there is none.
+    /// Whether it disables BFD.
     pub(super) fn is_off(&self) -> bool {
         matches!(self, file::Bfd::Switch(false))
     }
@@ -77,10 +77,10 @@ impl Checker {
     pub(super) fn bfd(&mut self, file: &file::BfdDefaults) -> BfdConfig {
         for (i, address) in file.listen.iter().flatten().enumerate() {
             if address.is_multicast() || matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
-                let says = format!(
+                let message = format!(
                     "packets cannot be received on {address}; write a global address of this machine"
                 );
-                self.problem(key!["bfd", "listen", i], says);
+                self.problem(key!["bfd", "listen", i], message);
             }
         }
         let any = || vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -94,9 +94,9 @@ impl Checker {
         let at = |name: &str| [place, &[Step::from(name)]].concat();
         for (name, value) in [("min-tx", tx), ("min-rx", rx)] {
             if let Some(ms) = value.filter(|ms| !INTERVALS.contains(ms)) {
-                let says =
+                let message =
                     format!("an interval of {ms} ms cannot be kept to; write 10 to 60000 milliseconds");
-                self.problem(&at(name), says);
+                self.problem(&at(name), message);
             }
         }
         if multiplier == Some(0) {
@@ -107,8 +107,8 @@ impl Checker {
         }
     }
 
-    /// What a neighbour or route says of BFD at `place`; `far`: whether the neighbour is several hops away unless it is
-    /// said otherwise.
+    /// Checks the BFD settings of a neighbour or route at `place`; `far`: whether the neighbour is
+    /// multihop by default.
     pub(super) fn bfd_settings(
         &mut self,
         file: &file::Bfd,
@@ -123,9 +123,9 @@ impl Checker {
         self.bfd_timers(table.min_tx, table.min_rx, table.multiplier, place);
         let multihop = table.multihop.unwrap_or(far || table.min_ttl.is_some());
         if table.min_ttl == Some(0) || (table.min_ttl.is_some() && !multihop) {
-            let says = "min-ttl is for a neighbour several hops away, and 1 to 255 (255 less the hops in between); over a \
+            let message = "min-ttl is for a neighbour several hops away, and 1 to 255 (255 less the hops in between); over a \
                         link every packet has a TTL of 255";
-            self.problem(&[place, &[Step::from("min-ttl")]].concat(), says);
+            self.problem(&[place, &[Step::from("min-ttl")]].concat(), message);
         }
         let (tx, rx, multiplier) = self.bfd_defaults;
         Some(BfdSettings {
@@ -137,7 +137,7 @@ impl Checker {
         })
     }
 
-    /// A static route asks for a session with each of its gateways.
+    /// Adds a session for each gateway of a static route.
     pub(super) fn bfd_of_static(&mut self, bfd: &mut BfdConfig, i: usize, route: &StaticRoute) {
         let Some(settings) = route.bfd else { return };
         let hops = route.hops.iter().filter_map(|hop| Some((hop.gateway?, hop.interface.clone())));
@@ -149,7 +149,7 @@ impl Checker {
         }
     }
 
-    /// A route or neighbour asks for a session at `place`.
+    /// Adds a session for a route or neighbour at `place`.
     pub(super) fn bfd_session(
         &mut self,
         bfd: &mut BfdConfig,
@@ -158,11 +158,11 @@ impl Checker {
         place: &[Step],
     ) {
         if !bfd.listen.iter().any(|l| l.is_ipv4() == peer.address.is_ipv4()) {
-            let says = format!(
+            let message = format!(
                 "BFD with {} receives nothing, for bfd.listen has no address of its family; add one",
                 peer.address
             );
-            self.problem(place, says);
+            self.problem(place, message);
         }
         let Some(session) = bfd.sessions.get_mut(&peer) else {
             bfd.sessions.insert(peer, wanted);
@@ -170,12 +170,12 @@ impl Checker {
         };
         let timers = |s: &BfdSettings| (s.min_tx, s.min_rx, s.multiplier, s.min_ttl);
         if timers(&session.settings) != timers(&wanted.settings) {
-            let says = format!(
+            let message = format!(
                 "there is one BFD session with {}, and it is asked for with other settings elsewhere; write the same in both \
                  places",
                 peer.address
             );
-            self.problem(place, says);
+            self.problem(place, message);
         }
         session.local = session.local.or(wanted.local);
         session.bgp |= wanted.bgp;

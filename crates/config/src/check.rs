@@ -1,4 +1,4 @@
-//! From the shape of the file to a configuration that works: defaults, ranges, and what cannot be combined.
+//! Checks of the configuration file: defaults, ranges, and combinations that are refused.
 
 use super::FibPolicy;
 use super::api::ApiConfig;
@@ -32,17 +32,17 @@ pub struct Config {
     pub router_id: Ipv4Addr,
     /// BGP, when configured.
     pub bgp: Option<BgpConfig>,
-    /// Where routes are installed; `None`: nowhere (a route reflector).
+    /// The dataplanes; `None`: no routes are installed (a route reflector).
     pub fib: Option<FibConfig>,
     /// The management interface.
     pub api: ApiConfig,
     /// The log.
     pub log: LogSettings,
-    /// Interfaces that no kernel tells of.
+    /// Configured interfaces, which no kernel has.
     pub interfaces: Vec<InterfaceConfig>,
     /// Static routes of the default VRF.
     pub statics: Vec<StaticRoute>,
-    /// BFD, and the sessions that neighbours and static routes ask for.
+    /// BFD, with the sessions of neighbours and static routes.
     pub bfd: BfdConfig,
     /// The other VRFs.
     pub vrfs: BTreeMap<String, VrfConfig>,
@@ -57,7 +57,7 @@ pub struct BgpConfig {
     pub shards: Threads,
     /// Egress worker threads.
     pub update_threads: Threads,
-    /// Where BGP's threads run.
+    /// The CPUs of BGP's threads.
     pub cpus: CpuChoice,
     /// Our cluster id (RFC 4456); the router id unless set.
     pub cluster_id: Ipv4Addr,
@@ -79,7 +79,7 @@ pub struct BgpConfig {
     pub backup_path: bool,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
-    /// Ranges from which any peer may come; the most specific that holds an address counts.
+    /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
     pub dynamic: Vec<DynamicRange>,
 }
 
@@ -88,22 +88,22 @@ pub struct BgpConfig {
 pub struct NeighborConfig {
     /// Its address.
     pub address: IpAddr,
-    /// What a person calls it.
+    /// The description.
     pub description: Option<String>,
-    /// Everything that its group also sets.
+    /// The settings that a group has, too.
     pub settings: NeighborSettings,
 }
 
-/// A range of addresses from which peers may come unannounced.
+/// A range of dynamic neighbours.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DynamicRange {
     /// The range.
     pub range: AnyPrefix,
-    /// What such a peer gets.
+    /// The settings of these neighbours.
     pub settings: NeighborSettings,
 }
 
-/// Which AS a peer may have.
+/// The accepted AS of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnyAsn {
     /// This one.
@@ -117,7 +117,7 @@ pub enum AnyAsn {
 pub struct NeighborSettings {
     /// The group's name.
     pub group: String,
-    /// Which AS it must have.
+    /// Its AS.
     pub peer_asn: AnyAsn,
     /// Whether it is a client of our route reflector.
     pub route_reflector_client: bool,
@@ -151,7 +151,7 @@ pub struct NeighborSettings {
     pub enforce_first_as: bool,
     /// Prefixes that are refused: `bgp.martians`.
     pub martians: Arc<Martians>,
-    /// Attributes that are not wanted from it.
+    /// Attributes that are ignored from it.
     pub attributes: AttributeFilter,
 }
 
@@ -180,20 +180,20 @@ pub struct FibConfig {
     pub max_ecmp: u16,
     /// Whether a way out through another route has that route's weight for it.
     pub underlay_weights: bool,
-    /// What a clean stop does to what is installed.
+    /// The effect of a stop on installed routes.
     pub on_stop: OnStop,
-    /// What becomes of routes on their way there.
+    /// The FIB policy.
     pub policy: FibPolicy,
 }
 
 /// The kernel dataplane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelConfig {
-    /// Routing table; that of [`vrf`](Self::vrf) once the kernel has told it.
+    /// The routing table; that of [`vrf`](Self::vrf), once the kernel has reported it.
     pub table: u32,
     /// The VRF device whose table it is.
     pub vrf: Option<String>,
-    /// Protocol number that marks our routes.
+    /// The protocol number of own routes.
     pub protocol: u8,
     /// Route metric (priority).
     pub metric: u32,
@@ -203,9 +203,9 @@ pub struct KernelConfig {
     pub source4: Option<Ipv4Addr>,
     /// The same over our IPv6 routes.
     pub source6: Option<Ipv6Addr>,
-    /// Learn others' routes.
+    /// Import routes of other programs.
     pub import: bool,
-    /// How much news about routes may wait to be read, in bytes.
+    /// The receive buffer for route notifications, in bytes.
     pub receive_buffer: u32,
 }
 
@@ -223,7 +223,7 @@ impl Config {
         self.fib.as_ref().is_some_and(of_fib)
     }
 
-    /// What works and is hardly meant, as sentences.
+    /// Warnings, as sentences: valid settings that are probably not intended.
     pub fn warnings(&self) -> Vec<String> {
         let bare = self.fib.as_ref().is_some_and(FibConfig::is_bare);
         let nothing = "[fib] names no dataplane, so nothing is installed: there is a RIB, and next hops resolve, for \
@@ -249,15 +249,15 @@ impl Default for KernelConfig {
     }
 }
 
-/// The name of a virtual ASIC that was given none.
+/// The name of a virtual ASIC without one.
 pub const VIRTUAL_ASIC: &str = "virtual-asic";
 
 /// A virtual ASIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VirtualAsicConfig {
-    /// Make the neighbours that next hops need.
+    /// Create the neighbours that next hops need.
     pub lab: bool,
-    /// How the chip behaves: how much fits, what fails, how long things take.
+    /// The behaviour of the chip: table sizes, failures and delays.
     pub chip: Behavior,
 }
 
@@ -274,7 +274,7 @@ pub struct InterfaceConfig {
     pub neighbors: Vec<(IpAddr, [u8; 6])>,
 }
 
-/// Checks; collects every problem before it gives up. Other files that this one names are sought from `folder`.
+/// Checks a file and collects all problems. Paths of other files are relative to `folder`.
 pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut c = Checker {
         problems: Vec::new(),
@@ -310,8 +310,8 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    pub(super) fn problem(&mut self, key: &[Step], says: impl Into<String>) {
-        let problem = Problem::new(key, says);
+    pub(super) fn problem(&mut self, key: &[Step], message: impl Into<String>) {
+        let problem = Problem::new(key, message);
         // A group's mistake is found again at each of its neighbours.
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
@@ -343,16 +343,16 @@ impl Checker {
         let mut bfd = self.bfd(&file.bfd);
         let interfaces: Vec<InterfaceConfig> =
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
-        let asked = RequestedSettings {
+        let requested = RequestedSettings {
             kernel: fib.as_ref().is_some_and(|f| f.kernel.is_some()),
             virtual_asic: fib.as_ref().is_some_and(|f| !f.asics.is_empty()),
             interfaces: !interfaces.is_empty(),
             ..RequestedSettings::default()
         };
-        for rule in ribtide_settings::broken(&asked) {
+        for rule in ribtide_settings::broken(&requested) {
             let name = rule.settings.last().copied().unwrap_or_default();
             let key: Vec<Step> = name.split('.').map(Step::from).collect();
-            self.problem(&key, rule.says);
+            self.problem(&key, rule.message);
         }
         for (i, a) in interfaces.iter().enumerate() {
             if interfaces[..i].iter().any(|b| a.name == b.name) {
@@ -362,7 +362,7 @@ impl Checker {
                 );
             }
         }
-        if asked.virtual_asic && !asked.kernel && interfaces.is_empty() {
+        if requested.virtual_asic && !requested.kernel && interfaces.is_empty() {
             self.problem(
                 key!["fib", "virtual-asic"],
                 "the virtual ASIC has no ports; write an [[interface]] table with name and addresses for each",
@@ -376,7 +376,7 @@ impl Checker {
             );
         }
         let on_kernel =
-            asked.kernel || (interfaces.is_empty() && fib.as_ref().is_some_and(FibConfig::is_bare));
+            requested.kernel || (interfaces.is_empty() && fib.as_ref().is_some_and(FibConfig::is_bare));
         self.policies(&file.policy, file.router.asn, folder);
         let vrfs = self.vrfs(&file.vrf, fib.as_ref(), &interfaces);
         // Where interfaces are the kernel's, it is the kernel that knows which there are.
@@ -437,8 +437,8 @@ impl Checker {
         let kernel = kernel.map(|t| self.kernel(&t));
         let mut asics: BTreeMap<String, VirtualAsicConfig> = BTreeMap::new();
         for (name, table) in &file.asic {
-            if let Some(says) = not_a_name(name) {
-                self.problem(key!["fib", "asic", name.as_str()], says);
+            if let Some(message) = not_a_name(name) {
+                self.problem(key!["fib", "asic", name.as_str()], message);
             }
             asics.insert(name.clone(), self.asic(key!["fib", "asic", name.as_str()], table));
         }
@@ -455,8 +455,8 @@ impl Checker {
         }
         asics.extend(unnamed.map(|asic| (VIRTUAL_ASIC.to_owned(), asic)));
         let nexthop_cache = file.nexthop_cache.as_ref().map_or(Ok(CacheMode::default()), |mode| mode.parse());
-        let nexthop_cache = nexthop_cache.unwrap_or_else(|says| {
-            self.problem(key!["fib", "nexthop-cache"], says);
+        let nexthop_cache = nexthop_cache.unwrap_or_else(|message| {
+            self.problem(key!["fib", "nexthop-cache"], message);
             CacheMode::default()
         });
         let max_ecmp = file.max_ecmp.unwrap_or(RibConfig::default().max_ecmp);
@@ -484,8 +484,8 @@ impl Checker {
     fn asic(&mut self, key: &[Step], file: &file::VirtualAsicTable) -> VirtualAsicConfig {
         let mut chip = Behavior::default();
         for (name, value) in &file.chip {
-            if let Err(says) = chip.set(name, &value.to_string()) {
-                self.problem(&[key, &key!["chip", name.as_str()][..]].concat(), says);
+            if let Err(message) = chip.set(name, &value.to_string()) {
+                self.problem(&[key, &key!["chip", name.as_str()][..]].concat(), message);
             }
         }
         VirtualAsicConfig { lab: file.lab, chip }
@@ -627,8 +627,8 @@ impl Checker {
             dynamic: Vec::new(),
         };
         if !(1..=256).contains(&bgp.multipath) {
-            let says = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
-            self.problem(key!["bgp", "multipath"], says);
+            let message = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
+            self.problem(key!["bgp", "multipath"], message);
         }
         if let Some(texts) = &file.martians {
             self.martians = Arc::new(self.martians(key!["bgp", "martians"], texts));
@@ -677,11 +677,11 @@ impl Checker {
                 Err(e) => self.problem(&place, e.to_string()),
                 Ok(range) => {
                     if let Some(first) = bgp.dynamic.iter().find(|d| d.range == range) {
-                        let says = format!(
+                        let message = format!(
                             "{range} is already a range of group \"{}\"; it can be in one group only",
                             first.settings.group
                         );
-                        self.problem(&place, says);
+                        self.problem(&place, message);
                     }
                     let settings = self.settings(name, kind, file, Whose::Dynamic, router, &at(&[]));
                     bgp.dynamic.push(DynamicRange { range, settings });
@@ -717,17 +717,17 @@ impl Checker {
             let description = neighbor.and_then(|n| n.description.clone());
             let config = NeighborConfig { address, description, settings };
             if let Some(first) = bgp.neighbors.insert(address, config) {
-                let says = format!(
+                let message = format!(
                     "neighbour {address} is already in group \"{}\"; it can be in one group only",
                     first.settings.group
                 );
-                self.problem(&place, says);
+                self.problem(&place, message);
             }
         }
         if bgp.neighbors.len() > MOST_PEERS {
-            let says =
+            let message =
                 format!("there are {} neighbours; a router has at most {MOST_PEERS}", bgp.neighbors.len());
-            self.problem(key!["bgp", "group", name], says);
+            self.problem(key!["bgp", "group", name], message);
         }
     }
 
@@ -752,18 +752,18 @@ impl Checker {
         let peer_asn = match (kind, peer_asn.copied()) {
             (file::GroupKind::Internal, None) => AnyAsn::Exactly(router.asn),
             (file::GroupKind::Internal, Some(n)) if n != router.asn => {
-                let says = format!(
+                let message = format!(
                     "an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn",
                     router.asn
                 );
-                self.problem(&at, says);
+                self.problem(&at, message);
                 AnyAsn::Exactly(n)
             }
             (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
-                let says = format!(
+                let message = format!(
                     "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
                 );
-                self.problem(&at, says);
+                self.problem(&at, message);
                 AnyAsn::Exactly(n)
             }
             (_, Some(n)) => AnyAsn::Exactly(n),
@@ -833,9 +833,9 @@ impl Checker {
         if (of_own == Some(true) && (!external || far))
             || (of_own.is_none() && fallover == Some(&true) && (!external || group_far))
         {
-            let says = "fast-external-fallover is for external neighbours on one link: their interface says nothing about the \
+            let message = "fast-external-fallover is for external neighbours on one link: their interface says nothing about the \
                         way to an internal or multihop one, which BFD watches (bfd = true); remove it";
-            self.problem(&at, says);
+            self.problem(&at, message);
         }
         let fast_external_fallover = fallover.copied().unwrap_or(self.fast_external_fallover);
         let attributes = self.attribute_filter(

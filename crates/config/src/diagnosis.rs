@@ -11,7 +11,7 @@ pub struct Problem {
     /// The key it is about, such as `bgp.group.clients.peer-asn`; an element of a list is `[2]`. Empty: the file.
     pub key: Vec<Step>,
     /// What is wrong, and what to write instead.
-    pub says: String,
+    pub message: String,
     /// Where in the text, in bytes, once located.
     pub span: Option<Range<usize>>,
 }
@@ -44,16 +44,16 @@ macro_rules! key {
 pub(super) use key;
 
 impl Problem {
-    pub(super) fn new(key: &[Step], says: impl Into<String>) -> Problem {
-        Problem { key: key.to_vec(), says: says.into(), span: None }
+    pub(super) fn new(key: &[Step], message: impl Into<String>) -> Problem {
+        Problem { key: key.to_vec(), message: message.into(), span: None }
     }
 
     pub(super) fn syntax(error: &toml::de::Error) -> Problem {
-        let mut says = plain(&error.message().trim().replace('\n', "; "));
-        if let Some(meant) = suggestion(&says) {
-            says.push_str(&format!("; did you mean `{meant}`?"));
+        let mut message = plain(&error.message().trim().replace('\n', "; "));
+        if let Some(meant) = suggestion(&message) {
+            message.push_str(&format!("; did you mean `{meant}`?"));
         }
-        Problem { key: Vec::new(), says, span: error.span() }
+        Problem { key: Vec::new(), message, span: error.span() }
     }
 
     /// Finds the key in the text. A key that the text lacks gets the place of its table.
@@ -118,10 +118,10 @@ fn plain(message: &str) -> String {
 }
 
 /// For serde's "unknown field" and "unknown variant" messages: the expected name nearest to the one written.
-fn suggestion(says: &str) -> Option<String> {
-    let mut names = says.split('`').skip(1).step_by(2);
+fn suggestion(message: &str) -> Option<String> {
+    let mut names = message.split('`').skip(1).step_by(2);
     let written = names.next()?;
-    if says.starts_with("unknown ") { nearest(written, names).map(str::to_owned) } else { None }
+    if message.starts_with("unknown ") { nearest(written, names).map(str::to_owned) } else { None }
 }
 
 /// The name that was probably meant.
@@ -161,7 +161,7 @@ impl ConfigError {
     }
 
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
-        let says = match error.kind() {
+        let message = match error.kind() {
             std::io::ErrorKind::InvalidData => "is not text in UTF-8, as TOML is".to_string(),
             std::io::ErrorKind::PermissionDenied => {
                 format!("cannot be read: {error}; run as its owner or as root")
@@ -171,17 +171,17 @@ impl ConfigError {
         ConfigError {
             path: path.into(),
             text: String::new(),
-            problems: vec![Problem { key: Vec::new(), says, span: None }],
+            problems: vec![Problem { key: Vec::new(), message, span: None }],
         }
     }
 
     /// One line for each problem: the file, line, column, and what is wrong.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.problems.iter().map(|problem| match &problem.span {
-            None => format!("{}: {}", self.path.display(), problem.says),
+            None => format!("{}: {}", self.path.display(), problem.message),
             Some(span) => {
                 let (line, column) = self.place(span.start);
-                format!("{}:{line}:{column}: {}", self.path.display(), problem.says)
+                format!("{}:{line}:{column}: {}", self.path.display(), problem.message)
             }
         })
     }

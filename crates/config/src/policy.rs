@@ -142,11 +142,11 @@ impl Checker {
         let place = &[at, key![protocol]].concat();
         let policy = self.compile(names.as_ref()?, false, place);
         if let Some(what) = policy.beyond_fib(protocol == "bgp") {
-            let says = format!(
+            let message = format!(
                 "a policy of this list has {what}, which is not for routes on their way to the FIB: there, conditions are \
                  match-prefix-set, afi-safi-in and (for bgp) route-type, actions set-source and policy-result"
             );
-            self.problem(place, says);
+            self.problem(place, message);
         }
         Some(policy)
     }
@@ -179,7 +179,7 @@ impl Checker {
         if let Some(path) = &set.file {
             match read_prefixes(&folder.join(path)) {
                 Ok(read) => ranges.extend(read),
-                Err(says) => self.problem(&under(at, "file"), says),
+                Err(message) => self.problem(&under(at, "file"), message),
             }
         }
         PrefixSet::new(ranges)
@@ -271,10 +271,10 @@ impl Checker {
             Some(file::MatchOptions::Invert) => Match::Invert,
         };
         if how == Match::All && kind != "community-set" {
-            let says = format!(
+            let message = format!(
                 "a route has one of these only, so that it cannot be all of a {kind}; write any or invert"
             );
-            self.problem(&under(&at, "match-set-options"), says);
+            self.problem(&under(&at, "match-set-options"), message);
         }
         let found = find(sets(&self.policies), name, kind, &format!("[policy.{kind}.{name}]"));
         self.or_problem(&at, found).map(|set| (set, how))
@@ -290,10 +290,10 @@ impl Checker {
                 let more = text.strip_prefix('+').and_then(number).map(Med::Add);
                 let change = more.or_else(|| text.strip_prefix('-').and_then(number).map(Med::Subtract));
                 if change.is_none() {
-                    let says = format!(
+                    let message = format!(
                         "\"{text}\" is no MED; write a number, or \"+10\" or \"-10\" for so much more or less"
                     );
-                    self.problem(&under(at, "set-med"), says);
+                    self.problem(&under(at, "set-med"), message);
                 }
                 change
             }
@@ -304,8 +304,8 @@ impl Checker {
             text => {
                 let address = text.parse().ok().filter(|a: &IpAddr| !a.is_unspecified() && !a.is_multicast());
                 if address.is_none() {
-                    let says = format!("\"{text}\" is no next hop; write an address, \"self\" (in export) or \"peer-address\" (in import)");
-                    self.problem(&under(at, "set-next-hop"), says);
+                    let message = format!("\"{text}\" is no next hop; write an address, \"self\" (in export) or \"peer-address\" (in import)");
+                    self.problem(&under(at, "set-next-hop"), message);
                 }
                 address.map(SetNextHop::Address)
             }
@@ -348,8 +348,8 @@ impl Checker {
     fn change_communities(&mut self, at: &[Step], file: &file::SetCommunity) -> ChangeCommunities {
         let file::SetCommunity { replace, remove, remove_set, add } = file;
         if replace.is_some() && (!remove.is_empty() || remove_set.is_some() || !add.is_empty()) {
-            let says = "replace takes all communities away and puts its own; write it alone, or remove and add without it";
-            self.problem(&under(at, "replace"), says);
+            let message = "replace takes all communities away and puts its own; write it alone, or remove and add without it";
+            self.problem(&under(at, "replace"), message);
         }
         let mut removed = Vec::new();
         if !remove.is_empty() {
@@ -374,7 +374,7 @@ impl Checker {
     }
 
     fn or_problem<T>(&mut self, at: &[Step], found: Result<T, String>) -> Option<T> {
-        found.map_err(|says| self.problem(at, says)).ok()
+        found.map_err(|message| self.problem(at, message)).ok()
     }
 
     /// The texts of a list, each read by itself.
@@ -404,12 +404,12 @@ impl Checker {
         };
         let mut ranges = Vec::new();
         for (i, text) in texts.iter().enumerate() {
-            let says = || {
+            let message = || {
                 format!(
                     "\"{text}\" is no address; write one such as 192.0.2.1, or a range such as 192.0.2.0/24"
                 )
             };
-            ranges.extend(self.or_problem(&[at, key![i]].concat(), hosts(text).ok_or_else(says)));
+            ranges.extend(self.or_problem(&[at, key![i]].concat(), hosts(text).ok_or_else(message)));
         }
         PrefixSet::new(ranges)
     }
@@ -440,20 +440,23 @@ fn read_prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
         if !line.is_empty() {
             match line.parse() {
                 Ok(range) => ranges.push(range),
-                Err(says) => wrong.push((i + 1, says)),
+                Err(message) => wrong.push((i + 1, message)),
             }
         }
     }
-    let mut told: Vec<String> =
-        wrong.iter().take(REPORTED_LINES_MAX).map(|(line, says)| format!("{show}:{line}: {says}")).collect();
+    let mut problems: Vec<String> = wrong
+        .iter()
+        .take(REPORTED_LINES_MAX)
+        .map(|(line, message)| format!("{show}:{line}: {message}"))
+        .collect();
     match wrong.len() {
         0 => return Ok(ranges),
         many if many > REPORTED_LINES_MAX => {
-            told.push(format!("and {} more wrong lines", many - REPORTED_LINES_MAX))
+            problems.push(format!("and {} more wrong lines", many - REPORTED_LINES_MAX))
         }
         _ => {}
     }
-    Err(told.join("; "))
+    Err(problems.join("; "))
 }
 
 fn afi(name: file::FamilyName) -> Afi {

@@ -93,8 +93,8 @@ impl Checker {
                 (file.interface.as_ref(), below(&at, key!["interface"])),
                 (tracked, below(&at, key!["track", "interface"])),
             ] {
-                if let Some(says) = name.and_then(|name| place.refuses(name)) {
-                    self.problem(&key, says);
+                if let Some(message) = name.and_then(|name| place.refuses(name)) {
+                    self.problem(&key, message);
                 }
             }
             statics.push(route);

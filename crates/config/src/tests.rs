@@ -75,10 +75,10 @@ fn the_example_of_the_design_is_accepted() {
 
 #[test]
 fn an_unknown_name_shows_its_line_and_the_nearest_name() {
-    let says = error("[bgp.group.x]\ntype = \"internal\"\nneighbours = [\"10.0.0.2\"]\n");
-    assert!(says.starts_with("ribtide.toml:6:1: unknown field `neighbours`"), "{says}");
-    assert!(says.contains("did you mean `neighbors`?"), "{says}");
-    assert!(says.contains("6 | neighbours = [\"10.0.0.2\"]\n    | ^^^^^^^^^^"), "{says}");
+    let message = error("[bgp.group.x]\ntype = \"internal\"\nneighbours = [\"10.0.0.2\"]\n");
+    assert!(message.starts_with("ribtide.toml:6:1: unknown field `neighbours`"), "{message}");
+    assert!(message.contains("did you mean `neighbors`?"), "{message}");
+    assert!(message.contains("6 | neighbours = [\"10.0.0.2\"]\n    | ^^^^^^^^^^"), "{message}");
 }
 
 #[test]
@@ -97,37 +97,40 @@ fn unknown_name_in_a_table_that_may_be_a_plain_value_shows_its_place() {
             "set",
         ),
     ] {
-        let says = error(text);
-        assert!(says.contains(place) && says.contains(&format!("did you mean `{meant}`?")), "{says}");
+        let message = error(text);
+        assert!(
+            message.contains(place) && message.contains(&format!("did you mean `{meant}`?")),
+            "{message}"
+        );
     }
 }
 
 #[test]
 fn a_wrong_value_shows_where_and_what_to_write() {
-    let says = error("[bgp]\nshards = 65\n");
+    let message = error("[bgp]\nshards = 65\n");
     assert_eq!(
-        says,
+        message,
         "ribtide.toml:5:10: 65 threads cannot be; write \"auto\", \"off\" or 1 to 64\n  5 | shards = 65\n    |          ^^"
     );
-    let says = error("[bgp.group.up]\ntype = \"external\"\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n");
-    assert!(says.contains(":6:14: an external neighbour needs its AS"), "{says}");
-    assert!(says.contains(":6:26: an external neighbour needs its AS"), "{says}");
+    let message = error("[bgp.group.up]\ntype = \"external\"\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n");
+    assert!(message.contains(":6:14: an external neighbour needs its AS"), "{message}");
+    assert!(message.contains(":6:26: an external neighbour needs its AS"), "{message}");
 }
 
 #[test]
 fn every_problem_is_told_at_once() {
-    let says = error(
+    let message = error(
         "[bgp]\nlisten = [\"[::]:179\"]\n[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\"]\n\
          [[static]]\nprefix = \"10.0.0.1/8\"\nblackhole = true\n[sonic]\nnorth = \"redis\"\n",
     );
     for part in ["a hold time of 2 s", "write 10.0.0.0/8", "\"redis\" cannot be used inside `ribtide run`"] {
-        assert!(says.contains(part), "{part} is missing in: {says}");
+        assert!(message.contains(part), "{part} is missing in: {message}");
     }
 }
 
 #[test]
 fn what_cannot_be_combined_is_refused() {
-    for (text, says) in [
+    for (text, message) in [
         (
             "[fib]\nkernel = true\n[[interface]]\nname = \"Ethernet0\"\n",
             "[[interface]] tables describe interfaces that no kernel has",
@@ -216,7 +219,7 @@ fn what_cannot_be_combined_is_refused() {
             "already a range of group \"a\"",
         ),
     ] {
-        assert!(error(text).contains(says), "{}", error(text));
+        assert!(error(text).contains(message), "{}", error(text));
     }
 }
 
@@ -261,11 +264,11 @@ fn warnings_socket_mode_that_keeps_its_group_out() {
 
 #[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
-    let says = error(
+    let message = error(
         "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",
     );
-    assert!(says.starts_with("ribtide.toml:6:13: a hold time of 2 s"), "{says}");
-    assert_eq!(says.matches("hold time").count(), 1, "{says}");
+    assert!(message.starts_with("ribtide.toml:6:13: a hold time of 2 s"), "{message}");
+    assert_eq!(message.matches("hold time").count(), 1, "{message}");
 }
 
 #[test]
@@ -281,7 +284,7 @@ fn a_router_has_only_so_many_neighbours() {
 
 #[test]
 fn values_of_a_wrong_form_are_told_in_plain_words() {
-    for (text, says) in [
+    for (text, message) in [
         ("[bgp]\nlisten = [\"0.0.0.0\"]\n", "this is no address with a port; write one such as"),
         ("[bgp]\nlisten = \"[::]:179\"\n", "string \"[::]:179\" cannot stand here; write a list in brackets"),
         ("[bgp]\nprefer-oldest = 1\n", "integer `1` cannot stand here; write true or false"),
@@ -293,14 +296,14 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
         ("[[bgp.group.a.neighbor]]\nport = 179\n", "`address` is missing"),
         ("[fib]\nkernel = \"yes\"\n", "write true, false, or a table"),
     ] {
-        assert!(error(text).contains(says), "{}", error(text));
+        assert!(error(text).contains(message), "{}", error(text));
     }
 }
 
 #[test]
 fn broken_syntax_shows_its_place() {
-    let says = error("[bgp\n");
-    assert!(says.starts_with("ribtide.toml:4:5: "), "{says}");
+    let message = error("[bgp\n");
+    assert!(message.starts_with("ribtide.toml:4:5: "), "{message}");
 }
 
 #[test]
@@ -377,9 +380,9 @@ fn what_bfd_cannot_do_is_refused() {
             "asked for with other settings elsewhere",
         ),
     ];
-    for (text, says) in cases {
+    for (text, message) in cases {
         let error = error(&text);
-        assert!(error.contains(says), "{text}\n{error}");
+        assert!(error.contains(message), "{text}\n{error}");
     }
 }
 
@@ -439,7 +442,7 @@ fn what_is_never_taken_is_listed_by_prefix_and_by_attribute() {
     assert_eq!(*first.martians, ribtide_bgp::ingest::Martians::none());
     let default = of(&format!("{group}neighbors = [\"192.0.2.1\"]\n")).unwrap();
     assert_eq!(*default[0].martians, ribtide_bgp::ingest::Martians::default_list());
-    for (text, says) in [
+    for (text, message) in [
         ("discard-attributes = [\"as-path\"]\n", "AS_PATH cannot be left out"),
         ("treat-as-withdraw = [14]\n", "MP_REACH_NLRI cannot be left out"),
         ("discard-attributes = [\"otcc\"]\n", "\"otcc\" is no path attribute"),
@@ -452,7 +455,7 @@ fn what_is_never_taken_is_listed_by_prefix_and_by_attribute() {
         ("discard-attributes = [256]\n", "write a code from 1 to 255"),
     ] {
         let found = error(&format!("{group}{text}neighbors = [\"192.0.2.1\"]\n"));
-        assert!(found.contains(says), "{found}");
+        assert!(found.contains(message), "{found}");
     }
     let internal =
         "[bgp.group.x]\ntype = \"internal\"\nenforce-first-as = true\nneighbors = [\"192.0.2.1\"]\n";

@@ -52,8 +52,8 @@ impl Checker {
             Some("auto") => CpuChoice::Auto,
             Some(list) => match list.parse() {
                 Ok(cpus) => CpuChoice::These(cpus),
-                Err(says) => {
-                    self.problem(key!["bgp", "cpus"], format!("{says}, or \"auto\" for all"));
+                Err(message) => {
+                    self.problem(key!["bgp", "cpus"], format!("{message}, or \"auto\" for all"));
                     CpuChoice::Any
                 }
             },

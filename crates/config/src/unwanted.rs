@@ -14,7 +14,7 @@ impl Checker {
         for (i, text) in texts.iter().enumerate() {
             match text.parse() {
                 Ok(range) => ranges.push(range),
-                Err(says) => self.problem(&[at, key![i]].concat(), says),
+                Err(message) => self.problem(&[at, key![i]].concat(), message),
             }
         }
         Martians::new(ranges)
@@ -33,11 +33,11 @@ impl Checker {
         for (i, attribute) in withdraw.into_iter().flatten().enumerate() {
             if let Some(code) = code(attribute).filter(|code| filter.discard.contains(*code)) {
                 let named = name(code).map_or_else(|| format!("attribute {code}"), Into::into);
-                let says = format!(
+                let message = format!(
                     "{named} is in discard-attributes too: it cannot be left out and take its routes along; remove it \
                      from one of the two"
                 );
-                self.problem(&[&withdraw_at, &key![i][..]].concat(), says);
+                self.problem(&[&withdraw_at, &key![i][..]].concat(), message);
             }
         }
         filter
@@ -48,7 +48,7 @@ impl Checker {
         let mut codes = CodeSet::default();
         for (i, attribute) in list.into_iter().flatten().enumerate() {
             let code = code(attribute);
-            let says = match (code, attribute) {
+            let message = match (code, attribute) {
                 (Some(code), _) if AttributeFilter::NEVER.contains(&code) => format!(
                     "{} cannot be left out: without it a route cannot be used, or a loop not be found; refuse the \
                      routes with an import policy instead",
@@ -64,7 +64,7 @@ impl Checker {
                 ),
                 (None, file::AttributeName::Code(_)) => "0 is no path attribute; write 1 to 255".into(),
             };
-            self.problem(&[at, key![i]].concat(), says);
+            self.problem(&[at, key![i]].concat(), message);
         }
         codes
     }

@@ -71,19 +71,19 @@ impl Checker {
                 || name.len() > 15
                 || name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
             {
-                let says = format!(
+                let message = format!(
                     "\"{name}\" is no VRF's name; write 1 to 15 characters without spaces, slashes and colons"
                 );
-                self.problem(key!["vrf", at], says);
+                self.problem(key!["vrf", at], message);
             } else if name == DEFAULT_VRF {
-                let says = "the default VRF is always there: its routes are [[static]] tables, its table is fib.kernel.table";
-                self.problem(key!["vrf", at], says);
+                let message = "the default VRF is always there: its routes are [[static]] tables, its table is fib.kernel.table";
+                self.problem(key!["vrf", at], message);
             } else if sonic && !name.starts_with("Vrf") {
-                let says = format!(
+                let message = format!(
                     "SONiC takes only VRFs whose names begin with Vrf, and fib.fpm and fib.virtual-asic are SONiC's: write \
                      [vrf.Vrf{name}]"
                 );
-                self.problem(key!["vrf", at], says);
+                self.problem(key!["vrf", at], message);
             }
             if let (Some(table), Some(kernel)) = (table, kernel) {
                 let of_default = kernel.vrf.is_none() && *table == kernel.table;
@@ -91,35 +91,38 @@ impl Checker {
                     || (u32::from(RT_TABLE_DEFAULT)..=u32::from(RT_TABLE_LOCAL)).contains(table)
                     || of_default
                 {
-                    let says = format!(
+                    let message = format!(
                         "table {table} is not free for a VRF; write a number of its own, such as 100"
                     );
-                    self.problem(key!["vrf", at, "table"], says);
+                    self.problem(key!["vrf", at, "table"], message);
                 }
                 if let Some(other) = tables.insert(*table, at) {
-                    let says = format!("table {table} is VRF {other}'s already; write a number of its own");
-                    self.problem(key!["vrf", at, "table"], says);
+                    let message =
+                        format!("table {table} is VRF {other}'s already; write a number of its own");
+                    self.problem(key!["vrf", at, "table"], message);
                 }
             } else if table.is_some() && kernel.is_none() {
-                let says = "table is the kernel's, and fib.kernel is off: remove it, or switch fib.kernel on";
-                self.problem(key!["vrf", at, "table"], says);
+                let message =
+                    "table is the kernel's, and fib.kernel is off: remove it, or switch fib.kernel on";
+                self.problem(key!["vrf", at, "table"], message);
             }
             if kernel.is_some_and(|kernel| kernel.vrf.as_deref() == Some(at)) {
-                let says = format!(
+                let message = format!(
                     "fib.kernel.vrf says that {name} is the default VRF; it cannot be another one too"
                 );
-                self.problem(key!["vrf", at], says);
+                self.problem(key!["vrf", at], message);
             }
             for (i, interface) in listed.iter().flatten().enumerate() {
                 if kernel.is_none() && !interfaces.iter().any(|known| known.name == *interface) {
-                    let says = format!(
+                    let message = format!(
                         "there is no [[interface]] named \"{interface}\"; add one, or write another name"
                     );
-                    self.problem(key!["vrf", at, "interfaces", i], says);
+                    self.problem(key!["vrf", at, "interfaces", i], message);
                 }
                 if let Some(other) = members.insert(interface, at) {
-                    let says = format!("{interface} is in VRF {other} already; an interface is in one VRF");
-                    self.problem(key!["vrf", at, "interfaces", i], says);
+                    let message =
+                        format!("{interface} is in VRF {other} already; an interface is in one VRF");
+                    self.problem(key!["vrf", at, "interfaces", i], message);
                 }
             }
         }

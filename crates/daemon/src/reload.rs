@@ -1,5 +1,4 @@
-//! The configuration file read again: what changed is applied, or, where something cannot change while the router runs,
-//! nothing is.
+//! Reload of the configuration file: applies all changes, or none if one of them needs a restart.
 
 use crate::vrf_numbers::VrfNumbers;
 use ribtide_api::{Reload, RouterState, resized};
@@ -22,24 +21,24 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// What a reload changed.
+/// The changes of a reload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reloaded {
     /// The file.
     pub file: PathBuf,
-    /// The number of shards, if it is another now.
+    /// The change of the number of shards, if any.
     pub shards: Option<Resized>,
-    /// The modes of the resolution cache before and now, if it is another.
+    /// The former and the new mode of the resolution cache, if changed.
     pub nexthop_cache: Option<(CacheMode, CacheMode)>,
-    /// Whether BGP waits for dataplanes, if it is otherwise now.
+    /// The new state of FIB suppression, if changed.
     pub suppression: Option<bool>,
-    /// Whether clients on TCP must send another token, or need one now, or cannot change anything any more.
+    /// Whether the API token changed, was added or was removed.
     pub api_token: bool,
-    /// Whether the policy for routes on their way to the FIB is another.
+    /// Whether the FIB policy changed.
     pub fib_policy: bool,
     /// Whether the log has other levels or another format.
     pub log: bool,
-    /// VRFs that came and went.
+    /// Added and removed VRFs.
     pub vrfs: VrfsChanged,
     /// The neighbours.
     pub neighbors: Neighbors,
@@ -105,15 +104,15 @@ pub enum NotReloaded {
     Shards(NotResized),
     /// BFD.
     Bfd(String),
-    /// The BFD thread does not answer.
+    /// The BFD thread does not reply.
     NoBfd(NoReply),
     /// The neighbours.
     Neighbors(String),
-    /// The session thread does not answer.
+    /// The session thread does not reply.
     NoReply(NoReply),
-    /// The RIB manager, or what is behind it, does not answer.
+    /// The RIB manager, or a later stage, does not reply.
     NoRib(NoReply),
-    /// A VRF is not what it should be.
+    /// A VRF is not as required.
     Vrf(String),
 }
 
@@ -149,19 +148,19 @@ impl fmt::Display for NotReloaded {
 
 impl std::error::Error for NotReloaded {}
 
-/// What reads the file again: the router, and what only a reload needs of it.
+/// The state for reloads: the router, and more.
 pub(crate) struct Reloader {
     router: Arc<RouterState>,
     /// The file.
     file: Option<PathBuf>,
-    /// Held while the file is read again; the numbers of VRFs.
+    /// Locked during a reload; the numbers of VRFs.
     numbers: Mutex<VrfNumbers>,
-    /// The watch of the kernel's interfaces, when no routes are installed there.
+    /// The watch of the interfaces of the kernel, without a kernel dataplane.
     links: Option<InterfaceWatch>,
 }
 
 impl Reloader {
-    /// Of a router that was started from `file`, with these numbers of VRFs.
+    /// For a router started from `file`, with these numbers of VRFs.
     pub(crate) fn new(
         router: Arc<RouterState>,
         file: Option<PathBuf>,
@@ -171,17 +170,17 @@ impl Reloader {
         Reloader { router, file, numbers: Mutex::new(numbers), links }
     }
 
-    /// For the API, whose answer it makes.
+    /// The reload function of the API.
     pub(crate) fn for_api(self: Arc<Self>) -> Reload {
         Box::new(move || self.reload().map(ribtide_model::Reloaded::from).map_err(|e| e.to_string()))
     }
 
-    /// Reads the file again and applies what changed. What can fail comes first.
+    /// Reads the file again and applies its changes, those that may fail first.
     ///
     /// # Errors
-    /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`], nothing but BFD sessions and the
-    /// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
-    /// with [`NotReloaded::NoRib`], everything but static routes, VRFs and the `[fib]` table, or some of them.
+    /// Why nothing changed. After [`NotReloaded::Shards`] BFD sessions may have changed; after
+    /// [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`] also the number of shards; after
+    /// [`NotReloaded::NoRib`] everything except static routes, VRFs and the `[fib]` table.
     pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
         let router = &*self.router;
         let Some(file) = &self.file else { return Err(NotReloaded::NoFile) };
@@ -191,7 +190,7 @@ impl Reloader {
         if !fixed.is_empty() {
             return Err(NotReloaded::Fixed(fixed));
         }
-        // As they were numbered at the start.
+        // With the numbers of the start.
         new.interfaces.clone_from(&router.config().interfaces);
         let leaving = match &router.rib {
             Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
@@ -251,7 +250,7 @@ impl Reloader {
     }
 }
 
-/// What a VRF needs in a dataplane is there before its first route, and goes after the last.
+/// A dataplane knows a VRF before its first route, and until after its last.
 fn set_vrfs(
     router: &RouterState,
     rib: &RibHandle,
@@ -286,8 +285,8 @@ fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded>
     changed.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
 }
 
-/// The keys that differ and cannot change while the router runs. Every setting is named here, so that a new one does not
-/// compile before it is written down what a reload does with it.
+/// The changed keys that need a restart. Every setting is listed, so that a new one does not
+/// compile without a decision.
 fn fixed(old: &Config, new: &Config) -> Vec<String> {
     let mut keys = Vec::new();
     let mut key = |name: &str, same: bool| {
@@ -310,7 +309,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 suppress_fib_pending: _,
                 max_ecmp,
                 underlay_weights,
-                // What is in force when the router stops counts.
+                // The value at the time of the stop counts.
                 on_stop: _,
                 policy: _,
             } = new;
@@ -374,7 +373,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     keys
 }
 
-/// An interface but for its number, which may come from the system.
+/// An interface without its number, which may come from the system.
 fn described(interface: &InterfaceConfig) -> impl PartialEq + '_ {
     let InterfaceConfig { index: _, name, addresses, neighbors } = interface;
     (name, addresses, neighbors)
@@ -408,10 +407,10 @@ mod tests {
         ];
         assert_eq!(fixed(&old, &hard), keys);
         assert_eq!(fixed(&old, &config("")), ["fib", "bgp"]);
-        let says =
+        let message =
             NotReloaded::Fixed(fixed(&old, &config("[bgp]\nupdate-threads = 64\n[fib]\n"))).to_string();
         assert_eq!(
-            says,
+            message,
             "nothing is reloaded, because bgp.update-threads cannot change while the router runs; restart it, or change it \
              back"
         );

@@ -9,7 +9,7 @@ use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_dataplane::fpm::{self, FpmHandle};
 use ribtide_dataplane::kernel::{self, InterfaceWatch, flush};
-use ribtide_model::{AsicAnswer, Pipeline};
+use ribtide_model::{AsicLookup, Pipeline};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
 use ribtide_runtime::clock::Clock;
@@ -234,9 +234,9 @@ impl Router {
     ///
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
-    pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
+    pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicLookup>, String> {
         answers::asic_lookup(&self.inside, None, None, &addresses)
-            .map(|a| a.answers)
+            .map(|a| a.lookups)
             .map_err(|e| e.sentence().to_owned())
     }
 

@@ -1,19 +1,20 @@
-//! The RIB manager's batches as FPM says them: next-hop objects and routes, as typed messages.
+//! FIB batches as typed FPM messages: next-hop objects and routes.
 //!
-//! The FPM client writes them as bytes; the SONiC path in this process hands them to fpmsyncd as they are.
+//! The FPM client encodes them; the virtual ASIC passes them to fpmsyncd without encoding.
 //!
-//! Two styles. Inline, each route carries its next hops, and a group that changes is told by telling its routes
-//! again. With objects, a group is an object over single objects, one for each gateway and interface in use, and a
-//! group that changes is one message whatever the number of its routes.
+//! There are two styles. Inline, each route carries its next hops, and a changed group means that
+//! all of its routes are sent again. With objects, a group is an object over single objects, one
+//! for each gateway and interface, and a changed group is one message.
 //!
-//! SONiC's server never forgets a single object and never changes it, over all connections: so an id must always mean
-//! the same way, also after a restart of either side. It is made from the way itself, and what once had it keeps it.
+//! SONiC's server never removes or changes a single object, over all connections. So an id must
+//! always have the same content, also after a restart of either side. It is a hash of the content,
+//! and keeps its first content after a collision.
 //!
-//! A route's table is the number of its VRF's device, and 0 the default VRF: SONiC takes the number for an interface
-//! index, not for a kernel table. A route
-//! carries the protocol's own number as zebra sends it, since `fpmsyncd` shows it by name.
+//! The table of a route is the index of the device of its VRF, and 0 is the default VRF, because
+//! SONiC takes the number for an interface index. A route carries the protocol number that zebra
+//! sends, because `fpmsyncd` shows its name.
 
-use super::fit_weight;
+use super::scale_weight;
 use ribtide_prefix::{Family, Map, Set};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, IfIndex, Protocol};
 use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_KERNEL, RTPROT_STATIC};
@@ -22,32 +23,32 @@ use ribtide_wire::netlink::{
 };
 use std::net::IpAddr;
 
-/// Ids of single objects have this bit; groups have the RIB manager's numbers, which count from 1.
+/// Ids of single objects have this bit. Groups have the ids of the RIB manager, which count from 1.
 const SINGLE: u32 = 1 << 31;
 
-/// How routes say where they lead.
+/// How routes refer to next hops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// Each by itself, as SONiC's default is.
+    /// Inline next hops, the default of SONiC.
     Inline,
-    /// By the id of a next-hop object.
+    /// The id of a next-hop object.
     Objects,
 }
 
-/// What was told of groups.
+/// The announced groups and objects.
 #[derive(Debug)]
 pub struct Announcer {
     style: Style,
     groups: Map<GroupId, FibGroup>,
-    /// The source addresses of groups that a policy gave one.
+    /// Source addresses of groups, from a policy.
     sources: Map<GroupId, IpAddr>,
-    /// How many members of groups are this way; its object is there while there is one.
+    /// The number of members with each content. The object exists while there is one.
     singles: Map<Via, Single>,
-    /// What each id of a single object ever meant: as many as there were neighbours.
+    /// The content of each id of a single object, ever: as many as there were neighbours.
     meanings: Map<u32, Via>,
-    /// Objects told before [`Announcer::begin_again`] and not since.
+    /// Objects announced before [`Announcer::begin_again`] and not since.
     stale: Set<u32>,
-    /// Objects that no route names once the routes of groups that turned are sent again.
+    /// Objects without a route after the routes of changed groups are sent again.
     retired: Set<u32>,
     // Kept for their allocation.
     hops: Vec<Hop>,
@@ -61,7 +62,7 @@ struct Single {
 }
 
 impl Announcer {
-    /// One that told nothing.
+    /// An announcer that has sent nothing.
     pub fn new(style: Style) -> Self {
         Announcer {
             style,
@@ -76,7 +77,7 @@ impl Announcer {
         }
     }
 
-    /// Everything will be told again. What was told stays with the listener until [`Announcer::delete_stale`].
+    /// Starts a replay. Earlier objects stay at the listener until [`Announcer::delete_stale`].
     pub fn begin_again(&mut self) {
         for (id, content) in self.groups.drain() {
             if self.style == Style::Objects && has_object(&content) {
@@ -86,11 +87,13 @@ impl Announcer {
         self.stale.extend(self.singles.drain().map(|(_, single)| single.id));
     }
 
-    /// Tells the groups that `batch` makes or changes. Returns those that routes named in another way before: these
-    /// routes must be sent again, and until [`Announcer::retire`] what they named stays.
-    pub fn groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
+    /// Announces the groups that `batch` creates or changes. Returns groups that routes referred to
+    /// differently before: their routes must be sent again, and the former objects stay until
+    /// [`Announcer::retire`].
+    pub fn groups(&mut self, batch: &FibBatch, send: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
         let mut turned = Set::default();
-        // FPM has no message for an unresolved group. What the listener has stays as it is until its routes go, one by one.
+        // FPM has no message for an unresolved group. The listener keeps its state until the routes
+        // are withdrawn, one by one.
         let known = |op: &&GroupOp| op.content != FibGroup::Unresolved || !self.groups.contains_key(&op.id);
         let ops: Vec<&GroupOp> = batch.groups.iter().filter(known).collect();
         for op in ops {
@@ -100,7 +103,7 @@ impl Announcer {
                 turned.insert(op.id);
             }
             if self.style == Style::Objects {
-                self.tell_objects(op.id, &op.content, tell);
+                self.send_objects(op.id, &op.content, send);
             }
             match op.source {
                 Some(source) => self.sources.insert(op.id, source),
@@ -116,81 +119,82 @@ impl Announcer {
         turned
     }
 
-    /// What to tell of a route of the VRF with this device. The error is a sentence.
+    /// The message for a route of the VRF with this device, or an error as a sentence.
     pub fn route<F: Family>(
         &mut self,
         device: IfIndex,
         route: &FibRoute<F>,
     ) -> Result<Content<'_>, &'static str> {
         let number = protocol_number(route.protocol);
-        let mut told = Route::new(route.prefix.any(), device, number, NextHops::None);
-        let Some(id) = route.group else { return Ok(Content::DelRoute(told)) };
+        let mut message = Route::new(route.prefix.any(), device, number, NextHops::None);
+        let Some(id) = route.group else { return Ok(Content::DelRoute(message)) };
         let content = self.groups.get(&id).ok_or("its next-hop group was never announced")?;
-        told.prefsrc = if self.sources.is_empty() { None } else { self.sources.get(&id).copied() };
+        message.prefsrc = if self.sources.is_empty() { None } else { self.sources.get(&id).copied() };
         match content {
-            // It was overtaken before it was ever told. Like all that failed it is tried again.
+            // The group became unresolved before its first announcement. The route is retried like
+            // a failed one.
             FibGroup::Unresolved => return Err("its next-hop group is unresolved at the moment"),
-            FibGroup::Blackhole => told.kind = RouteKind::Blackhole,
+            FibGroup::Blackhole => message.kind = RouteKind::Blackhole,
             FibGroup::Hops(hops) if self.style == Style::Inline => {
                 let largest = largest_weight(hops);
-                let fit = |hop: &FibHop| Hop { via: via(hop), weight: fit_weight(hop.weight, largest) };
+                let fit = |hop: &FibHop| Hop { via: via(hop), weight: scale_weight(hop.weight, largest) };
                 self.hops.clear();
                 self.hops.extend(hops.iter().map(fit));
-                told.next_hops = NextHops::Inline(Hops::from(&self.hops[..]));
+                message.next_hops = NextHops::Inline(Hops::from(&self.hops[..]));
             }
             FibGroup::Hops(hops) => {
                 let direct = hops.first().filter(|_| !has_object(content));
                 let direct = direct.and_then(|hop| self.singles.get(&via(hop)));
-                told.next_hops = NextHops::Id(direct.map_or(id.0, |single| single.id));
+                message.next_hops = NextHops::Id(direct.map_or(id.0, |single| single.id));
             }
         }
-        Ok(Content::NewRoute(told))
+        Ok(Content::NewRoute(message))
     }
 
-    /// Tells that the groups are gone that `batch` deletes.
-    pub fn delete_groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) {
+    /// Announces the groups that `batch` deletes.
+    pub fn delete_groups(&mut self, batch: &FibBatch, send: &mut dyn FnMut(&Content<'_>)) {
         for id in &batch.after {
             let Some(content) = self.groups.remove(id) else { continue };
             self.sources.remove(id);
             if self.style == Style::Objects && has_object(&content) {
-                // Before its members, which are retired.
-                tell(&Content::DelNextHop(id.0));
+                // The group goes before its members, which are retired.
+                send(&Content::DelNextHop(id.0));
             }
             self.release(&content);
         }
     }
 
-    /// Tells that the objects are gone that nothing names any more: every route of a group that turned was sent again.
-    pub fn retire(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
-        delete(&mut self.retired, tell);
+    /// Announces the deletion of retired objects: every route of a changed group was sent again.
+    pub fn retire(&mut self, send: &mut dyn FnMut(&Content<'_>)) {
+        delete(&mut self.retired, send);
     }
 
-    /// Tells that the objects are gone that were told before [`Announcer::begin_again`] and not since.
-    pub fn delete_stale(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
-        delete(&mut self.stale, tell);
+    /// Announces the deletion of objects that the replay did not announce.
+    pub fn delete_stale(&mut self, send: &mut dyn FnMut(&Content<'_>)) {
+        delete(&mut self.stale, send);
     }
 
-    /// Tells the object of a group, if it is to have one, and new single objects before it.
-    fn tell_objects(&mut self, group: GroupId, content: &FibGroup, tell: &mut dyn FnMut(&Content<'_>)) {
+    /// Announces the object of a group, if it has one, after its new single objects.
+    fn send_objects(&mut self, group: GroupId, content: &FibGroup, send: &mut dyn FnMut(&Content<'_>)) {
         let FibGroup::Hops(hops) = content else { return };
         let mut members = std::mem::take(&mut self.members);
         members.clear();
         let largest = largest_weight(hops);
         for hop in hops {
-            let id = self.use_single(via(hop), tell);
-            members.push(Member { id, weight: fit_weight(hop.weight, largest) });
+            let id = self.use_single(via(hop), send);
+            members.push(Member { id, weight: scale_weight(hop.weight, largest) });
         }
         if has_object(content) {
             self.stale.remove(&group.0);
             self.retired.remove(&group.0);
             let forward = Forward::Group(Members::from(&members[..]));
-            tell(&Content::NewNextHop(NextHop { id: group.0, protocol: RTPROT_BGP, forward }));
+            send(&Content::NewNextHop(NextHop { id: group.0, protocol: RTPROT_BGP, forward }));
         }
         self.members = members;
     }
 
-    /// The id of the single object for this way, which is told now unless it was.
-    fn use_single(&mut self, via: Via, tell: &mut dyn FnMut(&Content<'_>)) -> u32 {
+    /// The id of the single object with this content; announces it if it is new.
+    fn use_single(&mut self, via: Via, send: &mut dyn FnMut(&Content<'_>)) -> u32 {
         if let Some(single) = self.singles.get_mut(&via) {
             single.users += 1;
             return single.id;
@@ -201,7 +205,7 @@ impl Announcer {
         }
         self.stale.remove(&id);
         self.retired.remove(&id);
-        tell(&Content::NewNextHop(NextHop { id, protocol: RTPROT_BGP, forward: Forward::via(via) }));
+        send(&Content::NewNextHop(NextHop { id, protocol: RTPROT_BGP, forward: Forward::via(via) }));
         self.singles.insert(via, Single { id, users: 1 });
         id
     }
@@ -220,11 +224,11 @@ impl Announcer {
     }
 }
 
-/// Tells that objects are gone: groups, whose numbers are the lower ones, before their members.
-fn delete(objects: &mut Set<u32>, tell: &mut dyn FnMut(&Content<'_>)) {
+/// Announces deletions: groups, which have lower ids, before their members.
+fn delete(objects: &mut Set<u32>, send: &mut dyn FnMut(&Content<'_>)) {
     let mut ids: Vec<u32> = objects.drain().collect();
     ids.sort_unstable();
-    ids.into_iter().for_each(|id| tell(&Content::DelNextHop(id)));
+    ids.into_iter().for_each(|id| send(&Content::DelNextHop(id)));
 }
 
 fn via(hop: &FibHop) -> Via {
@@ -235,8 +239,8 @@ fn largest_weight(hops: &[FibHop]) -> u16 {
     hops.iter().map(|hop| hop.weight).max().unwrap_or(1)
 }
 
-/// Whether a group is an object of its own. A blackhole is written into its routes, and an interface without a
-/// gateway is named by its single object: SONiC makes no group of it.
+/// Whether a group is an object of its own. A blackhole is part of its routes, and an interface
+/// without gateway is a single object: SONiC makes no group of it.
 fn has_object(content: &FibGroup) -> bool {
     match content {
         FibGroup::Blackhole | FibGroup::Unresolved => false,
@@ -244,14 +248,14 @@ fn has_object(content: &FibGroup) -> bool {
     }
 }
 
-/// A number for where a route leads: equal for equal next hops in any order, and rarely for others. 0 stands for none.
+/// A hash of the next hops of a route, equal for equal ones in any order; 0 stands for none.
 pub fn destination(next_hops: &NextHops<'_>) -> u32 {
     match next_hops {
         NextHops::None => 0,
         NextHops::Id(id) => *id,
         NextHops::Inline(hops) => {
             let sum = hops.fold(0_u32, |sum, hop| {
-                // Replies need not say that a gateway is on the link, nor how much of the traffic it has.
+                // Replies may leave out the onlink flag and weights.
                 sum.wrapping_add(fingerprint(&Via { onlink: false, ..hop.via }))
             });
             sum.max(1)
@@ -259,8 +263,7 @@ pub fn destination(next_hops: &NextHops<'_>) -> u32 {
     }
 }
 
-/// A number for all that a route says of its way: that of [`destination`], weights, and whatever else may differ. Equal for equal
-/// ones, and rarely for others.
+/// A hash of [`destination`], weights, and other properties of the next hops. Equal for equal ones.
 pub fn variant(route: &Route<'_>) -> u32 {
     let weights = match &route.next_hops {
         NextHops::Inline(hops) => hops.fold(0_u32, |sum, hop| {
@@ -272,7 +275,7 @@ pub fn variant(route: &Route<'_>) -> u32 {
     destination(&route.next_hops).wrapping_add(weights).wrapping_add(fingerprint(&source).rotate_left(7))
 }
 
-/// A number that depends on the way alone, equal in every run (FNV-1a).
+/// A hash of the content, equal in every run (FNV-1a).
 fn fingerprint(via: &Via) -> u32 {
     let mut hash = 0x811c_9dc5_u32;
     let mut add = |bytes: &[u8]| {
@@ -290,7 +293,7 @@ fn fingerprint(via: &Via) -> u32 {
     hash
 }
 
-/// The number that `rt_protos` has for a protocol.
+/// The protocol number of `rt_protos`.
 pub fn protocol_number(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Connected | Protocol::Kernel => RTPROT_KERNEL,
@@ -312,7 +315,7 @@ mod tests {
         GroupOp { id: GroupId(id), content, source: None }
     }
 
-    /// Who hears it all, and knows objects by what they are.
+    /// A listener that receives everything, and identifies objects by content.
     #[derive(Default)]
     struct Listener(BTreeMap<u32, String>);
 
@@ -343,13 +346,13 @@ mod tests {
 
         fn hear(&mut self, announcer: &mut Announcer, batch: &FibBatch) -> Vec<String> {
             let mut lines = Vec::new();
-            let mut tell = |content: &Content<'_>| lines.push(self.line(content));
-            announcer.groups(batch, &mut tell);
+            let mut send = |content: &Content<'_>| lines.push(self.line(content));
+            announcer.groups(batch, &mut send);
             for route in &batch.routes.v4 {
-                tell(&announcer.route(0, route).unwrap());
+                send(&announcer.route(0, route).unwrap());
             }
-            announcer.delete_groups(batch, &mut tell);
-            announcer.retire(&mut tell);
+            announcer.delete_groups(batch, &mut send);
+            announcer.retire(&mut send);
             lines
         }
     }
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_turns_keeps_its_object_until_its_routes_are_told_anew() {
+    fn announcer_changed_group_keeps_its_object_until_its_routes_are_sent_again() {
         let (mut announcer, mut listener) = (Announcer::new(Style::Objects), Listener::default());
         let content = |content| FibBatch { groups: vec![group(3, content)], ..FibBatch::default() };
         let mut turns = |batch: &FibBatch| {

@@ -1,17 +1,19 @@
-//! A client of an FPM server, such as SONiC's `fpmsyncd`: the RIB's routes as netlink messages over TCP.
+//! The client of an FPM server, such as SONiC's `fpmsyncd`: routes as netlink messages over TCP.
 //!
-//! Two threads. The writer takes batches and writes them; a server that does not read stops it, and with it the
-//! ring and the RIB, so nothing piles up and nothing is lost. The reader always reads, so the server can always
-//! write its offload replies, and finds out when the server's host is gone ([`liveness`]). When the connection goes, the
-//! RIB is told, and after the next connect it sends all of its routes again; what the server was told before and is gone
-//! meanwhile is then deleted from it.
+//! It has two threads. The writer takes batches and writes them. A server that does not read stops
+//! the writer, and with it the queue and the RIB, so nothing accumulates and nothing is lost. The
+//! reader always reads, so the server can always send replies; it also detects a dead host of the
+//! server ([`liveness`]). After the connection ends, the dataplane is down. After the next connect
+//! the RIB sends all routes again, and the client deletes routes that the server had and the replay
+//! does not have.
 //!
-//! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
-//! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
-//! it is about the route as it was told last ([`sent_state`]): the late one about a route that was replaced confirms nothing. Servers are
-//! not required to reply, so nothing waits for it, unless BGP is to wait for dataplanes: then a batch is done when its
-//! routes are answered ([`replies`]). Whether BGP waits is said to the server, and one of ribtide's says whether it replies when the
-//! chip has a route or at once ([`negotiated`]).
+//! A batch is finished when its bytes are in the socket. A later reply about a route that the
+//! hardware refused is reported as a failure of the route, until another reply reports success. A
+//! reply counts only if it is about the last message of the route ([`sent_state`]): a late reply
+//! about a replaced route confirms nothing. Servers need not reply, so nothing waits for replies,
+//! except with FIB suppression: then a batch is finished when all of its routes have replies
+//! ([`replies`]). The client sends whether BGP waits; a server of ribtide replies whether it
+//! confirms routes in the chip, or at once ([`negotiated`]).
 
 mod encode;
 mod negotiated;
@@ -39,18 +41,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pause between two attempts to connect, as other FPM clients have it.
+/// Pause between attempts to connect, as in other FPM clients.
 pub const RETRY: Duration = Duration::from_secs(3);
-/// How long one attempt to connect may take.
+/// Timeout of an attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often a waiting thread looks whether it shall stop.
+/// Poll interval for a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the server may take to read the deletions, when a stop takes back what it was told.
+/// How long the server may take to read the deletions of a stop.
 const FAREWELL: Duration = Duration::from_secs(20);
-/// The longest frame: what the length field can say.
+/// The longest frame of the length field.
 const LONGEST_FRAME: usize = 65_535;
 
-/// What a client has done since the start. Clones look at the same client.
+/// The counters of a client. Clones share them.
 #[derive(Clone, Debug)]
 pub struct FpmHandle {
     /// The dataplane's name.
@@ -63,7 +65,7 @@ pub struct FpmHandle {
 #[derive(Default, Debug)]
 struct Counters {
     connected: AtomicBool,
-    /// The client's thread is over.
+    /// Whether the thread of the client has ended.
     ended: AtomicBool,
     connects: AtomicU64,
     failed_connects: AtomicU64,
@@ -77,7 +79,7 @@ struct Counters {
     offloaded: AtomicU64,
     offload_failed: AtomicU64,
     unmatched: AtomicU64,
-    asked_again: AtomicU64,
+    resent: AtomicU64,
     errors: AtomicU64,
     negotiated: Negotiated,
 }
@@ -89,7 +91,7 @@ impl Counters {
     }
 }
 
-/// A moment's counts of a client.
+/// A copy of the counters of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FpmReading {
     /// Whether there is a connection now.
@@ -100,7 +102,7 @@ pub struct FpmReading {
     pub failed_connects: u64,
     /// Connections that ended.
     pub closes: u64,
-    /// Of those, how many for what the server sent: bytes that are no FPM.
+    /// Connections closed because of invalid bytes from the server.
     pub errors: u64,
     /// Batches of the RIB manager that were written.
     pub batches: u64,
@@ -118,30 +120,32 @@ pub struct FpmReading {
     pub offloaded: u64,
     /// Replies that said the hardware refused a route.
     pub offload_failed: u64,
-    /// Replies of either kind that are not about a route as it was told last, or may not be; not among the two above.
+    /// Replies that are not, or may not be, about the last message of a route; not in the two
+    /// counts above.
     pub unmatched: u64,
-    /// Routes told once more, because it was unsure which change a reply was about; among the routes too.
-    pub asked_again: u64,
-    /// When the server replies, where it says so.
+    /// Routes sent again, because it was unclear which message a reply was about; also counted as
+    /// routes.
+    pub resent: u64,
+    /// When the server confirms a route, if it has announced that.
     pub replies: Option<When>,
-    /// What is wrong with that, for who waits or does not; a sentence without an end.
+    /// Why that does not fit FIB suppression; a sentence without full stop.
     pub disagreement: Option<&'static str>,
 }
 
 impl FpmReading {
-    /// BGP waits for the chip, and the server confirms routes before the chip has them.
+    /// With FIB suppression, the server confirms routes before the chip has them.
     pub fn is_early(&self) -> bool {
         self.replies == Some(When::AtOnce) && self.disagreement.is_some()
     }
 }
 
 impl FpmHandle {
-    /// Whether the client has ended: of a stop that takes back what was told, whether that is over.
+    /// Whether the client has ended, including the deletions of a stop.
     pub fn has_ended(&self) -> bool {
         self.counters.ended.load(Relaxed)
     }
 
-    /// The counts now.
+    /// The present counters.
     pub fn read(&self) -> FpmReading {
         let c = &self.counters;
         FpmReading {
@@ -159,19 +163,19 @@ impl FpmHandle {
             offloaded: c.offloaded.load(Relaxed),
             offload_failed: c.offload_failed.load(Relaxed),
             unmatched: c.unmatched.load(Relaxed),
-            asked_again: c.asked_again.load(Relaxed),
+            resent: c.resent.load(Relaxed),
             replies: c.negotiated.replies(),
             disagreement: c.negotiated.disagreement(),
         }
     }
 }
 
-/// Starts a client of `server`, under the dataplane's `name`. `next_hop_groups`: send next-hop objects and routes
-/// that name them; otherwise next hops are written into each route, as SONiC's default is. The server need not be
-/// there yet: it is tried every [`RETRY`].
+/// Starts a client of `server` as the dataplane `name`. `next_hop_groups`: send next-hop objects,
+/// and routes that refer to them; otherwise each route carries its next hops, the default of SONiC.
+/// The server need not be up: the client tries every [`RETRY`].
 ///
 /// # Errors
-/// When the system gives no thread.
+/// The thread cannot be created.
 pub fn start(
     name: String,
     server: SocketAddr,
@@ -196,7 +200,7 @@ fn start_with_retry(
         counters: handle.counters.clone(),
         encoder: Encoder::new(if next_hop_groups { Style::Objects } else { Style::Inline }),
     };
-    // The other end of a ring is gone when the process ends: then so does the thread.
+    // The queue closes when the process ends, and then the thread ends.
     thread::spawn(name, move || {
         while client.session().is_ok() {}
         client.counters.ended.store(true, Relaxed);
@@ -213,7 +217,7 @@ struct Client {
 }
 
 impl Client {
-    /// Connects, when the time has come, and serves the connection to its end.
+    /// Connects when it is due, and serves the connection until its end.
     fn session(&mut self) -> Result<(), Closed> {
         if self.channel.stop.stopped() {
             return Err(Closed);
@@ -228,7 +232,7 @@ impl Client {
         let gone = Arc::new(AtomicBool::new(false));
         let replies = Replies::new(self.channel.id, Instant::now());
         let books = Arc::new(Mutex::new(replies));
-        let replies = Answers { server: self.server, told: self.encoder.told(), books };
+        let replies = ReplyReader { server: self.server, sent_state: self.encoder.sent_state(), books };
         if self.start_reader(&stream, &gone, &replies).is_err() {
             return self.pause();
         }
@@ -243,7 +247,7 @@ impl Client {
             until: None,
             counters: self.counters.clone(),
         };
-        // First of all: the replay may be long in coming, and the server must not take that for its end.
+        // First, because the replay may take time, and the server must not take that for its end.
         self.say_terms(&mut connection);
         let served = self.serve(&mut connection, &replies);
         if self.channel.stop.removes() {
@@ -267,7 +271,12 @@ impl Client {
         Ok(stream)
     }
 
-    fn start_reader(&self, stream: &TcpStream, gone: &Arc<AtomicBool>, replies: &Answers) -> io::Result<()> {
+    fn start_reader(
+        &self,
+        stream: &TcpStream,
+        gone: &Arc<AtomicBool>,
+        replies: &ReplyReader,
+    ) -> io::Result<()> {
         let reader = Reader {
             server: self.server,
             stream: stream.try_clone()?,
@@ -290,18 +299,18 @@ impl Client {
         self.counters.negotiated.said(waits);
     }
 
-    /// Writes batches until the connection is gone.
-    fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
+    /// Writes batches until the connection ends.
+    fn serve(&mut self, connection: &mut Connection, replies: &ReplyReader) -> Result<(), Closed> {
         let mut replayed = false;
         while !connection.gone() {
             let batch = self.channel.next(STOP_POLL_INTERVAL)?;
             let begin = Instant::now();
-            replies.told.tick(begin);
+            replies.sent_state.tick(begin);
             if self.channel.rib.confirms.load(Relaxed) != self.counters.negotiated.waits() {
                 self.say_terms(connection);
             }
             self.counters.negotiated.look(self.server);
-            self.ask_again(connection, replies, begin);
+            self.resend(connection, replies, begin);
             let Some(batch) = batch else {
                 if self.channel.was_idle() {
                     self.encoder.shrink_to_fit();
@@ -310,10 +319,10 @@ impl Client {
                 continue;
             };
             replayed |= batch.start_of_replay;
-            // What comes before the replay builds on what this server was never told.
+            // Batches before the replay refer to state that this server does not have.
             let mut results = InstallResults::default();
-            // Before it is written: the answer may be fast.
-            replies.lock().asked(&batch, replayed && self.channel.rib.confirms.load(Relaxed), begin);
+            // Before the write, because a reply may be fast.
+            replies.lock().sent(&batch, replayed && self.channel.rib.confirms.load(Relaxed), begin);
             if replayed {
                 let done = self.encoder.handle(&batch, &mut results, &mut |out| connection.write(out));
                 self.counters.add(done);
@@ -323,22 +332,22 @@ impl Client {
             }
             self.counters.batches.fetch_add(1, Relaxed);
             self.channel.meter.add(batch.route_count(), begin);
-            replies.tell(&self.channel.rib.feedback, |replies| {
+            replies.update(&self.channel.rib.feedback, |replies| {
                 replies.written(results.ack(self.channel.id, batch.seq).failed);
             })?;
         }
         Ok(())
     }
 
-    /// Deletes from the server all that it was told: the end of a connection alone says nothing about routes, and SONiC's
-    /// server keeps them. Waits until it has read that, [`FAREWELL`] at most.
+    /// Deletes all routes from the server at a stop, because SONiC's server keeps routes after a
+    /// connection. Waits up to [`FAREWELL`] until the server has read the deletions.
     fn take_back(&mut self, connection: &Connection) {
         let Ok(stream) = connection.stream.try_clone() else { return };
-        // The reader ends with the stop, and so would what looks at it.
+        // The stop ends the reader and its users, so this needs flags of its own.
         let (gone, stop) = (Arc::default(), Stop::default());
         let until = Some(Instant::now() + FAREWELL);
         let mut last = Connection { stream, gone, stop, until, counters: self.counters.clone() };
-        // A replay of nothing deletes what it does not name.
+        // An empty replay deletes everything.
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
         let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
         self.counters.add(done);
@@ -356,20 +365,20 @@ impl Client {
         }
     }
 
-    /// Tells routes once more of which it is unsure what the server said.
-    fn ask_again(&mut self, connection: &mut Connection, replies: &Answers, now: Instant) {
+    /// Sends routes again whose replies are unclear.
+    fn resend(&mut self, connection: &mut Connection, replies: &ReplyReader, now: Instant) {
         let again = replies.lock().again(now);
         if again.is_empty() {
             return;
         }
         let mut results = InstallResults::default();
-        let done = self.encoder.ask_again(&again, &mut results, &mut |out| connection.write(out));
+        let done = self.encoder.resend(&again, &mut results, &mut |out| connection.write(out));
         self.counters.add(done);
-        self.counters.asked_again.fetch_add(done.routes, Relaxed);
+        self.counters.resent.fetch_add(done.routes, Relaxed);
         replies.lock().could_not(results.ack(self.channel.id, 0).failed);
     }
 
-    /// Waits before the next attempt. What was under way to this dataplane is dropped: it is down.
+    /// Waits before the next attempt. The dataplane is down, so queued batches are dropped.
     fn pause(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + self.retry;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -382,26 +391,26 @@ impl Client {
     }
 }
 
-/// The books that both sides of a connection keep. What they say is told in their order, so they are held until it is: the
-/// RIB manager always takes it.
+/// The state of replies, shared by both threads of a connection. The lock is held until its results
+/// are sent, because order matters; the RIB manager always accepts them.
 #[derive(Clone)]
-struct Answers {
+struct ReplyReader {
     server: SocketAddr,
     books: Arc<Mutex<Replies>>,
-    told: SentState,
+    sent_state: SentState,
 }
 
-impl Answers {
+impl ReplyReader {
     fn lock(&self) -> MutexGuard<'_, Replies> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes something, and tells the RIB manager what came of it.
-    fn tell(&self, feedback: &ring::Sender<RibIn>, note: impl FnOnce(&mut Replies)) -> Result<(), Closed> {
+    /// Applies a change and sends its results to the RIB manager.
+    fn update(&self, feedback: &ring::Sender<RibIn>, note: impl FnOnce(&mut Replies)) -> Result<(), Closed> {
         let mut replies = self.lock();
         note(&mut replies);
         let news = replies.news(Instant::now());
-        if let Some(routes) = replies.in_vain() {
+        if let Some(routes) = replies.given_up() {
             let (server, span) = (self.server, replies::SILENCE_TIMEOUT.as_secs());
             tracing::warn!(
                 target: target::FPM,
@@ -418,10 +427,10 @@ impl Answers {
 /// The writing side of a connection.
 struct Connection {
     stream: TcpStream,
-    /// Set by whichever side finds out first.
+    /// Set by the thread that detects the end first.
     gone: Arc<AtomicBool>,
     stop: Stop,
-    /// It is given up then.
+    /// The deadline of the connection.
     until: Option<Instant>,
     counters: Arc<Counters>,
 }
@@ -432,8 +441,8 @@ impl Connection {
         late || self.gone.load(Relaxed) || self.stop.stopped()
     }
 
-    /// Says that nothing more comes, and waits until the server has read everything and closes its side too. To close with
-    /// something unread would destroy what it has not read. Whether it has.
+    /// Closes the sending direction and waits until the server has read everything and closes, too.
+    /// A close with unread bytes would destroy them. Returns whether it succeeded.
     fn finish(&mut self) -> bool {
         if self.gone() || self.stream.shutdown(std::net::Shutdown::Write).is_err() {
             return false;
@@ -444,14 +453,14 @@ impl Connection {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(e) if waits(&e) => {}
-                // It closed without reading what was said, or its host is gone.
+                // The server closed before it read everything, or its host is gone.
                 Err(_) => return false,
             }
         }
         false
     }
 
-    /// Writes all of `out` and empties it, waiting as long as the server does not read.
+    /// Writes and empties `out`, and waits while the server does not read.
     fn write(&mut self, out: &mut Vec<u8>) {
         let mut rest = &out[..];
         while !rest.is_empty() && !self.gone() {
@@ -461,8 +470,8 @@ impl Connection {
                     self.counters.bytes_sent.fetch_add(n as u64, Relaxed);
                     rest = &rest[n..];
                 }
-                // The server does not read. Its connection is closed by its end or ours, never by impatience:
-                // a new one would cost it everything again.
+                // The server does not read. There is no timeout: a new connection would cost the
+                // server a replay.
                 Err(e) if waits(&e) => {}
                 Err(_) => self.gone.store(true, Relaxed),
             }
@@ -476,7 +485,7 @@ impl Connection {
 
     fn close(&self) {
         self.gone.store(true, Relaxed);
-        // Already closed by the other side is as good.
+        // The other side may have closed it already.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
@@ -490,7 +499,7 @@ struct Reader {
     counters: Arc<Counters>,
     confirms: Arc<AtomicBool>,
     feedback: ring::Sender<RibIn>,
-    replies: Answers,
+    replies: ReplyReader,
 }
 
 impl Reader {
@@ -541,12 +550,12 @@ impl Reader {
             filled -= used;
             drop(books);
             let waits = self.confirms.load(Relaxed);
-            let told = self.replies.tell(&self.feedback, |replies| {
+            let updated = self.replies.update(&self.feedback, |replies| {
                 if !waits {
                     replies.forgo();
                 }
             });
-            if told.is_err() {
+            if updated.is_err() {
                 break;
             }
         }
@@ -567,7 +576,7 @@ impl Reader {
             Some(why) => format!("the FPM server says: {why}"),
             None => "the FPM server reports that the hardware refused it".into(),
         });
-        let count = match self.replies.told.reply(reply) {
+        let count = match self.replies.sent_state.reply(reply) {
             Meaning::Now(route) => {
                 replies.replied(route, refused.as_deref(), now);
                 if refused.is_some() { &self.counters.offload_failed } else { &self.counters.offloaded }
@@ -582,7 +591,7 @@ impl Reader {
     }
 }
 
-/// Whether the call only ran out of its time. (`TimedOut` is TCP's: it has given the connection up.)
+/// Whether the call reached its timeout. (`TimedOut` means that TCP gave up the connection.)
 fn waits(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,14 +1,16 @@
-//! Where routes are installed: the Linux kernel, an FPM server, the virtual ASIC.
+//! The dataplanes: the Linux kernel, an FPM server, the virtual ASIC.
 //!
-//! Each dataplane is a thread that takes the RIB manager's batches from its own ring, in order, and answers each
-//! one with an acknowledgement that names what failed, and says later when it did not stay so. A dataplane that lost its state (an FPM server that came
-//! back, a kernel that overran) asks for all of it again with [`RibIn::DataplaneUp`]; what comes then ends with a
-//! batch marked `end_of_replay`, and what was not in it is to be removed.
+//! Each dataplane is a thread that takes batches of the RIB manager from a queue of its own, in
+//! order. It acknowledges each batch with the prefixes that failed, and reports later changes. A
+//! dataplane that lost its state (a reconnected FPM server, an overrun netlink socket) requests a
+//! replay with [`RibIn::DataplaneUp`]. The replay ends with a batch marked `end_of_replay`, and
+//! routes that it does not contain are removed.
 //!
-//! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
+//! Feedback does not block for ever: the RIB manager takes it also while it waits for room in the
+//! queue of a dataplane.
 //!
-//! A dataplane has a second ring, for what failures make of groups that it has: that overtakes the batches that wait in
-//! the first. [`RibChannel::next`] gives both as one sequence; see [`ribtide_rib::UrgentQueue`].
+//! A dataplane has a second queue, for changes of groups after a failure, which overtakes the
+//! waiting batches. [`RibChannel::next`] merges both; see [`ribtide_rib::UrgentQueue`].
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -31,15 +33,15 @@ use ribtide_runtime::thread::Stop;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weight::fit_weight;
+use weight::scale_weight;
 
-/// Batches that may wait at one dataplane.
+/// Batches in the queue of a dataplane at most.
 pub const BATCHES: usize = 64;
-/// Urgent batches that may wait at one dataplane; more become one.
+/// Urgent batches in the queue of a dataplane at most; more are merged.
 pub const URGENT: usize = 8;
-/// Answers that may wait at the RIB manager, from all dataplanes.
+/// Feedback messages of all dataplanes in the queue at most.
 pub const FEEDBACK: usize = 256;
-/// Interfaces that may wait at the RIB manager.
+/// Interface changes in the queue at most.
 pub const FAILURES: usize = 256;
 
 /// A dataplane's connection to the RIB manager.
@@ -47,44 +49,44 @@ pub const FAILURES: usize = 256;
 pub struct RibChannel {
     /// Its number in acknowledgements.
     pub id: DataplaneId,
-    /// What goes back.
+    /// The feedback.
     pub rib: ToRib,
     /// Its meter: routes written.
     pub meter: Meter,
-    /// Ends its thread.
+    /// The stop flag of its thread.
     pub stop: Stop,
     batches: ring::Receiver<Arc<FibBatch>>,
     urgent: ring::Receiver<Vec<UrgentOp>>,
     urgent_queue: UrgentQueue,
-    /// A batch that something urgent goes ahead of.
+    /// A batch that an urgent one overtakes.
     held: Option<Arc<FibBatch>>,
-    /// Its thread was idle in [`RibChannel::next`] since [`RibChannel::was_idle`] was last called.
+    /// Whether the thread was idle in [`RibChannel::next`] since the last [`RibChannel::was_idle`].
     was_idle: bool,
 }
 
-/// What dataplanes tell the RIB manager.
+/// The feedback of a dataplane.
 #[derive(Clone, Debug)]
 pub struct ToRib {
     /// Acknowledgements and requests for a replay.
     pub feedback: ring::Sender<RibIn>,
-    /// Interfaces, which go ahead of everything; and what must not come before them.
+    /// Interface changes, which overtake everything, and messages that must not precede them.
     pub failures: ring::Sender<RibIn>,
-    /// Whether BGP waits for dataplanes: then an acknowledgement says that routes are in place, and not only handed on,
-    /// where there is a difference.
+    /// Whether FIB suppression is on. Then an acknowledgement means that routes are in place, not
+    /// only sent.
     pub confirms: Arc<AtomicBool>,
 }
 
 /// The RIB manager's end of a [`RibChannel`].
 #[derive(Debug)]
 pub struct DataplaneSink {
-    /// What to install, in order.
+    /// Batches in order.
     pub batches: ring::Sender<Arc<FibBatch>>,
-    /// What overtakes it.
+    /// Urgent operations.
     pub urgent: ring::Sender<Vec<UrgentOp>>,
 }
 
 impl RibChannel {
-    /// The connection of the dataplane `name`: its end, and the RIB manager's.
+    /// Creates both ends for the dataplane `name`.
     pub fn new(
         id: DataplaneId,
         name: &str,
@@ -109,7 +111,7 @@ impl RibChannel {
         (channel, DataplaneSink { batches: batches_in, urgent: urgent_in })
     }
 
-    /// What to carry out next, if there is anything: what overtakes before what waits. The former has number 0.
+    /// The next batch, if any: urgent operations before batches. An urgent batch has number 0.
     ///
     /// # Errors
     /// [`Closed`] when the RIB manager has stopped.
@@ -124,7 +126,7 @@ impl RibChannel {
                 None => return Ok(None),
             },
         };
-        // What was made before the batch was sent before it, so it is here by now.
+        // Urgent operations made before the batch were sent before it.
         if let Some(urgent) = self.take_urgent() {
             self.held = Some(batch);
             return Ok(Some(urgent));
@@ -150,30 +152,31 @@ impl RibChannel {
         }
         let mut select = Select::new();
         self.watch(&mut select);
-        // Timed out or ready: looking again tells.
+        // The next call checks both queues.
         self.was_idle |= idle::wait(&mut select, timeout);
         self.try_next()
     }
 
-    /// Whether the thread was idle in [`RibChannel::next`] since the last call. The caller then shrinks its tables, and calls
-    /// [`idle::purge`].
+    /// Whether the thread was idle in [`RibChannel::next`] since the last call. If so, the caller
+    /// shrinks its tables and calls [`idle::purge`].
     pub fn was_idle(&mut self) -> bool {
         std::mem::take(&mut self.was_idle)
     }
 
-    /// Has `select` be ready when [`RibChannel::try_next`] may have something.
+    /// Makes `select` ready when [`RibChannel::try_next`] may return something.
     pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
         self.urgent.watch(select);
         self.batches.watch(select);
     }
 
-    /// What the dataplane has is unknown from now on, until a replay starts. Goes before [`RibIn::DataplaneUp`].
+    /// Drops everything until a replay starts, because the state of the dataplane is unknown. Call
+    /// it before [`RibIn::DataplaneUp`].
     pub fn restart(&mut self) {
         self.urgent_queue.restart();
     }
 }
 
-/// Adds later operations to earlier ones that were not taken yet.
+/// Merges later operations into earlier unsent ones.
 pub fn merge(ops: &mut Vec<UrgentOp>, later: Vec<UrgentOp>) {
     let names: Set<_> = later.iter().map(|new| (new.op.id, new.made)).collect();
     ops.retain(|old| !names.contains(&(old.op.id, old.made)));

@@ -1,15 +1,15 @@
-//! The virtual switch itself: how it behaves, what it holds, what it did.
+//! The state of a virtual switch.
 
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// `POST /v1/asic`: how the virtual switch is to behave from now on.
+/// `POST /v1/asic`: changes the behaviour of the virtual switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetAsic {
-    /// Which, where there are several.
+    /// The ASIC, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asic: Option<String>,
     /// Settings by name, each a number; and `stall`: seconds, `on` or `off`.
@@ -17,7 +17,7 @@ pub struct SetAsic {
     pub set: BTreeMap<String, String>,
 }
 
-/// A map with no name twice: of two values, one would be ignored.
+/// A map without repeated keys, because one of two values would be ignored.
 fn each_once<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     struct EachOnce;
     impl<'de> Visitor<'de> for EachOnce {
@@ -41,31 +41,31 @@ fn each_once<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Stri
     deserializer.deserialize_map(EachOnce)
 }
 
-/// `GET /v1/asic`, and the answer to a change.
+/// `GET /v1/asic`, and the reply to a change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AsicState {
-    /// How it behaves: every setting by name.
+    /// Its behaviour: every setting by name.
     pub settings: BTreeMap<String, String>,
     /// Prefixes whose routes it refuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
-    /// Whether it does nothing now.
+    /// Whether it is stalled.
     pub stalled: bool,
-    /// For how many seconds more, where that is known.
+    /// The remaining seconds of the stall, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_seconds: Option<f64>,
-    /// What is in it, by the name of the table.
+    /// The number of entries by table.
     pub entries: BTreeMap<String, u64>,
-    /// Calls that it was asked.
+    /// Calls to create, set or remove.
     pub calls: u64,
     /// Entries in them.
-    pub asked: u64,
-    /// Of these, entries that were not done as asked.
+    pub requested: u64,
+    /// Of these, failed entries.
     pub failed: u64,
-    /// Seconds that it worked, where a latency is set.
+    /// Busy seconds, if a latency is set.
     pub busy_seconds: f64,
-    /// Seconds that it will still work on what it was asked.
+    /// Remaining seconds of its calls.
     pub left_seconds: f64,
-    /// Seconds that it had nothing to do between its first call about routes that took time and its last.
+    /// Idle seconds between its first and last call with routes that took time.
     pub idle_seconds: f64,
 }

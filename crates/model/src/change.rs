@@ -1,4 +1,4 @@
-//! What operators change while the router runs, and what became of it. Each displays as a sentence.
+//! Changes by operators at run time, and their results. Each displays as a sentence.
 
 use super::{NextHopCacheSet, SuppressionSet};
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// `POST /v1/bgp/shards`: how many shard threads there are to be.
+/// `POST /v1/bgp/shards`: the number of shard threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "this is no number of shard threads; send {\"shards\": 4} or {\"shards\": \"auto\"}"
 )]
 pub enum ShardCount {
-    /// So many.
+    /// This number.
     Number(u16),
     /// One for each core.
     Word(Auto),
@@ -31,36 +31,36 @@ pub enum Auto {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
-    /// The number wanted.
+    /// The requested number.
     pub shards: ShardCount,
 }
 
-/// What a resize of the shards did.
+/// The result of a resize.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Resized {
     /// Shard threads before.
     pub from: usize,
     /// Shard threads now.
     pub to: usize,
-    /// Logical shards, of 64, that another thread has now.
+    /// Logical shards, of 64, with another owner.
     pub logical_shards: usize,
     /// Prefixes in them.
     pub prefixes: u64,
-    /// How often readers stopped reading from peers, so that routes could move.
+    /// Stops of readers, in which routes move.
     pub stops: u64,
-    /// Those of them in which nothing moved, because shards did not come to rest soon enough.
-    pub stops_in_vain: u64,
+    /// Stops without a move, because shards did not become idle.
+    pub stops_without_move: u64,
     /// How many of them were longer than 10 ms.
     pub stops_over_10_ms: u64,
     /// How many of them were longer than 25 ms.
     pub stops_over_25_ms: u64,
     /// How many of them were longer than 50 ms.
     pub stops_over_50_ms: u64,
-    /// The most paths that moved in one of them.
+    /// The most paths that moved in a stop.
     pub most_paths_in_a_stop: usize,
-    /// The longest of these stops of any reader, in seconds.
+    /// The longest stop of any reader, in seconds.
     pub longest_stop_seconds: f64,
-    /// For how long nothing was read from peers, all stops together, in seconds.
+    /// The total time of stops, in seconds.
     pub paused_seconds: f64,
 }
 
@@ -87,24 +87,24 @@ impl fmt::Display for Resized {
     }
 }
 
-/// `POST /v1/reload`: what another configuration file changed.
+/// `POST /v1/reload`: the changes of a reload.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Reloaded {
     /// The file.
     pub file: PathBuf,
-    /// The shards, if there is another number now.
+    /// The change of the number of shards, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<Resized>,
-    /// The next-hop cache, if it works otherwise now.
+    /// The change of the next-hop cache, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nexthop_cache: Option<NextHopCacheSet>,
-    /// Whether BGP waits for dataplanes, if it is otherwise now.
+    /// The new state of FIB suppression, if changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppression: Option<SuppressionSet>,
-    /// Whether the API takes another token on TCP, or takes one for the first time or no longer.
+    /// Whether the API token changed, was added or was removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub api_token: bool,
-    /// Whether another policy decides what of the routes is installed, and how.
+    /// Whether the FIB policy changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
     /// Whether the log has other levels or another format.
@@ -113,18 +113,18 @@ pub struct Reloaded {
     /// New VRFs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs_added: Vec<String>,
-    /// VRFs that are gone.
+    /// Removed VRFs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs_removed: Vec<String>,
     /// VRFs with other static routes; the default one is `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub static_routes: Vec<String>,
-    /// VRFs but the default one whose routes go to the FIB by another policy, or with another source address.
+    /// Other VRFs with a changed FIB policy or source address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrf_policies: Vec<String>,
     /// New neighbours.
     pub added: Vec<IpAddr>,
-    /// Neighbours that are gone.
+    /// Removed neighbours.
     pub removed: Vec<IpAddr>,
     /// Neighbours whose session is reset.
     pub reset: Vec<IpAddr>,
@@ -133,7 +133,7 @@ pub struct Reloaded {
     /// New BFD sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bfd_added: Vec<IpAddr>,
-    /// BFD sessions that are gone.
+    /// Removed BFD sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bfd_removed: Vec<IpAddr>,
     /// BFD sessions with other settings.
@@ -187,7 +187,7 @@ mod tests {
             logical_shards: 48,
             prefixes: 750_000,
             stops: 12,
-            stops_in_vain: 1,
+            stops_without_move: 1,
             stops_over_10_ms: 5,
             stops_over_25_ms: 1,
             stops_over_50_ms: 0,

@@ -1,52 +1,52 @@
-//! A prefix's way through every stage.
+//! The state of a prefix in every stage.
 
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/explain`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Explain {
-    /// What was asked.
-    pub asked: String,
-    /// In which VRF; the default one is `default`.
+    /// The query.
+    pub query: String,
+    /// The VRF; the default one is `default`.
     pub vrf: String,
-    /// The prefix that answers: the one asked, or the longest match of an address.
+    /// The prefix: that of the query, or the longest match of an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Every stage, in the order of the route's way.
+    /// Every stage in the order of the path.
     pub stages: Vec<ExplainStage>,
-    /// Where the route is, in a sentence.
+    /// Where the route is, as a sentence.
     pub conclusion: String,
 }
 
-/// One stage's word on a prefix.
+/// The state of a prefix in a stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainStage {
     /// The stage.
     pub stage: String,
-    /// Whether the route got through.
+    /// The progress of the route.
     pub state: StageState,
-    /// What the stage knows, a line each.
-    pub says: Vec<String>,
+    /// Details, a line each.
+    pub messages: Vec<String>,
 }
 
 impl ExplainStage {
-    /// A stage that knows these lines.
-    pub fn new(stage: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
-        ExplainStage { stage: stage.into(), state, says }
+    /// A stage with these details.
+    pub fn new(stage: impl Into<String>, state: StageState, messages: Vec<String>) -> ExplainStage {
+        ExplainStage { stage: stage.into(), state, messages }
     }
 }
 
-/// How far a route came in a stage.
+/// The progress of a route in a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageState {
-    /// Through.
+    /// It passed.
     Passed,
-    /// In here, waiting.
+    /// It waits here.
     Waiting,
     /// It ends here.
     Stopped,
-    /// Never came.
+    /// It never arrived.
     Absent,
     /// This stage does not run here.
     Off,

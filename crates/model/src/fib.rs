@@ -1,15 +1,15 @@
-//! What the RIB manager selected, and what dataplanes did with it.
+//! Selected routes, and their state in dataplanes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// `GET /v1/fib`: a page of what the RIB manager selected.
+/// `GET /v1/fib`: a page of selected routes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FibPage {
     /// Selected routes.
     pub routes: Vec<FibRoute>,
-    /// Ask again with this `cursor`; absent at the end.
+    /// The `cursor` of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -21,23 +21,23 @@ pub struct FibRoute {
     pub vrf: String,
     /// The prefix.
     pub prefix: String,
-    /// Whose route: `connected`, `static`, `ebgp`, ….
+    /// The protocol: `connected`, `static`, `ebgp`, ….
     pub protocol: String,
     /// Administrative distance.
     pub distance: u8,
-    /// The next-hop group that dataplanes know.
+    /// The next-hop group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
-    /// What the group does.
+    /// The content of the group.
     pub hops: Vec<String>,
-    /// What became of it in each dataplane: `kernel: installed`, ….
+    /// Its state in each dataplane: `kernel: installed`, ….
     pub dataplanes: Vec<DataplaneState>,
 }
 
 /// A route in one dataplane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DataplaneState {
-    /// Which.
+    /// Its name.
     pub name: String,
     /// `installed`, `pending` or `failed`.
     pub state: String,
@@ -46,12 +46,12 @@ pub struct DataplaneState {
     pub reason: Option<String>,
 }
 
-/// `GET /v1/fib/failed`: a page of what dataplanes could not install.
+/// `GET /v1/fib/failed`: a page of failed routes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FailedPage {
-    /// Routes that failed, one for each dataplane that failed it.
+    /// Failed routes, one for each dataplane.
     pub routes: Vec<FailedRoute>,
-    /// Ask again with this `cursor`; absent at the end.
+    /// The `cursor` of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -63,15 +63,15 @@ pub struct FailedRoute {
     pub vrf: String,
     /// The prefix.
     pub prefix: String,
-    /// By whom.
+    /// The dataplane.
     pub dataplane: String,
-    /// For how long, further attempts included.
+    /// Time since the first failure.
     pub seconds: f64,
     /// Why it failed, in a sentence.
     pub reason: String,
 }
 
-/// `POST /v1/fib/suppression`: whether BGP advertises only what dataplanes confirmed.
+/// `POST /v1/fib/suppression`: turns FIB suppression on or off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetSuppression {
@@ -79,12 +79,12 @@ pub struct SetSuppression {
     pub suppress_fib_pending: bool,
 }
 
-/// What that did.
+/// The result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SuppressionSet {
-    /// Whether it did so before.
+    /// The former state.
     pub from: bool,
-    /// Whether it does now.
+    /// The new state.
     pub to: bool,
 }
 
@@ -101,11 +101,11 @@ impl fmt::Display for SuppressionSet {
 /// `GET /v1/fpm`: the FPM clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fpm {
-    /// One for each server that is configured.
+    /// One for each configured server.
     pub clients: Vec<FpmClient>,
 }
 
-/// What an FPM client did since the start.
+/// The counters of an FPM client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FpmClient {
     /// The dataplane's name.
@@ -120,13 +120,13 @@ pub struct FpmClient {
     pub failed_connects: u64,
     /// Connections that ended.
     pub closes: u64,
-    /// Of those, how many for what the server sent: bytes that are no FPM.
+    /// Connections closed because of invalid bytes from the server.
     pub errors: u64,
     /// Batches of the RIB manager that were written.
     pub batches: u64,
-    /// Batches that wait now.
+    /// Waiting batches.
     pub waiting: u64,
-    /// How often the RIB manager found the queue of batches full, and waited.
+    /// How often the queue of batches was full.
     pub queue_full: u64,
     /// Routes sent, replacements included.
     pub routes: u64,
@@ -142,13 +142,13 @@ pub struct FpmClient {
     pub offloaded: u64,
     /// Replies that said the hardware refused a route.
     pub offload_failed: u64,
-    /// Replies of either kind that are not about a route as it was told last, or may not be, which count for nothing.
+    /// Replies that are not, or may not be, about the last message of a route.
     pub unmatched: u64,
-    /// Routes told once more, because it was unsure which change a reply was about.
+    /// Routes sent again, because it was unclear which message a reply was about.
     #[serde(default)]
-    pub asked_again: u64,
-    /// When the server replies that a route is in hardware: `in-chip` or `at-once`; absent where it does not say, as none but ribtide's
-    /// does.
+    pub resent: u64,
+    /// When the server confirms a route: `in-chip` or `at-once`; absent if unknown: only ribtide's
+    /// announces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies: Option<String>,
     /// Why that does not fit `fib.suppress-fib-pending`, in a sentence.
@@ -159,22 +159,22 @@ pub struct FpmClient {
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AsicQuestion {
-    /// Which, where there are several.
+pub struct AsicAddresses {
+    /// The ASIC, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asic: Option<String>,
-    /// In this VRF; without, in the default one.
+    /// The VRF; default: the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrf: Option<String>,
     /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// `POST /v1/asic/faults`: routes that the virtual ASIC is to refuse, or no longer.
+/// `POST /v1/asic/faults`: makes the virtual ASIC refuse routes, or accept them again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AsicFaults {
-    /// Which ASIC, where there are several.
+    /// The ASIC, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asic: Option<String>,
     /// The prefixes.
@@ -191,16 +191,16 @@ impl fmt::Display for AsicFaults {
     }
 }
 
-/// The answer to an [`AsicQuestion`], in the same order.
+/// The reply to [`AsicAddresses`], in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AsicAnswers {
-    /// What the chip would do with a packet to each.
-    pub answers: Vec<AsicAnswer>,
+pub struct AsicLookups {
+    /// The forwarding of each address.
+    pub lookups: Vec<AsicLookup>,
 }
 
-/// What the chip does with a packet.
+/// The forwarding of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AsicAnswer {
+pub struct AsicLookup {
     /// The entry that matched, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,

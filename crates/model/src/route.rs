@@ -1,4 +1,4 @@
-//! Routes of BGP and how many there are, in total and for each thread that holds them.
+//! BGP routes and their numbers, in total and by thread.
 
 use super::PerFamilyCount;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub struct RoutePage {
     /// Prefixes with their paths.
     pub routes: Vec<Route>,
-    /// Ask again with this `cursor` for what follows; absent at the end.
+    /// The `cursor` of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -19,16 +19,16 @@ pub struct RoutePage {
 pub struct Route {
     /// The prefix.
     pub prefix: String,
-    /// The logical shard that owns it.
+    /// Its logical shard.
     pub logical_shard: u8,
-    /// The shard thread that has the logical shard.
+    /// The shard thread that owns it.
     pub shard: usize,
     /// Its paths, best first.
     pub paths: Vec<Path>,
-    /// Whether the best path may be advertised; absent when it may.
+    /// Why the best path is not advertised, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
-    /// Its next-hop groups, where this router installs routes; only in the answer about a single prefix.
+    /// Its next-hop groups, if routes are installed; only in the reply about a single prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<RouteGroups>,
 }
@@ -37,9 +37,9 @@ pub struct Route {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Held {
-    /// Dataplanes have not confirmed it yet.
+    /// It waits for confirmation by dataplanes.
     Waiting,
-    /// The same, and the former best path stays advertised meanwhile.
+    /// It waits, and the former best path stays advertised.
     WaitingWithFormer,
     /// The FIB does not have it.
     Blocked,
@@ -48,66 +48,66 @@ pub enum Held {
 /// The next-hop groups of a prefix in BGP.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RouteGroups {
-    /// That of the next hops which BGP gave.
+    /// The group of the next hops from BGP.
     pub received: u32,
-    /// The next hop that stands in while those are unresolved.
+    /// The backup next hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupNextHop>,
-    /// Whether `fib.policy` keeps BGP's route out of the FIB.
+    /// Whether `fib.policy` denies the route of BGP.
     #[serde(default)]
     pub denied: bool,
-    /// The source address that `fib.policy` gives it.
+    /// The source address from `fib.policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// What the FIB has for the prefix, BGP's or another protocol's; absent when it has none.
+    /// The installed route of the prefix, of any protocol; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledGroup>,
 }
 
-/// A next hop that stands in for others.
+/// A backup next hop.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BackupNextHop {
     /// As received: `via 192.0.2.1`.
     pub hop: String,
-    /// Why it would be unresolved.
+    /// Why it is unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unresolved: Option<String>,
-    /// Whether it stands in now.
+    /// Whether it is in use.
     pub in_use: bool,
 }
 
-/// A group that the FIB has for a prefix.
+/// The installed group of a prefix.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InstalledGroup {
     /// Its number.
     pub group: u32,
-    /// Whose route it is: `ebgp`, `static`, ….
+    /// The protocol: `ebgp`, `static`, ….
     pub protocol: String,
-    /// What it does.
+    /// Its content.
     pub hops: Vec<String>,
 }
 
-/// What a path that is not the best one does for forwarding.
+/// The part in forwarding of a path that is not the best.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// Its next hop shares the traffic with the best one's.
+    /// Its next hop shares traffic with that of the best path.
     Multipath,
-    /// Its next hop stands in when those are unresolved.
+    /// Its next hop is the backup.
     Backup,
 }
 
 /// A path of the Adj-RIB-In.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Path {
-    /// Who sent it.
+    /// The peer that sent it.
     pub neighbor: IpAddr,
     /// Whether it is the best.
     pub best: bool,
     /// Why it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
-    /// What its next hop does for forwarding all the same.
+    /// Its part in forwarding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
     /// Its next hop.
@@ -136,23 +136,23 @@ pub struct Path {
 /// `GET /v1/routes/summary`: how many routes there are, and where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RouteSummary {
-    /// Our AS.
+    /// The local AS.
     pub asn: u32,
-    /// Our BGP identifier.
+    /// The local BGP identifier.
     pub router_id: std::net::Ipv4Addr,
-    /// BGP's routes in all shards together.
+    /// The BGP routes of all shards.
     pub bgp: RouteCounts,
-    /// The main table, where routes are installed: the default VRF's.
+    /// The table of the default VRF, if routes are installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub main: Option<MainTable>,
-    /// Those of the other VRFs.
+    /// The tables of the other VRFs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs: Vec<VrfTable>,
     /// Each shard thread.
     pub shards: Vec<ShardSummary>,
 }
 
-/// How many routes BGP holds.
+/// Counts of BGP routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RouteCounts {
     /// Prefixes.
@@ -161,9 +161,9 @@ pub struct RouteCounts {
     pub paths: PerFamilyCount,
     /// Prefixes with a best path in force.
     pub active: PerFamilyCount,
-    /// Paths that cannot be used because their next hop cannot be reached.
+    /// Paths with an unreachable next hop.
     pub hidden: PerFamilyCount,
-    /// Best paths that are not advertised before dataplanes confirm them, of both families.
+    /// Best paths that wait for confirmation by dataplanes, of both families.
     #[serde(default)]
     pub waiting: u64,
     /// Best paths that are not advertised because the FIB does not have them, of both families.
@@ -182,24 +182,24 @@ impl std::ops::AddAssign for RouteCounts {
     }
 }
 
-/// The RIB manager's table.
+/// The table of the RIB manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MainTable {
     /// By family and protocol.
     pub protocols: Vec<ProtocolCount>,
     /// Next-hop groups.
     pub next_hop_groups: usize,
-    /// Bytes of memory that the tables take, without groups.
+    /// Bytes of the tables, without groups.
     pub memory_bytes: u64,
     /// The resolution cache.
     pub next_hop_cache: super::NextHopCache,
-    /// Whether BGP advertises only what dataplanes confirmed.
+    /// Whether FIB suppression is on.
     pub suppress_fib_pending: bool,
-    /// What each dataplane made of it.
+    /// Its state in each dataplane.
     pub dataplanes: Vec<DataplaneCount>,
 }
 
-/// The RIB manager's table of a VRF beside the default one.
+/// The table of another VRF.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VrfTable {
     /// Its name.
@@ -208,7 +208,7 @@ pub struct VrfTable {
     pub protocols: Vec<ProtocolCount>,
     /// Next-hop groups.
     pub next_hop_groups: usize,
-    /// Bytes of memory that the tables take, without groups.
+    /// Bytes of the tables, without groups.
     pub memory_bytes: u64,
 }
 
@@ -221,28 +221,28 @@ pub struct ProtocolCount {
     pub protocol: String,
     /// Routes.
     pub routes: u64,
-    /// Of these, selected and given to the dataplanes.
+    /// Of these, selected and sent to dataplanes.
     pub active: u64,
-    /// Of these, selected and kept from the dataplanes by `fib.policy`.
+    /// Of these, selected and denied by `fib.policy`.
     #[serde(default)]
     pub denied: u64,
 }
 
-/// How a dataplane stands.
+/// The state of a dataplane.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DataplaneCount {
-    /// Which.
+    /// Its name.
     pub name: String,
     /// Batches sent and not yet confirmed.
     pub outstanding_batches: u64,
     /// Prefixes that it could not install.
     pub failed: u64,
-    /// While it is behind the others: prefixes that changed and that it is still to be told of.
+    /// While it lags: changed prefixes that were not sent to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behind: Option<u64>,
+    pub lagging_by: Option<u64>,
 }
 
-/// What a shard thread holds.
+/// The contents of a shard thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShardSummary {
     /// Its number.
@@ -262,7 +262,7 @@ pub struct ShardSummary {
 /// `GET /v1/routes/sharding`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sharding {
-    /// How the threads are set up, in words.
+    /// The threads as text.
     pub mode: String,
     /// The shard threads.
     pub shards: Vec<ShardLoad>,
@@ -271,15 +271,15 @@ pub struct Sharding {
 /// A shard thread and its share of the work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShardLoad {
-    /// What it holds.
+    /// Its contents.
     #[serde(flatten)]
     pub summary: ShardSummary,
     /// Its part of all paths, from 0 to 1.
     pub load_share: f64,
-    /// CPU seconds of its thread; absent where the thread has other work too.
+    /// CPU seconds of its thread; absent if the thread hosts other stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
-    /// The queue before it; absent where there is none.
+    /// Its input queue; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbox: Option<super::Ring>,
     /// Its logical shards.

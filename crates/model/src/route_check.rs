@@ -1,54 +1,54 @@
-//! Whether RIB, databases, kernel and chip agree.
+//! The comparison of RIB, databases, kernel and chip.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// `GET /v1/route-check`, and what the check of SONiC's daemons finds.
+/// `GET /v1/route-check`, and the result of the check of SONiC's daemons.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RouteCheck {
-    /// Whether everything was compared, or what changed since the last look.
+    /// Whether everything was compared, or changes since the last check.
     pub full: bool,
     /// Routes compared.
     pub checked: u64,
-    /// Best paths of BGP, and BGP's candidates in the RIB manager, that were compared with each other.
+    /// Compared best paths of BGP and candidates of BGP in the RIB manager.
     #[serde(default)]
     pub best_paths_checked: u64,
     /// Routes that differ.
     pub differing: u64,
-    /// Of the differences that are told, those that a stage is at work on.
+    /// Of the reported differences, those under way.
     pub under_way: u64,
-    /// The first thousand, one by one.
+    /// The first thousand differences.
     #[serde(default)]
     pub differences: Vec<Difference>,
-    /// How many routes there are, by stage.
+    /// The number of routes, by stage.
     pub routes: BTreeMap<String, u64>,
     /// The default routes.
     #[serde(default)]
     pub default_routes: Vec<DefaultRoute>,
-    /// How long it took.
+    /// The time of the check.
     pub milliseconds: f64,
 }
 
-/// A route that is not the same everywhere.
+/// A differing route.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Difference {
     /// The VRF.
     pub vrf: String,
     /// The prefix.
     pub prefix: String,
-    /// Who sent BGP's best path, where the difference is between BGP and what it fed.
+    /// The peer of the best path, if BGP and its feed differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub neighbor: Option<IpAddr>,
-    /// The stage where the route is, or which has something else.
+    /// The stage at which the route waits or differs.
     pub stage: String,
-    /// Where it should lead.
+    /// The expected next hops.
     pub rib: String,
-    /// Where it leads instead.
+    /// The next hops found.
     pub found: String,
-    /// What it waits for, or what is wrong.
-    pub says: String,
-    /// Whether a stage is at work on it.
+    /// The reason.
+    pub message: String,
+    /// Whether a stage is processing it.
     pub under_way: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct Difference {
 pub struct DefaultRoute {
     /// `0.0.0.0/0` or `::/0`.
     pub prefix: String,
-    /// Whether it forwards, all the way down.
+    /// Whether it forwards, down to the chip.
     pub forwarded: bool,
-    /// Where it leads, where there is one.
+    /// Its next hops, if it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leads: Option<String>,
+    pub next_hops: Option<String>,
 }

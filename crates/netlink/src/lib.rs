@@ -15,17 +15,17 @@ use std::time::Duration;
 
 /// Most messages in one system call.
 const CHUNK_MESSAGES: usize = 256;
-/// A chunk is sent when it has reached this many bytes; well below the default send buffer of 208 KiB.
+/// A chunk is sent at this size in bytes, well below the default send buffer of 208 KiB.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Receive buffer of a socket for requests: 256 failures with their sentences fit many times over.
-const ANSWERS_BUFFER: u32 = 8 * 1024 * 1024;
-/// One read. The kernel makes a dump's messages as large as the last reader's buffer, up to 32 KiB, and cannot show a
-/// group of more than 450 members to one that offers 4 KiB.
+/// The receive buffer of a socket for requests: 256 failures with their messages fit many times.
+const REPLIES_BUFFER: u32 = 8 * 1024 * 1024;
+/// The size of a read. The kernel makes messages of a dump as large as the last buffer, up to 32
+/// KiB, and cannot send a group of more than 450 members into 4 KiB.
 const READ_BYTES: usize = 256 * 1024;
-/// How long an answer may take. The kernel answers before the request's system call returns, so what is not there
-/// soon was lost.
-const ANSWER: Duration = Duration::from_secs(1);
-/// How often a dump is started over when the kernel says that its contents changed under it.
+/// Timeout of a reply. The kernel replies before the system call of the request returns, so a
+/// missing reply was lost.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Repetitions of a dump that the kernel reports as inconsistent.
 const DUMP_TRIES: usize = 10;
 
 /// Why the kernel refused a request.
@@ -33,7 +33,7 @@ const DUMP_TRIES: usize = 10;
 pub struct Refusal {
     /// The error number, positive.
     pub errno: i32,
-    /// The kernel's sentence or the error's name.
+    /// The message of the kernel, or the name of the error.
     pub text: String,
 }
 
@@ -43,26 +43,26 @@ pub struct Socket {
     seq: u32,
     read: Vec<u8>,
     write: Vec<u8>,
-    /// Where in `write` the last message starts.
+    /// The offset of the last message in `write`.
     last: usize,
-    /// The kernel's number for this socket; 0 before the first answer.
+    /// The port id of the socket; 0 before the first reply.
     port: u32,
 }
 
 impl Socket {
     /// A socket for requests.
     pub fn open() -> io::Result<Socket> {
-        Socket::with_buffer(ANSWERS_BUFFER)
+        Socket::with_buffer(REPLIES_BUFFER)
     }
 
-    /// A socket with a receive buffer of so many bytes.
+    /// A socket with a receive buffer of this size.
     fn with_buffer(bytes: u32) -> io::Result<Socket> {
         let inner = socket2::Socket::new(
             Domain::from(libc::AF_NETLINK),
             Type::RAW,
             Some(Protocol::from(libc::NETLINK_ROUTE)),
         )?;
-        // More than the system's limit needs a privilege, which changing routes needs too.
+        // More than the limit of the system needs a privilege, which route changes need, too.
         let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         if set_option(&inner, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
             inner.set_recv_buffer_size(bytes as usize)?;
@@ -70,7 +70,7 @@ impl Socket {
         for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {
             set_option(&inner, libc::SOL_NETLINK, option, 1)?;
         }
-        inner.set_read_timeout(Some(ANSWER))?;
+        inner.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Socket {
             inner,
             seq: 0,
@@ -109,7 +109,7 @@ impl Socket {
         self.port
     }
 
-    /// From now on, notifications of what the socket of number `port` does are not received.
+    /// Filters out notifications that the socket with this port id caused.
     pub fn leave_out(&self, port: u32) -> io::Result<()> {
         const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -123,11 +123,11 @@ impl Socket {
         ])
     }
 
-    /// Sends one request for each of `items`, as `write` writes it, and tells `refused` which of them the kernel
-    /// refused. The kernel has handled all of them when this returns.
+    /// Sends a request for each of `items`, encoded by `write`, and calls `refused` for each that
+    /// the kernel refused. The kernel has handled all of them on return.
     ///
     /// # Errors
-    /// `ENOBUFS` when answers were lost: what was refused is then not known.
+    /// `ENOBUFS` when replies were lost, so the refused ones are unknown.
     pub fn request<T>(
         &mut self,
         items: &[T],
@@ -154,12 +154,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends what is in `write` and reads until its last message is answered.
+    /// Sends the buffer and reads until the reply to its last message.
     fn barrier(&mut self, first_seq: u32, mut refused: impl FnMut(usize, Refusal)) -> io::Result<()> {
         // The flags are at offset 6 of the header.
         let flags = &mut self.write[self.last + 6..self.last + 8];
-        let asked = u16::from_ne_bytes([flags[0], flags[1]]) | NLM_F_ACK;
-        flags.copy_from_slice(&asked.to_ne_bytes());
+        let requested = u16::from_ne_bytes([flags[0], flags[1]]) | NLM_F_ACK;
+        flags.copy_from_slice(&requested.to_ne_bytes());
         self.inner.send(&self.write)?;
         let last = self.seq.wrapping_sub(first_seq);
         loop {
@@ -188,8 +188,8 @@ impl Socket {
         }
     }
 
-    /// Reads the next answers. When some were lost, takes away all that are left, since the kernel says only once
-    /// that a buffer overran until it has been emptied.
+    /// Reads the next replies. After an overrun it reads all that are left, because the kernel
+    /// reports an overrun only once until the buffer is empty.
     fn answer(&mut self) -> io::Result<usize> {
         match self.inner.read(&mut self.read) {
             Err(e) if overran(&e) || e.kind() == io::ErrorKind::WouldBlock => {
@@ -202,10 +202,10 @@ impl Socket {
         }
     }
 
-    /// Asks for everything that the request written by `write` names, and folds it into a `T`.
+    /// Sends the dump request that `write` encodes, and folds the reply into a `T`.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The error of the kernel.
     pub fn dump<T: Default>(
         &mut self,
         write: impl Fn(&mut Vec<u8>, u32),
@@ -224,17 +224,17 @@ impl Socket {
         Err(io::Error::other("the kernel's tables changed during every attempt to read them"))
     }
 
-    /// Reads a dump to its end; false when what it shows is of no one moment.
+    /// Reads a dump to its end; `false` if it is inconsistent.
     fn read_dump(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
         let mut whole = true;
         while !self.read_part(&mut whole, &mut each)? {}
         Ok(whole)
     }
 
-    /// Asks for everything that the request written by `write` names, to be read by [`Socket::dump_on`].
+    /// Sends the dump request that `write` encodes, for [`Socket::dump_on`].
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The error of the kernel.
     pub fn begin_dump(&mut self, write: impl Fn(&mut Vec<u8>, u32)) -> io::Result<()> {
         self.seq = self.seq.wrapping_add(1);
         self.write.clear();
@@ -242,11 +242,12 @@ impl Socket {
         self.inner.send(&self.write).map(drop)
     }
 
-    /// Reads on in a dump, as much as the kernel gives at once: some hundred routes, and never all of a large table. Whether
-    /// it has come to its end. In between it may rest for any time; what changes then it may show or not.
+    /// Continues a dump by one buffer of the kernel: some hundred routes. Returns whether it
+    /// reached the end. Any time may pass in between; the dump may or may not have changes of that
+    /// time.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The error of the kernel.
     pub fn dump_on(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
         self.read_part(&mut true, &mut each)
     }
@@ -270,16 +271,16 @@ impl Socket {
         Ok(false)
     }
 
-    /// Makes the receive buffer as small as the kernel allows, so that a test can overrun it.
+    /// Sets the smallest receive buffer, so that a test can overrun it.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The error of the kernel.
     pub fn shrink(&self) -> io::Result<()> {
         self.inner.set_recv_buffer_size(1)
     }
 
-    /// Waits for notifications and hands each to `each`, with the number of the socket that caused it; returns with none
-    /// when the timeout passed.
+    /// Waits for notifications and passes each to `each` with the port id of its cause; returns
+    /// without any after the timeout.
     ///
     /// # Errors
     /// `ENOBUFS` when notifications were lost.
@@ -299,7 +300,7 @@ impl Socket {
     }
 }
 
-/// Whether this error says that the socket's buffer overran.
+/// Whether the error is an overrun of the buffer.
 pub fn overran(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOBUFS)
 }

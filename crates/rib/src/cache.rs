@@ -188,7 +188,7 @@ impl Resolver {
             outcomes.push(match &self.nodes[node] {
                 _ if dropped.contains(&node) => Outcome::Unresolved(UnresolvedReason::Circle),
                 // An answer that was found in a circle depends on more than one look-up.
-                found if found.circular => found.answer.outcome.clone(),
+                found if found.circular => found.resolution.outcome.clone(),
                 _ => self.lookup_uncached(tables, target),
             });
         }
@@ -198,7 +198,7 @@ impl Resolver {
     /// Looks up a target and stores nothing. Tracking has already resolved the groups on its walk.
     fn lookup_uncached(&mut self, tables: &RouteTables, target: Target) -> Outcome {
         match self.lookup(tables, target, |_, _| GroupStatus::Settled) {
-            LookupResult::Answer(answer) => answer.outcome,
+            LookupResult::Resolution(resolution) => resolution.outcome,
             LookupResult::Blocked(_) => Outcome::Unresolved(UnresolvedReason::Circle),
         }
     }

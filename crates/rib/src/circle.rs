@@ -69,8 +69,8 @@ impl Resolver {
             }
             let Some((group, looked)) = now else {
                 match self.evaluate(tables, id) {
-                    LookupResult::Answer(answer) => {
-                        self.settle(id, answer);
+                    LookupResult::Resolution(resolution) => {
+                        self.settle(id, resolution);
                         // The open targets that it reached depend on it. Its answer makes the
                         // search visit them again.
                         if self.nodes[id].search.index > 0 {
@@ -162,7 +162,7 @@ impl Resolver {
     fn is_determined(&self, group: u32) -> bool {
         let group = &self.groups.store[group];
         let settled = |target: &u32| !self.nodes[*target].stale;
-        let resolved = |target: &u32| settled(target) && self.nodes[*target].answer.outcome.is_resolved();
+        let resolved = |target: &u32| settled(target) && self.nodes[*target].resolution.outcome.is_resolved();
         let (members, rest) = group.targets.split_at(group.key.hops().len());
         let (backups, condition) = rest.split_at(group.key.backup.len());
         if condition.iter().any(|target| settled(target) && !resolved(target)) {

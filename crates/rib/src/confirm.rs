@@ -193,8 +193,8 @@ impl Confirm {
             // Reselection has not yet found all unresolved prefixes before a fence.
             return;
         }
-        let answered = self.fences.partition_point(|(batch, _)| *batch <= finished);
-        for (_, fence) in self.fences.drain(..answered) {
+        let passed = self.fences.partition_point(|(batch, _)| *batch <= finished);
+        for (_, fence) in self.fences.drain(..passed) {
             match out.confirmed.iter_mut().find(|last| last.announcer == fence.announcer) {
                 Some(last) => *last = fence,
                 None => out.confirmed.push(fence),

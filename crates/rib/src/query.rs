@@ -377,13 +377,13 @@ impl Rib {
 
     fn hop_infos(&self, received: &[ReceivedHop], targets: &[u32]) -> Vec<HopInfo> {
         let hop = |(received, node): (&ReceivedHop, &u32)| {
-            let answer = &self.resolver.nodes[*node].answer;
+            let resolution = &self.resolver.nodes[*node].resolution;
             HopInfo {
                 received: *received,
-                outcome: answer.outcome.clone(),
-                via: answer.via,
-                cost: answer.cost,
-                level: answer.level,
+                outcome: resolution.outcome.clone(),
+                via: resolution.via,
+                cost: resolution.cost,
+                level: resolution.level,
             }
         };
         received.iter().zip(targets).map(hop).collect()
@@ -410,12 +410,12 @@ impl Rib {
     fn tracked(&self, group: u32) -> Option<bool> {
         let group = &self.resolver.groups.store[group];
         let node = group.key.track.and(group.targets.last())?;
-        Some(self.resolver.nodes[*node].answer.outcome.is_resolved())
+        Some(self.resolver.nodes[*node].resolution.outcome.is_resolved())
     }
 
     /// The next hops that BGP has registered, in any order.
     pub fn tracked_next_hops(&self) -> impl Iterator<Item = TrackedInfo> {
-        self.resolver.tracking.iter(|node| &self.resolver.nodes[node].answer)
+        self.resolver.tracking.iter(|node| &self.resolver.nodes[node].resolution)
     }
 
     /// The number of notifications to BGP that are delayed because the next hop flaps.
@@ -493,7 +493,7 @@ impl Rib {
         let (first, rest) = group.targets.split_at(group.key.hops().len());
         let resolved = |targets: &[u32]| {
             let counted = targets.iter().filter(|node| !group.dropped.contains(node));
-            let hops = counted.filter_map(|node| match &self.resolver.nodes[*node].answer.outcome {
+            let hops = counted.filter_map(|node| match &self.resolver.nodes[*node].resolution.outcome {
                 Outcome::Hops(hops) => Some(hops.iter().map(|hop| (hop.gateway, hop.interface))),
                 _ => None,
             });

@@ -31,7 +31,7 @@ use crate::message::{
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{
-    Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, UnresolvedReason, is_link_local,
+    Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
 };
 use crate::tracking::Tracking;
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, Prefix, V4, V6};
@@ -46,7 +46,7 @@ const MAX_ASSUMED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) target: Target,
-    pub(crate) answer: Answer,
+    pub(crate) resolution: Resolution,
     /// The groups that were looked into for the answer.
     pub(crate) consulted: Vec<Consulted>,
     /// How many groups use it.
@@ -78,7 +78,7 @@ pub(crate) struct Consulted {
 /// The result of a look-up.
 pub(crate) enum LookupResult {
     /// The target's answer.
-    Answer(Answer),
+    Resolution(Resolution),
     /// The walk meets this group, which is not resolved yet.
     Blocked(u32),
 }
@@ -206,7 +206,7 @@ impl Resolver {
         }
         let id = self.nodes.insert(Node {
             target,
-            answer: Answer::unresolved(UnresolvedReason::NoRoute, None),
+            resolution: Resolution::unresolved(UnresolvedReason::NoRoute, None),
             consulted: Vec::new(),
             groups: 0,
             tracked: 0,
@@ -318,7 +318,7 @@ impl Resolver {
 
     /// The candidates of `prefix` changed.
     pub(crate) fn prefix_changed<F: Family>(&mut self, prefix: Prefix<F>) {
-        let answered_above = |id: &u32| match self.nodes[*id].answer.via {
+        let answered_above = |id: &u32| match self.nodes[*id].resolution.via {
             Some(via) => via.len() <= prefix.len(),
             None => true,
         };
@@ -439,13 +439,13 @@ impl Resolver {
         })
     }
 
-    pub(crate) fn settle(&mut self, id: u32, answer: Answer) {
+    pub(crate) fn settle(&mut self, id: u32, resolution: Resolution) {
         let node = &mut self.nodes[id];
         node.stale = false;
-        node.changed = node.answer.outcome != answer.outcome;
-        node.answer = answer;
+        node.changed = node.resolution.outcome != resolution.outcome;
+        node.resolution = resolution;
         if node.tracked > 0 {
-            self.tracking.answered(&node.target);
+            self.tracking.resolved(&node.target);
         }
     }
 
@@ -465,31 +465,35 @@ impl Resolver {
         let asked = match target.address() {
             Some(address @ IpAddr::V4(_)) => self.lookup_address::<V4>(tables, target, address, status_of),
             Some(address @ IpAddr::V6(_)) => self.lookup_address::<V6>(tables, target, address, status_of),
-            None => LookupResult::Answer(self.on_link(target)),
+            None => LookupResult::Resolution(self.on_link(target)),
         };
         match asked {
-            LookupResult::Answer(answer) => LookupResult::Answer(self.reached(target, answer)),
+            LookupResult::Resolution(resolution) => {
+                LookupResult::Resolution(self.reached(target, resolution))
+            }
             blocked => blocked,
         }
     }
 
     /// Removes the hops of an answer whose gateway is down.
-    fn reached(&self, target: Target, mut answer: Answer) -> Answer {
-        let Some(gateway) = target.neighbor().filter(|_| !self.unusable.is_empty()) else { return answer };
+    fn reached(&self, target: Target, mut resolution: Resolution) -> Resolution {
+        let Some(gateway) = target.neighbor().filter(|_| !self.unusable.is_empty()) else {
+            return resolution;
+        };
         let everywhere = self.unusable.contains(&(gateway, None));
-        if let Outcome::Hops(hops) = &mut answer.outcome {
+        if let Outcome::Hops(hops) = &mut resolution.outcome {
             let there = |h: &FibHop| h.gateway == Some(gateway);
             hops.retain(|h| !there(h) || !self.unusable.contains(&(gateway, Some(h.interface))));
         }
-        let none_left = matches!(&answer.outcome, Outcome::Hops(hops) if hops.is_empty());
-        if none_left || (everywhere && answer.outcome.is_resolved()) {
-            answer.outcome = Outcome::Unresolved(UnresolvedReason::GatewayDown);
+        let none_left = matches!(&resolution.outcome, Outcome::Hops(hops) if hops.is_empty());
+        if none_left || (everywhere && resolution.outcome.is_resolved()) {
+            resolution.outcome = Outcome::Unresolved(UnresolvedReason::GatewayDown);
         }
-        answer
+        resolution
     }
 
     /// Answers a target that needs only its interface.
-    fn on_link(&self, target: Target) -> Answer {
+    fn on_link(&self, target: Target) -> Resolution {
         let outcome = match target.interface.map(|index| (index, self.interfaces.get(&index))) {
             None => Outcome::Unresolved(UnresolvedReason::InterfaceMissing),
             Some((_, None)) => Outcome::Unresolved(UnresolvedReason::NoInterface),
@@ -500,7 +504,7 @@ impl Resolver {
                 Outcome::Hops(vec![FibHop { gateway, interface, weight: OWN_WEIGHT, onlink }])
             }
         };
-        Answer { outcome, via: None, cost: 0, level: 1 }
+        Resolution { outcome, via: None, cost: 0, level: 1 }
     }
 
     /// Answers a target with the most specific route that holds the address and resolves.
@@ -513,7 +517,7 @@ impl Resolver {
     ) -> LookupResult {
         let mut why = UnresolvedReason::NoRoute;
         if self.own.contains_key(&address) {
-            return LookupResult::Answer(Answer::unresolved(UnresolvedReason::OwnAddress, None));
+            return LookupResult::Resolution(Resolution::unresolved(UnresolvedReason::OwnAddress, None));
         }
         for (prefix, candidates) in tables.get::<F>().matches(address) {
             if prefix.len() == 0 && !self.config.resolve_via_default {
@@ -529,7 +533,7 @@ impl Resolver {
                     let mut interfaces = hops.iter().filter_map(|h| h.interface);
                     match interfaces.find(|i| target.interface.is_none_or(|wanted| wanted == *i)) {
                         Some(_) if is_broadcast(prefix, address) => {
-                            return LookupResult::Answer(Answer::unresolved(
+                            return LookupResult::Resolution(Resolution::unresolved(
                                 UnresolvedReason::Broadcast,
                                 via,
                             ));
@@ -538,7 +542,7 @@ impl Resolver {
                             let (gateway, weight) = (Some(address), OWN_WEIGHT);
                             let hop = FibHop { gateway, interface, weight, onlink: false };
                             let outcome = Outcome::Hops(vec![hop]);
-                            return LookupResult::Answer(Answer { outcome, via, cost: 0, level: 1 });
+                            return LookupResult::Resolution(Resolution { outcome, via, cost: 0, level: 1 });
                         }
                         None => why = UnresolvedReason::OtherInterface,
                     }
@@ -567,8 +571,8 @@ impl Resolver {
                 };
                 match self.through(content, address, target.interface) {
                     Some(outcome) => {
-                        let found = Answer { outcome, via, cost: candidate.metric, level: 1 };
-                        return LookupResult::Answer(one_deeper(found, *level));
+                        let found = Resolution { outcome, via, cost: candidate.metric, level: 1 };
+                        return LookupResult::Resolution(one_deeper(found, *level));
                     }
                     // The prefix itself forwards elsewhere, so the walk continues at the covering
                     // one.
@@ -577,7 +581,7 @@ impl Resolver {
                 break;
             }
         }
-        LookupResult::Answer(Answer::unresolved(why, None))
+        LookupResult::Resolution(Resolution::unresolved(why, None))
     }
 
     /// Answers whether a resolved route for `prefix` exists.
@@ -591,9 +595,10 @@ impl Resolver {
         let via = Some(prefix.any());
         let mut why = UnresolvedReason::NoRoute;
         for candidate in tables.get::<F>().of(prefix).filter(|_| target.exclude != via) {
-            let found = Answer { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level: 1 };
+            let found =
+                Resolution { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level: 1 };
             if candidate.protocol == Protocol::Connected {
-                return LookupResult::Answer(found);
+                return LookupResult::Resolution(found);
             }
             let consulted = self.consulted(&candidate, prefix.any(), target.assumed);
             why = match status_of(self, consulted) {
@@ -602,10 +607,10 @@ impl Resolver {
                 GroupStatus::Unsettled => return LookupResult::Blocked(consulted.group),
             };
             if why == UnresolvedReason::NoneResolves && self.is_resolved(consulted.group) {
-                return LookupResult::Answer(one_deeper(found, self.groups.store[consulted.group].level));
+                return LookupResult::Resolution(one_deeper(found, self.groups.store[consulted.group].level));
             }
         }
-        LookupResult::Answer(Answer::unresolved(why, None))
+        LookupResult::Resolution(Resolution::unresolved(why, None))
     }
 
     fn consulted(&mut self, candidate: &Candidate, prefix: AnyPrefix, assumed: Option<Assumed>) -> Consulted {
@@ -642,8 +647,8 @@ impl Resolver {
         group.moved |= group.fresh || dropped != group.dropped;
         group.dropped = dropped;
         let counts = |node: &&u32| !group.dropped.contains(node);
-        let mut answers = group.targets.iter().filter(counts).map(|node| &self.nodes[*node]);
-        group.moved |= answers.any(|node| node.changed);
+        let mut resolutions = group.targets.iter().filter(counts).map(|node| &self.nodes[*node]);
+        group.moved |= resolutions.any(|node| node.changed);
         let level = self.level(id);
         let group = &mut self.groups.store[id];
         group.level = level;
@@ -668,11 +673,16 @@ impl Resolver {
     fn level(&self, id: u32) -> u8 {
         let Group { key, targets, dropped, .. } = &self.groups.store[id];
         let highest = |targets: &[u32]| {
-            let answers = targets.iter().filter(|node| !dropped.contains(node) && !self.nodes[**node].stale);
-            let answers = answers.map(|node| &self.nodes[*node].answer);
-            let to_hops = answers.clone().filter(|answer| matches!(answer.outcome, Outcome::Hops(_)));
-            let drops = answers.filter(|answer| answer.outcome == Outcome::Blackhole);
-            to_hops.map(|answer| answer.level).max().or_else(|| drops.map(|answer| answer.level).max())
+            let resolutions =
+                targets.iter().filter(|node| !dropped.contains(node) && !self.nodes[**node].stale);
+            let resolutions = resolutions.map(|node| &self.nodes[*node].resolution);
+            let to_hops =
+                resolutions.clone().filter(|resolution| matches!(resolution.outcome, Outcome::Hops(_)));
+            let drops = resolutions.filter(|resolution| resolution.outcome == Outcome::Blackhole);
+            to_hops
+                .map(|resolution| resolution.level)
+                .max()
+                .or_else(|| drops.map(|resolution| resolution.level).max())
         };
         if key.next_hops == NextHops::Blackhole {
             return 0;
@@ -696,7 +706,8 @@ impl Resolver {
     pub(crate) fn content(&self, id: u32, counts: impl Fn(u32) -> bool) -> Option<FibGroup> {
         static CIRCLE: Outcome = Outcome::Unresolved(UnresolvedReason::Circle);
         let group = &self.groups.store[id];
-        let outcome = |node: &u32| if counts(*node) { &self.nodes[*node].answer.outcome } else { &CIRCLE };
+        let outcome =
+            |node: &u32| if counts(*node) { &self.nodes[*node].resolution.outcome } else { &CIRCLE };
         group.key.content(group.targets.iter().map(outcome), self.config.max_ecmp)
     }
 
@@ -851,9 +862,9 @@ impl Resolver {
             (group.touched, group.changed, group.turned) = (false, false, false);
         }
         let nodes = &self.nodes;
-        let state = |node: u32| match &nodes[node].answer {
-            Answer { outcome: Outcome::Unresolved(_), .. } => Reachability::Unreachable,
-            Answer { cost, .. } => Reachability::Reachable { cost: *cost },
+        let state = |node: u32| match &nodes[node].resolution {
+            Resolution { outcome: Outcome::Unresolved(_), .. } => Reachability::Unreachable,
+            Resolution { cost, .. } => Reachability::Reachable { cost: *cost },
         };
         let groups = &self.groups;
         self.tracking.notify(
@@ -930,10 +941,10 @@ fn bgp_prefixes(nodes: &Store<Node>, groups: &Groups, node: u32) -> Vec<AnyPrefi
 }
 
 /// An answer through a group of this level; too deep at [`MAX_LEVEL`].
-fn one_deeper(answer: Answer, level: u8) -> Answer {
+fn one_deeper(resolution: Resolution, level: u8) -> Resolution {
     match level < MAX_LEVEL {
-        true => Answer { level: level + 1, ..answer },
-        false => Answer::unresolved(UnresolvedReason::TooDeep, answer.via),
+        true => Resolution { level: level + 1, ..resolution },
+        false => Resolution::unresolved(UnresolvedReason::TooDeep, resolution.via),
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
 
 /// The answer to a [`Target`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Resolution {
     pub(crate) outcome: Outcome,
     /// The route that answered; less specific ones were not visited.
     pub(crate) via: Option<AnyPrefix>,
@@ -117,9 +117,9 @@ pub(crate) struct Answer {
     pub(crate) level: u8,
 }
 
-impl Answer {
-    pub(crate) fn unresolved(why: UnresolvedReason, via: Option<AnyPrefix>) -> Answer {
-        Answer { outcome: Outcome::Unresolved(why), via, cost: 0, level: 1 }
+impl Resolution {
+    pub(crate) fn unresolved(why: UnresolvedReason, via: Option<AnyPrefix>) -> Resolution {
+        Resolution { outcome: Outcome::Unresolved(why), via, cost: 0, level: 1 }
     }
 }
 

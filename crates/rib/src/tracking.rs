@@ -7,7 +7,7 @@
 //! held while BGP may choose another path of that route.
 
 use crate::message::{Reachability, TrackedNextHop};
-use crate::target::{Answer, Outcome, Target};
+use crate::target::{Outcome, Resolution, Target};
 use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
 
@@ -128,7 +128,7 @@ impl Tracking {
     }
 
     /// Notes that a target was evaluated.
-    pub(crate) fn answered(&mut self, target: &Target) {
+    pub(crate) fn resolved(&mut self, target: &Target) {
         // Both kinds of an assumed gateway share one target.
         let exclude = target.assumed.map(|assumed| assumed.prefix);
         let next_hop =
@@ -228,15 +228,15 @@ impl Tracking {
         }
     }
 
-    /// All registered next hops, in any order; `answer` gives a target's answer.
+    /// All registered next hops, in any order; `resolution` gives a target's answer.
     pub(crate) fn iter<'a>(
         &'a self,
-        answer: impl Fn(u32) -> &'a Answer + 'a,
+        resolution: impl Fn(u32) -> &'a Resolution + 'a,
     ) -> impl Iterator<Item = TrackedInfo> + 'a {
         self.entries.iter().map(move |(next_hop, entry)| TrackedInfo {
             next_hop: *next_hop,
-            outcome: answer(entry.node).outcome.clone(),
-            via: answer(entry.node).via,
+            outcome: resolution(entry.node).outcome.clone(),
+            via: resolution(entry.node).via,
             notified: entry.notified,
             changes: entry.changes,
             delayed_until: entry.due,
@@ -317,9 +317,9 @@ mod tests {
     }
 
     /// Sets the target's answer to `state` at `now`; returns the notifications.
-    fn answer(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
+    fn resolution(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
         let gateway = ReceivedHop::gateway(next_hop().address);
-        tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+        tracking.resolved(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let mut out = Vec::new();
         tracking.notify(now, |_| state, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         out.into_iter().map(|(_, state)| state).collect()
@@ -330,11 +330,11 @@ mod tests {
         let mut tracking = Tracking::new(true);
         for _ in 0..3 {
             tracking.register(next_hop(), 1);
-            assert_eq!(answer(&mut tracking, 0, GOOD), [GOOD]);
+            assert_eq!(resolution(&mut tracking, 0, GOOD), [GOOD]);
         }
-        assert_eq!(answer(&mut tracking, 0, GOOD), []);
+        assert_eq!(resolution(&mut tracking, 0, GOOD), []);
         assert_eq!([1, 2, 3].map(|_| tracking.unregister(next_hop())), [Some(1); 3]);
-        assert_eq!((tracking.unregister(next_hop()), answer(&mut tracking, 0, BAD)), (None, vec![]));
+        assert_eq!((tracking.unregister(next_hop()), resolution(&mut tracking, 0, BAD)), (None, vec![]));
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
         // The answer changes each millisecond, for five minutes.
         for now in 0..300_000u64 {
             let state = if now % 2 == 0 { GOOD } else { BAD };
-            if !answer(&mut tracking, now, state).is_empty() {
+            if !resolution(&mut tracking, now, state).is_empty() {
                 notified_at.push(now);
             }
         }
@@ -371,7 +371,7 @@ mod tests {
         // The next hop is lost when BGP uses it, and is back when BGP does not.
         for now in 0..600_000u64 {
             let state = if notified == BAD { GOOD } else { BAD };
-            if let [state] = answer(&mut tracking, now, state)[..] {
+            if let [state] = resolution(&mut tracking, now, state)[..] {
                 notified = state;
                 notified_at.push(now);
             }
@@ -390,10 +390,10 @@ mod tests {
         assert!(changes(600_000) > 20, "it is never silenced: {notified_at:?}");
     }
 
-    /// As [`answer`], of a next hop that resolved through a route of BGP's.
+    /// As [`resolution`], of a next hop that resolved through a route of BGP's.
     fn answer_through_bgp(tracking: &mut Tracking, now: u64, state: Reachability) -> Vec<Reachability> {
         let gateway = ReceivedHop::gateway(next_hop().address);
-        tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+        tracking.resolved(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let (mut out, through) = (Vec::new(), vec!["0.0.0.0/0".parse().unwrap()]);
         tracking.notify(now, |_| state, |_| through.clone(), &mut out, &mut Vec::new(), &mut Vec::new());
         out.into_iter().map(|(_, state)| state).collect()
@@ -426,9 +426,9 @@ mod tests {
         for (routes, held) in [(0, 0), (1, HOLD_MS), (2, 2 * HOLD_MS), (5, 5 * HOLD_MS), (9, 5 * HOLD_MS)] {
             let mut tracking = Tracking::new(true);
             tracking.register(next_hop(), 1);
-            answer(&mut tracking, 0, GOOD);
+            resolution(&mut tracking, 0, GOOD);
             let gateway = ReceivedHop::gateway(next_hop().address);
-            tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+            tracking.resolved(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
             let (mut out, depends) = (Vec::new(), |_| through[..routes].to_vec());
             tracking.notify(100, |_| BAD, depends, &mut out, &mut Vec::new(), &mut Vec::new());
             assert_eq!(tracking.next_due(), (held > 0).then_some(100 + held), "{routes} routes");
@@ -459,7 +459,7 @@ mod tests {
         let mut reported = Vec::new();
         let gateway = ReceivedHop::gateway(next_hop().address);
         for now in 0..10_000u64 {
-            tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+            tracking.resolved(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
             let state = if now % 2 == 0 { GOOD } else { BAD };
             tracking.notify(now, |_| state, |_| Vec::new(), &mut Vec::new(), &mut Vec::new(), &mut reported);
         }
@@ -472,21 +472,21 @@ mod tests {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
         for (now, state) in [(0, GOOD), (1, BAD), (2, GOOD), (3, BAD), (4, GOOD), (5, BAD)] {
-            assert_eq!(answer(&mut tracking, now, state), [state]);
+            assert_eq!(resolution(&mut tracking, now, state), [state]);
         }
-        assert_eq!(answer(&mut tracking, 6, GOOD), []);
+        assert_eq!(resolution(&mut tracking, 6, GOOD), []);
         assert_eq!((tracking.next_due(), tracking.delayed()), (Some(1006), 1));
         // A shard that registers it meanwhile hears what the others have heard.
         tracking.register(next_hop(), 1);
-        assert_eq!(answer(&mut tracking, 7, GOOD), [BAD]);
+        assert_eq!(resolution(&mut tracking, 7, GOOD), [BAD]);
         let mut out = Vec::new();
         tracking.notify(1005, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!(out, []);
         tracking.notify(1006, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!((out.len(), tracking.next_due(), tracking.delayed()), (1, None, 0));
         let quiet = 1006 + QUIET_MS + FIRST_DELAY_MS + 1;
-        assert_eq!(answer(&mut tracking, quiet, BAD), [BAD]);
-        assert_eq!(answer(&mut tracking, quiet + 1, GOOD), [GOOD]);
+        assert_eq!(resolution(&mut tracking, quiet, BAD), [BAD]);
+        assert_eq!(resolution(&mut tracking, quiet + 1, GOOD), [GOOD]);
     }
 
     #[test]
@@ -494,10 +494,10 @@ mod tests {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
         for now in 0..6 {
-            answer(&mut tracking, now, if now % 2 == 0 { GOOD } else { BAD });
+            resolution(&mut tracking, now, if now % 2 == 0 { GOOD } else { BAD });
         }
-        assert_eq!(answer(&mut tracking, 6, GOOD), []);
-        assert_eq!(answer(&mut tracking, 7, BAD), []);
+        assert_eq!(resolution(&mut tracking, 6, GOOD), []);
+        assert_eq!(resolution(&mut tracking, 7, BAD), []);
         assert_eq!(tracking.next_due(), None);
     }
 }

@@ -277,7 +277,7 @@ fn prefixes_that_keep_changing_delay_no_other_prefix_and_no_confirmation() {
     rib.handle([RibIn::Lagging(1)]);
     let announced = (0..3 * PAGE).map(|n| bgp(&prefix(n), "10.0.0.2"));
     rib.handle(announced.chain([RibIn::Confirm(FeedFence { announcer: 0, seq: 7 })]));
-    let mut answers = Vec::new();
+    let mut resolutions = Vec::new();
     for round in 0..20 {
         // Others change between any two of its answers, more than a page each time.
         let gateway = ["10.0.0.2", "10.0.0.3"][round % 2];
@@ -285,8 +285,8 @@ fn prefixes_that_keep_changing_delay_no_other_prefix_and_no_confirmation() {
         assert!(out.replay.is_empty());
         let out = rib.handle([ack(1, sent.remove(0))]);
         sent.extend(out.replay.iter().map(|(_, page)| page.seq));
-        answers.extend(out.confirmed);
+        resolutions.extend(out.confirmed);
         assert!(lag(&rib, 1).is_some_and(|n| n > 0), "it never has everything");
     }
-    assert_eq!(answers, [FeedFence { announcer: 0, seq: 7 }]);
+    assert_eq!(resolutions, [FeedFence { announcer: 0, seq: 7 }]);
 }

@@ -1,5 +1,6 @@
-//! The RIB manager's feedback to shards: states of next hops, and confirmations. It never waits for a shard, because the
-//! shard may be waiting for it: feedback that does not fit into a shard's ring coalesces here.
+//! The feedback of the RIB manager to shards: states of next hops, and confirmations. It never
+//! blocks on a shard, because the shard may wait for the RIB manager. Feedback without room
+//! coalesces here.
 
 use ribtide_bgp::message::{Confirmation, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_prefix::{AnyPrefix, Map};
@@ -7,41 +8,41 @@ use ribtide_rib::FeedFence;
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::BTreeMap;
 
-/// Blocked prefixes that go into one message: a turn of a shard is short.
+/// Blocked prefixes of one message, which bounds the turn of a shard.
 const BLOCKED_BATCH_MAX: usize = 2048;
 
-/// The channel by which the RIB manager sends feedback to a shard.
+/// The feedback channel to a shard.
 #[derive(Clone)]
 pub struct FeedbackChannel {
-    /// A number that no other shard has or had.
+    /// The number of the shard, never used twice.
     pub number: u32,
-    /// Its ring for requests.
+    /// Its request queue.
     pub requests: Sender<ShardIn>,
 }
 
-/// The channels to all shards, with the feedback that is still to be sent.
+/// The channels to all shards, with unsent feedback.
 #[derive(Default)]
 pub(super) struct FeedbackChannels {
     channels: Vec<Unsent>,
-    /// Whether shards wait for dataplanes.
+    /// Whether FIB suppression is on.
     suppress: bool,
 }
 
 struct Unsent {
     channel: FeedbackChannel,
     suppress: Option<bool>,
-    /// The last mark that is answered; 0: none since it was told.
-    mark: u64,
-    /// The newest of each prefix.
+    /// The last confirmed fence; 0: none since the last message.
+    fence: u64,
+    /// The newest state of each prefix.
     blocked: Map<AnyPrefix, bool>,
-    /// The newest of each.
+    /// The newest state of each next hop.
     next_hops: BTreeMap<TrackedNextHop, NextHopState>,
 }
 
 impl FeedbackChannels {
-    /// From now on these shards are told: those there were as before, new ones from now on and all that is not yet sent
-    /// to others. What those have heard of next hops they tell the new ones with the routes that they give them; of what
-    /// is blocked something may have come between giving and taking, so that all are told it once more.
+    /// Sets the shards: existing ones continue, new ones get all unsent feedback of the others.
+    /// States of next hops move to new shards with the routes. Blocked prefixes are sent to all
+    /// again, because a report may have arrived during a move.
     pub(super) fn set(&mut self, channels: Vec<FeedbackChannel>, blocked: impl Iterator<Item = AnyPrefix>) {
         let mut former = std::mem::take(&mut self.channels);
         let states = former.iter().flat_map(|unsent| unsent.next_hops.iter().map(|(a, s)| (*a, *s)));
@@ -53,7 +54,7 @@ impl FeedbackChannels {
                 None => {
                     let next_hops = next_hops.clone();
                     let suppress = self.suppress.then_some(true);
-                    Unsent { channel, suppress, mark: 0, blocked: Map::default(), next_hops }
+                    Unsent { channel, suppress, fence: 0, blocked: Map::default(), next_hops }
                 }
             };
             for prefix in &blocked {
@@ -64,16 +65,16 @@ impl FeedbackChannels {
         self.send();
     }
 
-    /// Whether shards wait for dataplanes.
+    /// Whether FIB suppression is on.
     pub(super) fn suppresses(&self) -> bool {
         self.suppress
     }
 
-    /// Shards wait for dataplanes from now on, or no longer. What was to be said of it before is out of date.
+    /// Turns FIB suppression on or off. Unsent feedback of the former period is dropped.
     pub(super) fn suppress(&mut self, on: bool) {
         self.suppress = on;
         for unsent in &mut self.channels {
-            (unsent.suppress, unsent.mark) = (Some(on), 0);
+            (unsent.suppress, unsent.fence) = (Some(on), 0);
             unsent.blocked.clear();
         }
     }
@@ -84,21 +85,21 @@ impl FeedbackChannels {
         }
     }
 
-    /// Whose prefix it is, shards know themselves.
+    /// Shards ignore prefixes of others.
     pub(super) fn blocked(&mut self, prefix: AnyPrefix, blocked: bool) {
         for unsent in &mut self.channels {
             unsent.blocked.insert(prefix, blocked);
         }
     }
 
-    pub(super) fn confirmed(&mut self, mark: FeedFence) {
-        if let Some(unsent) = self.channels.iter_mut().find(|unsent| unsent.channel.number == mark.announcer)
+    pub(super) fn confirmed(&mut self, fence: FeedFence) {
+        if let Some(unsent) = self.channels.iter_mut().find(|unsent| unsent.channel.number == fence.announcer)
         {
-            unsent.mark = mark.seq;
+            unsent.fence = fence.seq;
         }
     }
 
-    /// Hands on what rings have room for.
+    /// Sends feedback while there is room.
     pub(super) fn send(&mut self) {
         self.channels.iter_mut().for_each(Unsent::send);
     }
@@ -107,7 +108,7 @@ impl FeedbackChannels {
 impl Unsent {
     fn send(&mut self) {
         let requests = self.channel.requests.clone();
-        // Closed is a ring only when the process is stopping, or the shard has ended.
+        // A queue is closed only when the process is stopping, or the shard has ended.
         let put = |message| matches!(requests.try_send(message), Ok(()) | Err(TrySend::Closed));
         if let Some(on) = self.suppress {
             if !put(ShardIn::Suppress(on)) {
@@ -115,18 +116,19 @@ impl Unsent {
             }
             self.suppress = None;
         }
-        while self.mark > 0 || !self.blocked.is_empty() {
+        while self.fence > 0 || !self.blocked.is_empty() {
             if requests.is_full() {
                 return;
             }
             let blocked: Vec<(AnyPrefix, bool)> =
                 self.blocked.extract_if(|_, _| true).take(BLOCKED_BATCH_MAX).collect();
-            // The number says "all but the blocked ones", so it goes with the last of them.
-            let mark = if self.blocked.is_empty() { std::mem::take(&mut self.mark) } else { 0 };
+            // The fence confirms all prefixes except blocked ones, so it goes with the last of
+            // these.
+            let fence = if self.blocked.is_empty() { std::mem::take(&mut self.fence) } else { 0 };
             if let Err(TrySend::Full(ShardIn::Confirmed(back))) =
-                requests.try_send(ShardIn::Confirmed(Confirmation { mark, blocked }))
+                requests.try_send(ShardIn::Confirmed(Confirmation { fence, blocked }))
             {
-                self.mark = self.mark.max(back.mark);
+                self.fence = self.fence.max(back.fence);
                 self.blocked.extend(back.blocked);
                 return;
             }
@@ -160,7 +162,7 @@ mod tests {
         assert!(matches!(shard.try_recv(), Some(ShardIn::Suppress(true))), "a new one is told at once");
         channels.confirmed(FeedFence { announcer: 7, seq: 1 });
         channels.send();
-        // Its ring is full from now on.
+        // Its queue is full now.
         channels.blocked(prefix(1), true);
         channels.confirmed(FeedFence { announcer: 7, seq: 2 });
         channels.confirmed(FeedFence { announcer: 8, seq: 9 });
@@ -172,7 +174,7 @@ mod tests {
         let heard = || match shard.try_recv() {
             Some(ShardIn::Confirmed(mut news)) => {
                 news.blocked.sort();
-                (news.mark, news.blocked)
+                (news.fence, news.blocked)
             }
             other => panic!("{other:?}"),
         };

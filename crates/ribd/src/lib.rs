@@ -54,17 +54,17 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use vrfs::VrfEntry;
 
-/// Batches from shards that may wait.
+/// Batches of shards in the queue at most.
 const INBOX: usize = 256;
-/// How often to look whether something that failed is to be tried again.
+/// Poll interval for retries of failed routes.
 const RETRY_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How often to look whether a dataplane that is waited for has room.
+/// Poll interval for room in the queue of a dataplane.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Routes that are worked through together when they are at hand: bigger batches cost less each, but a failure waits for
-/// the one under way (docs/perf/2026-11-failover.md).
+/// Routes of one batch. Larger batches cost less per route, but a failure waits for the batch under
+/// way (docs/perf/2026-11-failover.md).
 const TOGETHER: usize = 2048;
 
-/// The RIB manager before it runs: dataplanes are plugged in, then it starts.
+/// The RIB manager before it runs, to which dataplanes are added.
 #[derive(Debug)]
 pub struct RibBuilder {
     inbox: (Sender<RibIn>, Receiver<RibIn>),
@@ -74,53 +74,53 @@ pub struct RibBuilder {
     confirms: Arc<AtomicBool>,
 }
 
-/// What the RIB manager is started with.
+/// The start parameters of the RIB manager.
 pub struct RibSetup {
-    /// Its settings; the dataplanes are those that are plugged in.
+    /// Its settings; the dataplanes are those that were added.
     pub config: RibConfig,
-    /// VRFs, static routes, and the interfaces that no kernel tells of.
+    /// VRFs, static routes, and configured interfaces.
     pub vrfs: VrfsSetup,
-    /// The shards that there are.
+    /// The shards.
     pub shards: Vec<FeedbackChannel>,
-    /// Whether BGP advertises only what dataplanes confirmed.
+    /// Whether FIB suppression is on.
     pub suppress: bool,
-    /// What becomes of routes on their way to the FIB.
+    /// The FIB policy.
     pub policy: FibPolicy,
-    /// The router's.
+    /// The clock of the router.
     pub clock: Clock,
 }
 
-/// How to reach the running RIB manager.
+/// The handle of the running RIB manager.
 #[derive(Clone)]
 pub struct RibHandle {
-    /// For whoever announces routes.
+    /// The queue for announcers of routes.
     pub inbox: Sender<RibIn>,
-    /// For questions.
+    /// The handle for queries.
     pub handle: StageHandle<RibStage>,
 }
 
-/// The state of the RIB's thread.
+/// The state of the thread.
 pub struct RibStage {
     /// The RIB of each VRF.
     pub rib: Vrfs,
     planes: DataplaneSinks,
-    /// Whether BGP waits for dataplanes, for those to see.
+    /// Whether FIB suppression is on, for dataplanes.
     confirms: Arc<AtomicBool>,
     shards: FeedbackChannels,
     retries: Retries,
-    /// When retries were last looked at.
+    /// The time of the last check for retries.
     looked: Instant,
     clock: Clock,
     failures: Receiver<RibIn>,
     feedback: Receiver<RibIn>,
-    /// What was taken of either and waits for its turn: at most one answer for each batch outstanding, and what the
-    /// urgent queue has that is none. And what an operator switched.
+    /// Messages that were taken and wait for their turn: at most one acknowledgement for each
+    /// outstanding batch, other messages of the urgent queue, and commands of operators.
     taken: VecDeque<RibIn>,
-    /// Whether some of what failures or another policy make of routes is still to be done.
+    /// Whether routes are left to process after a failure or a change of policy.
     owed: bool,
     vrf_entries: BTreeMap<VrfId, VrfEntry>,
     meter: Meter,
-    /// The changes sent to dataplanes, for `route-check`.
+    /// Changes sent to dataplanes, for `route-check`.
     pub changed: Journal<VrfPrefix>,
 }
 
@@ -133,7 +133,7 @@ impl ShrinkToFit for RibStage {
 }
 
 impl RibBuilder {
-    /// Makes the RIB manager's rings.
+    /// Creates the queues of the RIB manager.
     pub fn new(rings: &Rings) -> RibBuilder {
         RibBuilder {
             inbox: rings.bounded("shards to RIB", INBOX),
@@ -144,17 +144,17 @@ impl RibBuilder {
         }
     }
 
-    /// The producing end for shards.
+    /// The queue for shards.
     pub fn inbox(&self) -> Sender<RibIn> {
         self.inbox.0.clone()
     }
 
-    /// The producing end for who finds out that ways out fail.
+    /// The queue for reports of failed links and gateways.
     pub fn failures(&self) -> Sender<RibIn> {
         self.failures.0.clone()
     }
 
-    /// Plugs in a dataplane, which counts in `meter`; the port is its end.
+    /// Adds a dataplane, which counts in `meter`. Returns its end.
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> RibChannel {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
         let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
@@ -169,7 +169,7 @@ impl RibBuilder {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
-        let (handle, asked) = pair("RIB");
+        let (handle, calls) = pair("RIB");
         let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
         config.dataplanes = (0..self.planes.names().len() as DataplaneId).collect();
         let mut stage = RibStage {
@@ -191,7 +191,7 @@ impl RibBuilder {
             meter: meters.meter("rib"),
             changed: Journal::default(),
         };
-        // Before there is any route: shards find it in their rings when they start.
+        // Sent before any route, so shards find it in their queues at the start.
         if suppress {
             stage.confirms.store(true, Relaxed);
             stage.shards.suppress(true);
@@ -201,7 +201,7 @@ impl RibBuilder {
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
-        thread::spawn("rib", move || run(stage, vrfs, &inbox, &asked, &stop))?;
+        thread::spawn("rib", move || run(stage, vrfs, &inbox, &calls, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, handle })
     }
 }
@@ -216,13 +216,13 @@ fn run(
     mut stage: RibStage,
     vrfs: VrfsSetup,
     inbox: &Receiver<RibIn>,
-    asked: &CallQueue<RibStage>,
+    calls: &CallQueue<RibStage>,
     stop: &Stop,
 ) {
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
     while !stop.stopped() {
-        let mut in_vain = false;
+        let mut is_idle = false;
         let room = stage.make_way();
         let nap = match () {
             () if !room => ROOM_POLL_INTERVAL,
@@ -230,11 +230,11 @@ fn run(
             () if stage.planes.holds_any() => RETRY_POLL_INTERVAL / 10,
             () => RETRY_POLL_INTERVAL.min(stage.until_due()),
         };
-        if !stage.take(inbox, asked, room) && !nap.is_zero() {
-            let came = stage.wait(inbox, asked, room, nap);
-            in_vain = !came && room;
+        if !stage.take(inbox, calls, room) && !nap.is_zero() {
+            let came = stage.wait(inbox, calls, room, nap);
+            is_idle = !came && room;
         }
-        if idle::on_wait(in_vain) {
+        if idle::on_wait(is_idle) {
             idle::trim(&mut stage);
         }
         if room {
@@ -253,12 +253,12 @@ fn run(
     }
 }
 
-/// Whether it is a dataplane's about itself.
+/// Whether it is a message of a dataplane about itself.
 fn is_of_dataplane(message: &RibIn) -> bool {
     matches!(message, RibIn::Ack(_) | RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_))
 }
 
-/// Whether it may end or repair ways out, and therefore overtakes routes.
+/// Whether it may break or repair next hops, and so overtakes routes.
 fn is_failure(message: &RibIn) -> bool {
     matches!(message, RibIn::Interface(_) | RibIn::InterfaceRemoved(_) | RibIn::Gateway(_))
 }
@@ -271,19 +271,18 @@ fn route_count(message: &RibIn) -> usize {
 }
 
 impl RibHandle {
-    /// Has BGP advertise only what dataplanes confirmed from now on, or what it has. Whether it did before.
+    /// Turns FIB suppression on or off. Returns the former state.
     ///
     /// # Errors
-    /// When the RIB manager does not answer.
+    /// The RIB manager does not reply.
     pub fn suppress(&self, on: bool) -> Result<bool, NoReply> {
         self.handle.call(move |stage| stage.suppress(on))
     }
 
-    /// Applies this FIB policy to the default VRF from now on. Routes with another result than before
-    /// change, and no others.
+    /// Applies a FIB policy to the default VRF. Only routes with another result change.
     ///
     /// # Errors
-    /// When the RIB manager does not answer.
+    /// The RIB manager does not reply.
     pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoReply> {
         let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
         self.handle.call(move |stage| {
@@ -292,18 +291,18 @@ impl RibHandle {
         })
     }
 
-    /// From now on there are these VRFs, with these static routes and interfaces.
+    /// Sets the VRFs with their static routes and interfaces.
     ///
     /// # Errors
-    /// When the RIB manager does not answer.
+    /// The RIB manager does not reply.
     pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoReply> {
         self.handle.call(move |stage| stage.set_vrfs(setup))
     }
 
-    /// Lets the resolution cache work by another mode from the next batch on; the mode before.
+    /// Sets the mode of the resolution cache from the next batch on. Returns the former mode.
     ///
     /// # Errors
-    /// When the RIB manager does not answer.
+    /// The RIB manager does not reply.
     pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoReply> {
         self.handle.call(move |stage| {
             let before = stage.rib.default_vrf().cache_mode();
@@ -314,7 +313,7 @@ impl RibHandle {
 }
 
 impl RibStage {
-    /// The dataplanes' names, by number.
+    /// The names of dataplanes, by number.
     pub fn plane_names(&self) -> Vec<String> {
         self.planes.names()
     }
@@ -324,12 +323,12 @@ impl RibStage {
         self.vrf_entries.get(&vrf)?.statics.awaited(prefix)
     }
 
-    /// From now on these shards hear of next hops and of dataplanes.
+    /// Sets the shards that get feedback.
     pub fn set_shards(&mut self, channels: Vec<FeedbackChannel>) {
         self.shards.set(channels, self.rib.default_vrf().blocked());
     }
 
-    /// BGP advertises only what dataplanes confirmed from now on, or what it has. Whether it did before.
+    /// Turns FIB suppression on or off. Returns the former state.
     pub fn suppress(&mut self, on: bool) -> bool {
         let before = self.shards.suppresses();
         if before != on {
@@ -340,18 +339,18 @@ impl RibStage {
         before
     }
 
-    /// What a time told by the RIB is, in milliseconds since the router's start.
+    /// Converts a time of the RIB to milliseconds since the start of the router.
     pub fn now(&self) -> u64 {
         self.clock.now()
     }
 
-    /// How long until BGP is to be told an answer that waits; 0: it is time.
+    /// The time until a delayed notification of a next hop is due; 0: now.
     fn until_due(&self) -> Duration {
         let until = |due: u64| Duration::from_millis(due.saturating_sub(self.clock.now()));
         self.rib.next_due().map_or(Duration::MAX, until)
     }
 
-    /// Has dataplanes try again what they failed, when it is time.
+    /// Requests retries of failed routes when they are due.
     fn retry(&mut self) {
         let now = Instant::now();
         if now - self.looked < RETRY_POLL_INTERVAL {
@@ -365,16 +364,16 @@ impl RibStage {
         }
     }
 
-    /// Takes what waits in the first queue that has something, in this order: failures; feedback, since what a dataplane
-    /// says goes ahead of any backlog of routes; questions; and routes, if there is room for what they make. Whether
-    /// there was anything.
-    fn take(&mut self, inbox: &Receiver<RibIn>, asked: &CallQueue<RibStage>, room: bool) -> bool {
+    /// Handles a message of the first queue that has one: failures; feedback, because an
+    /// acknowledgement precedes any backlog of routes; queries; and routes, if there is room for
+    /// their output. Returns whether there was one.
+    fn take(&mut self, inbox: &Receiver<RibIn>, calls: &CallQueue<RibStage>, room: bool) -> bool {
         if let Some(message) = self.failures.try_recv() {
             self.failed(message);
         } else if let Some(message) = self.feedback.try_recv() {
             self.taken.push_back(message);
-        } else if let Some(question) = asked.next() {
-            question(self);
+        } else if let Some(call) = calls.next() {
+            call(self);
         } else if room && let Some(message) = inbox.try_recv() {
             let mut routes = route_count(&message);
             let mut messages = vec![message];
@@ -391,19 +390,19 @@ impl RibStage {
         true
     }
 
-    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A queue that no producer
-    /// feeds, as the feedback of a router without dataplanes, is not waited for.
+    /// Waits until [`RibStage::take`] may find a message; `false` after `timeout`. It ignores a
+    /// queue without producer, such as the feedback of a router without dataplanes.
     fn wait(
         &self,
         inbox: &Receiver<RibIn>,
-        asked: &CallQueue<RibStage>,
+        calls: &CallQueue<RibStage>,
         room: bool,
         timeout: Duration,
     ) -> bool {
         let mut select = Select::new();
         self.failures.watch(&mut select);
         self.feedback.watch(&mut select);
-        asked.watch(&mut select);
+        calls.watch(&mut select);
         if room {
             inbox.watch(&mut select);
         }
@@ -426,20 +425,20 @@ impl RibStage {
         outs.into_iter().for_each(|out| self.send(out));
     }
 
-    /// Static routes that waited for an interface.
+    /// Handles static routes that waited for an interface.
     fn awaited(&mut self, message: &RibIn) -> Option<RibIn> {
         let RibIn::Interface(event) = message else { return None };
         self.vrf_entries.get_mut(&event.vrf)?.statics.interface(event)
     }
 
-    /// Takes what waits in the urgent queue.
+    /// Handles the urgent queue.
     fn take_failures(&mut self) {
         if let Some(first) = self.failures.try_recv() {
             self.failed(first);
         }
     }
 
-    /// Takes `first` and all that waits in the urgent queue, and does about it what cannot wait.
+    /// Handles `first` and the rest of the urgent queue, as far as it cannot wait.
     fn failed(&mut self, first: RibIn) {
         let begin = Instant::now();
         let mut events = Vec::new();
@@ -467,8 +466,8 @@ impl RibStage {
         self.meter.add(0, begin);
     }
 
-    /// Hands dataplanes what waits for room, and leaves behind those that others are not to wait for. Whether there is room
-    /// for more.
+    /// Sends held batches to dataplanes and marks lagging ones. Returns whether there is room for
+    /// more.
     fn make_way(&mut self) -> bool {
         let slow = self.planes.make_way(self.rib.dataplanes());
         if let Some(slow) = &slow
@@ -480,7 +479,7 @@ impl RibStage {
         slow.is_some()
     }
 
-    /// What dataplanes say of themselves; the rest waits for room.
+    /// Handles messages of dataplanes about themselves; others wait for room.
     fn take_feedback(&mut self) {
         let (said, rest): (Vec<RibIn>, _) = self.taken.drain(..).partition(is_of_dataplane);
         self.taken = VecDeque::from(rest);
@@ -512,7 +511,7 @@ impl RibStage {
             self.shards.next_hop(next_hop, NextHopState::PerPrefix);
         }
         out.blocked.into_iter().for_each(|(prefix, blocked)| self.shards.blocked(prefix, blocked));
-        out.confirmed.into_iter().for_each(|mark| self.shards.confirmed(mark));
+        out.confirmed.into_iter().for_each(|fence| self.shards.confirmed(fence));
         if let Some(batch) = out.fib {
             if batch.routes.v4.iter().any(|r| r.group.is_none())
                 || batch.routes.v6.iter().any(|r| r.group.is_none())

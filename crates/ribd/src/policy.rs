@@ -1,4 +1,4 @@
-//! Route-maps of the RIB manager out of the policies of `[fib.policy]` and `[vrf.NAME.policy]`.
+//! FIB policies of `[fib.policy]` and `[vrf.NAME.policy]`, compiled for the RIB manager.
 
 use ribtide_config::FibPolicy;
 use ribtide_policy::{Memo, Route, Source};
@@ -7,15 +7,15 @@ use ribtide_rib::{FibPolicyResult, Protocol, RouteMaps};
 use ribtide_wire::bgp::NextHop;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The policies as the RIB manager asks them.
+/// The compiled policies.
 pub(super) struct CompiledFibPolicy {
     policy: FibPolicy,
-    /// By protocol and family: the answer, where it is the same for every prefix.
+    /// The result for each protocol and family, if it does not depend on the prefix.
     settled: [[Option<FibPolicyResult>; 2]; Protocol::ALL.len()],
 }
 
-/// The FIB policy result of a route whose list returned `list_result`: `None`, it is rejected; otherwise the
-/// source address that the list gives it, if it does.
+/// The FIB policy result of a route whose list returned `list_result`: `None` if rejected, else the
+/// source address from the list, if any.
 fn policy_result(
     policy: &FibPolicy,
     protocol: Protocol,
@@ -32,7 +32,7 @@ fn policy_result(
 }
 
 impl CompiledFibPolicy {
-    /// Asks each policy as far as prefixes do not matter.
+    /// Evaluates each policy as far as prefixes do not matter.
     pub(super) fn new(policy: FibPolicy) -> CompiledFibPolicy {
         let settled = Protocol::ALL.map(|protocol| {
             [Afi::Ipv4, Afi::Ipv6].map(|afi| {
@@ -63,7 +63,7 @@ impl RouteMaps for CompiledFibPolicy {
     }
 }
 
-/// What such a policy sees of a route: the configuration accepts no condition on anything else.
+/// The fields of a route that a FIB policy may match; the configuration refuses others.
 fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
     let no_neighbor = Ipv4Addr::UNSPECIFIED;
     let source = Source { neighbor: no_neighbor.into(), internal: protocol == Protocol::BgpInternal };
@@ -99,7 +99,7 @@ connected = ["reject"]
         assert_eq!(maps.of_all(Protocol::Connected, Afi::Ipv4), Some(denied));
         assert_eq!(maps.of_all(Protocol::Static, Afi::Ipv6), Some(FibPolicyResult::default()));
         let source = |text: &str| FibPolicyResult { deny: false, source: text.parse().ok() };
-        // The set has no IPv6 prefix, so that it need not be asked.
+        // The set has no IPv6 prefix, so the result is settled.
         assert_eq!(maps.of_all(Protocol::BgpExternal, Afi::Ipv6), Some(source("2001:db8::1")));
         assert_eq!(maps.of_all(Protocol::BgpExternal, Afi::Ipv4), None);
         let of = |protocol, prefix: &str| maps.of(protocol, prefix.parse().unwrap());
@@ -146,10 +146,10 @@ kernel = ["reject"]
         assert_eq!(red.of_all(Protocol::Connected, Afi::Ipv4), Some(FibPolicyResult::default()));
         assert_eq!(config.vrfs["blue"].policy, FibPolicy::default());
         let text = text.replace("kernel = [\"reject\"]", "bgp = [\"reject\"]");
-        let says = config::parse(&text).unwrap_err();
-        assert!(says[0].says.contains("BGP's routes are in the default VRF alone"), "{says:?}");
+        let message = config::parse(&text).unwrap_err();
+        assert!(message[0].message.contains("BGP's routes are in the default VRF alone"), "{message:?}");
         let text = text.replace("bgp = [\"reject\"]", "").replace("2001:db8::1", "10.0.0.2");
-        let says = config::parse(&text).unwrap_err();
-        assert!(says[0].says.contains("at most one of each family"), "{says:?}");
+        let message = config::parse(&text).unwrap_err();
+        assert!(message[0].message.contains("at most one of each family"), "{message:?}");
     }
 }

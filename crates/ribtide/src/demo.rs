@@ -12,7 +12,7 @@ use ribtide_bench::options::interrupted;
 use ribtide_bench::replay::{self, Replay};
 use ribtide_config as config;
 use ribtide_daemon::router::Router;
-use ribtide_model::{AsicAnswer, Pipeline, Stage};
+use ribtide_model::{AsicLookup, Pipeline, Stage};
 use ribtide_prefix::{V4, V6};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
@@ -310,7 +310,7 @@ fn check(router: &Router, expected: &Expected, interrupted: &AtomicBool) -> Resu
 }
 
 /// The only next hop of a reply; `None` for a drop or ECMP.
-fn single_next_hop(reply: &AsicAnswer) -> Option<IpAddr> {
+fn single_next_hop(reply: &AsicLookup) -> Option<IpAddr> {
     match (reply.action.as_str(), reply.next_hops.as_slice()) {
         ("forward", [only]) => Some(*only),
         _ => None,

@@ -8,7 +8,7 @@ use crate::show::Output;
 use crate::text::{self, Table, number};
 use clap::Args;
 use ribtide_model::RouteCheck;
-use ribtide_sonicd::route_check::{DaemonsCheck, Look};
+use ribtide_sonicd::route_check::{CheckScope, DaemonsCheck};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,12 +51,12 @@ enum CheckTarget {
 }
 
 impl CheckTarget {
-    fn look(&mut self, look: Look) -> Result<RouteCheck, String> {
+    fn check(&mut self, check: CheckScope) -> Result<RouteCheck, String> {
         match self {
             CheckTarget::Router(client) => {
-                client.get(&format!("/v1/route-check?full={}", look == Look::Full))
+                client.get(&format!("/v1/route-check?full={}", check == CheckScope::Full))
             }
-            CheckTarget::Daemons(daemons) => daemons.look(look).map_err(|e| e.to_string()),
+            CheckTarget::Daemons(daemons) => daemons.check(check).map_err(|e| e.to_string()),
         }
     }
 
@@ -102,12 +102,12 @@ fn compare(options: &Options) -> Result<bool, String> {
             found.default_routes.iter().any(|route| route.forwarded)
         } else {
             // A single check compares everything.
-            let less = if options.every.is_some() { Look::Part } else { Look::Changed };
-            let mut found = target.look(if options.full { Look::Full } else { less })?;
+            let less = if options.every.is_some() { CheckScope::Part } else { CheckScope::Changed };
+            let mut found = target.check(if options.full { CheckScope::Full } else { less })?;
             while found.differing > 0 && found.under_way > 0 && begin.elapsed() < wait {
                 std::thread::sleep(DIFFERENCE_POLL_INTERVAL);
                 // Known differences are compared again in any case.
-                found = target.look(less)?;
+                found = target.check(less)?;
             }
             print(
                 options,
@@ -152,7 +152,7 @@ fn all(found: &RouteCheck, less: &str) -> String {
     if !found.differences.is_empty() {
         let mut table = Table::new(&["VRF", "Prefix", "Stage", "Wanted", "Found", "Why"]);
         for d in &found.differences {
-            table.row([&d.vrf, &d.prefix, &d.stage, &d.rib, &d.found, &d.says].map(String::clone));
+            table.row([&d.vrf, &d.prefix, &d.stage, &d.rib, &d.found, &d.message].map(String::clone));
         }
         out += &table.render();
     }
@@ -164,7 +164,7 @@ fn all(found: &RouteCheck, less: &str) -> String {
 
 fn defaults(found: &RouteCheck) -> String {
     let line = |route: &ribtide_model::DefaultRoute| {
-        let target = route.leads.as_deref().unwrap_or("absent");
+        let target = route.next_hops.as_deref().unwrap_or("absent");
         let forwards = if route.forwarded { "forwards" } else { "does not forward" };
         format!("{} {target}: {forwards}\n", route.prefix)
     };

@@ -645,14 +645,14 @@ fn explain_has_stages_of_static_route_and_bgp_path() {
     };
     let expected = |stages: &[Value], stage: &str| {
         let stage = stages.iter().find(|s| s["stage"] == stage).unwrap();
-        (stage["state"].as_str().unwrap().to_owned(), stage["says"].to_string())
+        (stage["state"].as_str().unwrap().to_owned(), stage["messages"].to_string())
     };
     let (state, _) = expected(&concludes("BGP has nothing"), "bgp");
     assert_eq!(state, "absent");
     let table = ["--uniform", "--ipv4", "1", "--asn", "65002", "--next-hops", "1"];
     let announce = |from: &str, next_hops: &str| {
         let peer = router.peers("blast", from, &[&table[..], &["--next-hops4", next_hops]].concat());
-        until("BGP has a path", || explained()["stages"][0]["says"].to_string().contains(from));
+        until("BGP has a path", || explained()["stages"][0]["messages"].to_string().contains(from));
         peer
     };
     // A BGP path that is unusable does not hide the static route.
@@ -665,7 +665,9 @@ fn explain_has_stages_of_static_route_and_bgp_path() {
     // The best BGP path loses in the RIB manager, and both stages report it.
     let _worse = announce("127.0.1.11", "10.0.0.0/16");
     until("the RIB manager has it", || {
-        explained()["stages"][0]["says"].to_string().contains("the RIB manager does not take the best path")
+        explained()["stages"][0]["messages"]
+            .to_string()
+            .contains("the RIB manager does not take the best path")
     });
     let stages = concludes("BGP's path has the worse distance");
     let lower = "not used: the selected route has the lower distance 1";

@@ -106,7 +106,7 @@ impl Router {
         let of = vrf.map(|vrf| ["--vrf", vrf]);
         let reply =
             self.json(&[&["show", "asic", address][..], of.as_ref().map_or(&[], |of| &of[..])].concat());
-        let reply = &reply["answers"][0];
+        let reply = &reply["lookups"][0];
         let hop = reply["next_hops"][0].as_str();
         hop.unwrap_or_else(|| reply["action"].as_str().unwrap()).to_owned()
     }

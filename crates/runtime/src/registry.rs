@@ -172,7 +172,6 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Router, "shards to sessions", 1024, "control", "the shard; the session thread waits for no stage"),
     queue(Router, "sessions to reader N", 1024, "control", "no thread: the session thread keeps the rest"),
     queue(Router, "sessions to worker N", 1024, "control", "no thread: the session thread keeps the rest"),
-    queue(Router, "kernel FIB to kernel wanted", 64, "not in `show threads`", "no thread: the writer records the rest itself"),
     queue(Router, "kernel watchers to kernel FIB", 256, "control", "the watcher, which then reads the kernel's state again"),
     queue(Router, "lines to the log", 4096, "lines, not in `show threads`", "no thread: lines without room are dropped and counted"),
     queue(Router, "queries to a stage", 64, "not in `show threads`; a waiting stage answers them too", "the client, for at most 10 s"),

@@ -39,7 +39,7 @@ pub struct Rule {
     /// The settings.
     pub settings: &'static [&'static str],
     /// Why, and what to choose instead.
-    pub says: &'static str,
+    pub message: &'static str,
     broken: fn(&RequestedSettings) -> bool,
 }
 
@@ -47,86 +47,92 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     Rule {
         settings: &["fib.kernel", "fib.virtual-asic"],
-        says: "the virtual ASIC's ports come from [[interface]] tables, which fib.kernel excludes; remove one of the two",
-        broken: |asked| asked.kernel && asked.virtual_asic,
+        message: "the virtual ASIC's ports come from [[interface]] tables, which fib.kernel excludes; remove one of the two",
+        broken: |requested| requested.kernel && requested.virtual_asic,
     },
     Rule {
         settings: &["fib.kernel", "interface"],
-        says: "[[interface]] tables describe interfaces that no kernel has; with fib.kernel on, the kernel's own are used: \
+        message: "[[interface]] tables describe interfaces that no kernel has; with fib.kernel on, the kernel's own are used: \
                remove the tables or set fib.kernel = false",
-        broken: |asked| asked.kernel && asked.interfaces,
+        broken: |requested| requested.kernel && requested.interfaces,
     },
     Rule {
         settings: &["orchagent -F", "redis_async"],
-        says: "this syncd answers no request in redis_async, so what FIB suppression would be told is only assumed, and a \
+        message: "this syncd answers no request in redis_async, so what FIB suppression would be told is only assumed, and a \
                route that failed would be advertised; start both with -s or -z zmq_sync, or use ribtide's syncd, which answers",
-        broken: |asked| {
-            asked.responses == Some(true)
-                && asked.mode == Some(Mode::RedisAsync)
-                && asked.syncd_answers == Some(false)
+        broken: |requested| {
+            requested.responses == Some(true)
+                && requested.mode == Some(Mode::RedisAsync)
+                && requested.syncd_answers == Some(false)
         },
     },
     Rule {
         settings: &["--appl-db off", "routes through Redis"],
-        says: "--appl-db off would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
+        message: "--appl-db off would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
                tcp://127.0.0.1, or leave --appl-db out",
-        broken: |asked| asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::Off),
+        broken: |requested| {
+            requested.routes_over_zmq == Some(false) && requested.appl_db == Some(Persistence::Off)
+        },
     },
     Rule {
         settings: &["--appl-db behind", "routes through Redis"],
-        says: "--appl-db behind would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
+        message: "--appl-db behind would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
                tcp://127.0.0.1, or leave --appl-db out",
-        broken: |asked| {
-            asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::WriteBehind)
+        broken: |requested| {
+            requested.routes_over_zmq == Some(false) && requested.appl_db == Some(Persistence::WriteBehind)
         },
     },
     Rule {
         settings: &["orchagent --route-zmq", "routes through Redis"],
-        says: "the orchagent that runs takes routes over ZeroMQ (--route-zmq, or swss_zmq in CONFIG_DB when it started), and \
+        message: "the orchagent that runs takes routes over ZeroMQ (--route-zmq, or swss_zmq in CONFIG_DB when it started), and \
                fpmsyncd writes them to Redis, where no daemon takes them; start fpmsyncd with -q and orchagent's endpoint, or \
                orchagent without ZeroMQ",
-        broken: |asked| asked.routes_over_zmq == Some(false) && asked.orchagent_over_zmq == Some(true),
+        broken: |requested| {
+            requested.routes_over_zmq == Some(false) && requested.orchagent_over_zmq == Some(true)
+        },
     },
     Rule {
         settings: &["fpmsyncd -q", "orchagent without ZeroMQ"],
-        says: "the orchagent that runs takes routes from Redis, and fpmsyncd sends them over ZeroMQ (-q, or swss_zmq in \
+        message: "the orchagent that runs takes routes from Redis, and fpmsyncd sends them over ZeroMQ (-q, or swss_zmq in \
                CONFIG_DB when it started), where no daemon takes them; start orchagent with -q and --route-zmq or after \
                swss_zmq is enabled, or fpmsyncd without ZeroMQ",
-        broken: |asked| asked.routes_over_zmq == Some(true) && asked.orchagent_over_zmq == Some(false),
+        broken: |requested| {
+            requested.routes_over_zmq == Some(true) && requested.orchagent_over_zmq == Some(false)
+        },
     },
     Rule {
         settings: &["warm restart", "--appl-db off"],
-        says: "STATE_DB enables warm restart, and with --appl-db off there is nothing that a restarted daemon could begin \
+        message: "STATE_DB enables warm restart, and with --appl-db off there is nothing that a restarted daemon could begin \
                with: every route would leave the chip and come back; choose --appl-db behind, or disable warm restart",
-        broken: |asked| asked.warm_restart && asked.appl_db == Some(Persistence::Off),
+        broken: |requested| requested.warm_restart && requested.appl_db == Some(Persistence::Off),
     },
     Rule {
         settings: &["warm restart", "--asic-db off"],
-        says: "STATE_DB enables warm restart, and with --asic-db off a restarted syncd does not know what the chip holds; \
+        message: "STATE_DB enables warm restart, and with --asic-db off a restarted syncd does not know what the chip holds; \
                choose --asic-db behind or in-line, or disable warm restart",
-        broken: |asked| asked.warm_restart && asked.asic_db == Some(Persistence::Off),
+        broken: |requested| requested.warm_restart && requested.asic_db == Some(Persistence::Off),
     },
 ];
 
 /// The rules that what is asked for breaks.
-pub fn broken(asked: &RequestedSettings) -> impl Iterator<Item = &'static Rule> {
-    let asked = *asked;
-    RULES.iter().filter(move |rule| (rule.broken)(&asked))
+pub fn broken(requested: &RequestedSettings) -> impl Iterator<Item = &'static Rule> {
+    let requested = *requested;
+    RULES.iter().filter(move |rule| (rule.broken)(&requested))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn says(asked: RequestedSettings) -> Vec<&'static [&'static str]> {
-        broken(&asked).map(|rule| rule.settings).collect()
+    fn message(requested: RequestedSettings) -> Vec<&'static [&'static str]> {
+        broken(&requested).map(|rule| rule.settings).collect()
     }
 
     #[test]
     fn what_is_not_known_conflicts_with_nothing() {
-        assert!(says(RequestedSettings::default()).is_empty());
+        assert!(message(RequestedSettings::default()).is_empty());
         assert!(
-            says(RequestedSettings { warm_restart: true, kernel: true, ..RequestedSettings::default() })
+            message(RequestedSettings { warm_restart: true, kernel: true, ..RequestedSettings::default() })
                 .is_empty()
         );
     }
@@ -192,8 +198,8 @@ mod tests {
         ];
         assert_eq!(breaks.len(), RULES.len());
         for (rule, (bad, good)) in RULES.iter().zip(breaks) {
-            assert_eq!(says(bad), [rule.settings]);
-            assert!(says(good).is_empty(), "{:?}", rule.settings);
+            assert_eq!(message(bad), [rule.settings]);
+            assert!(message(good).is_empty(), "{:?}", rule.settings);
         }
     }
 }

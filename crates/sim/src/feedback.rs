@@ -92,7 +92,7 @@ pub struct Feedback<'n> {
 struct Unsent {
     next_hops: BTreeMap<TrackedNextHop, NextHopState>,
     blocked: BTreeMap<AnyPrefix, bool>,
-    mark: u64,
+    fence: u64,
 }
 
 /// A dataplane that applies its batches late.
@@ -325,7 +325,7 @@ impl<'n> Feedback<'n> {
                 unsent.blocked.insert(prefix, blocked);
             });
         }
-        out.confirmed.into_iter().for_each(|mark| self.unsent[mark.announcer as usize].mark = mark.seq);
+        out.confirmed.into_iter().for_each(|fence| self.unsent[fence.announcer as usize].fence = fence.seq);
         for batch in out.fib.into_iter().chain(out.replay.into_iter().map(|(_, batch)| batch)) {
             self.changes += batch.route_count() + batch.groups.len();
             self.dataplane.queue.push_back(batch);
@@ -344,11 +344,11 @@ impl<'n> Feedback<'n> {
     /// Sends a shard its notifications.
     fn answer(&mut self) {
         let shard = self.rng.index(self.shards.len());
-        let Unsent { next_hops, blocked, mark } = std::mem::take(&mut self.unsent[shard]);
+        let Unsent { next_hops, blocked, fence } = std::mem::take(&mut self.unsent[shard]);
         let queue = &mut self.shards[shard].queues[self.network.peers.len()];
-        if mark > 0 || !blocked.is_empty() {
+        if fence > 0 || !blocked.is_empty() {
             let blocked = blocked.into_iter().collect();
-            queue.push_back(ShardIn::Confirmed(Confirmation { mark, blocked }));
+            queue.push_back(ShardIn::Confirmed(Confirmation { fence, blocked }));
         }
         if !next_hops.is_empty() {
             queue.push_back(ShardIn::NextHops(next_hops.into_iter().collect()));
@@ -357,7 +357,7 @@ impl<'n> Feedback<'n> {
 
     fn is_busy(&self) -> bool {
         let is_sent =
-            |unsent: &Unsent| unsent.next_hops.is_empty() && unsent.blocked.is_empty() && unsent.mark == 0;
+            |unsent: &Unsent| unsent.next_hops.is_empty() && unsent.blocked.is_empty() && unsent.fence == 0;
         self.shards.iter().any(|stage| stage.is_busy() || !stage.to_rib.is_empty())
             || self.egress.is_busy()
             || !self.inbox.is_empty()

@@ -75,9 +75,9 @@ impl Fib {
 
     /// The next confirmation for a shard.
     pub(crate) fn confirmation(&mut self, shard: usize) -> Option<Confirmation> {
-        let (mark, blocked) = std::mem::take(&mut self.unsent[shard]);
-        (mark > 0 || !blocked.is_empty())
-            .then(|| Confirmation { mark, blocked: blocked.into_iter().collect() })
+        let (fence, blocked) = std::mem::take(&mut self.unsent[shard]);
+        (fence > 0 || !blocked.is_empty())
+            .then(|| Confirmation { fence, blocked: blocked.into_iter().collect() })
     }
 
     pub(crate) fn is_busy(&self) -> bool {

@@ -417,7 +417,7 @@ impl<'w> Run<'w> {
         assert_eq!(view.paths.len(), paths.len(), "paths of {prefix}");
         let best = reasons.iter().any(Option::is_none);
         let blocked = best && self.blocked().contains(&prefix);
-        assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Told }, "{prefix}");
+        assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Advertised }, "{prefix}");
         for (path, reason) in paths.iter().zip(reasons) {
             let seen = view.paths.iter().find(|seen| seen.peer.id.0 as usize == path.peer);
             let seen = seen.expect("every path is seen");

@@ -49,7 +49,7 @@ pub(crate) struct Stage {
 pub(crate) struct Confirmed {
     /// Whether only confirmed routes are advertised.
     pub(crate) on: bool,
-    mark: u64,
+    fence: u64,
     blocked: BTreeSet<AnyPrefix>,
     /// The fence after the last feed of a prefix; before it, the last number of all.
     waits: BTreeMap<AnyPrefix, u64>,
@@ -59,7 +59,7 @@ pub(crate) struct Confirmed {
 
 impl Confirmed {
     fn receive(&mut self, confirmation: &Confirmation) {
-        self.mark = self.mark.max(confirmation.mark);
+        self.fence = self.fence.max(confirmation.fence);
         for (prefix, blocked) in &confirmation.blocked {
             match blocked {
                 true => self.blocked.insert(*prefix),
@@ -71,7 +71,7 @@ impl Confirmed {
     /// Whether a path of a prefix may be advertised.
     fn is_forwarded(&self, prefix: &AnyPrefix) -> bool {
         let waits = self.waits.get(prefix).copied().unwrap_or(0);
-        !self.on || (waits <= self.mark && !self.blocked.contains(prefix))
+        !self.on || (waits <= self.fence && !self.blocked.contains(prefix))
     }
 }
 
@@ -143,7 +143,7 @@ impl Stage {
     pub(crate) fn is_busy(&self) -> bool {
         self.shard.work_left()
             || !self.out.is_empty()
-            || self.shard.mark_due()
+            || self.shard.fence_due()
             || !self.parcels.is_empty()
             || self.queues.iter().any(|queue| !queue.is_empty())
     }
@@ -252,13 +252,13 @@ impl Stage {
         self.to_rib.extend((!track.is_empty()).then_some(ToRib::Track(track)));
         for_each_family!(F => self.fed::<F>(&feed));
         self.to_rib.extend((!untrack.is_empty()).then_some(ToRib::Untrack(untrack)));
-        if let Some(mark) = self.shard.mark() {
-            self.to_rib.push(ToRib::Fence(mark));
+        if let Some(fence) = self.shard.fence() {
+            self.to_rib.push(ToRib::Fence(fence));
             self.confirmed
                 .waits
                 .values_mut()
                 .filter(|waits| **waits == u64::MAX)
-                .for_each(|waits| *waits = mark);
+                .for_each(|waits| *waits = fence);
         }
         for (addr, used) in next_hops {
             let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };

@@ -1,10 +1,11 @@
-//! fpmsyncd's side of the seam to orchagent: ROUTE_TABLE and LABEL_ROUTE_TABLE through Redis, or over ZeroMQ with APPL_DB
-//! kept beside them.
+//! The transport of fpmsyncd to orchagent: ROUTE_TABLE and LABEL_ROUTE_TABLE through Redis, or over
+//! ZeroMQ with APPL_DB as a mirror.
 //!
-//! Over ZeroMQ a lost connection loses the messages in flight. fpmsyncd has every row, so it resends all of them on each
-//! new connection. To ribtide's orchagent it does so between the begin and the end of SONiC's `resync`, and orchagent
-//! removes the routes that were not sent. fpmsyncd begins a resync only when it knows every route: after its own start,
-//! when the routing daemon's replay is over.
+//! Over ZeroMQ a lost connection loses the messages in flight. fpmsyncd has every row, so it
+//! resends all of them on each new connection. To ribtide's orchagent it does so between the begin
+//! and the end of SONiC's `resync`, and orchagent removes the routes that were not sent. fpmsyncd
+//! begins a resync only when it knows every route: after its own start, when the replay of the
+//! routing daemon is complete.
 
 use super::{Daemon, Error};
 use clap::Args;
@@ -17,7 +18,7 @@ use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
 use ribtide_tables::{Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind};
 
-/// The port on which orchagent takes tables; of the namespaces of a machine with several chips, each has its own.
+/// The port of orchagent for tables; on a host with several ASICs each namespace has its own.
 pub(super) const PORT: u16 = 8100;
 
 /// The port in this namespace.
@@ -25,13 +26,13 @@ pub(super) fn port() -> u16 {
     in_namespace(PORT)
 }
 
-/// The port that stands in this namespace for what `port` is where there is only one.
+/// The port in this namespace that corresponds to `port` on a host with one ASIC.
 pub(super) fn in_namespace(port: u16) -> u16 {
     let namespace = ribtide_tables::namespace_id();
     namespace.map_or(port, |id| port.saturating_add(id).saturating_add(1))
 }
 
-/// How many rows a write-behind database may lag.
+/// The maximum lag of a write-behind database.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Lag {
     /// Rows that may wait for a write-behind database, in thousands; routes wait for it then
@@ -53,14 +54,14 @@ impl ResyncRow for LabelRouteRow {
     const RESYNC: LabelKey = LabelKey::Resync;
 }
 
-/// How much of what was written has left this process.
+/// How much of the written rows orchagent has, or can read from APPL_DB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HandedOver {
-    /// All of it; where orchagent does not say what it takes, as far as can be known.
+    /// All of it, as far as the consumer reports it.
     All,
-    /// Not all yet: no more is to be written until it is.
+    /// Not all: the caller must wait before it writes more.
     Some,
-    /// No orchagent takes anything.
+    /// No orchagent consumes.
     Nothing,
 }
 
@@ -91,18 +92,18 @@ impl<R: ResyncRow> Routes<R> {
             zmq.go_on();
             return None;
         }
-        match zmq.look(zmq.learnt_all || replayed) {
+        match zmq.look(zmq.knows_all_rows || replayed) {
             ResendScope::Changes => None,
             ResendScope::Everything => Some(false),
-            ResendScope::Sweep => Some(true),
+            ResendScope::Resync => Some(true),
         }
     }
 
-    /// Begins a resend of all rows, as a resync if `sweep`. Returns the kind of its rows; `None` through Redis.
-    pub(super) fn begin_resend(&mut self, sweep: bool) -> Option<ResendKind> {
+    /// Begins a resend of all rows, as a resync if `as_resync`. Returns the kind of its rows; `None` through Redis.
+    pub(super) fn begin_resend(&mut self, as_resync: bool) -> Option<ResendKind> {
         match self {
             Routes::Redis(_) => None,
-            Routes::Zmq(zmq) => Some(zmq.begin_resend(sweep)),
+            Routes::Zmq(zmq) => Some(zmq.begin_resend(as_resync)),
         }
     }
 
@@ -122,12 +123,12 @@ impl<R: ResyncRow> Routes<R> {
     /// As [`Routes::begin_resend`].
     pub(super) fn resend_as_new(&mut self) -> Option<ResendKind> {
         let Routes::Zmq(zmq) = self else { return None };
-        let sweep = zmq.resending.unwrap_or(false);
-        zmq.begin_resend(sweep);
+        let as_resync = zmq.resending.unwrap_or(false);
+        zmq.begin_resend(as_resync);
         Some(ResendKind::AsNew)
     }
 
-    /// Writes rows to APPL_DB and nowhere else, unless it is the way to orchagent.
+    /// Writes rows to APPL_DB only, unless it is the transport to orchagent.
     pub(super) fn keep(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
         match self {
             Routes::Redis(redis) => Ok(redis.written.write(rows)?),
@@ -139,12 +140,13 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Every row that APPL_DB has, what waits to be written apart, and whether orchagent has still to take it there.
+    /// Every row in APPL_DB, pending ones of the write-behind queue apart, and whether orchagent
+    /// has not consumed it yet.
     pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R, bool)) -> Result<(), Error> {
         match self {
             Routes::Redis(redis) => {
                 redis.stored.rows(each)?;
-                // It is asked again only when Redis was away.
+                // It is read again only after a loss of Redis.
                 redis.stored.shrink_to_fit();
                 Ok(())
             }
@@ -152,7 +154,8 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and coalesce meanwhile.
+    /// Writes changes; through APPL_DB on a thread of its own, so that decoding continues and
+    /// changes coalesce.
     pub(super) fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
@@ -163,7 +166,8 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Sends rows again for their responses: APPL_DB has them as they are, so they go there only where it is the way to orchagent.
+    /// Sends rows again for their responses. APPL_DB has them already, so they go there only if it
+    /// is the transport to orchagent.
     pub(super) fn ask(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
         match self {
             Routes::Redis(_) => self.write(rows),
@@ -174,7 +178,8 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Whether APPL_DB has what was written, where it is the way to orchagent; [`Routes::wake`] says when.
+    /// Whether everything is written to APPL_DB, if it is the transport to orchagent;
+    /// [`Routes::wake`] reports a change.
     pub(super) fn is_written(&self) -> Result<bool, Error> {
         match self {
             Routes::Redis(redis) => Ok(redis.written.is_settled()?),
@@ -182,7 +187,7 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Waits for that, and not for orchagent.
+    /// Waits for that, not for orchagent.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
         match self {
             Routes::Redis(redis) => Ok(redis.written.settle()?),
@@ -190,7 +195,7 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// How much waits on the way to orchagent, for who looks at [`Rings`].
+    /// The gauge of rows on the way to orchagent, for [`Rings`].
     pub(super) fn note_depths(&self) {
         if let Routes::Zmq(zmq) = self {
             zmq.waits.set(zmq.producer.waiting());
@@ -198,10 +203,10 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// How much of what was written orchagent has, or can take from APPL_DB.
+    /// How much of the written rows orchagent has, or can read from APPL_DB.
     pub(super) fn handed_over(&self) -> Result<HandedOver, Error> {
         Ok(match self {
-            // What waits until orchagent has taken others goes on waiting.
+            // Rows that wait for the consumption of others keep waiting.
             Routes::Redis(_) if self.is_written()? => HandedOver::All,
             Routes::Redis(_) => HandedOver::Some,
             Routes::Zmq(zmq) if !zmq.producer.is_connected() => HandedOver::Nothing,
@@ -212,7 +217,7 @@ impl<R: ResyncRow> Routes<R> {
         })
     }
 
-    /// The keys of rows that orchagent has still to take from APPL_DB.
+    /// Keys that orchagent has not consumed from APPL_DB.
     pub(super) fn queued(&mut self) -> Result<Vec<R::Key>, Error> {
         match self {
             Routes::Redis(redis) => {
@@ -240,7 +245,7 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Whether changes that were taken now would go on: with no orchagent connected they go to APPL_DB.
+    /// Whether changes would leave this process; without a connected orchagent they go to APPL_DB.
     pub(super) fn has_room(&self) -> bool {
         match self {
             Routes::Redis(redis) => redis.written.has_room(),
@@ -252,7 +257,7 @@ impl<R: ResyncRow> Routes<R> {
 /// Through Redis.
 pub(super) struct RedisRoutes<R: Row> {
     written: WriteBehind<R>,
-    /// Reads what is there: the thread that writes has the other connection.
+    /// Reads stored rows; the writing thread has the other connection.
     stored: ProducerStateTable<R>,
 }
 
@@ -261,22 +266,22 @@ pub(super) struct ZmqRoutes<R: Row> {
     pub(super) producer: ZmqProducer<R>,
     kept: Kept<R>,
     stored: Option<PlainTable<R>>,
-    /// At the start APPL_DB has every row that was sent to orchagent.
-    pub(super) learnt_all: bool,
-    /// The next orchagent that connects has missed rows.
+    /// Whether APPL_DB had every row of the former run.
+    pub(super) knows_all_rows: bool,
+    /// Whether the next orchagent has missed rows.
     missed: bool,
-    /// A resync was begun on this connection.
-    swept: bool,
-    /// The connected orchagent has missed rows, and the resend is not over.
+    /// Whether a resync began on this connection.
+    resync_begun: bool,
+    /// Whether the connected orchagent missed rows and the resend is not complete.
     lost: bool,
-    /// A resend is going on; with `true` as a resync.
+    /// The resend under way; `true` as a resync.
     resending: Option<bool>,
-    /// Rows that wait for room, and messages that orchagent did not take yet.
+    /// Rows without room, and unacknowledged messages.
     waits: Gauge,
     unacknowledged: Gauge,
 }
 
-/// APPL_DB, beside the way of a route.
+/// The mirror in APPL_DB.
 enum Kept<R: Row> {
     Off,
     WriteBehind(WriteBehind<R>),
@@ -316,9 +321,9 @@ impl<R: ResyncRow> ZmqRoutes<R> {
             producer: ZmqProducer::connect(endpoint, rings, stop)?,
             kept,
             stored,
-            learnt_all: persistence == Persistence::InLine,
+            knows_all_rows: persistence == Persistence::InLine,
             missed: false,
-            swept: false,
+            resync_begun: false,
             lost: false,
             resending: None,
             waits: rings.gauge(format!("{} rows that wait for ZeroMQ", R::TABLE), None),
@@ -362,7 +367,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
     /// Sends waiting messages, and returns what to resend.
     fn look(&mut self, knows_all: bool) -> ResendScope {
         if self.producer.renewed() {
-            (self.swept, self.resending) = (false, None);
+            (self.resync_begun, self.resending) = (false, None);
             // The first connection missed nothing, unless something was written before it; each later one did.
             self.lost = std::mem::replace(&mut self.missed, true);
             if self.lost && !(knows_all && self.producer.is_acknowledged()) {
@@ -370,21 +375,22 @@ impl<R: ResyncRow> ZmqRoutes<R> {
             }
         }
         self.producer.resume();
-        let sweep = knows_all && !self.swept && self.producer.is_acknowledged() && self.producer.has_room();
-        self.swept |= sweep;
-        if sweep { ResendScope::Sweep } else { ResendScope::Changes }
+        let as_resync =
+            knows_all && !self.resync_begun && self.producer.is_acknowledged() && self.producer.has_room();
+        self.resync_begun |= as_resync;
+        if as_resync { ResendScope::Resync } else { ResendScope::Changes }
     }
 
-    /// Sends what waits and nothing else, while it is not known what there is to say.
+    /// Sends waiting messages only, while the rows are not known.
     fn go_on(&mut self) {
-        // This is the look that a wake-up asks for.
+        // This is the check that follows a wake-up.
         let _ = self.producer.wake().try_recv();
         self.producer.resume();
     }
 
-    fn begin_resend(&mut self, sweep: bool) -> ResendKind {
-        self.resending = Some(sweep);
-        if sweep {
+    fn begin_resend(&mut self, as_resync: bool) -> ResendKind {
+        self.resending = Some(as_resync);
+        if as_resync {
             self.producer.send(&mut vec![begin_resync()]);
         }
         let missed = self.lost;
@@ -410,7 +416,7 @@ enum ResendScope {
     /// Every row.
     Everything,
     /// Every row, as a resync.
-    Sweep,
+    Resync,
 }
 
 fn begin_resync<R: ResyncRow>() -> Change<R> {
@@ -418,7 +424,7 @@ fn begin_resync<R: ResyncRow>() -> Change<R> {
     Change::set(R::RESYNC, row.expect("an address is a next hop"))
 }
 
-/// Deletes the rows of an earlier run: they would be what an orchagent that starts believes.
+/// Deletes the rows of an earlier run, which a starting orchagent would take for present.
 fn forget<R: Row>(daemon: &Daemon) -> Result<(), Error> {
     let mut appl = daemon.connect(Db::Appl)?;
     let rows = appl.database().key(R::TABLE, "");

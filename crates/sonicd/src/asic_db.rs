@@ -1,7 +1,8 @@
-//! The rows that syncd keeps in ASIC_DB: what the chip holds, for SONiC's tools and for a syncd that is started again.
+//! The rows of syncd in ASIC_DB: the contents of the chip, for SONiC's tools and for a restarted
+//! syncd.
 //!
-//! Written in line the rows are exact: an object whose request was answered has its row. Write-behind rows follow in the
-//! same order, at low priority. With `off` there are none.
+//! With `in-line` the rows are exact: an object has its row before the reply to its request.
+//! Write-behind rows follow in the same order, at low priority. With `off` there are none.
 
 use super::appl_transport::Lag;
 use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
@@ -25,26 +26,27 @@ use std::time::{Duration, Instant};
 const ASIC_STATE: &str = "ASIC_STATE";
 const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
-/// A key that says that a syncd ran here before whose rows need not be exact.
+/// The marker key of a syncd whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
-/// A key that says that orchagent describes the switch to a syncd that runs, which alone knows what it was told.
+/// The marker key of an orchagent that describes the switch to a running syncd, which alone has the
+/// description.
 const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
-/// Rows of a usual batch: those of a bulk. A view's rows are one batch, too.
+/// Rows of a usual batch: a bulk. The rows of a view are one batch, too.
 const BULK: usize = 1000;
-/// Rows that are written at once.
+/// Rows of one write.
 const WRITE_BATCH_MAX: usize = 8_000;
-/// Rows that are sent at once, so that the server works while more are encoded.
+/// Rows of one send, so that the server works while more are encoded.
 const SENT_AT_ONCE: usize = 500;
-/// How often a server that nothing is written to is looked at.
+/// Interval of checks of an idle server.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// Where rows go.
+/// The destination of rows.
 pub(super) enum AsicDb {
-    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its marker keys, whatever becomes of the server.
+    /// None. A thread keeps the marker keys for the next syncd, also after a loss of the server.
     Off { _markers: Option<AsicWriter> },
-    /// To a thread that writes them.
+    /// A write-behind thread.
     WriteBehind(AsicWriter),
-    /// Straight to the database.
+    /// The database, in line.
     InLine(Box<Rows>),
 }
 
@@ -59,7 +61,8 @@ impl AsicDb {
     ) -> Result<AsicDb, Error> {
         let mut asic = daemon.connect(Db::Asic)?;
         let exact = persistence == Persistence::InLine;
-        // Any of these keys means: an orchagent that stayed may rely on state that this syncd does not have.
+        // Any of these keys means that a running orchagent may rely on state that this syncd does
+        // not have.
         let doubts: &[&str] = match (exact, warm) {
             (true, true) => &[IN_VIEW],
             (true, false) => &[IN_VIEW, RAN],
@@ -76,7 +79,8 @@ impl AsicDb {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.query(&["PUBLISH", NOTIFICATIONS, &request])?;
         }
-        // Only after the request to orchagent: a syncd that is killed in between leaves the keys to the next one.
+        // Only after the request to orchagent: if syncd is killed before, the next one finds the
+        // keys.
         match (exact, warm) {
             (true, _) => drop(asic.query(&["DEL", RAN, IN_VIEW])?),
             (false, true) => {}
@@ -103,13 +107,13 @@ impl AsicDb {
         AsicWriter::start(rows, lag, &daemon.rings).map(AsicDb::WriteBehind)
     }
 
-    /// Whether ASIC_DB still has the rows of a switch that goes on.
+    /// Whether ASIC_DB still has the rows of a switch that continues.
     pub(super) fn has_rows(daemon: &Daemon) -> Result<bool, Error> {
         let mut asic = daemon.connect(Db::Asic)?;
         Ok(asic.query(&["EXISTS", HIDDEN])? == Reply::Integer(1))
     }
 
-    /// Writes rows, or sees to it.
+    /// Writes rows, or enqueues them.
     pub(super) fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         match self {
             AsicDb::Off { .. } => {}
@@ -123,7 +127,8 @@ impl AsicDb {
         Ok(())
     }
 
-    /// How many batches of rows [`AsicDb::write`] was given, and how many of them are written. An empty one does not count.
+    /// The number of batches passed to [`AsicDb::write`], and of those written. Empty ones do not
+    /// count.
     pub(super) fn progress(&self) -> (u64, u64) {
         match self {
             AsicDb::Off { .. } => (0, 0),
@@ -132,8 +137,8 @@ impl AsicDb {
         }
     }
 
-    /// Whether every row must be written again, because the server came back and what it has may be of another time; also
-    /// when there was nothing to write.
+    /// Whether every row must be written again, because the server was restarted, perhaps with old
+    /// data.
     pub(super) fn is_lost(&mut self) -> Result<bool, Error> {
         match self {
             AsicDb::Off { .. } => Ok(false),
@@ -148,8 +153,8 @@ impl AsicDb {
 
 /// The write-behind thread of ASIC_DB. It also writes the marker keys again when the server may have lost them.
 pub(super) struct AsicWriter {
-    /// The thread's queue: packed rows, and when they came. Boxed, since the ring has thousands of slots. None only while
-    /// it is dropped.
+    /// The queue of packed rows with their arrival time. Boxed, because the ring has thousands of
+    /// slots. `None` only during drop.
     batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
     pace: LowPriorityPace,
     thread: Option<JoinHandle<()>>,
@@ -237,7 +242,7 @@ impl AsicWriter {
 }
 
 impl Drop for AsicWriter {
-    /// What waits is still written.
+    /// The queue is still written.
     fn drop(&mut self) {
         self.pace.awaited(true);
         self.batches = None;
@@ -247,13 +252,13 @@ impl Drop for AsicWriter {
     }
 }
 
-/// The rows themselves.
+/// The rows in the database.
 pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     probed: Instant,
     syncd_generation: SyncdGeneration,
-    /// They are written in line.
+    /// Whether rows are written in line.
     exact: bool,
     /// Batches that were written in line.
     batches: u64,
@@ -279,7 +284,7 @@ impl Rows {
         }
     }
 
-    /// Makes the switch hold what ASIC_DB says, after syncd alone was started again.
+    /// Restores the switch from ASIC_DB after a restart of syncd alone.
     fn recreate(&mut self, syncd: &mut Syncd<VirtualSwitch>) -> Result<(), Error> {
         let hidden = self.connection.query(&["HGETALL", HIDDEN])?.into_pairs();
         let hidden: Vec<Attr> = hidden.iter().filter_map(|(name, value)| Attr::read(name, value)).collect();
@@ -316,7 +321,7 @@ impl Rows {
         Ok(self.connection.flush()?)
     }
 
-    /// Has changes written by the next flush.
+    /// Queues changes for the next flush.
     fn begin(&mut self, changes: impl Iterator<Item = AsicChange>) -> Result<(), Error> {
         for (n, change) in (1usize..).zip(changes) {
             self.write(change)?;
@@ -327,7 +332,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Looks after the server once a second, and whether it came back since the last time; then it has its marker keys again.
+    /// Checks the server once a second. Returns whether it came back; then it has its marker keys
+    /// again.
     fn is_lost(&mut self) -> Result<bool, Error> {
         if self.probed.elapsed() >= PROBE {
             self.probed = Instant::now();

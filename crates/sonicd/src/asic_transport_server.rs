@@ -11,7 +11,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_settings::{Mode, Persistence};
-use ribtide_swss::sai::text::{self, Answers};
+use ribtide_swss::sai::text::{self, ReplyTo};
 use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
@@ -23,96 +23,98 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const ASIC_STATE: &str = "ASIC_STATE";
-/// How long nothing must come before nothing is on the way.
+/// Silence after which nothing is in flight.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Why requests are not answered in `redis_async`.
+/// Why requests have no replies in `redis_async`.
 const UNASKED: &str = "orchagent is not ribtide's and does not ask for answers";
-/// Requests and replies that may wait.
+/// Requests and replies in each queue at most.
 const WAITING: usize = 64;
 
-/// What came.
+/// A received request.
 struct Incoming {
     what: Result<SaiRequest, Refusal>,
-    /// In `redis_async`, with a view's step: the run that asks for an answer to each request.
+    /// In `redis_async`, with a step of a view: the run that requests a reply to each request.
     run: Option<u64>,
-    /// It may have been carried out before, and its answer was lost.
+    /// Whether it may have been executed before, with a lost reply.
     again: Resent,
 }
 
-/// What is no request of the route path is answered all the same, so that who asked does not wait for ever.
+/// A request outside of the route path. It gets a reply, too, so that the client does not wait for
+/// ever.
 struct Refusal {
     why: String,
     reply: Message,
-    /// A query, whose reply orchagent waits for in every mode.
+    /// A query, whose reply orchagent awaits in every mode.
     query: bool,
 }
 
-/// Where requests come from.
+/// The source of requests.
 enum Requests {
     Redis(ring::Receiver<Result<Incoming, TableError>>),
     Zmq(ring::Receiver<(Incoming, ReplySender)>),
 }
 
-/// The channel that a reply goes back on.
+/// The channel for a reply.
 enum ReplyChannel {
     Redis,
     Zmq(ReplySender),
 }
 
-/// A reply before it is encoded.
+/// An unencoded reply.
 enum Reply {
     Done(SaiReply, Kind),
     Refused(Message),
-    /// No reply: orchagent does not wait for one.
+    /// None: orchagent does not wait for one.
     Silence,
 }
 
-/// What a request waits for.
+/// What the reply to a request waits for.
 enum Due {
-    /// The machine, which knows it under this number.
+    /// The state machine; the number of the request there.
     Reply { id: u64, kind: Kind, owed: bool },
-    /// Nothing but those before it.
+    /// Only earlier requests.
     Refusal { reply: Message, query: bool },
 }
 
-/// What a reply answers.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A change.
     Change,
-    /// A query, whose answer is waited for in every mode.
+    /// A query, whose reply is awaited in every mode.
     Get,
-    /// Another one: what still fits.
+    /// An availability query.
     Available,
-    /// The first step of a view, and the run that wanted to know whether each request is answered.
+    /// The first step of a view, and the run that requests a reply to each request.
     Init { run: Option<u64> },
-    /// The last one, of that run.
+    /// The last step, of that run.
     Apply { run: Option<u64> },
 }
 
-/// orchagent, and ASIC_DB.
+/// The transport to orchagent, with ASIC_DB.
 pub(super) struct AsicTransportServer {
     requests: Requests,
-    /// The thread that takes them from Redis.
+    /// The thread that reads requests from Redis.
     reader: Option<ReaderThread>,
-    /// Wakes it.
+    /// The database whose channel wakes it.
     asic: Database,
-    /// None only while it ends.
+    /// `None` only during the shutdown.
     replies: Option<ring::Sender<(ReplyChannel, Reply)>>,
     replier: Option<JoinHandle<()>>,
-    /// Nothing came since then, while it ends.
+    /// Start of the present silence, during a shutdown.
     silent: Option<Instant>,
     stop: Stop,
     failed: crossbeam_channel::Receiver<TableError>,
     /// Requests in flight, each with the channel of its reply.
     under_way: VecDeque<(ReplyChannel, Due)>,
     taken: u64,
-    /// No orchagent began a view since the start: one may ask what it asked an earlier syncd.
-    heir: bool,
-    /// Whether replies are sent to requests that only make changes: in `redis_async` only when that was asked for.
+    /// Whether no view began since the start: an orchagent may repeat a request to an earlier
+    /// syncd.
+    no_view_yet: bool,
+    /// Whether requests that only change something get replies: in `redis_async` only on request.
     answers: bool,
-    /// Where a syncd that is started again finds that it was; only in `redis_async`.
-    asked: Option<Connection>,
+    /// The database in which a restarted syncd finds that it was requested; only in `redis_async`.
+    request_record: Option<Connection>,
     rows: AsicDb,
     in_line: bool,
     settings: Settings,
@@ -145,12 +147,14 @@ impl AsicTransportServer {
             })?;
             (Requests::Redis(requests), Some(reader), Some(writer))
         };
-        let mut asked = match mode {
+        let mut request_record = match mode {
             Mode::RedisAsync => Some(daemon.connect(Db::Asic)?),
             _ => None,
         };
-        let answers = match &mut asked {
-            Some(asked) => asked.query(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1),
+        let answers = match &mut request_record {
+            Some(request_record) => {
+                request_record.query(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1)
+            }
             None => true,
         };
         let body = move || {
@@ -164,7 +168,8 @@ impl AsicTransportServer {
                 for (channel, reply) in
                     std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv()))
                 {
-                    // An orchagent that describes the switch again takes no reply to an earlier request.
+                    // An orchagent that describes the switch again ignores replies to earlier
+                    // requests.
                     let init = matches!(reply, Reply::Done(_, Kind::Init { .. }));
                     match (channel, &mut writer) {
                         (ReplyChannel::Zmq(answer), _) => {
@@ -200,9 +205,9 @@ impl AsicTransportServer {
             failed,
             under_way: VecDeque::new(),
             taken: 0,
-            heir: true,
+            no_view_yet: true,
             answers,
-            asked,
+            request_record,
             rows,
             in_line: persistence == Persistence::InLine,
             settings,
@@ -221,14 +226,17 @@ impl AsicTransportServer {
                 request.id = self.taken;
                 let kind = match request.call {
                     SaiCall::View(View::Init) => {
-                        self.heir = false;
+                        self.no_view_yet = false;
                         let answers = incoming.run.is_some();
-                        if let Some(asked) = self.asked.as_mut().filter(|_| self.answers != answers) {
+                        if let Some(request_record) =
+                            self.request_record.as_mut().filter(|_| self.answers != answers)
+                        {
                             self.answers = answers;
-                            let says = if answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
-                            asked.query(says)?;
+                            let message =
+                                if answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
+                            request_record.query(message)?;
                         }
-                        if self.asked.is_some() {
+                        if self.request_record.is_some() {
                             let (active, why) = match answers {
                                 true => ("redis_async", ""),
                                 false => ("redis_async, and no request is answered", UNASKED),
@@ -244,7 +252,7 @@ impl AsicTransportServer {
                 };
                 let owed = match incoming.again {
                     Resent::No => false,
-                    Resent::Elsewhere => self.heir,
+                    Resent::Elsewhere => self.no_view_yet,
                     Resent::Here => true,
                 };
                 let due = Due::Reply { id: request.id, kind, owed };
@@ -260,7 +268,7 @@ impl AsicTransportServer {
         Ok(())
     }
 
-    /// Answers what was refused, up to the first request that the machine has not answered.
+    /// Sends refusals, up to the first request without a result of the machine.
     fn refuse(&mut self) {
         while let Some((channel, due)) = self.under_way.pop_front() {
             match due {
@@ -277,7 +285,7 @@ impl AsicTransportServer {
 impl AsicTransportServer {
     fn reply(&self, channel: ReplyChannel, reply: Reply) {
         if let Some(replies) = &self.replies {
-            // The thread that sends it says itself why it ended.
+            // The sending thread reports its own error.
             let _ = replies.send((channel, reply));
         }
     }
@@ -290,7 +298,7 @@ impl AsicTransportServer {
     }
 }
 
-/// The answer to what cannot be read, of the form that was expected as far as that can be told.
+/// The reply to an unreadable request, in the expected form as far as possible.
 fn refusal(key: &str, op: &str, why: String) -> Refusal {
     let status = Status::NotSupported.name();
     let objects = match key.rsplit_once(':') {
@@ -299,7 +307,7 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
     };
     let fields = vec![format!("\"{status}\",\"\""); objects].join(",");
     let op = op.strip_prefix(['S', 'D']).unwrap_or(op);
-    // SONiC's orchagent passes over what is not called as it expects, and waits on for a minute.
+    // SONiC's orchagent ignores replies with another operation and waits for a minute.
     let (query, reply_op) = match op {
         "notify" => (true, "Snotify".into()),
         "flush" => (true, "Sflushresponse".into()),
@@ -312,7 +320,7 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
     Refusal { why, reply, query }
 }
 
-/// A request that came over ZeroMQ.
+/// Decodes a request from ZeroMQ.
 fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
     if let Some(bulk) = binary::read_bulk(0, message) {
         return bulk.map_err(|_| refusal("", "", "a bulk of routes that is cut off".into()));
@@ -325,7 +333,7 @@ fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
     })
 }
 
-/// Appends a reply as it goes over ZeroMQ, to an orchagent of ours or another's; false where there is none.
+/// Encodes a reply for ZeroMQ, to ribtide's or another orchagent; `false` without one.
 fn encode_zmq(reply: Reply, ours: bool, out: &mut Vec<u8>) -> bool {
     if let Reply::Done(reply, Kind::Change) = &reply
         && ours
@@ -344,9 +352,9 @@ fn encode(reply: Reply) -> Option<Message> {
         Reply::Refused(message) => message,
         Reply::Done(reply, kind) => {
             let answers = match kind {
-                Kind::Change | Kind::Get => Answers::Request,
-                Kind::Available => Answers::Availability,
-                Kind::Init { .. } | Kind::Apply { .. } => Answers::View,
+                Kind::Change | Kind::Get => ReplyTo::Request,
+                Kind::Available => ReplyTo::Availability,
+                Kind::Init { .. } | Kind::Apply { .. } => ReplyTo::View,
             };
             let message = text::write_reply(&reply, answers);
             match kind {
@@ -364,7 +372,7 @@ impl OrchLink for AsicTransportServer {
         if let Ok(e) = self.failed.try_recv() {
             return Err(e.into());
         }
-        // One at a time: its reply leaves before the next one is begun.
+        // One at a time: its reply is sent before the next request.
         let came = match &self.requests {
             Requests::Redis(requests) => {
                 requests.try_recv().transpose()?.map(|incoming| (incoming, ReplyChannel::Redis))
@@ -380,7 +388,7 @@ impl OrchLink for AsicTransportServer {
     }
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
-        // In line means that what is answered as done has its row.
+        // With in-line rows, the row precedes the reply.
         if self.in_line {
             self.rows.write(std::mem::take(&mut out.rows))?;
         }
@@ -389,7 +397,7 @@ impl OrchLink for AsicTransportServer {
             if !self.answers && kind == Kind::Change {
                 self.reply(channel, Reply::Silence);
                 if !reply.status.is_success() {
-                    // The next syncd must not try it again.
+                    // The next syncd must not repeat it.
                     self.finish()?;
                     return Err(Error::new(format!(
                         "the switch answered {} in redis_async, where orchagent cannot be told; start syncd and orchagent \
@@ -419,7 +427,8 @@ impl OrchLink for AsicTransportServer {
     }
 
     fn close(&mut self) -> Result<bool, Error> {
-        // Over ZeroMQ no client can be made to wait: orchagent stands still, so what comes is what is on the way.
+        // Over ZeroMQ requests cannot be left to the next syncd. orchagent has stopped, so only
+        // requests in flight arrive.
         if !self.is_empty() {
             self.silent = None;
         }
@@ -427,7 +436,7 @@ impl OrchLink for AsicTransportServer {
         let Some(reader) = &self.reader else { return Ok(silent && self.is_empty()) };
         reader.end();
         if !reader.has_ended() {
-            // What the queue holds then is the next syncd's.
+            // Requests in the queue belong to the next syncd.
             let channel = queue::channel(&self.asic, ASIC_STATE);
             Connection::open(&self.asic, &self.stop)?.query(&["PUBLISH", &channel, "G"])?;
         }

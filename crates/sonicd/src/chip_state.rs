@@ -28,7 +28,7 @@ pub fn chip_state(switch: &mut VirtualSwitch) -> AsicState {
         stalled_seconds: stall.flatten().map(|until| (until - now).as_secs_f64()),
         entries: entries.into_iter().map(|(name, count)| (name.into(), count as u64)).collect(),
         calls: time.calls,
-        asked: time.entries,
+        requested: time.entries,
         failed: time.failed,
         busy_seconds: time.busy.as_secs_f64(),
         left_seconds: switch.left(now).as_secs_f64(),

@@ -25,7 +25,7 @@ struct Contexts {
     contexts: Vec<Context>,
 }
 
-/// What a context says of the route path.
+/// The settings of a context for the route path.
 #[derive(Deserialize, Default, PartialEq, Debug)]
 pub(super) struct Context {
     guid: u32,
@@ -40,7 +40,7 @@ fn asic_db() -> String {
 }
 
 impl ContextFile {
-    /// The context; SONiC's default one without a file, or when there is no such file, as in SONiC.
+    /// The context; the default one without a file, or with a missing one, as in SONiC.
     pub(super) fn read(&self, daemon: &str) -> Result<Context, Error> {
         let Some(file) = &self.file else { return Ok(Context::default()) };
         match std::fs::read_to_string(file) {
@@ -110,10 +110,10 @@ mod tests {
             [Mode::RedisAsync, Mode::ZmqSync].map(|mode| fourth.mode(mode)),
             [Mode::RedisAsync, Mode::ZmqSync]
         );
-        let says = |number, text| find(number, text).unwrap_err().to_string();
-        assert!(says(1, text).contains("GB_ASIC_DB"));
-        assert!(says(9, text).contains("has no context 9"));
-        assert!(says(0, "[]").contains("contexts is not a context_config.json"));
+        let message = |number, text| find(number, text).unwrap_err().to_string();
+        assert!(message(1, text).contains("GB_ASIC_DB"));
+        assert!(message(9, text).contains("has no context 9"));
+        assert!(message(0, "[]").contains("contexts is not a context_config.json"));
         let missing = ContextFile { file: Some("/nowhere/context_config.json".into()), number: 0 };
         assert_eq!(missing.read("syncd").unwrap(), Context::default());
     }

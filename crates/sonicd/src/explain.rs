@@ -1,8 +1,10 @@
-//! Where a route is among SONiC's daemons: each is asked what it knows of it, and the databases between them.
+//! `explain` of SONiC's daemons: the state of a route in each daemon, and in the databases between
+//! them.
 //!
-//! A question is a message on a channel of STATE_DB's server, as SONiC's own question to orchagent is (`RESTARTCHECK`), so it
-//! reaches daemons in containers that share nothing else. The daemon's stage answers between two batches of its work, on the
-//! channel that the question names. How many heard the question says whether the daemon runs.
+//! A query is a message on a channel of the server of STATE_DB, like SONiC's own query to orchagent
+//! (`RESTARTCHECK`). So it reaches daemons in other containers. The stage of the daemon replies
+//! between two batches, on the channel that the query names. The number of subscribers shows
+//! whether the daemon runs.
 
 use super::events::log;
 use super::route_stages;
@@ -26,60 +28,60 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Questions that may wait in a daemon, and answers; more are not heard.
+/// Queries in the queue of a daemon at most, and replies; further ones are dropped.
 const WAITING: usize = 16;
-/// How long an answer is waited for: longer than a stage is asked for one.
+/// Timeout of a reply, longer than that of a call to a stage.
 const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a daemon is asked.
+/// A query to a daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExplainQuery {
-    /// Where the answer goes.
+    /// The channel for the reply.
     answer: String,
-    /// The VRF; none is the default one.
+    /// The VRF; `None`: the default one.
     vrf: Option<String>,
     /// The destination.
     prefix: String,
-    /// The virtual router, as orchagent numbers it.
+    /// The VID of the virtual router.
     router: Option<u64>,
 }
 
-/// What it answers.
+/// The reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct ExplainReply {
     stage: ExplainStage,
-    /// orchagent: the VRF's virtual router.
+    /// orchagent: the virtual router of the VRF.
     router: Option<u64>,
-    /// syncd: the chip does nothing now.
+    /// syncd: the stall of the chip.
     stalled: Option<Stalled>,
 }
 
-/// For how many more seconds, where that is known, the chip does nothing.
+/// The remaining seconds of a stall, if known.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Stalled {
     left: Option<f64>,
 }
 
-impl From<ExplainStage> for Answer {
-    fn from(stage: ExplainStage) -> Answer {
-        Answer { stage, router: None, stalled: None }
+impl From<ExplainStage> for ExplainReply {
+    fn from(stage: ExplainStage) -> ExplainReply {
+        ExplainReply { stage, router: None, stalled: None }
     }
 }
 
-fn stage(name: &str, state: StageState, says: impl Into<String>) -> ExplainStage {
-    ExplainStage { stage: name.into(), state, says: vec![says.into()] }
+fn stage(name: &str, state: StageState, messages: impl Into<String>) -> ExplainStage {
+    ExplainStage { stage: name.into(), state, messages: vec![messages.into()] }
 }
 
-/// The channel on which a daemon is asked.
+/// The query channel of a daemon.
 fn channel_of(daemon: &str) -> String {
     format!("RIBTIDE_EXPLAIN_{daemon}")
 }
 
-/// Answers questions to a daemon from now on: `answer` asks its stage.
+/// Starts to reply to queries to `daemon`; `answer` runs in its stage.
 pub(super) fn answer<S: 'static>(
     of: &Daemon,
     handle: StageHandle<S>,
-    answer: fn(&mut S, Option<&str>, AnyPrefix, Option<Oid>) -> Answer,
+    answer: fn(&mut S, Option<&str>, AnyPrefix, Option<Oid>) -> ExplainReply,
 ) -> Result<(), Error> {
     let daemon = of.name;
     let state = of.databases.get(Db::State);
@@ -94,7 +96,7 @@ pub(super) fn answer<S: 'static>(
                 Err(_) => stage(daemon, StageState::Off, format!("\"{prefix}\" is no prefix")).into(),
             };
             let text = serde_json::to_string(&(daemon, said)).unwrap_or_default();
-            // What routes need stays as it is.
+            // The connection for routes is not affected.
             if let Err(e) = answers.query(&["PUBLISH", &to, &text]) {
                 return log!(daemon, error, error = %e, "queries about routes are not answered any more");
             }
@@ -112,68 +114,73 @@ pub(super) fn answer<S: 'static>(
     })?)
 }
 
-/// fpmsyncd's word.
-pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
+/// The state in fpmsyncd.
+pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix) -> ExplainReply {
     let Some(state) = machine.explain(vrf, prefix) else {
-        let says = "no client announces it, or it cannot be carried, of which the log says why";
-        return stage("fpmsyncd", StageState::Absent, says).into();
+        let messages = "no client announces it, or it cannot be carried, of which the log says why";
+        return stage("fpmsyncd", StageState::Absent, messages).into();
     };
-    let mut says: Vec<String> = state.row.iter().map(route_stages::row_text).collect();
-    says.extend(state.waiting.map(|waiting| waiting.to_string()));
+    let mut messages: Vec<String> = state.row.iter().map(route_stages::row_text).collect();
+    messages.extend(state.waiting.map(|waiting| waiting.to_string()));
     if state.confirmed {
-        says.push("orchagent confirmed it".into());
+        messages.push("orchagent confirmed it".into());
     }
-    if says.is_empty() {
-        says.push("its interface is none of the switch's, so it has no row".into());
+    if messages.is_empty() {
+        messages.push("its interface is none of the switch's, so it has no row".into());
     }
     let how = match state.waiting {
         Some(Waiting::Object(_) | Waiting::Turn) => StageState::Waiting,
-        // Whoever should answer says more.
+        // orchagent has the details.
         Some(Waiting::Answer { .. }) | None => StageState::Passed,
     };
-    ExplainStage { stage: "fpmsyncd".into(), state: how, says }.into()
+    ExplainStage { stage: "fpmsyncd".into(), state: how, messages }.into()
 }
 
-/// orchagent's word.
-pub(super) fn orchagent(machine: &Orch, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
+/// The state in orchagent.
+pub(super) fn orchagent(machine: &Orch, vrf: Option<&str>, prefix: AnyPrefix) -> ExplainReply {
     let stage = route_stages::orchagent(machine.explain(vrf, prefix).as_ref());
-    Answer { router: machine.virtual_router(vrf).map(|oid| oid.0), ..stage.into() }
+    ExplainReply { router: machine.virtual_router(vrf).map(|oid| oid.0), ..stage.into() }
 }
 
-/// The chip's word, as syncd gives it.
-pub(super) fn syncd(machine: &mut Syncd<VirtualSwitch>, prefix: AnyPrefix, router: Option<Oid>) -> Answer {
+/// The state in the chip, from syncd.
+pub(super) fn syncd(
+    machine: &mut Syncd<VirtualSwitch>,
+    prefix: AnyPrefix,
+    router: Option<Oid>,
+) -> ExplainReply {
     let router = router.and_then(|vid| machine.rid(vid));
     let (chip, now) = (machine.chip_mut(), Instant::now());
     let left = |until: Instant| until.saturating_duration_since(now).as_secs_f64();
     let stalled = chip.stalled(now).map(|until| Stalled { left: until.map(left) });
     let stage = route_stages::chip(router.and_then(|router| chip.route_at(router, prefix)).as_ref());
-    Answer { stalled, ..stage.into() }
+    ExplainReply { stalled, ..stage.into() }
 }
 
-/// What the daemons on the databases of `config` say of a route, and the databases between them, in the order of its way; of
-/// several ASICs, of each, unless `NAMESPACE_ID` says which. They come behind what a `router` says, which also knows the prefix
-/// that an address has.
+/// The state of a route in the daemons on the databases of `config`, and in the databases between
+/// them, in the order of the path. With several ASICs, of each, unless `NAMESPACE_ID` selects one.
+/// It follows that of a `router`, which also knows the prefix of an address.
 ///
 /// # Errors
-/// A sentence when `asked` is no prefix, or the databases cannot be read.
+/// A sentence when `query` is no prefix, or the databases cannot be read.
 pub fn of_daemons(
     config: Option<&Path>,
     vrf: Option<&str>,
-    asked: &str,
+    query: &str,
     router: Option<Explain>,
 ) -> Result<Explain, Error> {
     let known = router.as_ref().and_then(|router| router.prefix.as_deref());
-    let prefix: AnyPrefix = known.unwrap_or(asked).parse().map_err(|_| {
-        let says = "is no prefix such as 10.0.0.0/8; what an address has only a router that knows it can say";
-        Error::new(format!("\"{asked}\" {says}"))
+    let prefix: AnyPrefix = known.unwrap_or(query).parse().map_err(|_| {
+        let messages =
+            "is no prefix such as 10.0.0.0/8; what an address has only a router that knows it can say";
+        Error::new(format!("\"{query}\" {messages}"))
     })?;
     let daemons = stages(config, vrf, prefix)?;
     let (before, concluded) = router.map(|router| (router.stages, router.conclusion)).unzip();
     let conclusion =
-        conclusion(&daemons).or(concluded).unwrap_or_else(|| format!("nothing is known of {asked}"));
+        conclusion(&daemons).or(concluded).unwrap_or_else(|| format!("nothing is known of {query}"));
     let stages = before.into_iter().flatten().chain(daemons).collect();
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
-    Ok(Explain { asked: asked.into(), vrf, prefix: Some(prefix.to_string()), stages, conclusion })
+    Ok(Explain { query: query.into(), vrf, prefix: Some(prefix.to_string()), stages, conclusion })
 }
 
 fn stages(config: Option<&Path>, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Error> {
@@ -203,12 +210,12 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
     Ok(stages)
 }
 
-/// The client, and where answers come.
+/// The client and its reply channel.
 struct Daemons {
     state: Connection,
     question: ExplainQuery,
-    /// And whose they are.
-    answers: channel::Receiver<(String, Answer)>,
+    /// Replies with the name of the daemon.
+    answers: channel::Receiver<(String, ExplainReply)>,
     stop: Stop,
 }
 
@@ -222,7 +229,7 @@ impl Daemons {
             if let PubSubEvent::Message { payload, .. } = heard
                 && let Ok(answer) = serde_json::from_str(payload)
             {
-                // One is waited for at a time.
+                // One reply is awaited at a time.
                 let _ = answer_tx.try_send(answer);
             }
         })?;
@@ -232,17 +239,17 @@ impl Daemons {
         Ok(Daemons { state, question, answers, stop })
     }
 
-    fn ask(&mut self, daemon: &str, router: Option<u64>) -> Result<Answer, Error> {
+    fn ask(&mut self, daemon: &str, router: Option<u64>) -> Result<ExplainReply, Error> {
         let question = serde_json::to_string(&ExplainQuery { router, ..self.question.clone() });
         let question = question.unwrap_or_default();
         let heard = self.state.query(&["PUBLISH", &channel_of(daemon), &question])?.as_integer();
         if heard.is_none_or(|heard| heard == 0) {
-            let says = "does not run on these databases, or is not ribtide's";
-            return Ok(stage(daemon, StageState::Off, says).into());
+            let messages = "does not run on these databases, or is not ribtide's";
+            return Ok(stage(daemon, StageState::Off, messages).into());
         }
         let until = Instant::now() + EXPLAIN_TIMEOUT;
         while let Ok((of, answer)) = self.answers.recv_deadline(until) {
-            // One that was waited for too long may still come.
+            // A reply after its timeout may arrive later.
             if of == daemon {
                 return Ok(answer);
             }
@@ -257,7 +264,7 @@ impl Drop for Daemons {
     }
 }
 
-/// What APPL_DB has of a route, and whether orchagent has still to take it there.
+/// The row of a route in APPL_DB, and whether orchagent has not consumed it.
 fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<ExplainStage, Error> {
     let mut appl = Connection::open(databases.get(Db::Appl), &Stop::default())?;
     let mut key = String::new();
@@ -269,26 +276,26 @@ fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
     let fields = appl.query(&["HGETALL", &row])?.into_pairs();
     let fields: Vec<String> = fields.into_iter().map(|(field, value)| format!("{field}={value}")).collect();
     let row = (!fields.is_empty()).then(|| format!("{}: {}", RouteRow::TABLE, fields.join(" ")));
-    let mut says: Vec<String> = row.into_iter().collect();
-    let state = match (waits, says.is_empty()) {
+    let mut messages: Vec<String> = row.into_iter().collect();
+    let state = match (waits, messages.is_empty()) {
         (true, _) => {
-            says.push(format!("its change is one of {keys} that orchagent has not taken ({set})"));
+            messages.push(format!("its change is one of {keys} that orchagent has not taken ({set})"));
             StageState::Waiting
         }
         (false, false) => StageState::Passed,
         (false, true) => {
-            says.push(format!("{} has no such row", RouteRow::TABLE));
+            messages.push(format!("{} has no such row", RouteRow::TABLE));
             StageState::Absent
         }
     };
-    Ok(ExplainStage { stage: "APPL_DB".into(), state, says })
+    Ok(ExplainStage { stage: "APPL_DB".into(), state, messages })
 }
 
-/// What ASIC_DB has of a route of this virtual router.
+/// The entry of a route in ASIC_DB, in this virtual router.
 fn asic_db(databases: &Databases, router: Option<u64>, prefix: AnyPrefix) -> Result<ExplainStage, Error> {
     let Some(router) = router else {
-        let says = "orchagent does not say which virtual router it would be in";
-        return Ok(stage("ASIC_DB", StageState::Absent, says));
+        let messages = "orchagent does not say which virtual router it would be in";
+        return Ok(stage("ASIC_DB", StageState::Absent, messages));
     };
     let mut asic = Connection::open(databases.get(Db::Asic), &Stop::default())?;
     let mut key = asic.database().key("ASIC_STATE", "");
@@ -302,23 +309,23 @@ fn asic_db(databases: &Databases, router: Option<u64>, prefix: AnyPrefix) -> Res
     })
 }
 
-/// Where a route is that daemons said this of, in a sentence; `None` when none of them knows of it.
+/// Where the route is, as a sentence; `None` if no daemon knows it.
 fn conclusion(stages: &[ExplainStage]) -> Option<String> {
-    let says = |stage: &ExplainStage| stage.says.last().cloned().unwrap_or_default();
+    let messages = |stage: &ExplainStage| stage.messages.last().cloned().unwrap_or_default();
     let known = |stage: &&ExplainStage| !matches!(stage.state, StageState::Absent | StageState::Off);
     let last = stages.iter().rev().find(known)?;
     if let Some(stuck) = stages.iter().rev().find(|stage| stage.state == StageState::Stopped) {
-        return Some(format!("the route ends at {}: {}", stuck.stage, says(stuck)));
+        return Some(format!("the route ends at {}: {}", stuck.stage, messages(stuck)));
     }
-    // Those before it wait for it.
+    // Earlier stages wait for it.
     if let Some(waiting) = stages.iter().rev().find(|stage| stage.state == StageState::Waiting) {
-        return Some(format!("the route waits at {}: {}", waiting.stage, says(waiting)));
+        return Some(format!("the route waits at {}: {}", waiting.stage, messages(waiting)));
     }
     Some(match stages.last() {
         Some(end) if end.stage == last.stage => {
             format!("the route is all the way through: {} has it", end.stage)
         }
-        Some(end) => format!("the route is in {}, and not in {}: {}", last.stage, end.stage, says(end)),
+        Some(end) => format!("the route is in {}, and not in {}: {}", last.stage, end.stage, messages(end)),
         None => return None,
     })
 }

@@ -1,9 +1,9 @@
-//! The FPM server: one client at a time over TCP, whole frames to the daemon, replies back.
+//! The FPM server: one client at a time over TCP, complete frames to the daemon, replies back.
 //!
-//! Two threads a session. One reads, so that a daemon that waits for its database holds the client back through
-//! TCP and nothing else; one writes replies, so that a client that does not read them stops the daemon only when
-//! a whole ring of replies waits, and loses its session when it stays so. A client whose host is gone loses it too, so
-//! that it can come back: it would wait behind itself.
+//! A session has two threads. One reads, so that a daemon that waits for its database delays the
+//! client through TCP only. The other writes replies. So a client that does not read them blocks
+//! the daemon only when the reply queue is full, and then loses its session after a timeout. A
+//! client with a dead host loses its session, too, because it could not reconnect otherwise.
 
 use super::Error;
 use super::events::log;
@@ -16,19 +16,19 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Batches of frames that may wait at the daemon.
+/// Batches of frames in the queue of the daemon at most.
 const BATCHES: usize = 16;
-/// Buffers of replies that may wait at the client.
+/// Reply buffers in the queue of the client at most.
 const REPLIES: usize = 256;
-/// What one read takes at most; zebra sends in pieces of 64 KiB.
+/// The maximum size of a read; zebra sends pieces of 64 KiB.
 const READ: usize = 256 << 10;
-/// How long a client may leave replies unread before it loses its session.
+/// How long a client may leave replies unread.
 const STALL: Duration = Duration::from_secs(60);
 
-/// What happens on the server.
+/// An event of the server.
 #[derive(Debug)]
 pub(super) enum FpmEvent {
-    /// A client connected: everything it knows follows. Replies go into this ring.
+    /// A client connected, and a replay of its routes follows. Replies go into this queue.
     Connected(SocketAddr, ring::Sender<Vec<u8>>),
     /// Complete frames, one after the other.
     Frames(Vec<u8>),
@@ -39,7 +39,7 @@ pub(super) enum FpmEvent {
 /// Listens on `address` and serves one client after the other, until `stop`.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// The address cannot be bound.
 pub(super) fn start(
     daemon: &'static str,
     address: SocketAddr,
@@ -65,7 +65,7 @@ pub(super) fn start(
                 }
                 Err(e) => {
                     log!(daemon, error, error = %e, "a connection could not be accepted");
-                    // Out of descriptors, most likely: trying at once would only spin.
+                    // Probably no descriptor is free; an immediate retry would spin.
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
@@ -75,7 +75,7 @@ pub(super) fn start(
     Ok((address, received))
 }
 
-/// One session, to its end. An error when the daemon has stopped.
+/// Serves a session to its end. The error means that the daemon has stopped.
 fn serve(
     daemon: &'static str,
     stream: TcpStream,
@@ -130,7 +130,7 @@ fn loop_frames(stream: &TcpStream, events: &ring::Sender<FpmEvent>) -> Result<St
     }
 }
 
-/// The thread that writes replies; it ends with its ring, or when the client does not read.
+/// The writer thread; it ends with its queue, or when the client does not read.
 fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result<ring::Sender<Vec<u8>>> {
     let mut stream = stream.try_clone()?;
     stream.set_write_timeout(Some(STALL))?;
@@ -144,7 +144,7 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
                     let span = STALL.as_secs();
                     log!(daemon, warn, "the FPM client read no replies for {span} s, so its session ends");
                 }
-                // The reader notices too.
+                // This ends the reader, too.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 return;
             }
@@ -204,10 +204,10 @@ mod tests {
     fn a_port_that_is_taken_is_one_sentence() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let says = start("test", address, &Rings::default(), &Stop::default()).unwrap_err().to_string();
+        let message = start("test", address, &Rings::default(), &Stop::default()).unwrap_err().to_string();
         assert!(
-            says.starts_with(&format!("cannot listen for FPM on {address}: Address already in use")),
-            "{says}"
+            message.starts_with(&format!("cannot listen for FPM on {address}: Address already in use")),
+            "{message}"
         );
     }
 }

@@ -1,14 +1,14 @@
-//! `fpmsyncd` as a process: an FPM server on one side, APPL_DB's tables on the other.
+//! `fpmsyncd` as a process: an FPM server on one side, the tables of APPL_DB on the other.
 //!
-//! Between two flushes all changes of a route coalesce. A flush comes at once while little happens, and during a burst
-//! when half a second has passed or a script call's worth waits; but never while an earlier one waits to be written, so
-//! the slower Redis or orchagent, the more coalesces. When Redis came back, perhaps without its data, every row
-//! is written again.
+//! Between two flushes all changes of a route coalesce. With little work a flush follows at once.
+//! In a burst it follows when the flush timer has expired or a script call is full, but never while
+//! an earlier flush is under way. So the slower Redis or orchagent, the more changes coalesce. When
+//! Redis returns, perhaps without its data, every row is written again.
 
-use super::answers::{AWAITED, Answer, Answers, SETTLE};
 use super::appl_transport::{HandedOver, Lag, Routes, ZmqRoutes, port};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
+use super::direct_responses::{AWAITED, ReceivedResponse, ResponseReceiver, SETTLE};
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::performance::{Timers, Timing};
@@ -29,7 +29,7 @@ use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind};
 use ribtide_swss::row::{
-    AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
+    LabelRouteRow, MalformedResponses, NextHopGroupRow, ResponseKind, ResponseReader, RouteRow,
 };
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Endpoint;
@@ -40,29 +40,29 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "fpmsyncd";
-/// FIB suppression's name among the settings.
+/// The name of FIB suppression among the settings.
 const SUPPRESS: &str = "suppress-fib-pending";
-/// FIB suppression is off here, and on in the router.
+/// FIB suppression is off here and on in the router.
 const CONFIRMED_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
                               enable suppress-fib-pending";
-/// FIB suppression is on here, and off in the router.
+/// FIB suppression is on here and off in the router.
 const SUPPRESSION_OFF_IN_ROUTER: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
                             the chip has them";
-/// Confirmations that are taken in before zebra is told of them: as many as one read of FPM may bring routes, and more, so that they
-/// need not wait in orchagent.
+/// Confirmations handled before their messages go to zebra: at least as many as the routes of one
+/// read of FPM, so that they do not wait in orchagent.
 const CONFIRMATIONS_BATCH_MAX: usize = 10_000;
-/// Rows that are said again at a time.
+/// Rows of one step of a resend.
 const AGAIN: usize = 10_000;
-/// How often a Redis that nothing is written to is looked at.
+/// Interval of checks of an idle Redis.
 const PROBE: Duration = Duration::from_secs(1);
-/// The longest sleep of a start, and while everything is to be handed over.
+/// The longest sleep during a start, or while everything must be handed over.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The longest sleep: the machine learns the time then, and that nothing was said.
+/// The longest sleep: the machine then gets the time and learns that nothing arrived.
 const TICK_INTERVAL: Duration = Duration::from_millis(LISTENING_MS);
-/// How long a start waits to hear what is in the chip before it goes on: without that, or, where who says it is there, with nothing written
-/// until it is said.
+/// How long a start waits for the snapshot of the chip. After that it continues without it, or, if
+/// an orchagent is present that will send it, without writes until it arrives.
 const HEARD: Duration = SETTLE.saturating_mul(2);
-/// Where names of route protocols are, the first that exists.
+/// The files with names of route protocols; the first that exists is used.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
 
 /// When rows are written.
@@ -176,7 +176,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         write: flush,
         suppress: ConfigWatch::start(Switch::SuppressFibPending, suppress, daemon)?,
         disagreement: "",
-        answers: None,
+        responses: None,
         are_rows_last: true,
         heard: !suppress,
         count: Count::Done,
@@ -193,8 +193,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
     stage.settings.write()?;
-    // Not before: what orchagent says is in the chip must not be older than what was learnt.
-    stage.answers = suppress.then(|| Answers::open(daemon)).transpose()?;
+    // The snapshot of the chip must not be older than the rows that were read.
+    stage.responses = suppress.then(|| ResponseReceiver::open(daemon)).transpose()?;
     stage.hear_first(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &daemon.rings, stop)?;
     tracing::info!(target: target::FPMSYNCD, %address, suppress_fib_pending = suppress, "listening for FPM");
@@ -205,7 +205,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.run(&frames, &link_events, &asked, stop)
 }
 
-/// ROUTE_TABLE and LABEL_ROUTE_TABLE by the transport that the command line or CONFIG_DB asks for.
+/// ROUTE_TABLE and LABEL_ROUTE_TABLE by the transport of the command line or CONFIG_DB.
 fn open_routes(
     options: &Options,
     config: &mut ConfigDb,
@@ -245,7 +245,7 @@ fn open_routes(
     Ok((ZmqRoutes::open(endpoint, kept, daemon)?, labels))
 }
 
-/// As CONFIG_DB has it.
+/// The setting in CONFIG_DB.
 fn on_or_off(on: bool) -> &'static str {
     if on { "enabled" } else { "disabled" }
 }
@@ -253,8 +253,8 @@ fn on_or_off(on: bool) -> &'static str {
 fn note_suppression(on: bool, settings: &mut Settings) {
     settings.note(SUPPRESS, on_or_off(on), on_or_off(on), "");
     match on {
-        true => settings.note("answers", "direct", "no orchagent answers yet", ""),
-        false => settings.forget("answers"),
+        true => settings.note("responses", "direct", "no orchagent answers yet", ""),
+        false => settings.forget("responses"),
     }
 }
 
@@ -263,19 +263,20 @@ fn protocols() -> Protocols {
     text.map_or_else(Protocols::default, |text| Protocols::parse(&text))
 }
 
-/// Changed rows from which on no more of them are read, if they have nowhere to go.
+/// Changed rows at which reading stops, if they cannot be written.
 fn choked_at(flush: Flush) -> usize {
     Pipeline::default().capacity.max(flush.pipeline)
 }
 
-/// How far it is with counting again which answers may come.
+/// The state of counting responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Count {
-    /// They are counted.
+    /// Responses are counted.
     Done,
-    /// When all that was written is handed over; `held`: until then no more is.
+    /// Counting starts when all written rows are handed over; `held`: nothing is written until
+    /// then.
     Due { held: bool },
-    /// They are counted since then; what is in the chip is to be heard before more is written.
+    /// Counting started at this time; the snapshot of the chip must arrive before the next write.
     Hearing(Instant),
 }
 
@@ -295,35 +296,35 @@ struct Stage {
     settings: Settings,
     transport: TransportCheck,
     replay: Replay,
-    /// How many clients connected.
+    /// The number of connected clients so far.
     sessions: u64,
     generation: u64,
     flushed: Instant,
     probed: Instant,
-    /// To the client that is connected.
+    /// The reply queue of the client.
     replies: Option<ring::Sender<Vec<u8>>>,
-    /// FIB suppression, as CONFIG_DB has it.
+    /// FIB suppression in CONFIG_DB.
     suppress: ConfigWatch,
-    /// What the router's differs in, in a sentence.
+    /// The difference to the setting of the router, as a sentence.
     disagreement: &'static str,
-    /// What became of routes; only with FIB suppression.
-    answers: Option<Answers>,
-    /// What APPL_STATE_DB says of a route was said of its last row, where it is written in line: not where it was before anybody
-    /// counted.
+    /// The responses; only with FIB suppression.
+    responses: Option<ResponseReceiver>,
+    /// Whether a row of APPL_STATE_DB is about the last row of its route. Requires in-line writes,
+    /// and counting at the time of the write.
     are_rows_last: bool,
-    /// It was said what is in the chip, since answers were counted last.
+    /// Whether the snapshot of the chip arrived since counting started.
     heard: bool,
     count: Count,
     daemon: Daemon,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
     resending: Option<(Resend, ResendKind)>,
-    /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
+    /// Rows not handed over, and routes whose next-hop object is missing.
     changed: Gauge,
     objectless: Gauge,
-    /// Routes whose rows were not all answered, with FIB suppression.
+    /// Routes without a response, with FIB suppression.
     unanswered: Gauge,
     counted: Instant,
-    /// PerformanceTimers: messages of FPM made into rows, and rows written.
+    /// PerformanceTimers of FPM messages and of written rows.
     read: Option<Meter>,
     write: Option<Meter>,
 }
@@ -347,7 +348,8 @@ impl Stage {
         while !stop.stopped() {
             asked.serve(self);
             let mut busy = false;
-            // Before what was said by then, or a replay that went on would seem to have been silent since the last time.
+            // The clock advances first; otherwise a replay in progress would seem silent since the
+            // last time.
             self.machine.tick(clock.now(), !choked);
             while let Some(event) = links.try_recv() {
                 busy = true;
@@ -378,12 +380,12 @@ impl Stage {
                 if !choked {
                     frames.watch(&mut select);
                 }
-                if let Some(answers) = &self.answers {
-                    answers.watch(&mut select);
+                if let Some(responses) = &self.responses {
+                    responses.watch(&mut select);
                 }
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
-                // Timed out or ready: the loop looks at everything either way.
+                // The loop checks everything anyway.
                 if idle::wait(&mut select, self.poll_timeout()) {
                     idle::trim(self);
                 }
@@ -396,7 +398,7 @@ impl Stage {
     fn note_depths(&mut self) {
         self.changed.set(self.machine.pending());
         self.unanswered.set(self.machine.awaiting());
-        // It is counted where it is: there are as many places as ways to lead somewhere.
+        // The count is taken here, because many places change it.
         if self.counted.elapsed() >= PROBE {
             self.counted = Instant::now();
             self.objectless.set(self.machine.waiting());
@@ -412,7 +414,7 @@ impl Stage {
         }
     }
 
-    /// What APPL_DB has from before: it stays when it is announced again.
+    /// Reads the rows of an earlier run; they stay when they are announced again.
     fn learn(&mut self) -> Result<(), Error> {
         let machine = &mut self.machine;
         self.groups.rows(|key, row, _| machine.known_group(&key, row))?;
@@ -433,7 +435,7 @@ impl Stage {
             }
             FpmEvent::Frames(bytes) => {
                 let (begin, mut at, mut read) = (Instant::now(), 0, 0);
-                // The server cut the stream into whole frames.
+                // The server passes complete frames.
                 while let Some(Ok(Some(frame))) = bytes.get(at..).map(fpm::frame) {
                     self.machine.frame(&frame, &mut self.out);
                     at += frame.len;
@@ -451,7 +453,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Finds out what is in the chip, before anybody announces routes: what is there is not written again.
+    /// Reads the snapshot of the chip before any announcement, so that present routes are not
+    /// written again.
     fn hear_first(&mut self, stop: &Stop) -> Result<(), Error> {
         let begin = Instant::now();
         while !self.heard && !stop.stopped() {
@@ -468,8 +471,8 @@ impl Stage {
             }
             if !self.hear()? {
                 let mut select = Select::new();
-                if let Some(answers) = &self.answers {
-                    answers.watch(&mut select);
+                if let Some(responses) = &self.responses {
+                    responses.watch(&mut select);
                 }
                 let _ = select.ready_timeout(START_POLL_INTERVAL);
             }
@@ -477,15 +480,15 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether an orchagent is there, asked since then, that will say itself what is in the chip: it may be slow, or its chip. It is
-    /// written nothing, which it would not take anyway. Over ZeroMQ one that starts warm waits for fpmsyncd, and what is said once more
-    /// is no write.
+    /// Whether an orchagent, queried since then, will send the snapshot itself: it, or its chip,
+    /// may be slow. Nothing is written to it, which it would not consume anyway. Over ZeroMQ an
+    /// orchagent with a warm start waits for fpmsyncd, and a resend is no write.
     fn is_awaited(&self, since: Instant) -> bool {
         let awaited = since.elapsed() < AWAITED && self.is_row_last();
-        awaited && self.answers.as_ref().is_some_and(Answers::is_awaited)
+        awaited && self.responses.as_ref().is_some_and(ResponseReceiver::is_awaited)
     }
 
-    /// Turns FIB suppression on or off, when CONFIG_DB says so.
+    /// Follows FIB suppression in CONFIG_DB.
     fn apply_config(&mut self) -> Result<(), Error> {
         let on = self.suppress.is_on();
         if on == self.machine.suppresses() {
@@ -496,37 +499,37 @@ impl Stage {
         self.are_rows_last = false;
         match on {
             true => self.restart_count(),
-            false => (self.answers, self.heard, self.count) = (None, true, Count::Done),
+            false => (self.responses, self.heard, self.count) = (None, true, Count::Done),
         }
         note_suppression(on, &mut self.settings);
         self.settings.write()
     }
 
-    /// A session begins, in which what is confirmed is not written again. Where rows of a route coalesced, in APPL_DB or in orchagent, their
-    /// answers are fewer than was counted, so where one seems to be missing they are counted again. No one says
-    /// of an orchagent of SONiC's what is in the chip.
+    /// Starts a session, in which confirmed rows are not written again. If rows of a route
+    /// coalesced, in APPL_DB or in orchagent, there are fewer responses than counted. So when one
+    /// seems to be missing, counting starts again. SONiC's orchagent sends no snapshot of the chip.
     fn recount(&mut self) {
-        let is_sure = self.heard && self.answers.as_ref().is_some_and(Answers::are_direct);
+        let is_sure = self.heard && self.responses.as_ref().is_some_and(ResponseReceiver::are_direct);
         if is_sure && self.machine.is_unanswered() {
             self.restart_count();
         }
     }
 
-    /// Takes no answer until answers are counted again.
+    /// Ignores responses until counting starts again.
     fn restart_count(&mut self) {
-        self.answers = None;
+        self.responses = None;
         self.heard = false;
         self.count = Count::Due { held: false };
     }
 
-    /// Goes on with counting answers again.
+    /// Continues to restart counting.
     fn look_count(&mut self) -> Result<(), Error> {
         if let Count::Due { .. } = self.count {
             let handed_over = self.routes.handed_over()?;
             self.count = Count::Due { held: handed_over == HandedOver::Some };
             if handed_over == HandedOver::All {
                 self.machine.recount(self.routes.queued()?);
-                self.answers = Some(Answers::open(&self.daemon)?);
+                self.responses = Some(ResponseReceiver::open(&self.daemon)?);
                 self.count = Count::Hearing(Instant::now());
             }
         }
@@ -541,49 +544,50 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether nothing is to be written now.
+    /// Whether writes must wait.
     fn holds(&self) -> bool {
         self.replay.holds() || self.count.holds()
     }
 
-    /// Takes in what became of routes, so much that the routing daemon is to be told. False when there was nothing.
+    /// Handles responses up to the bound of one message to the routing daemon. Returns `false`
+    /// without any.
     fn hear(&mut self) -> Result<bool, Error> {
         let mut heard = false;
         while self.out.offloads.len() < CONFIRMATIONS_BATCH_MAX
-            && let Some(answers) = &mut self.answers
-            && let Some(answer) = answers.hear()
+            && let Some(responses) = &mut self.responses
+            && let Some(response) = responses.hear()
         {
             heard = true;
-            match answer {
-                Answer::Direct(message) => {
+            match response {
+                ReceivedResponse::Direct(message) => {
                     if self.direct(&message).is_err() {
                         let len = message.len();
                         tracing::warn!(target: target::FPMSYNCD, bytes = len, "a message is passed over: it has no responses");
                     }
                 }
-                Answer::Published(response) => self.machine.confirm(&response, &mut self.out),
-                Answer::Missed => self.hear_rows()?,
+                ReceivedResponse::Published(response) => self.machine.confirm(&response, &mut self.out),
+                ReceivedResponse::Missed => self.hear_rows()?,
             }
         }
         Ok(heard)
     }
 
-    fn direct(&mut self, message: &[u8]) -> Result<(), MalformedAnswers> {
-        let mut reader = AnswerReader::new(message)?;
-        if reader.kind == AnswerKind::AllSaid {
+    fn direct(&mut self, message: &[u8]) -> Result<(), MalformedResponses> {
+        let mut reader = ResponseReader::new(message)?;
+        if reader.kind == ResponseKind::SnapshotEnd {
             self.heard = true;
             self.machine.all_said();
         }
         let exact = self.is_row_last();
         while let Some(group) = reader.next_group()? {
             match reader.kind {
-                AnswerKind::Confirmed => {
+                ResponseKind::Confirmed => {
                     self.machine.confirm_all(group.vrf, group.name, group.prefixes(), &mut self.out);
                 }
-                AnswerKind::Refused => {
+                ResponseKind::Refused => {
                     self.machine.refused(group.vrf, &group.name.into(), group.refused(), &mut self.out);
                 }
-                AnswerKind::InChip | AnswerKind::AllSaid => {
+                ResponseKind::InChip | ResponseKind::SnapshotEnd => {
                     self.machine.in_chip(group.vrf, group.prefixes(), exact);
                 }
             }
@@ -591,20 +595,20 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether what APPL_DB had of a route at the start was the last that orchagent was sent. Over ZeroMQ that may be one before it,
-    /// or one that waited in the former fpmsyncd and went with it.
+    /// Whether the row in APPL_DB at the start was the last that orchagent got. Over ZeroMQ it may
+    /// be an earlier one, or one that was lost in the queue of the former fpmsyncd.
     fn is_row_last(&self) -> bool {
         matches!(self.routes, Routes::Redis(_))
     }
 
-    /// What APPL_STATE_DB says is in the chip. ribtide's orchagent mirrors it write-behind, so a row may be that of a route that was
-    /// deleted since; it says itself what is there, when it is back.
+    /// Reads APPL_STATE_DB as the snapshot of the chip. ribtide's orchagent writes it behind, so a
+    /// row may be of a deleted route; a restarted orchagent sends the snapshot itself.
     fn hear_rows(&mut self) -> Result<(), Error> {
         self.heard = true;
         let is_row_last = self.is_row_last();
-        let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
-        let exact = is_row_last && self.are_rows_last && !answers.may_rows_lag()?;
-        answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
+        let (Some(responses), machine) = (&mut self.responses, &mut self.machine) else { return Ok(()) };
+        let exact = is_row_last && self.are_rows_last && !responses.may_rows_lag()?;
+        responses.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
     }
 
     fn carry_out(&mut self) -> Result<(), Error> {
@@ -618,7 +622,7 @@ impl Stage {
             self.out.offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
             self.out.label_offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
             if self.replies.as_ref().is_some_and(|replies| replies.send(bytes).is_err()) {
-                // The client did not read for too long, or is gone; the server says so too.
+                // The client did not read, or is gone; the server reports it, too.
                 self.replies = None;
             }
         }
@@ -633,32 +637,34 @@ impl Stage {
         if due { self.flush() } else { Ok(()) }
     }
 
-    /// Whether changes that were taken now would go on. Groups that are gone are deleted before they may come back.
+    /// Whether changes would leave this process. Removed groups are deleted before they may return.
     fn has_room(&self) -> bool {
         self.routes.has_room() && self.labels.has_room() && self.out.old_groups.is_empty()
     }
 
-    /// Whether so much waits for orchagent, over ZeroMQ or in Redis, that the routing daemon must wait too. While orchagent is away it
-    /// need not: what waits coalesces, and there are only so many routes.
+    /// Whether the backlog of orchagent, over ZeroMQ or in Redis, must stop the routing daemon.
+    /// Without an orchagent it need not: rows coalesce, and the number of routes bounds them.
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && (self.count.holds() || !self.has_room())
             && self.machine.pending() >= choked_at(self.flush)
     }
 
-    /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new. True when it has more to say at once.
+    /// Continues transmission over ZeroMQ: waiting messages, and a resend to a new orchagent.
+    /// Returns whether there is more at once.
     fn look_north(&mut self) -> Result<bool, Error> {
         let (held, replayed) = (self.holds(), self.machine.is_replayed());
-        // What changed meanwhile goes to APPL_DB too; what is only said again does not.
-        if let Some(sweep) = self.labels.resend_due(held, replayed) {
+        // Changed rows go to APPL_DB too; resent rows do not.
+        if let Some(as_resync) = self.labels.resend_due(held, replayed) {
             self.flush()?;
             self.machine.label_rows(&mut self.out.labels);
-            self.labels.begin_resend(sweep);
+            self.labels.begin_resend(as_resync);
             self.labels.resend(&mut self.out.labels, true);
         }
-        if let Some(sweep) = self.routes.resend_due(held, replayed) {
+        if let Some(as_resync) = self.routes.resend_due(held, replayed) {
             self.flush()?;
-            self.resending = self.routes.begin_resend(sweep).map(|kind| (self.machine.resend_all(), kind));
+            self.resending =
+                self.routes.begin_resend(as_resync).map(|kind| (self.machine.resend_all(), kind));
         }
         if held {
             return Ok(false);
@@ -676,7 +682,7 @@ impl Stage {
         Ok(more)
     }
 
-    /// Tells orchagent some of the rows that it is to be told again, if there is room. True when there is room for more.
+    /// Resends some rows to orchagent, if there is room. Returns whether there is room for more.
     fn say_again(&mut self) -> Result<bool, Error> {
         if !self.routes.is_resending() {
             self.resending = None;
@@ -684,7 +690,7 @@ impl Stage {
         if self.resending.is_none() || !self.routes.has_room() {
             return Ok(false);
         }
-        // What changed goes first: what is said again must be what was written.
+        // Changed rows first, because a resent row must equal the written one.
         if self.machine.pending() > 0 {
             self.flush()?;
         }
@@ -697,7 +703,7 @@ impl Stage {
         Ok(more && self.routes.has_room())
     }
 
-    /// How long to sleep when nothing happens.
+    /// The time until the next timer.
     fn poll_timeout(&self) -> Duration {
         if let Count::Due { .. } = self.count {
             return START_POLL_INTERVAL;
@@ -719,7 +725,8 @@ impl Stage {
         self.write()
     }
 
-    /// Deletes groups that no row names any more, once APPL_DB has those rows: a group that went first would take its routes along.
+    /// Deletes groups without a row, after these rows are in APPL_DB: the deletion of a group
+    /// deletes its routes.
     fn delete_groups(&mut self) -> Result<(), Error> {
         if !self.out.old_groups.is_empty() && self.routes.is_written()? {
             write(&mut self.groups, &mut self.out.old_groups)?;
@@ -727,7 +734,7 @@ impl Stage {
         Ok(())
     }
 
-    /// That now, however far orchagent is behind.
+    /// The same at once, whatever the backlog of orchagent.
     fn settle(&mut self) -> Result<(), Error> {
         if !self.out.old_groups.is_empty() {
             self.routes.settle()?;
@@ -735,7 +742,7 @@ impl Stage {
         self.delete_groups()
     }
 
-    /// Looks now and then whether Redis is still the same: it may go and come back between two changes.
+    /// Checks an idle Redis, which may be lost and return between two changes.
     fn probe(&mut self) -> Result<(), Error> {
         if self.probed.elapsed() < PROBE {
             return Ok(());
@@ -749,11 +756,11 @@ impl Stage {
         self.write()
     }
 
-    /// Records which way responses come.
+    /// Records the channel of responses.
     fn look_back(&mut self) -> Result<(), Error> {
-        let Some(answers) = &self.answers else { return Ok(()) };
-        let (way, why) = answers.way();
-        self.settings.now("answers", way, why)
+        let Some(responses) = &self.responses else { return Ok(()) };
+        let (way, why) = responses.way();
+        self.settings.now("responses", way, why)
     }
 
     /// Records whether the routing daemon, if it is ribtide, waits for FIB confirmations.
@@ -769,13 +776,13 @@ impl Stage {
         self.settings.now(SUPPRESS, on_or_off(self.machine.suppresses()), why)
     }
 
-    /// Writes what was taken; and everything when Redis was lost since the last time.
+    /// Writes changed rows, and all rows after a loss of Redis.
     fn write(&mut self) -> Result<(), Error> {
         loop {
-            let (begin, routes) = (Instant::now(), self.out.routes.len() + self.out.asked.len());
+            let (begin, routes) = (Instant::now(), self.out.routes.len() + self.out.queries.len());
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
-            self.routes.ask(&mut self.out.asked)?;
+            self.routes.ask(&mut self.out.queries)?;
             self.labels.write(&mut self.out.labels)?;
             self.delete_groups()?;
             if let Some(timer) = &self.write {
@@ -788,19 +795,19 @@ impl Stage {
             }
             self.generation = generation;
             tracing::warn!(target: target::FPMSYNCD, "writing every row again, since Redis may have lost some");
-            // What it has too much of is found below.
+            // Surplus groups are found below.
             self.out.old_groups.clear();
             self.machine.write_again(&mut self.out);
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
-            self.routes.ask(&mut self.out.asked)?;
+            self.routes.ask(&mut self.out.queries)?;
             let (mut again, mut more) = (self.machine.resend_all(), true);
             while more {
                 more = self.machine.next_resent(&mut again, ResendKind::AsNew, AGAIN, &mut self.out);
                 self.routes.keep(&mut self.out.routes)?;
             }
             self.resending = self.routes.resend_as_new().map(|kind| (self.machine.resend_all(), kind));
-            // It may have come back with what it had at another time: what is too much goes.
+            // Redis may have old data, so surplus rows are deleted.
             let (machine, out) = (&self.machine, &mut self.out);
             self.routes.rows(|key, _, _| {
                 if !machine.has_row(&key) {
@@ -821,7 +828,7 @@ impl Stage {
     }
 }
 
-/// Writes and flushes; an empty flush would only cost a round trip.
+/// Writes and flushes, because an empty flush costs a round trip.
 fn write<R: Row>(table: &mut ProducerStateTable<R>, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
     if !changes.is_empty() {
         table.write(changes)?;

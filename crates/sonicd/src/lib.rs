@@ -8,7 +8,6 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod answers;
 mod appl_transport;
 mod asic_db;
 mod asic_transport;
@@ -17,6 +16,7 @@ pub mod chip_state;
 pub mod config_db;
 mod config_watch;
 mod context_config;
+mod direct_responses;
 pub mod events;
 pub mod explain;
 mod fpm_server;
@@ -128,7 +128,7 @@ impl From<&LogOptions> for LogSettings {
 /// Refuses settings that cannot be combined.
 fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
     match ribtide_settings::broken(asked).next() {
-        Some(rule) => Err(Error::new(rule.says)),
+        Some(rule) => Err(Error::new(rule.message)),
         None => Ok(()),
     }
 }

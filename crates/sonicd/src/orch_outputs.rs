@@ -1,10 +1,10 @@
 //! orchagent's outputs beside requests to syncd: NEIGH_RESOLVE_TABLE, STATE_DB's rows of default routes and capabilities,
 //! COUNTERS_DB's `CRM:STATS`, and route responses.
 
-use super::answers::Answering;
 use super::appl_transport::Lag;
 use super::config_db::Switch;
 use super::config_watch::ConfigWatch;
+use super::direct_responses::ResponseSender;
 use super::orch_stage::{OrchOutputs, Subscriber};
 use super::response_publisher::ResponsePublisher;
 use super::settings::Settings;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a Redis that nothing is written to is there.
+/// Interval of checks of an idle server.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// The tables that orchagent writes.
@@ -32,17 +32,17 @@ pub(super) struct RedisOutputs {
     default_routes: PlainTable<DefaultRouteRow>,
     capability: PlainTable<SwitchCapabilityRow>,
     publisher: ResponsePublisher,
-    /// What becomes of routes is published.
+    /// Whether responses are published.
     publishes: bool,
-    /// While FIB suppression is on.
-    answering: Option<Answering>,
+    /// The direct responses, while FIB suppression is on.
+    response_sender: Option<ResponseSender>,
     suppression: FibSuppression,
     counters: Connection,
-    /// What the counters were last written from.
+    /// The last written counters.
     crm: Crm,
-    /// What was last written of rows that are not of routes.
+    /// The last written rows of other tables.
     written: (Written<DefaultRouteRow>, Written<SwitchCapabilityRow>),
-    /// How often a server was lost and found again, and when that was looked at last.
+    /// How often a server was lost and found again, and the last seen value.
     returns: (Arc<AtomicU64>, u64),
 }
 
@@ -50,8 +50,8 @@ pub(super) struct RedisOutputs {
 type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
 impl RedisOutputs {
-    /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: what an earlier run confirmed
-    /// counts until [`OrchOutputs::restored`].
+    /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: responses
+    /// of an earlier run count until [`OrchOutputs::restored`].
     pub(super) fn open(
         (suppression, now): (FibSuppression, bool),
         warm: bool,
@@ -62,10 +62,10 @@ impl RedisOutputs {
             resolve: ProducerStateTable::open(&daemon.databases, Pipeline::default(), &daemon.stop)?,
             default_routes: daemon.plain()?,
             capability: daemon.plain()?,
-            // What an earlier run confirmed is confirmed again, or is gone.
+            // An earlier response is confirmed again, or its route is gone.
             publisher: ResponsePublisher::start(warm, lag, daemon)?,
             publishes: now,
-            answering: now.then(|| Answering::start(&daemon.rings)).transpose()?,
+            response_sender: now.then(|| ResponseSender::start(&daemon.rings)).transpose()?,
             suppression,
             counters: daemon.connect(Db::Counters)?,
             crm: Crm::default(),
@@ -75,8 +75,8 @@ impl RedisOutputs {
     }
 }
 
-/// Counts how often a server to which little is written was lost and found again: it may have what it had before, or nothing. On a
-/// thread of its own, as routes do not wait for it.
+/// Counts how often an idle server was lost and found again, because its data may be old or
+/// missing. It has a thread of its own, so no route waits for it.
 fn watch(daemon: &Daemon) -> Result<Arc<AtomicU64>, Error> {
     let returns = Arc::<AtomicU64>::default();
     let (counted, stop) = (returns.clone(), daemon.stop.clone());
@@ -84,7 +84,7 @@ fn watch(daemon: &Daemon) -> Result<Arc<AtomicU64>, Error> {
     thread::spawn("redis-watch", move || {
         while !stop.stopped() {
             std::thread::sleep(PROBE);
-            // Who refuses to answer is there.
+            // A refusal is a reply, too.
             servers.iter_mut().for_each(|server| drop(server.query(&["PING"])));
             counted.store(servers.iter().map(Connection::generation).sum(), Relaxed);
         }
@@ -93,7 +93,7 @@ fn watch(daemon: &Daemon) -> Result<Arc<AtomicU64>, Error> {
     Ok(returns)
 }
 
-/// Writes rows again that were written last.
+/// Writes the last rows again.
 fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(), Error> {
     write(table, &mut written.values().cloned().collect())
 }
@@ -101,28 +101,28 @@ fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(
 /// The setting of FIB suppression. fpmsyncd and orchagent both watch CONFIG_DB; fpmsyncd counts no response before
 /// orchagent has sent which routes are in the chip, so the order in which the two see a change does not matter.
 pub(super) struct FibSuppression {
-    /// The command line says so (`-F`).
+    /// Whether the command line forces it (`-F`).
     pub(super) always: bool,
-    /// What CONFIG_DB says.
+    /// The setting in CONFIG_DB.
     pub(super) config: ConfigWatch,
-    /// What is done, for others to see.
+    /// The active value, for other threads.
     pub(super) is: Arc<AtomicBool>,
     pub(super) settings: Arc<Mutex<Settings>>,
     pub(super) rings: Rings,
 }
 
 impl RedisOutputs {
-    /// Sends responses to fpmsyncd, before they are published.
+    /// Sends responses to fpmsyncd before their publication.
     fn answer(&mut self, out: &OrchOut) {
-        if let Some(answering) = &mut self.answering {
-            answering.answer(&out.refusals, &out.responses, &out.found);
+        if let Some(response_sender) = &mut self.response_sender {
+            response_sender.answer(&out.refusals, &out.responses, &out.found);
         }
     }
 
     /// Begins or ends responses when the setting changed.
     fn apply_config(&mut self, orch: &mut Orch) -> Result<(), Error> {
         let FibSuppression { always, config, is, settings, rings } = &self.suppression;
-        // In any case: it is the look that a wake-up asks for.
+        // The check that follows a wake-up, in any case.
         let on = config.is_on() || *always;
         if orch.restoring() {
             return Ok(());
@@ -131,7 +131,7 @@ impl RedisOutputs {
             tracing::info!(target: target::ORCHAGENT, "FIB suppression is {}", if on { "on" } else { "off" });
             orch.answer(on);
             is.store(on, Relaxed);
-            self.answering = on.then(|| Answering::start(rings)).transpose()?;
+            self.response_sender = on.then(|| ResponseSender::start(rings)).transpose()?;
             let value = if on { "enabled" } else { "disabled" };
             let mut settings = settings.lock().unwrap_or_else(PoisonError::into_inner);
             settings.note(&Switch::SuppressFibPending.name(), value, value, "");
@@ -140,7 +140,7 @@ impl RedisOutputs {
         if !on {
             self.publishes = false;
         } else if !self.publishes && self.publisher.is_idle() {
-            // What was published before is older.
+            // Earlier publications are older.
             self.publishes = true;
             let mut keys = Vec::new();
             orch.carried_out(|vrf, prefix| keys.push(RouteKey::new(vrf.cloned(), prefix)));
@@ -158,14 +158,14 @@ impl OrchOutputs for RedisOutputs {
         capability.extend(out.capability.iter().map(|change| (change.key.clone(), change.clone())));
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
-        // They are for clients that ask in batches; a reader of answers gets refusals.
+        // Only the client of batches needs these; a direct subscriber gets refusals.
         out.status_changes.clear();
         if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
             self.answer(out);
             // SONiC publishes successes only.
             out.refusals.clear();
             if self.publishes {
-                // What was found is older than what was asked for.
+                // Found routes precede responses to requests.
                 self.publisher.publish(&out.found)?;
                 self.publisher.publish(&out.responses)?;
             }
@@ -176,37 +176,37 @@ impl OrchOutputs for RedisOutputs {
     }
 
     fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
-        self.answering.as_mut().and_then(|answering| answering.new_subscriber(orch))
+        self.response_sender.as_mut().and_then(|response_sender| response_sender.new_subscriber(orch))
     }
 
     fn begin_subscription(&mut self, orch: &mut Orch) {
-        if let Some(answering) = &mut self.answering {
-            answering.begin_subscription(orch);
+        if let Some(response_sender) = &mut self.response_sender {
+            response_sender.begin_subscription(orch);
         }
     }
 
     fn after_round(&mut self, orch: &mut Orch, quiet: bool, waiting: bool) -> Result<(), Error> {
-        if let Some(answering) = &mut self.answering {
-            answering.look(waiting || !quiet);
-            // Who is not connected may listen to what is published.
-            self.publisher.awaited(!answering.is_connected());
+        if let Some(response_sender) = &mut self.response_sender {
+            response_sender.look(waiting || !quiet);
+            // An fpmsyncd that is not connected may read publications.
+            self.publisher.awaited(!response_sender.is_connected());
         }
         self.apply_config(orch)
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        if let Some(answering) = &self.answering {
-            answering.watch(select);
+        if let Some(response_sender) = &self.response_sender {
+            response_sender.watch(select);
         }
         self.suppression.config.watch(select);
     }
 
     fn due(&self) -> Option<Instant> {
-        self.answering.as_ref().and_then(Answering::due)
+        self.response_sender.as_ref().and_then(ResponseSender::due)
     }
 
     fn unsent(&self) -> usize {
-        self.answering.as_ref().map_or(0, Answering::unsent)
+        self.response_sender.as_ref().map_or(0, ResponseSender::unsent)
     }
 
     fn idle(&self) -> bool {
@@ -214,7 +214,7 @@ impl OrchOutputs for RedisOutputs {
     }
 
     fn restored(&mut self, out: &mut OrchOut) -> Result<(), Error> {
-        // Of each default route what it came to; on the way there it dropped, but not in the chip.
+        // The last state of each default route; intermediate drops are not in the chip.
         let last: BTreeMap<_, _> = out.default_routes.drain(..).map(|change| (change.key, change)).collect();
         out.default_routes.extend(last.into_values());
         self.answer(out);

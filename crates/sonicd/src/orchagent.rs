@@ -1,8 +1,8 @@
-//! `orchagent` as a process: APPL_DB's tables in, requests to syncd out, replies back.
+//! `orchagent` as a process: tables of APPL_DB in, requests to syncd out, replies back.
 //!
-//! When what carries requests goes away while one is under way, it cannot be known whether syncd carried it out: requests
-//! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
-//! again. At any other time it waits until Redis, or syncd, is back.
+//! If the carrier of requests fails with a request in flight, it is unknown whether syncd executed
+//! it, because requests have no numbers. orchagent then exits with a message; its supervisor
+//! restarts it, and it describes everything again. Otherwise it waits until Redis or syncd is back.
 
 use super::appl_transport;
 use super::asic_transport::{self, AsicTransport, VIDCOUNTER};
@@ -35,10 +35,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DAEMON: &str = "orchagent";
-/// Rows that may wait in the machine while it waits for syncd.
+/// Rows at work at most while a reply is outstanding.
 const BACKLOG: usize = 50_000;
-/// Why fewer rows are taken than were asked for.
-const TOO_MANY: &str = "more in one script would hold up everybody on the same Redis";
+/// Why the active number of rows is smaller than requested.
+const TOO_MANY: &str = "more in one script would delay all clients of the same Redis";
 
 /// Command line of `orchagent`, as SONiC starts it.
 #[derive(Args, Clone, Debug)]
@@ -142,7 +142,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let daemon = &Daemon::new(DAEMON, args.database_config.as_deref(), stop)?;
-    // First of all: fpmsyncd looks whether an orchagent is there, which may be long about its start.
+    // First, because fpmsyncd checks the presence of orchagent, whose start may take long.
     let check = RestartCheck::listen(daemon)?;
     let warm = WarmStart::begin(DAEMON, "swss", daemon)?;
     let mut settings = Settings::open(daemon)?;
@@ -186,7 +186,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         sort_routes: args.sort_routes,
         ..OrchConfig::default()
     };
-    // Listening first: rows that come while the others are read are not missed.
+    // The subscription precedes the read, so no row is missed.
     let ring = given.ring.then_some(given.batch);
     let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
     let create_switch = args.create_switch.map(Duration::from_secs);
@@ -240,7 +240,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     stage.run(Some(&asked), stop)
 }
 
-/// What the command line asks for, and CONFIG_DB where it counts.
+/// The options of the command line, and of CONFIG_DB where it counts.
 struct Given {
     batch: usize,
     bulk: usize,
@@ -254,7 +254,7 @@ struct Given {
 }
 
 impl Given {
-    /// Notes each.
+    /// Notes each setting.
     fn of(args: &Options, config: &mut ConfigDb, settings: &mut Settings) -> Result<Given, Error> {
         let scripts = args.config_db;
         let kind = if scripts { config.device("switch_type")? } else { None };
@@ -291,7 +291,7 @@ impl Given {
             None if scripts => config.heartbeat()?.and_then(|text| text.parse().ok()),
             given => given,
         };
-        // As fpmsyncd it reads that itself.
+        // fpmsyncd reads the same setting.
         let responses = args.responses || config.has(Switch::SuppressFibPending)?;
         let value = if responses { "enabled" } else { "disabled" };
         settings.note(&Switch::SuppressFibPending.name(), value, value, "");
@@ -310,7 +310,7 @@ impl Given {
     }
 }
 
-/// Where routes come over ZeroMQ, if they do.
+/// The endpoint for routes over ZeroMQ, if they use it.
 fn route_endpoint(
     args: &Options,
     config: &mut ConfigDb,
@@ -324,7 +324,7 @@ fn route_endpoint(
         settings.note("swss_zmq", "disabled", "disabled", why);
         return Ok(None);
     }
-    // SONiC's own script leaves -q out on the virtual switch, and fpmsyncd then has no consumer.
+    // SONiC's script omits -q on the virtual switch, and then fpmsyncd has no consumer.
     let endpoint = match endpoint {
         Some(endpoint) => endpoint,
         None => Endpoint::parse("tcp://127.0.0.1", appl_transport::port()).map_err(Error::new)?,
@@ -333,8 +333,8 @@ fn route_endpoint(
     Ok(Some(endpoint))
 }
 
-/// The tables of APPL_DB, in the order in which what they hold depends on each other. Routes may come over ZeroMQ, or be
-/// prefetched, so many at a time.
+/// The tables of APPL_DB in the order of their dependencies. Routes may come over ZeroMQ, or be
+/// prefetched in batches.
 fn feeds(
     routes: Option<&Endpoint>,
     ring: Option<usize>,
@@ -350,7 +350,7 @@ fn feeds(
         state_table::channel::<NeighRow>(appl),
         state_table::channel::<NextHopGroupRow>(appl),
     ];
-    // Who listens is waited for.
+    // A subscriber counts as a running orchagent.
     if routes.is_none() {
         channels
             .extend([state_table::channel::<LabelRouteRow>(appl), state_table::channel::<RouteRow>(appl)]);
@@ -394,7 +394,7 @@ fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) 
     )
 }
 
-/// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.
+/// Reads the rows that an earlier orchagent consumed: they are in the tables, not in the queues.
 fn refill(stage: &mut OrchStage, daemon: &Daemon) -> Result<IndexRoutes, Error> {
     fn table<R: Row>(daemon: &Daemon, mut take: impl FnMut(Change<R>)) -> Result<(), Error> {
         Ok(daemon.plain::<R>()?.rows(|key, row| take(Change::set(key, row)))?)
@@ -418,10 +418,10 @@ fn open<R: Row>(wake: Wake, daemon: &Daemon) -> Result<ConsumerStateTable<R>, Er
     Ok(ConsumerStateTable::open(&daemon.databases, wake, &daemon.stop)?)
 }
 
-/// Object numbers from the counter that orchagent and syncd share.
+/// Object ids from the counter that orchagent and syncd share.
 pub(super) struct RedisVids {
     counter: Connection,
-    /// The highest number that was taken here.
+    /// The highest id taken here.
     last: u64,
 }
 
@@ -439,7 +439,7 @@ impl VidSource for RedisVids {
             let end = self.counter.query(&["INCRBY", VIDCOUNTER, &step]).map_err(|e| e.to_string())?;
             let end = end.as_integer().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
             let first = end.saturating_sub(count) + 1;
-            // A server that lost its data counts from the start again: go on until the numbers are new.
+            // A server that lost its data starts to count again: skip used ids.
             if first > self.last {
                 self.last = end;
                 return Ok(first..end + 1);

@@ -22,20 +22,20 @@ use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The longest question.
+/// The longest query.
 const LINE: u64 = 64 << 10;
 
-/// What questions are about.
+/// The subject of queries.
 pub(super) struct Seen<'s> {
     pub(super) switch: &'s mut VirtualSwitch,
-    /// How many batches of rows ASIC_DB will have of the switch's operations until now, and how many of them are written.
+    /// The number of row batches for all operations of the switch, and of those written to ASIC_DB.
     pub(super) rows: (u64, u64),
 }
 
-/// Answers on `path`; `see` finds what it is about in the stage's state.
+/// Serves queries on `path`; `see` runs them in the stage.
 ///
 /// # Errors
-/// When the socket cannot be made.
+/// The socket cannot be created.
 pub(super) fn start<S: 'static>(
     daemon: &'static str,
     path: &Path,
@@ -44,7 +44,7 @@ pub(super) fn start<S: 'static>(
 ) -> Result<(), Error> {
     let failed =
         |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
-    // A socket that an earlier run left behind would refuse the name.
+    // A stale socket of an earlier run would block the name.
     if UnixStream::connect(path).is_err() {
         let _ = std::fs::remove_file(path);
     }
@@ -65,7 +65,7 @@ pub(super) fn start<S: 'static>(
 /// The reply to one query of the syncd at `path`.
 ///
 /// # Errors
-/// A sentence when it does not answer.
+/// A sentence when it does not reply.
 pub(super) fn query(path: &Path, question: &str) -> Result<Value, Error> {
     QueryClient::open(path)?.query(question)
 }
@@ -89,7 +89,7 @@ impl QueryClient {
     /// The reply to a query.
     ///
     /// # Errors
-    /// A sentence when it does not answer.
+    /// A sentence when it does not reply.
     pub(super) fn query(&mut self, question: &str) -> Result<Value, Error> {
         let failed = |e: std::io::Error| silent(&self.path, &e);
         self.stream.get_mut().write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
@@ -118,19 +118,19 @@ fn serve<S: 'static>(
         }
         let answer = handle.call(move |state: &mut S| answer(see(state), line.trim()));
         let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
-        // In one write: written as it is formatted, each of its words would be a packet.
+        // One write, because otherwise each word would be a packet.
         answers.write_all(format!("{answer}\n").as_bytes())?;
     }
 }
 
 fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
-        json!({ "error": says })
+        let message = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        json!({ "error": message })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
     match (word, order(switch, word, rest)) {
-        (_, Err(says)) => return json!({ "error": says }),
+        (_, Err(message)) => return json!({ "error": message }),
         ("chip" | "set" | "refuse" | "take", Ok(())) => {
             return serde_json::to_value(chip_state(switch)).unwrap_or_default();
         }
@@ -189,7 +189,7 @@ fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> 
     }
 }
 
-/// What a virtual router has of each of these.
+/// The entries of these destinations in a virtual router.
 fn routes(switch: &VirtualSwitch, text: &str) -> Option<Value> {
     let (router, prefixes) = text.split_once(' ')?;
     let router = text::read_oid(router)?;
@@ -209,7 +209,7 @@ pub(super) fn entry(text: &str) -> Option<EntryKey> {
     })
 }
 
-/// The other way.
+/// The inverse.
 pub(super) fn entry_text(key: EntryKey) -> String {
     match key {
         EntryKey::Label(label) => format!("label|{label}"),
@@ -221,7 +221,7 @@ fn texts(keys: impl IntoIterator<Item = EntryKey>) -> Vec<String> {
     keys.into_iter().map(entry_text).collect()
 }
 
-/// A piece of a walk, `COUNT` or `COUNT NEXT`.
+/// A page of a walk, `COUNT` or `COUNT NEXT`.
 fn walk(switch: &VirtualSwitch, text: &str) -> Option<Value> {
     let (enough, from) = match text.split_once(' ') {
         Some((enough, from)) => (enough, cursor(from)?),
@@ -247,7 +247,7 @@ fn cursor_text(cursor: Cursor) -> String {
     }
 }
 
-/// Carries out what is no question.
+/// Executes a command.
 fn order(switch: &mut VirtualSwitch, word: &str, rest: &str) -> Result<(), String> {
     match word {
         "chip" if !rest.is_empty() => Err(format!("chip takes nothing after it, not \"{rest}\"")),
@@ -280,16 +280,16 @@ fn describe(forward: &Forward) -> Value {
 
 fn hops(hops: &[ForwardHop]) -> Vec<Value> {
     let hop = |hop: &ForwardHop| {
-        let mut says = json!({
+        let mut message = json!({
             "gateway": hop.gateway.map(|ip| ip.to_string()),
             "port": &*hop.port,
             "mac": hop.mac.map(|mac| mac.to_string()),
             "weight": hop.weight,
         });
         if let Some(labels) = &hop.labels {
-            says["labels"] = labels.to_string().into();
+            message["labels"] = labels.to_string().into();
         }
-        says
+        message
     };
     hops.iter().map(hop).collect()
 }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn orders_and_questions_with_words_too_few_or_many_are_refused() {
         let mut switch = VirtualSwitch::new(Vec::new(), Behavior::default());
-        for (question, says) in [
+        for (question, message) in [
             ("chip banana", "chip takes nothing"),
             ("set", "set names no setting"),
             ("set banana=1", "banana"),
@@ -319,7 +319,7 @@ mod tests {
         ] {
             let answer = answer(Seen { switch: &mut switch, rows: (0, 0) }, question);
             let error = answer["error"].as_str().unwrap_or_default();
-            assert!(error.contains(says), "{question}: {answer}");
+            assert!(error.contains(message), "{question}: {answer}");
         }
         assert!(answer(Seen { switch: &mut switch, rows: (0, 0) }, "chip")["settings"].is_object());
     }

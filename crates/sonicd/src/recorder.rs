@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Pieces of a recording that may wait for its thread.
-const PIECES: usize = 64;
-/// How long a piece is.
-const PIECE: usize = 64 << 10;
+/// Chunks in the queue of the writing thread at most.
+const CHUNKS_MAX: usize = 64;
+/// The size of a chunk.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// What SONiC calls a question what still fits.
+/// The name of an availability query in SONiC.
 const AVAILABILITY: &str = "object_type_get_availability";
 
 /// One recording.
@@ -32,18 +32,19 @@ pub struct Recording {
     line: String,
 }
 
-/// Where lines go.
+/// The destination of lines.
 enum Out {
     /// Into the file.
     Here(Log),
-    /// To a thread that writes the file, a piece at a time.
+    /// A thread that writes the file, a chunk at a time.
     Thread(ring::Sender<Vec<u8>>, Vec<u8>),
 }
 
 /// The file.
 struct Log {
     path: PathBuf,
-    /// None after a failure, until the next hang-up signal: a full disk stops the recording, not the routes.
+    /// `None` after a failure, until the next hang-up signal: a full disk stops the recording, not
+    /// the routes.
     file: Option<BufWriter<File>>,
     reopen: Arc<AtomicBool>,
 }
@@ -92,20 +93,20 @@ impl Recording {
     /// Opens the file to append, on a thread.
     pub(super) fn on_thread(path: PathBuf, rings: &Rings) -> Result<Recording, Error> {
         let mut log = Log::open(path)?;
-        let (pieces, waiting) = rings.bounded::<Vec<u8>>(format!("to {}", log.path.display()), PIECES);
+        let (chunks, waiting) = rings.bounded::<Vec<u8>>(format!("to {}", log.path.display()), CHUNKS_MAX);
         let body = move || {
-            while let Ok(piece) = waiting.recv() {
-                log.write(&piece);
+            while let Ok(chunk) = waiting.recv() {
+                log.write(&chunk);
                 if waiting.is_empty() {
                     log.flush();
                 }
             }
         };
         thread::spawn("recorder", body).map_err(|e| Error::new(format!("no thread to record on: {e}")))?;
-        Ok(Recording { out: Out::Thread(pieces, Vec::with_capacity(PIECE)), line: String::new() })
+        Ok(Recording { out: Out::Thread(chunks, Vec::with_capacity(CHUNK_BYTES)), line: String::new() })
     }
 
-    /// A row that was taken: `TABLE:key|SET|field:value` or `|DEL`.
+    /// Records a row: `TABLE:key|SET|field:value` or `|DEL`.
     pub(super) fn change<R: Row>(&mut self, change: &Change<R>) {
         self.begin();
         let line = &mut self.line;
@@ -126,7 +127,7 @@ impl Recording {
         self.end();
     }
 
-    /// A request to syncd.
+    /// Records a request to syncd.
     pub(super) fn request(&mut self, request: &SaiRequest) {
         self.begin();
         let line = &mut self.line;
@@ -166,7 +167,7 @@ impl Recording {
         self.end();
     }
 
-    /// A reply that says more than "done": values, or a failure.
+    /// Records a reply with values or a failure.
     pub(super) fn reply(&mut self, reply: &SaiReply) {
         if reply.status.is_success() && reply.values.is_empty() {
             return;
@@ -185,12 +186,12 @@ impl Recording {
         self.end();
     }
 
-    /// Hands everything to the system.
+    /// Writes everything to the file.
     pub(super) fn flush(&mut self) {
         match &mut self.out {
             Out::Here(log) => log.flush(),
-            // Also an empty piece: the thread may have to open the file again.
-            Out::Thread(pieces, piece) => drop(pieces.send(std::mem::take(piece))),
+            // An empty chunk, too: the thread may have to open the file again.
+            Out::Thread(chunks, chunk) => drop(chunks.send(std::mem::take(chunk))),
         }
     }
 
@@ -205,11 +206,11 @@ impl Recording {
         let line = self.line.as_bytes();
         match &mut self.out {
             Out::Here(log) => log.write(line),
-            Out::Thread(pieces, piece) => {
-                piece.extend_from_slice(line);
-                if piece.len() >= PIECE {
-                    // The thread ends with this side only.
-                    let _ = pieces.send(std::mem::replace(piece, Vec::with_capacity(PIECE)));
+            Out::Thread(chunks, chunk) => {
+                chunk.extend_from_slice(line);
+                if chunk.len() >= CHUNK_BYTES {
+                    // The thread ends only with this sender.
+                    let _ = chunks.send(std::mem::replace(chunk, Vec::with_capacity(CHUNK_BYTES)));
                 }
             }
         }
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_stops_the_recording_until_the_file_is_opened_anew() {
+    fn recorder_full_disk_stops_until_the_file_is_opened_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut recording = Recording::open("/dev/full".into()).unwrap();
         let reply = SaiReply::one(2, Status::ObjectInUse);

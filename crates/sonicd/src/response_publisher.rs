@@ -1,9 +1,11 @@
-//! Publishes responses as SONiC's ResponsePublisher does (`orchagent/response_publisher.cpp`): a row of APPL_STATE_DB, and
-//! a message on the channel `APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL`.
+//! The publication of responses as in SONiC's ResponsePublisher
+//! (`orchagent/response_publisher.cpp`): a row of APPL_STATE_DB, and a message on the channel
+//! `APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL`.
 //!
-//! The publisher is a low-priority write-behind table, and no route waits for it, unless fpmsyncd hears of routes this way.
-//! A route that is answered twice before it is written is published once, as it is then; a message without a subscriber is
-//! not sent. While no client waits for the chip nothing is published, and rows stay as they are until it is published again.
+//! The publisher is a low-priority write-behind table. No route waits for it, unless fpmsyncd reads
+//! publications. Two responses to a route before a write become one. A message without subscriber
+//! is not sent. Without FIB suppression nothing is published, and rows stay as they are until it is
+//! on again.
 
 use super::appl_transport::Lag;
 use super::{Daemon, Error};
@@ -14,30 +16,30 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Rows of APPL_DB that are asked for at a time.
+/// Rows of APPL_DB in one read.
 const PAGE: usize = 1000;
-/// How often, and how long after another, they are looked for again.
-const LOOKS: usize = 10;
+/// Number and interval of repeated reads.
+const READS_MAX: usize = 10;
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// The side that has answers.
+/// The sending side.
 pub(super) struct ResponsePublisher {
     writer: WriteBehind<RouteStateRow>,
     all: All,
 }
 
-/// First of all: these are all.
-type All = Arc<Mutex<Option<AllThatAre>>>;
+/// A complete state.
+type All = Arc<Mutex<Option<CompleteState>>>;
 
-enum AllThatAre {
-    /// Confirmed, and to be told.
+enum CompleteState {
+    /// Confirmed routes, with messages.
     Confirmed(Vec<Change<RouteStateRow>>),
-    /// In the chip, though no row asked for it; each row's protocol is in APPL_DB.
+    /// Routes in the chip without a request; the protocol of each row is in APPL_DB.
     InChip(Vec<RouteKey>),
 }
 
 impl ResponsePublisher {
-    /// Publishes from now on. What an earlier run confirmed is forgotten, unless it `keeps` it until
+    /// Starts to publish. Rows of an earlier run are deleted, unless `keeps` is set, until
     /// [`ResponsePublisher::reconcile`].
     pub(super) fn start(keeps: bool, lag: Lag, daemon: &Daemon) -> Result<ResponsePublisher, Error> {
         let all = All::default();
@@ -56,29 +58,29 @@ impl ResponsePublisher {
         })
     }
 
-    /// Whether fpmsyncd waits for what is published.
+    /// Sets whether fpmsyncd reads publications.
     pub(super) fn awaited(&self, awaited: bool) {
         self.writer.awaited(awaited);
     }
 
-    /// Publishes these when it gets to it.
+    /// Enqueues these.
     pub(super) fn publish(&mut self, confirmed: &[Change<RouteStateRow>]) -> Result<(), Error> {
         Ok(self.writer.enqueue(confirmed)?)
     }
 
-    /// After a warm start, before which nothing is published: these are all that there are.
+    /// The complete state after a warm start, during which nothing is published.
     pub(super) fn reconcile(&mut self, confirmed: Vec<Change<RouteStateRow>>) -> Result<(), Error> {
-        self.begin(AllThatAre::Confirmed(confirmed))
+        self.begin(CompleteState::Confirmed(confirmed))
     }
 
-    /// Before anything is published after a while in which nothing was: these are in the chip, and no others. No message is sent.
+    /// The complete state at the start of publication. It sends no messages.
     pub(super) fn resume(&mut self, in_chip: Vec<RouteKey>) -> Result<(), Error> {
-        self.begin(AllThatAre::InChip(in_chip))
+        self.begin(CompleteState::InChip(in_chip))
     }
 
-    fn begin(&mut self, all: AllThatAre) -> Result<(), Error> {
+    fn begin(&mut self, all: CompleteState) -> Result<(), Error> {
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
-        // It looks when it has something to write.
+        // The writer checks when it has something to write.
         Ok(self.writer.nudge()?)
     }
 
@@ -88,7 +90,7 @@ impl ResponsePublisher {
     }
 }
 
-/// Where it is published.
+/// The target of publication.
 struct Published {
     rows: PlainTable<RouteStateRow>,
     channel: Connection,
@@ -97,13 +99,13 @@ struct Published {
 }
 
 impl Producer<RouteStateRow> for Published {
-    /// As in SONiC: the row of a route that was confirmed, no row for one that went. The row first: who hears the message may
-    /// look for it.
+    /// As in SONiC: a row for a confirmed route, no row for a deleted one. The row first, because
+    /// the subscriber may read it.
     fn write(&mut self, changes: &mut Vec<Change<RouteStateRow>>) -> Result<(), TableError> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).take();
         match all {
-            Some(AllThatAre::Confirmed(all)) => self.reconcile(all, true)?,
-            Some(AllThatAre::InChip(keys)) => {
+            Some(CompleteState::Confirmed(all)) => self.reconcile(all, true)?,
+            Some(CompleteState::InChip(keys)) => {
                 let all = self.with_protocols(keys)?;
                 self.reconcile(all, false)?;
             }
@@ -137,7 +139,7 @@ impl Published {
         })
     }
 
-    /// What APPL_DB says of routes: it may be behind, and is waited for. What it does not have then is left out.
+    /// The rows of routes in APPL_DB, which may lag. A row that does not appear is left out.
     fn with_protocols(&mut self, mut keys: Vec<RouteKey>) -> Result<Vec<Change<RouteStateRow>>, TableError> {
         let mut all = Vec::new();
         for looks in 0.. {
@@ -154,7 +156,7 @@ impl Published {
                 }
             }
             keys = missing;
-            if keys.is_empty() || looks == LOOKS {
+            if keys.is_empty() || looks == READS_MAX {
                 break;
             }
             std::thread::sleep(PAUSE);
@@ -186,7 +188,7 @@ impl Published {
         self.publish_messages(messages)
     }
 
-    /// The messages about these, if anybody listens: to the channel, or to a pattern that may be its name.
+    /// Sends the messages, if the channel, or a pattern that may match it, has a subscriber.
     fn messages(&mut self, changes: &[Change<RouteStateRow>]) -> Result<Vec<String>, TableError> {
         let by_name = self.channel.query(&["PUBSUB", "NUMSUB", ROUTE_RESPONSE_CHANNEL])?.into_pairs();
         let named = by_name.first().is_some_and(|(_, count)| count != "0");

@@ -1,16 +1,17 @@
-//! Whether APPL_DB, ASIC_DB, APPL_STATE_DB and the switch agree, where fpmsyncd, orchagent and syncd run as processes.
+//! `route-check` of SONiC's daemons: compares APPL_DB, ASIC_DB, APPL_STATE_DB and the switch.
 //!
-//! What `route_check.py` of SONiC asks: every row of ROUTE_TABLE is in ASIC_DB, every route of ASIC_DB is a row's or the
-//! switch's own, with FIB suppression each has its answer in APPL_STATE_DB. And what it does not ask: that both lead to the
-//! same next hops, by the rules by which orchagent programs rows, and that the switch does what ASIC_DB says. Labels are
-//! looked at too: rows of LABEL_ROUTE_TABLE, and their entries.
+//! It checks what SONiC's `route_check.py` does: every row of ROUTE_TABLE is in ASIC_DB, every
+//! route of ASIC_DB has a row or belongs to the switch, and with FIB suppression each has a
+//! response in APPL_STATE_DB. It also checks that both have the same next hops, by the rules of
+//! orchagent, and that the switch does what ASIC_DB says. Rows of LABEL_ROUTE_TABLE are compared,
+//! too.
 //!
-//! A look is two passes. The first reads everything, a page at a time, or a [part]; it suspects what differs. Since the databases
-//! go on meanwhile, the second reads of all suspects each again, and tells what differs then, too. What only the switch has no key
-//! of a database names: [`surplus`] finds it. A look that finds that no server and no switch has changed anything since the last one
-//! is over with that.
+//! A check has two passes. The first reads everything in pages, or a [part], and collects suspects.
+//! Because the databases change meanwhile, the second reads all suspects again, and reports those
+//! that still differ. Entries that only the switch has are in no database: [`surplus`] finds them.
+//! A check ends at once if no server and no switch has changed since the last one.
 
-mod leads;
+mod forwarding;
 mod objects;
 mod page;
 mod part;
@@ -20,9 +21,9 @@ mod surplus;
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
 use super::query::{self, QueryClient};
-use leads::{Dest, Leads, Way};
+use forwarding::{Dest, Forwarding, NextHop};
 use objects::{Entry, Objects};
-use page::{Hashes, Lanes, What};
+use page::{Connections, Hashes, What};
 use part::Round;
 use ribtide_model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Map, Set};
@@ -32,39 +33,39 @@ use ribtide_swss::sai::Oid;
 use ribtide_swss::{Db, Row};
 use ribtide_tables::{Connection, Databases};
 use ribtide_vswitch::EntryKey;
-use rows::{Ground, Rows, Wanted};
+use rows::{Dependencies, Expected, Rows};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use surplus::Surplus;
 
-/// Differences that are told one by one.
+/// Differences that are reported individually.
 const REPORTED_DIFFERENCES_MAX: usize = 1000;
-/// Why a row may have no entry.
+/// The possible reasons of a missing entry.
 const ABSENT: &str = "APPL_DB has a row, and ASIC_DB no entry: orchagent waits for what it needs, or the switch refused it; \
                       swss.rec and the log of orchagent say which";
-/// What a server that was started again has another of.
+/// The field of INFO that differs after a restart of the server.
 const SERVER: &str = "run_id:";
-/// Routes of a VRF by which its virtual router is found, where no interface tells.
+/// Routes of a VRF whose entries identify its virtual router, if no interface does.
 const SAMPLE: usize = 16;
 
-/// How much is compared.
+/// The scope of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
+pub enum CheckScope {
     /// Everything.
     Full,
-    /// Everything, if anything has changed since the last look.
+    /// Everything, if something has changed since the last check.
     Changed,
-    /// What differed at the last look and the next part of the tables, until all was read after the last change; everything at
-    /// first, and when a server or the VRFs are others.
+    /// The last differences and the next part of the tables, until all was read after the last
+    /// change. The first check, and one after a change of servers or VRFs, is full.
     Part,
 }
 
-/// Between two looks.
+/// A check with its state between two runs.
 pub struct DaemonsCheck {
-    appl: Lanes,
-    asic: Lanes,
-    states: Lanes,
+    appl: Connections,
+    asic: Connections,
+    states: Connections,
     counters: Connection,
     config: ConfigDb,
     syncd: Option<PathBuf>,
@@ -72,62 +73,62 @@ pub struct DaemonsCheck {
     round: Option<Round>,
 }
 
-/// What is known of a destination after the first pass.
+/// A destination after the first pass.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// The number of what its row asks for.
-    wish: Option<u32>,
-    /// The number of its entry.
+    /// The index of its expected forwarding.
+    expected_index: Option<u32>,
+    /// The index of its entry.
     entry: Option<u32>,
     answered: bool,
 }
 
-/// Entries, each kind once, and where it leads.
+/// Distinct entries with their forwarding.
 #[derive(Default)]
 struct Entries {
     numbers: Map<Entry, u32>,
-    all: Vec<(Entry, Result<Leads, String>)>,
+    all: Vec<(Entry, Result<Forwarding, String>)>,
 }
 
 impl Entries {
     fn number(&mut self, entry: Entry, objects: &Objects) -> u32 {
         *self.numbers.entry(entry).or_insert_with(|| {
-            self.all.push((entry, objects.leads(entry)));
+            self.all.push((entry, objects.forwarding(entry)));
             self.all.len() as u32 - 1
         })
     }
 }
 
-/// What APPL_DB and ASIC_DB have of everything but routes, and which is which.
+/// The contents of APPL_DB and ASIC_DB except routes, with the mapping between them.
 struct Scene {
-    ground: Ground,
+    dependencies: Dependencies,
     objects: Objects,
     rows: Rows,
     entries: Entries,
-    /// The virtual routers of VRFs by number, and the numbers of virtual routers.
+    /// The virtual router of each VRF by number, and the reverse.
     routers: Map<u32, Oid>,
     vrfs: Map<Oid, u32>,
     suppress: bool,
 }
 
-/// What is wrong with a destination.
+/// The difference of a destination.
 struct Finding {
     stage: &'static str,
-    wanted: String,
+    expected: String,
     found: String,
-    says: String,
+    message: String,
     under_way: bool,
 }
 
 impl DaemonsCheck {
-    /// Of the daemons on the databases of `config`, and the switch of the syncd that answers at `syncd`.
+    /// Opens the databases of `config`, and the switch of the syncd with the query socket `syncd`.
     ///
     /// # Errors
     /// A sentence when a database cannot be reached.
     pub fn open(config: Option<&Path>, syncd: Option<PathBuf>) -> Result<DaemonsCheck, Error> {
         let databases = Databases::load(config)?;
         let stop = Stop::default();
-        let open = |db| Lanes::open(databases.get(db), &stop);
+        let open = |db| Connections::open(databases.get(db), &stop);
         Ok(DaemonsCheck {
             appl: open(Db::Appl)?,
             asic: open(Db::Asic)?,
@@ -140,15 +141,15 @@ impl DaemonsCheck {
         })
     }
 
-    /// Looks.
+    /// Runs a check.
     ///
     /// # Errors
-    /// A sentence when a database or syncd does not answer.
-    pub fn look(&mut self, look: Look) -> Result<RouteCheck, Error> {
+    /// A sentence when a database or syncd does not reply.
+    pub fn check(&mut self, check: CheckScope) -> Result<RouteCheck, Error> {
         let begin = Instant::now();
         let watermarks = self.watermarks()?;
         let changed = self.last.as_ref().is_none_or(|(before, _)| *before != watermarks);
-        if look == Look::Part
+        if check == CheckScope::Part
             && let (Some(round), Some((before, last))) = (self.round.take(), self.last.take())
             && is_same_servers(&before, &watermarks)
             && let Some(found) = self.next_part(round, changed, &last, begin)?
@@ -156,7 +157,7 @@ impl DaemonsCheck {
             self.last = Some((watermarks, found.clone()));
             return Ok(found);
         }
-        if let (Look::Changed, false, Some((_, last))) = (look, changed, &self.last) {
+        if let (CheckScope::Changed, false, Some((_, last))) = (check, changed, &self.last) {
             let milliseconds = begin.elapsed().as_secs_f64() * 1e3;
             return Ok(RouteCheck { full: false, checked: 0, milliseconds, ..last.clone() });
         }
@@ -178,7 +179,7 @@ impl DaemonsCheck {
         }
         if let Some(path) = &self.syncd {
             let chip = query::query(path, "chip")?;
-            watermarks.push(format!("{} {}", chip["calls"], chip["asked"]));
+            watermarks.push(format!("{} {}", chip["calls"], chip["requested"]));
         }
         Ok(watermarks)
     }
@@ -203,10 +204,10 @@ impl DaemonsCheck {
         }
         drop(known);
         let (scene, dests, mut differences) = self.second_pass(scene, suspects)?;
-        let told: Set<Dest> = dests.iter().copied().collect();
+        let reported: Set<Dest> = dests.iter().copied().collect();
         let Surplus { all: mut surplus, is_open } = self.surplus(&scene, seeming)?;
         let named = scene.in_switch();
-        surplus.retain(|(key, _)| named.dest(*key).is_none_or(|dest| !told.contains(&dest)));
+        surplus.retain(|(key, _)| named.dest(*key).is_none_or(|dest| !reported.contains(&dest)));
         let (surplus, more): (Vec<EntryKey>, Vec<Difference>) = surplus.into_iter().unzip();
         differences.extend(more);
         let differing = differences.len() as u64;
@@ -227,16 +228,17 @@ impl DaemonsCheck {
         })
     }
 
-    /// Everything but routes.
+    /// Reads everything except routes.
     fn scene(&mut self, rows: Rows) -> Result<Scene, Error> {
-        let ground = Ground::read(&mut self.appl)?;
-        let objects = Objects::read(&mut self.asic, &mut self.counters, &ground)?;
+        let dependencies = Dependencies::read(&mut self.appl)?;
+        let objects = Objects::read(&mut self.asic, &mut self.counters, &dependencies)?;
         let suppress = self.config.has(Switch::SuppressFibPending)?;
         let (routers, vrfs) = (Map::default(), Map::default());
-        Ok(Scene { ground, objects, rows, entries: Entries::default(), routers, vrfs, suppress })
+        Ok(Scene { dependencies, objects, rows, entries: Entries::default(), routers, vrfs, suppress })
     }
 
-    /// Reads all rows, entries and answers, the databases at the same time; also what waits for orchagent.
+    /// The first pass: reads all rows, entries and responses from all databases in parallel, and
+    /// keys that wait for orchagent.
     fn first_pass(&mut self, scene: &mut Scene) -> Result<(Map<Dest, Known>, Set<Dest>), Error> {
         scene.find_routers(&mut self.appl, &mut self.asic)?;
         let queued = scene.rows.queued(&mut self.appl)?;
@@ -255,10 +257,10 @@ impl DaemonsCheck {
             if more[0] {
                 more[0] = rows.step(|key, fields| {
                     let dest = scene.rows.of(&tables, key);
-                    if let Some((dest, wish)) =
-                        dest.and_then(|dest| Some((dest, scene.rows.wish(dest, fields)?)))
+                    if let Some((dest, expected_index)) =
+                        dest.and_then(|dest| Some((dest, scene.rows.expected_index(dest, fields)?)))
                     {
-                        known.entry(dest).or_default().wish = Some(wish);
+                        known.entry(dest).or_default().expected_index = Some(expected_index);
                     }
                 })?;
             }
@@ -283,7 +285,7 @@ impl DaemonsCheck {
         Ok((known, queued))
     }
 
-    /// Reads all suspects again, each by itself, and tells what differs still, in what was read for it.
+    /// The second pass: reads each suspect again and reports those that still differ.
     fn second_pass(
         &mut self,
         before: Scene,
@@ -309,13 +311,13 @@ impl DaemonsCheck {
                 let finding = if queued.contains(dest) {
                     Some(Finding {
                         stage: "orchagent",
-                        wanted: "changed".into(),
+                        expected: "changed".into(),
                         found: "not taken".into(),
-                        says: "it waits in APPL_DB's queue for orchagent to take it".into(),
+                        message: "it waits in APPL_DB's queue for orchagent to take it".into(),
                         under_way: true,
                     })
                 } else {
-                    scene.judge(*dest, &known).or_else(|| scene.judge_chip(&known, chip?))
+                    scene.compare_databases(*dest, &known).or_else(|| scene.compare_chip(&known, chip?))
                 };
                 if let Some(finding) = finding {
                     dests.push(*dest);
@@ -326,7 +328,7 @@ impl DaemonsCheck {
         Ok((scene, dests, differences))
     }
 
-    /// What there is of these now.
+    /// Reads these destinations again.
     fn again(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Vec<Known>, Error> {
         let Scene { rows, entries, objects, routers, suppress, .. } = scene;
         let keys: Vec<String> = dests.iter().map(|dest| rows.key(&self.appl, *dest)).collect();
@@ -351,28 +353,34 @@ impl DaemonsCheck {
             for (n, (row, entry)) in found.into_iter().zip(in_asic).enumerate() {
                 let entry = objects::entry(&entry.into_pairs()).map(|entry| entries.number(entry, objects));
                 let answered = answered.get(n).and_then(|reply| reply.as_integer()) == Some(1);
-                all.push(Known { wish: rows.wish(dests[start + n], &row.into_pairs()), entry, answered });
+                all.push(Known {
+                    expected_index: rows.expected_index(dests[start + n], &row.into_pairs()),
+                    entry,
+                    answered,
+                });
             }
         }
         Ok(all)
     }
 
-    /// Only the default routes: some exact keys, whatever the size of the tables.
+    /// Checks the default routes only, with some exact keys, whatever the size of the tables.
     ///
     /// # Errors
-    /// A sentence when a database does not answer.
+    /// A sentence when a database does not reply.
     pub fn default_routes(&mut self) -> Result<Vec<DefaultRoute>, Error> {
         let prefixes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
         let (router, mut rows) = (Objects::switch(&mut self.asic)?.router, Rows::default());
         let mut all = Vec::new();
         for dest in prefixes.map(|prefix| Dest::Route(0, prefix)) {
             let row = self.appl.query(&["HGETALL", &rows.key(&self.appl, dest)])?.into_pairs();
-            let wish = rows.wish(dest, &row);
+            let expected_index = rows.expected_index(dest, &row);
             let entries = Objects::entries_of(&mut self.asic, &[objects::id(dest, router)])?;
             all.push(DefaultRoute {
                 prefix: shown(dest),
-                forwarded: wish.is_some() && entries.iter().flatten().any(|entry| entry.forwards()),
-                leads: wish.map(|wish| Shown::Wanted(&rows.wishes.all[wish as usize].0).to_string()),
+                forwarded: expected_index.is_some() && entries.iter().flatten().any(|entry| entry.forwards()),
+                next_hops: expected_index.map(|expected_index| {
+                    Shown::Expected(&rows.expected_set.all[expected_index as usize].0).to_string()
+                }),
             });
         }
         Ok(all)
@@ -380,15 +388,15 @@ impl DaemonsCheck {
 }
 
 impl Scene {
-    /// Finds the virtual router of each VRF: by an interface that is in it, else by some routes of it.
-    fn find_routers(&mut self, appl: &mut Lanes, asic: &mut Lanes) -> Result<(), Error> {
-        let Scene { ground, objects, rows, routers, .. } = self;
+    /// Finds the virtual router of each VRF: by one of its interfaces, else by some of its routes.
+    fn find_routers(&mut self, appl: &mut Connections, asic: &mut Connections) -> Result<(), Error> {
+        let Scene { dependencies, objects, rows, routers, .. } = self;
         routers.insert(0, objects.router);
-        for (name, router) in objects.routers_by_interface(ground) {
+        for (name, router) in objects.routers_by_interface(dependencies) {
             routers.insert(rows.vrfs.number(Some(name)), router);
         }
         let taken = |routers: &Map<u32, Oid>, oid: &Oid| routers.values().any(|taken| taken == oid);
-        let names: Vec<Name> = ground.vrfs.iter().cloned().collect();
+        let names: Vec<Name> = dependencies.vrfs.iter().cloned().collect();
         for name in &names {
             let vrf = rows.vrfs.number(Some(name));
             let free: Vec<Oid> = objects.routers.keys().copied().filter(|oid| !taken(routers, oid)).collect();
@@ -398,7 +406,7 @@ impl Scene {
                 routers.insert(vrf, router);
             }
         }
-        // What is left has no rows, so that it does not matter which is which; or it belongs to no route.
+        // The remaining virtual routers have no rows, so their order does not matter.
         for router in objects.routers.keys() {
             if !taken(routers, router) {
                 let free = names.iter().map(|name| rows.vrfs.number(Some(name)));
@@ -418,56 +426,58 @@ impl Scene {
         }
     }
 
-    /// What a row asks for, by way of its group if it names one.
-    fn wanted(&self, wish: u32) -> Shown<'_> {
-        let wanted = &self.rows.wishes.all[wish as usize].0;
-        match wanted {
-            Wanted::Group(index) => self.ground.group(index).map_or(Shown::NoGroup(index), Shown::Wanted),
-            _ => Shown::Wanted(wanted),
+    /// The expected forwarding of a row, resolved through its group.
+    fn expected(&self, expected_index: u32) -> Shown<'_> {
+        let expected = &self.rows.expected_set.all[expected_index as usize].0;
+        match expected {
+            Expected::Group(index) => {
+                self.dependencies.group(index).map_or(Shown::NoGroup(index), Shown::Expected)
+            }
+            _ => Shown::Expected(expected),
         }
     }
 
-    /// What seems to differ.
+    /// The suspects.
     fn suspects(&self, known: &Map<Dest, Known>) -> Vec<Dest> {
-        // Few kinds of rows lead to few kinds of entries.
+        // Few distinct rows meet few distinct entries.
         let mut well: Map<(u32, u32), bool> = Map::default();
         let differs = |(dest, of): &(&Dest, &Known)| {
-            let same = match (of.wish, of.entry) {
-                (Some(wish), Some(entry)) => *well.entry((wish, entry)).or_insert_with(|| {
-                    let (found, leads) = &self.entries.all[entry as usize];
-                    let pops = self.rows.wishes.all[wish as usize].1 == found.pop;
-                    pops && matches!((self.wanted(wish), leads), (Shown::Wanted(Wanted::Leads(wanted)), Ok(leads)) if wanted.same(leads))
+            let same = match (of.expected_index, of.entry) {
+                (Some(expected_index), Some(entry)) => *well.entry((expected_index, entry)).or_insert_with(|| {
+                    let (found, forwarding) = &self.entries.all[entry as usize];
+                    let pops = self.rows.expected_set.all[expected_index as usize].1 == found.pop;
+                    pops && matches!((self.expected(expected_index), forwarding), (Shown::Expected(Expected::Forwarding(expected)), Ok(forwarding)) if expected.same(forwarding))
                 }),
                 _ => false,
             };
             let answered = of.answered || !self.suppress || matches!(dest, Dest::Label(_));
-            !(same && answered) && self.judge(**dest, of).is_some()
+            !(same && answered) && self.compare_databases(**dest, of).is_some()
         };
         known.iter().filter(differs).map(|(dest, _)| *dest).collect()
     }
 
-    /// What is wrong, as the databases have it.
-    fn judge(&self, dest: Dest, known: &Known) -> Option<Finding> {
-        let finding = |wanted: String, found: String, says: &str| {
-            let (says, under_way) = (says.to_owned(), true);
-            Some(Finding { stage: "orchagent", wanted, found, says, under_way })
+    /// The difference between the databases, if any.
+    fn compare_databases(&self, dest: Dest, known: &Known) -> Option<Finding> {
+        let finding = |expected: String, found: String, message: &str| {
+            let (message, under_way) = (message.to_owned(), true);
+            Some(Finding { stage: "orchagent", expected, found, message, under_way })
         };
         let entry = known.entry.map(|entry| &self.entries.all[entry as usize]);
-        let leads = entry.map(|(_, leads)| leads);
-        let found = match leads {
+        let forwarding = entry.map(|(_, forwarding)| forwarding);
+        let found = match forwarding {
             None => "not in ASIC_DB".to_owned(),
-            Some(Ok(leads)) => leads.to_string(),
+            Some(Ok(forwarding)) => forwarding.to_string(),
             Some(Err(_)) => "to what is not there".to_owned(),
         };
-        let Some(wish) = known.wish else {
-            if leads.is_none_or(|leads| is_own(dest, leads.as_ref().ok())) {
+        let Some(expected_index) = known.expected_index else {
+            if forwarding.is_none_or(|forwarding| is_own(dest, forwarding.as_ref().ok())) {
                 return None;
             }
             return finding("no row".into(), found, "ASIC_DB has it, and APPL_DB does not");
         };
-        let shown = self.wanted(wish);
-        let wanted = match &shown {
-            Shown::Wanted(wanted) => *wanted,
+        let shown = self.expected(expected_index);
+        let expected = match &shown {
+            Shown::Expected(expected) => *expected,
             Shown::NoGroup(_) => {
                 return finding(
                     shown.to_string(),
@@ -476,47 +486,49 @@ impl Scene {
                 );
             }
         };
-        let to_cpu = matches!(leads, Some(Ok(Leads::Cpu)));
+        let to_cpu = matches!(forwarding, Some(Ok(Forwarding::Cpu)));
         let (own, alone) = match dest {
             Dest::Route(vrf, prefix) => (
-                self.ground.owns(self.rows.vrfs.name(vrf), prefix)
+                self.dependencies.owns(self.rows.vrfs.name(vrf), prefix)
                     || !ribtide_swss::orch::parsed_row::is_global(prefix),
-                matches!(wanted, Wanted::Direct(name) if self.ground.leaves_alone(name, prefix)),
+                matches!(expected, Expected::Direct(name) if self.dependencies.leaves_alone(name, prefix)),
             ),
             Dest::Label(_) => (false, false),
         };
         let direct;
-        let wanted = match wanted {
-            // The router's own address, whoever announces it too.
+        let expected = match expected {
+            // The own address of the router, whoever announces it.
             _ if own && to_cpu => return None,
-            Wanted::Unread if leads.is_some() => return None,
-            Wanted::Unread => return finding(shown.to_string(), found, ABSENT),
-            Wanted::Local if leads.is_none_or(|leads| is_own(dest, leads.as_ref().ok())) => return None,
-            Wanted::Local => {
+            Expected::Unread if forwarding.is_some() => return None,
+            Expected::Unread => return finding(shown.to_string(), found, ABSENT),
+            Expected::Local if forwarding.is_none_or(|forwarding| is_own(dest, forwarding.as_ref().ok())) => {
+                return None;
+            }
+            Expected::Local => {
                 return finding(
                     shown.to_string(),
                     found,
                     "ASIC_DB has it, and its row leads to the router itself",
                 );
             }
-            Wanted::Refused(why) => {
+            Expected::Refused(why) => {
                 return Some(Finding {
                     stage: "orchagent",
-                    wanted: shown.to_string(),
+                    expected: shown.to_string(),
                     found,
-                    says: format!("orchagent does not take its row: {why}"),
+                    message: format!("orchagent does not take its row: {why}"),
                     under_way: false,
                 });
             }
-            // What the switch has of it, if anything, stays.
-            Wanted::Direct(_) if alone => return None,
-            Wanted::Direct(name) => {
-                let way = Way { gateway: None, interface: Some(name.clone()), labels: None, weight: 1 };
-                direct = Leads::through(vec![way]);
+            // An entry of the switch for it is accepted.
+            Expected::Direct(_) if alone => return None,
+            Expected::Direct(name) => {
+                let hop = NextHop { gateway: None, interface: Some(name.clone()), labels: None, weight: 1 };
+                direct = Forwarding::through(vec![hop]);
                 &direct
             }
-            Wanted::Leads(leads) => leads,
-            Wanted::Group(_) => {
+            Expected::Forwarding(forwarding) => forwarding,
+            Expected::Group(_) => {
                 return finding(
                     shown.to_string(),
                     found,
@@ -524,17 +536,21 @@ impl Scene {
                 );
             }
         };
-        let says = match leads {
+        let message = match forwarding {
             None => ABSENT,
-            Some(Err(says)) => says,
-            Some(Ok(leads)) if leads.lacks_of(wanted) => {
+            Some(Err(message)) => message,
+            Some(Ok(forwarding)) if forwarding.is_part_of(expected) => {
                 "its entry has some of its next hops: the others are not resolved, or their links are down, or the switch has no \
                  room for its group"
             }
-            Some(Ok(leads)) if !leads.same(wanted) => "its entry in ASIC_DB leads elsewhere than its row",
+            Some(Ok(forwarding)) if !forwarding.same(expected) => {
+                "its entry in ASIC_DB leads elsewhere than its row"
+            }
             Some(Ok(_)) => {
-                let (requested, pop) =
-                    (self.rows.wishes.all[wish as usize].1, entry.map_or(1, |(entry, _)| entry.pop));
+                let (requested, pop) = (
+                    self.rows.expected_set.all[expected_index as usize].1,
+                    entry.map_or(1, |(entry, _)| entry.pop),
+                );
                 if requested != pop {
                     let labels = |n: u8| format!("takes {n} labels off");
                     return finding(
@@ -546,38 +562,38 @@ impl Scene {
                 if self.suppress && !known.answered && matches!(dest, Dest::Route(..)) {
                     return Some(Finding {
                         stage: "responses",
-                        wanted: shown.to_string(),
+                        expected: shown.to_string(),
                         found: "no answer".into(),
-                        says: "APPL_STATE_DB has no answer for it, so it is not advertised".into(),
+                        message: "APPL_STATE_DB has no answer for it, so it is not advertised".into(),
                         under_way: true,
                     });
                 }
                 return None;
             }
         };
-        finding(wanted.to_string(), found, says)
+        finding(expected.to_string(), found, message)
     }
 
-    /// What is wrong with what the switch has.
-    fn judge_chip(&self, known: &Known, chip: Option<Leads>) -> Option<Finding> {
-        let wanted = known.entry.map(|entry| &self.entries.all[entry as usize].1);
-        let wanted = wanted.and_then(|leads| leads.as_ref().ok());
-        let says = match (wanted, &chip) {
-            (Some(wanted), Some(chip)) if chip.same(wanted) => return None,
+    /// The difference of the switch, if any.
+    fn compare_chip(&self, known: &Known, chip: Option<Forwarding>) -> Option<Finding> {
+        let expected = known.entry.map(|entry| &self.entries.all[entry as usize].1);
+        let expected = expected.and_then(|forwarding| forwarding.as_ref().ok());
+        let message = match (expected, &chip) {
+            (Some(expected), Some(chip)) if chip.same(expected) => return None,
             (None, _) => return None,
             (Some(_), Some(_)) => "the switch leads elsewhere than its entry in ASIC_DB",
             (Some(_), None) => "the switch does not have it",
         };
         Some(Finding {
             stage: "chip",
-            wanted: wanted.map(Leads::to_string).unwrap_or_default(),
-            found: chip.map_or_else(|| "absent".into(), |leads| leads.to_string()),
-            says: says.into(),
+            expected: expected.map(Forwarding::to_string).unwrap_or_default(),
+            found: chip.map_or_else(|| "absent".into(), |forwarding| forwarding.to_string()),
+            message: message.into(),
             under_way: true,
         })
     }
 
-    /// Whose entry in ASIC_DB the switch does not do.
+    /// Destinations whose entry in ASIC_DB differs from the switch.
     fn other_in_chip(&self, path: &Path, known: &Map<Dest, Known>) -> Result<Vec<Dest>, Error> {
         let mut client = QueryClient::open(path)?;
         let mut others = Vec::new();
@@ -586,15 +602,20 @@ impl Scene {
         for dests in dests.chunks(page::PAGE) {
             for (dest, chip) in dests.iter().zip(self.in_chip(&mut client, dests)?) {
                 let of = known.get(dest).copied().unwrap_or_default();
-                others.extend(chip.and_then(|chip| self.judge_chip(&of, chip)).map(|_| *dest));
+                others.extend(chip.and_then(|chip| self.compare_chip(&of, chip)).map(|_| *dest));
             }
         }
         Ok(others)
     }
 
-    /// What the switch has of these; the outer none: it is not asked about labels, nor in VRFs that it does not have.
-    fn in_chip(&self, client: &mut QueryClient, dests: &[Dest]) -> Result<Vec<Option<Option<Leads>>>, Error> {
-        leads_in_switch(client, dests.iter().map(|dest| self.key_in_switch(*dest)))
+    /// The forwarding of the switch for these. The outer `None`: labels, and VRFs without virtual
+    /// router, are not queried.
+    fn in_chip(
+        &self,
+        client: &mut QueryClient,
+        dests: &[Dest],
+    ) -> Result<Vec<Option<Option<Forwarding>>>, Error> {
+        forwarding_in_switch(client, dests.iter().map(|dest| self.key_in_switch(*dest)))
     }
 
     fn difference(&self, dest: Dest, finding: Finding) -> Difference {
@@ -606,9 +627,9 @@ impl Scene {
     }
 }
 
-/// What a row asks for, to be shown.
+/// The expected forwarding of a row, for display.
 enum Shown<'a> {
-    Wanted(&'a Wanted),
+    Expected(&'a Expected),
     NoGroup(&'a Name),
 }
 
@@ -616,28 +637,28 @@ impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Shown::NoGroup(index) => write!(f, "group {index}"),
-            Shown::Wanted(Wanted::Group(index)) => write!(f, "group {index}"),
-            Shown::Wanted(Wanted::Leads(leads)) => leads.fmt(f),
-            Shown::Wanted(Wanted::Direct(name)) => write!(f, "dev {name}"),
-            Shown::Wanted(Wanted::Local) => f.write_str("the router itself"),
-            Shown::Wanted(Wanted::Refused(_)) => f.write_str("what cannot be"),
-            Shown::Wanted(Wanted::Unread) => f.write_str("a tunnel"),
+            Shown::Expected(Expected::Group(index)) => write!(f, "group {index}"),
+            Shown::Expected(Expected::Forwarding(forwarding)) => forwarding.fmt(f),
+            Shown::Expected(Expected::Direct(name)) => write!(f, "dev {name}"),
+            Shown::Expected(Expected::Local) => f.write_str("the router itself"),
+            Shown::Expected(Expected::Refused(_)) => f.write_str("what cannot be"),
+            Shown::Expected(Expected::Unread) => f.write_str("a tunnel"),
         }
     }
 }
 
-/// How many routes and labels the switch of this syncd has.
+/// The number of routes and labels in the switch of this syncd.
 fn counts_of(syncd: &Path) -> Result<(u64, u64), Error> {
     let chip = query::query(syncd, "counts")?;
     let count = |name: &str| chip[name].as_u64().unwrap_or_default();
     Ok((count("ipv4_routes") + count("ipv6_routes"), count("labels")))
 }
 
-/// Where the switch has these lead; the outer none: it was not asked, as it is about routes only.
-fn leads_in_switch(
+/// The forwarding of the switch for these; the outer `None`: not queried, because only routes are.
+fn forwarding_in_switch(
     client: &mut QueryClient,
     keys: impl ExactSizeIterator<Item = Option<EntryKey>>,
-) -> Result<Vec<Option<Option<Leads>>>, Error> {
+) -> Result<Vec<Option<Option<Forwarding>>>, Error> {
     let mut all = vec![None; keys.len()];
     let mut by_router: Map<Oid, (Vec<usize>, String)> = Map::default();
     for (n, key) in keys.enumerate() {
@@ -657,7 +678,7 @@ fn leads_in_switch(
     Ok(all)
 }
 
-/// Whether both are watermarks of the same processes.
+/// Whether both watermarks are of the same processes.
 fn is_same_servers(before: &[String], now: &[String]) -> bool {
     let ids = |watermarks: &[String]| -> Vec<String> {
         watermarks.iter().filter(|watermark| watermark.starts_with(SERVER)).cloned().collect()
@@ -673,36 +694,38 @@ fn shown(dest: Dest) -> String {
 }
 
 fn difference(vrf: String, prefix: String, finding: Finding) -> Difference {
-    let Finding { stage, wanted, found, says, under_way } = finding;
-    Difference { vrf, prefix, neighbor: None, stage: stage.into(), rib: wanted, found, says, under_way }
+    let Finding { stage, expected, found, message, under_way } = finding;
+    Difference { vrf, prefix, neighbor: None, stage: stage.into(), rib: expected, found, message, under_way }
 }
 
-/// Whether a route without a row is the switch's own: to itself, or a default route that drops.
-fn is_own(dest: Dest, leads: Option<&Leads>) -> bool {
+/// Whether a route without row belongs to the switch: a route to itself, or a dropping default
+/// route.
+fn is_own(dest: Dest, forwarding: Option<&Forwarding>) -> bool {
     let default = matches!(dest, Dest::Route(_, prefix) if prefix.len() == 0);
-    leads == Some(&Leads::Cpu) && !matches!(dest, Dest::Label(_)) || default && leads == Some(&Leads::Drop)
+    forwarding == Some(&Forwarding::Cpu) && !matches!(dest, Dest::Label(_))
+        || default && forwarding == Some(&Forwarding::Drop)
 }
 
-/// What syncd answers of a route; none: the switch does not have it.
-fn forward(answer: &Value) -> Option<Leads> {
+/// Parses the reply of syncd about a route; `None` without an entry.
+fn forward(answer: &Value) -> Option<Forwarding> {
     let hops = answer["hops"].as_array()?;
     if answer["action"] == "drop" || hops.is_empty() {
-        return Some(Leads::Drop);
+        return Some(Forwarding::Drop);
     }
     if answer["action"] == "trap" || hops.iter().any(|hop| hop["gateway"].is_null() && hop["port"] == "CPU") {
-        return Some(Leads::Cpu);
+        return Some(Forwarding::Cpu);
     }
-    let way = |hop: &Value| Way {
+    let hop = |hop: &Value| NextHop {
         gateway: hop["gateway"].as_str().and_then(|text| text.parse().ok()),
-        // The switch has names of its own for ports.
+        // The switch has its own names of ports.
         interface: None,
         labels: hop["labels"].as_str().and_then(LabelStack::parse),
         weight: hop["weight"].as_u64().unwrap_or(1) as u32,
     };
-    Some(Leads::through(hops.iter().map(way).collect()))
+    Some(Forwarding::through(hops.iter().map(hop).collect()))
 }
 
-/// How many there are.
+/// The counts of a check.
 #[derive(Default)]
 struct Counts {
     rows: u64,
@@ -719,7 +742,7 @@ impl Counts {
             Dest::Route(..) => (&mut self.rows, &mut self.entries),
             Dest::Label(_) => (&mut self.label_rows, &mut self.labels),
         };
-        *rows += u64::from(known.wish.is_some());
+        *rows += u64::from(known.expected_index.is_some());
         *entries += u64::from(known.entry.is_some());
     }
 

@@ -1,4 +1,4 @@
-//! What fpmsyncd, orchagent and the switch know of a route, as stages of `explain`.
+//! The states of a route in fpmsyncd, orchagent and the switch, as stages of `explain`.
 
 use ribtide_model::{ExplainStage, StageState};
 use ribtide_swss::Row;
@@ -7,14 +7,14 @@ use ribtide_swss::row::RouteRow;
 use ribtide_vswitch::Forward;
 use std::time::Duration;
 
-/// A row of a route, as a line.
+/// Formats a row.
 pub fn row_text(row: &RouteRow) -> String {
     let mut fields = Vec::new();
     row.fields(&mut |field, value| fields.push(format!("{field}={value}")));
     format!("ROUTE_TABLE: {}", fields.join(" "))
 }
 
-/// orchagent's word.
+/// The state in orchagent.
 pub fn orchagent(state: Option<&RouteState>) -> ExplainStage {
     let Some(state) = state else {
         return ExplainStage::new(
@@ -23,34 +23,35 @@ pub fn orchagent(state: Option<&RouteState>) -> ExplainStage {
             vec!["neither programmed nor wanted".into()],
         );
     };
-    let mut says = Vec::new();
+    let mut messages = Vec::new();
     if let Some(lead) = &state.in_chip {
         let hops: Vec<String> = lead.hops.iter().map(|(ip, name, _)| format!("{ip} on {name}")).collect();
         let hops = if hops.is_empty() { "drops".into() } else { hops.join(", ") };
         let index = lead.index.as_ref().map_or(String::new(), |i| format!(", NEXTHOP_GROUP_TABLE:{i}"));
-        says.push(format!("programmed: {hops}{index}, object {:#x}", lead.oid.0));
+        messages.push(format!("programmed: {hops}{index}, object {:#x}", lead.oid.0));
     }
     let how = match &state.waiting {
         None => match &state.given_up {
             Some(why) => {
-                says.push(format!("given up: {why}"));
+                messages.push(format!("given up: {why}"));
                 StageState::Stopped
             }
             None => StageState::Passed,
         },
         Some(why @ (Waiting::Turn | Waiting::Chip | Waiting::Group)) => {
-            says.push(why.to_string());
+            messages.push(why.to_string());
             StageState::Waiting
         }
         Some(why) => {
-            says.push(why.to_string());
+            messages.push(why.to_string());
             StageState::Stopped
         }
     };
-    ExplainStage::new("orchagent", how, says)
+    ExplainStage::new("orchagent", how, messages)
 }
 
-/// The chip, the last of `stages` and after orchagent, does nothing for so long: what is not done waits for it, and it says so.
+/// Notes a stall of the chip, which is the last of `stages`. `left`: its remaining time. Unfinished
+/// stages wait for it.
 pub fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
     let Some((chip, before)) = stages.split_last_mut() else { return };
     let known = before.iter().any(|stage| stage.state != StageState::Absent);
@@ -58,13 +59,13 @@ pub fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
     if known && !done {
         chip.state = StageState::Waiting;
     }
-    chip.says.push(match left {
+    chip.messages.push(match left {
         Some(left) => format!("it is stalled, and goes on in {:.1} s", left.as_secs_f64()),
         None => "it is stalled until it is told to go on".into(),
     });
 }
 
-/// The chip's word.
+/// The state in the chip.
 pub fn chip(forward: Option<&Forward>) -> ExplainStage {
     let Some(forward) = forward else {
         return ExplainStage::new("virtual switch", StageState::Absent, vec!["no such entry".into()]);
@@ -75,8 +76,9 @@ pub fn chip(forward: Option<&Forward>) -> ExplainStage {
         (None, _) => format!("{} itself", h.port),
     };
     let hops: Vec<String> = forward.hops.iter().map(hop).collect();
-    let says = if hops.is_empty() { "drops".to_string() } else { format!("sends to {}", hops.join(", ")) };
-    ExplainStage::new("virtual switch", StageState::Passed, vec![says])
+    let messages =
+        if hops.is_empty() { "drops".to_string() } else { format!("sends to {}", hops.join(", ")) };
+    ExplainStage::new("virtual switch", StageState::Passed, vec![messages])
 }
 
 #[cfg(test)]
@@ -85,20 +87,20 @@ mod tests {
 
     #[test]
     fn what_is_not_done_waits_for_a_chip_that_is_stalled() {
-        let says = |states: [StageState; 3], left| {
+        let messages = |states: [StageState; 3], left| {
             let mut stages = states.map(|state| ExplainStage::new("", state, Vec::new()));
             stalled(&mut stages, left);
-            (stages[2].state, stages[2].says.join(" "))
+            (stages[2].state, stages[2].messages.join(" "))
         };
         let (passed, waits, absent) = (StageState::Passed, StageState::Waiting, StageState::Absent);
         let for_ever = "it is stalled until it is told to go on";
-        assert_eq!(says([passed, waits, absent], None), (waits, for_ever.into()));
-        assert_eq!(says([passed, absent, absent], None).0, waits);
+        assert_eq!(messages([passed, waits, absent], None), (waits, for_ever.into()));
+        assert_eq!(messages([passed, absent, absent], None).0, waits);
         // A withdrawal.
-        assert_eq!(says([absent, waits, passed], None).0, waits);
+        assert_eq!(messages([absent, waits, passed], None).0, waits);
         let later = Some(Duration::from_millis(12_340));
         let for_long = "it is stalled, and goes on in 12.3 s";
-        assert_eq!(says([passed, passed, passed], later), (passed, for_long.into()));
-        assert_eq!(says([absent, absent, absent], later), (absent, for_long.into()));
+        assert_eq!(messages([passed, passed, passed], later), (passed, for_long.into()));
+        assert_eq!(messages([absent, absent, absent], later), (absent, for_long.into()));
     }
 }

@@ -1,5 +1,5 @@
-//! What a daemon was asked to be and what it is: a row of STATE_DB that says of each setting what was asked, what is
-//! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
+//! The settings of a daemon in a row of STATE_DB: the requested and the active value of each, and
+//! why they differ. `ribtide show pipeline --sonic` reads it.
 
 use super::events::log;
 use super::{Daemon, Error, refuse};
@@ -11,14 +11,15 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
 
-/// The table of STATE_DB; its keys are the daemons.
+/// The table in STATE_DB; keys are daemons.
 const TABLE: &str = "RIBTIDE_PIPELINE";
 /// The daemons, in the order in which a route passes them.
 pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
-/// The file that asks for several servers. SONiC's database container looks for it, and lays out the databases.
+/// The file that requests several servers; SONiC's database container reads it and places the
+/// databases.
 const ENABLE_MULTIDB: &str = "/etc/sonic/enable_multidb";
 
-/// How often a daemon looks whether STATE_DB enables what it was started without.
+/// Poll interval for warm restart in STATE_DB.
 const STATE_DB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A setting.
@@ -26,16 +27,16 @@ const STATE_DB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Setting {
     /// Its name; SONiC's where it has one.
     pub name: String,
-    /// What the command line or CONFIG_DB asks for.
-    pub asked: String,
-    /// What is done.
+    /// The value of the command line or CONFIG_DB.
+    pub requested: String,
+    /// The active value.
     pub active: String,
-    /// Why the two differ, or what else there is to say.
+    /// Why the two differ, or a note.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub why: String,
 }
 
-/// The settings of one daemon, and where they are written.
+/// The settings of a daemon.
 pub(super) struct Settings {
     connection: Connection,
     key: String,
@@ -48,17 +49,17 @@ impl Settings {
         let connection = daemon.connect(Db::State)?;
         let key = connection.database().key(TABLE, daemon.name);
         let mut settings = Settings { connection, key, all: Vec::new(), generation: 0 };
-        let (asked, active, why) =
+        let (requested, active, why) =
             multi_db(Path::new(ENABLE_MULTIDB).exists(), daemon.databases.server_count());
-        settings.note("multi-db", asked, active, &why);
+        settings.note("multi-db", requested, active, &why);
         Ok(settings)
     }
 
-    /// Notes a setting; [`Settings::write`] makes it seen.
-    pub(super) fn note(&mut self, name: &str, asked: impl ToString, active: impl ToString, why: &str) {
+    /// Notes a setting; [`Settings::write`] writes it.
+    pub(super) fn note(&mut self, name: &str, requested: impl ToString, active: impl ToString, why: &str) {
         let setting = Setting {
             name: name.into(),
-            asked: asked.to_string(),
+            requested: requested.to_string(),
             active: active.to_string(),
             why: why.into(),
         };
@@ -68,12 +69,12 @@ impl Settings {
         }
     }
 
-    /// A setting is none any more; [`Settings::write`] makes it seen.
+    /// Removes a setting; [`Settings::write`] writes the change.
     pub(super) fn forget(&mut self, name: &str) {
         self.all.retain(|setting| setting.name != name);
     }
 
-    /// Writes all settings, in place of those of an earlier run.
+    /// Writes all settings and removes those of an earlier run.
     pub(super) fn write(&mut self) -> Result<(), Error> {
         self.connection.queue(&["DEL", &self.key]);
         for setting in &self.all {
@@ -83,7 +84,7 @@ impl Settings {
         Ok(self.connection.flush()?)
     }
 
-    /// What is active of a setting changed, or why; writes it if it did.
+    /// Changes the active value of a setting, or the note, and writes it if it differs.
     pub(super) fn now(&mut self, name: &str, active: &str, why: &str) -> Result<(), Error> {
         match self.all.iter_mut().find(|setting| setting.name == name) {
             Some(setting) if (setting.active.as_str(), setting.why.as_str()) != (active, why) => {
@@ -94,7 +95,7 @@ impl Settings {
         }
     }
 
-    /// Writes them again when the server was lost meanwhile.
+    /// Writes them again after a loss of the server.
     pub(super) fn keep(&mut self) -> Result<(), Error> {
         self.connection.query(&["PING"])?;
         if std::mem::replace(&mut self.generation, self.connection.generation())
@@ -106,19 +107,21 @@ impl Settings {
     }
 }
 
-/// Several servers: whether SONiC's file or the configuration asks for them, whether there are, and what else there is to say.
+/// Multi-DB: whether it is requested by SONiC's file or the configuration, whether it is active,
+/// and a note.
 fn multi_db(file: bool, servers: usize) -> (&'static str, &'static str, String) {
     match (file, servers) {
         (_, 2..) => ("enabled", "enabled", format!("the databases are on {servers} servers")),
         (true, _) => {
-            let says = "all databases are on one server: /etc/sonic/enable_multidb counts when the database container starts";
-            ("enabled", "disabled", says.into())
+            let message = "all databases are on one server: /etc/sonic/enable_multidb counts when the database container starts";
+            ("enabled", "disabled", message.into())
         }
         (false, _) => ("disabled", "disabled", String::new()),
     }
 }
 
-/// What a daemon says of its settings in this STATE_DB; nothing when it did not run since the databases started.
+/// The settings of a daemon in this STATE_DB; empty if it did not run since the start of the
+/// databases.
 pub(super) fn of(daemon: &str, state: &mut Connection) -> Result<Vec<Setting>, Error> {
     let key = state.database().key(TABLE, daemon);
     let pairs = state.query(&["HGETALL", &key])?.into_pairs();
@@ -143,22 +146,23 @@ fn warm_restart(daemon: &Daemon, dockers: &[&str]) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Refuses what cannot be combined with warm restart, which STATE_DB enables whenever an operator likes: at the start, and in a
-/// sentence of the log as soon as it shows while the daemon runs, since at its next start it would be refused.
+/// Refuses settings that cannot be combined with warm restart, which an operator may enable in
+/// STATE_DB at any time. It checks at the start, and logs a later conflict, because the next start
+/// would fail.
 pub(super) fn refuse_with_warm_restart(
     daemon: &Daemon,
-    asked: RequestedSettings,
+    requested: RequestedSettings,
     dockers: &'static [&'static str],
 ) -> Result<(), Error> {
     let enabled = warm_restart(daemon, dockers)?;
-    refuse(&RequestedSettings { warm_restart: enabled, ..asked })?;
-    let Err(why) = refuse(&RequestedSettings { warm_restart: true, ..asked }) else { return Ok(()) };
+    refuse(&RequestedSettings { warm_restart: enabled, ..requested })?;
+    let Err(why) = refuse(&RequestedSettings { warm_restart: true, ..requested }) else { return Ok(()) };
     let daemon = daemon.clone();
     let body = move || {
         let mut was = false;
         while !daemon.stop.stopped() {
             std::thread::sleep(STATE_DB_POLL_INTERVAL);
-            // While there is no STATE_DB there is nothing to say.
+            // Without STATE_DB the state is unknown.
             let is = warm_restart(&daemon, dockers).unwrap_or(was);
             if is && !was {
                 log!(daemon.name, warn, reason = %why, "the daemon would not start again");
@@ -184,11 +188,11 @@ mod tests {
             Databases::load(Some(&file)).unwrap().server_count()
         };
         assert_eq!(multi_db(false, servers(false)), ("disabled", "disabled", String::new()));
-        let (asked, active, why) = multi_db(false, servers(true));
-        assert_eq!((asked, active), ("enabled", "enabled"));
+        let (requested, active, why) = multi_db(false, servers(true));
+        assert_eq!((requested, active), ("enabled", "enabled"));
         assert_eq!(why, format!("the databases are on {} servers", servers(true)));
-        let (asked, active, why) = multi_db(true, servers(false));
-        assert_eq!((asked, active), ("enabled", "disabled"));
+        let (requested, active, why) = multi_db(true, servers(false));
+        assert_eq!((requested, active), ("enabled", "disabled"));
         assert!(why.starts_with("all databases are on one server"), "{why}");
     }
 }

@@ -13,15 +13,15 @@ use ribtide_swss::row::{NextHopGroupRow, RouteRow};
 use ribtide_tables::{Connection, state_table};
 use std::time::Duration;
 
-/// The least time between two looks. An orchagent that starts subscribes to one channel before the other, so only a
-/// difference that two looks find counts.
+/// The minimum interval of two checks. A starting orchagent subscribes to one channel after the
+/// other, so only a difference in two checks counts.
 pub(super) const APART: Duration = Duration::from_secs(1);
 
 /// fpmsyncd's check of orchagent's transport.
 pub(super) struct TransportCheck {
     appl: Connection,
     over_zmq: bool,
-    /// The difference that the last look found, and the one that two looks found.
+    /// The difference of the last check, and the confirmed one.
     suspected: Option<&'static str>,
     wrong: Option<&'static str>,
 }
@@ -41,9 +41,10 @@ impl TransportCheck {
         refuse(&self.asked()?)
     }
 
-    /// Looks once more, [`APART`] from the last time, and says in the log what is wrong. True when that changed.
+    /// Checks again, [`APART`] after the last time, and logs a difference. Returns whether it
+    /// changed.
     pub(super) fn look(&mut self) -> Result<bool, Error> {
-        let found = broken(&self.asked()?).next().map(|rule| rule.says);
+        let found = broken(&self.asked()?).next().map(|rule| rule.message);
         let before = std::mem::replace(&mut self.suspected, found);
         let wrong = found.filter(|_| before == found);
         let changed = wrong != self.wrong;
@@ -68,7 +69,7 @@ impl TransportCheck {
         })
     }
 
-    /// Whether the orchagent that runs takes routes over ZeroMQ; `None` where none runs.
+    /// Whether the running orchagent takes routes over ZeroMQ; `None` without one.
     fn orchagent(&mut self) -> Result<Option<bool>, Error> {
         let of = self.appl.database();
         let channels = [state_table::channel::<NextHopGroupRow>(of), state_table::channel::<RouteRow>(of)];

@@ -1,11 +1,12 @@
-//! Warm restart as SONiC's tables have it: who starts warm, how far each daemon is, when a replay is over, and whether
-//! orchagent may be stopped.
+//! Warm restart by SONiC's tables: which daemon starts warm, its progress, the end of a replay, and
+//! whether orchagent may be stopped.
 //!
-//! `WARM_RESTART_ENABLE_TABLE` says of the system or of a container that its daemons start warm; a daemon does when it ran
-//! before, which its `restore_count` in `WARM_RESTART_TABLE` shows. There each also says how far it is.
+//! `WARM_RESTART_ENABLE_TABLE` enables warm start for the system or a container. A daemon starts
+//! warm if it ran before, according to its `restore_count` in `WARM_RESTART_TABLE`. It writes its
+//! progress there, too.
 
-use super::answers::presence;
 use super::config_db::ConfigDb;
+use super::direct_responses::presence;
 use super::orch_stage::OrchStage;
 use super::{Daemon, Error};
 use ribtide_runtime::log::target;
@@ -14,16 +15,16 @@ use ribtide_swss::{Db, json};
 use ribtide_tables::{Connection, PubSubEvent, listen};
 use std::time::{Duration, Instant};
 
-/// How far a daemon is.
+/// The progress of a daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// It does not start warm.
     Disabled,
     /// It starts.
     Initialized,
-    /// It has what its former self had.
+    /// It restored its former state.
     Restored,
-    /// That is what it should be.
+    /// Its state is reconciled.
     Reconciled,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct WarmStart {
 }
 
 impl WarmStart {
-    /// Finds out whether `app`, in `container`, starts warm, and notes that it starts.
+    /// Determines whether `app`, in `container`, starts warm, and notes its start.
     pub(super) fn begin(
         app: &'static str,
         container: &'static str,
@@ -58,7 +59,7 @@ impl WarmStart {
         Ok(warm)
     }
 
-    /// [`WarmStart::begin`] of something that the daemon does again.
+    /// [`WarmStart::begin`] for a repeated step.
     pub(super) fn again(&mut self) -> Result<(), Error> {
         let mut enabled = false;
         for of in ["system", self.container] {
@@ -79,7 +80,7 @@ impl WarmStart {
         self.warm
     }
 
-    /// Says how far it is.
+    /// Writes its progress.
     pub(super) fn set_state(&mut self, state: State) -> Result<(), Error> {
         let key = self.key();
         self.state.queue(&["HSET", &key, "state", state.name()]);
@@ -91,19 +92,19 @@ impl WarmStart {
     }
 }
 
-/// When SONiC looks for BGP's marks for the first time.
-const FIRST_LOOK_MS: u64 = 5000;
-const LOOK_MS: u64 = 1000;
+/// The delay before the first check of BGP's marks, as in SONiC.
+const FIRST_CHECK_MS: u64 = 5000;
+const CHECK_INTERVAL_MS: u64 = 1000;
 
-/// fpmsyncd's part: what a routing daemon that connected announces is held back until it has announced everything, so
-/// that APPL_DB sees the difference only.
+/// The part of fpmsyncd: the rows of a new routing daemon are held back until its replay is
+/// complete, so that APPL_DB gets only the difference.
 pub(super) struct Replay {
     warm: WarmStart,
-    /// Without a warm start: how long a silence ends a replay.
+    /// Without a warm start: the silence that ends a replay.
     quiet_ms: u64,
-    /// How long nothing that was there before may be announced: what is held back must get on some time.
+    /// The maximum time of a replay, after which held rows are written.
     limit_ms: u64,
-    /// How long it must be silent after BGP has marked the end of its initial updates.
+    /// The silence required after BGP has marked the end of its initial updates.
     hold_ms: u64,
     looked_ms: u64,
     holding: bool,
@@ -122,12 +123,12 @@ impl Replay {
         })
     }
 
-    /// Whether changes are held back.
+    /// Whether rows are held back.
     pub(super) fn holds(&self) -> bool {
         self.holding
     }
 
-    /// A routing daemon connected. `first` since this process started.
+    /// Notes a connected routing daemon. `first` since the start of this process.
     pub(super) fn connected(&mut self, first: bool, machine: &mut Fpmsyncd) -> Result<(), Error> {
         if !first {
             self.warm.again()?;
@@ -142,7 +143,7 @@ impl Replay {
         }
     }
 
-    /// Finds out whether everything was announced, but for what `waits` to be read.
+    /// Checks whether the replay is complete, except for what `waits` to be read.
     pub(super) fn look(
         &mut self,
         waits: bool,
@@ -153,7 +154,7 @@ impl Replay {
             return Ok(());
         };
         if !machine.is_replayed() {
-            let look = on >= FIRST_LOOK_MS && on >= self.looked_ms + LOOK_MS;
+            let look = on >= FIRST_CHECK_MS && on >= self.looked_ms + CHECK_INTERVAL_MS;
             if look {
                 self.looked_ms = on;
             }
@@ -171,7 +172,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Whether BGP has marked, for both families, that every peer sent all that it has.
+    /// Whether BGP has marked, for both families, that every peer is complete.
     fn has_eoiu(&mut self) -> Result<bool, Error> {
         for family in ["IPv4|eoiu", "IPv6|eoiu"] {
             let key = self.warm.state.database().key("BGP_STATE_TABLE", family);
@@ -183,10 +184,11 @@ impl Replay {
     }
 }
 
-/// orchagent's part: what rows ask for is described to syncd until all of them are in.
+/// The part of orchagent: all rows are read before they are described to syncd.
 pub struct Restore {
     warm: WarmStart,
-    /// All routes come over ZeroMQ between the halves of a resync, if they come; else at this time they are all.
+    /// Routes over ZeroMQ come between the halves of a resync; after this time they count as
+    /// complete.
     resync_until: Option<Instant>,
 }
 
@@ -196,7 +198,8 @@ impl Restore {
         Ok(Restore { warm, resync_until: resync.map(|limit| Instant::now() + limit) })
     }
 
-    /// Looks whether every row is in; `quiet`: nothing comes. True once the view is applied.
+    /// Checks whether every row is in; `quiet`: nothing arrives. Returns `true` once the view is
+    /// applied.
     pub(super) fn look(&mut self, stage: &mut OrchStage, quiet: bool) -> Result<bool, Error> {
         let due = self.resync_until.is_none_or(|until| stage.orch.resynced() || Instant::now() >= until);
         if quiet && due {
@@ -213,10 +216,10 @@ impl Restore {
 
 const CHECK: &str = "RESTARTCHECK";
 const CHECK_REPLY: &str = "RESTARTCHECKREPLY";
-/// How long a question waits for a moment in which nothing is under way.
-const CHECK_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a request waits for an idle moment.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What SONiC's `orchagent_restart_check` asks.
+/// A request of `orchagent_restart_check`.
 #[derive(Clone, Copy, Debug)]
 struct RestartCheckRequest {
     since: Instant,
@@ -224,7 +227,8 @@ struct RestartCheckRequest {
     skip_pending: bool,
 }
 
-/// Whether orchagent may be stopped: asked on a channel, answered there, and then it stands still.
+/// The restart check: a request on a channel whether orchagent may be stopped, and its reply.
+/// Afterwards orchagent stops working.
 pub struct RestartCheck {
     requests: crossbeam_channel::Receiver<RestartCheckRequest>,
     open: Option<RestartCheckRequest>,
@@ -232,7 +236,7 @@ pub struct RestartCheck {
 }
 
 impl RestartCheck {
-    /// Subscribes to `RESTARTCHECK`, and to the channel whose subscriber shows that this orchagent runs.
+    /// Subscribes to `RESTARTCHECK`, and to the channel that shows the presence of this orchagent.
     pub(super) fn listen(daemon: &Daemon) -> Result<RestartCheck, Error> {
         let (request_tx, requests) = crossbeam_channel::bounded(16);
         let appl = daemon.databases.get(Db::Appl);
@@ -250,7 +254,7 @@ impl RestartCheck {
                     .chunks(2)
                     .any(|pair| pair[0] == name && pair.get(1).is_some_and(|v| v == "true"))
             };
-            // A client that asks again while so many wait gets the first answer.
+            // A client that repeats its request while the queue is full gets the first reply.
             let _ = request_tx.try_send(RestartCheckRequest {
                 since: Instant::now(),
                 freeze: !has_flag("NoFreeze"),
@@ -265,18 +269,18 @@ impl RestartCheck {
         select.recv(&self.requests);
     }
 
-    /// Whether a client has no answer yet.
+    /// Whether a request has no reply yet.
     pub(super) fn has_request(&mut self) -> bool {
         self.open = self.open.take().or_else(|| self.requests.try_recv().ok());
         self.is_open()
     }
 
-    /// Replies to the request, if the reply is known. `settled`: nothing comes, is in flight or waits; `idle`: nothing is
-    /// in flight. True when orchagent must stand still.
+    /// Replies to the request when the reply is known. `settled`: nothing arrives, is in flight or
+    /// waits; `idle`: nothing is in flight. Returns whether orchagent must stop working.
     pub(super) fn answer(&mut self, settled: bool, idle: bool) -> Result<bool, Error> {
         let Some(request) = self.open else { return Ok(false) };
         let ready = settled || (request.skip_pending && idle);
-        if !ready && request.since.elapsed() < CHECK_PATIENCE {
+        if !ready && request.since.elapsed() < CHECK_TIMEOUT {
             return Ok(false);
         }
         self.open = None;
@@ -285,7 +289,7 @@ impl RestartCheck {
         Ok(ready && request.freeze)
     }
 
-    /// Whether a question waits for its answer.
+    /// Whether a request waits for its reply.
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }

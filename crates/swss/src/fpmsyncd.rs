@@ -128,7 +128,7 @@ pub struct FpmOut {
     pub routes: Vec<Change<RouteRow>>,
     /// Routes whose rows APPL_DB has already. They are sent to orchagent once more for its answer.
     /// Filled by [`Fpmsyncd::take`].
-    pub asked: Vec<Change<RouteRow>>,
+    pub queries: Vec<Change<RouteRow>>,
     /// Routes of labels. Filled by [`Fpmsyncd::take`].
     pub labels: Vec<Change<LabelRouteRow>>,
     /// Groups that are gone. Filled by [`Fpmsyncd::take`].
@@ -149,7 +149,7 @@ impl FpmOut {
     pub fn shrink_to_fit(&mut self) {
         self.groups.shrink_to_fit();
         self.routes.shrink_to_fit();
-        self.asked.shrink_to_fit();
+        self.queries.shrink_to_fit();
         self.labels.shrink_to_fit();
         self.old_groups.shrink_to_fit();
         self.offloads.shrink_to_fit();

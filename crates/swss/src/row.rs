@@ -1,9 +1,9 @@
-//! Rows of SONiC's databases: the keys and fields of each table as types, and their text.
+//! Rows of SONiC's tables as typed keys and fields, with their text form.
 //!
-//! A row knows its table, how its key and fields are formatted, and how a newer row merges into an older one that
-//! was not consumed yet. Transports carry rows without knowing any table.
+//! A row type knows its table, how its key and fields are formatted, and how a newer row merges
+//! into an older one that was not consumed yet. Transports carry rows without knowledge of a table.
+//! Source: `doc/swss-schema.md` in sonic-swss.
 
-mod answers;
 mod interface;
 mod label_route;
 mod labels;
@@ -12,6 +12,7 @@ mod nexthop_group;
 mod packed;
 mod port;
 mod response;
+mod response_batch;
 mod route;
 mod state;
 #[cfg(test)]
@@ -22,7 +23,6 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-pub use answers::{AnswerGroup, AnswerKind, AnswerReader, AnswerWriter, MalformedAnswers};
 pub use interface::{IntfKey, IntfRow, VrfRow};
 pub use label_route::{LabelKey, LabelRouteRow};
 pub use labels::{LABEL_MAX, LabelOp, LabelStack};
@@ -31,6 +31,7 @@ pub use nexthop_group::NextHopGroupRow;
 pub use packed::Packed;
 pub use port::{PortKey, PortRow};
 pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow, RouteStatus};
+pub use response_batch::{MalformedResponses, ResponseGroup, ResponseKind, ResponseReader, ResponseWriter};
 pub use route::{RouteKey, RouteRow};
 pub(crate) use route::{pack_prefix, unpack_prefix};
 pub use state::{DefaultRouteRow, SwitchCapabilityRow};
@@ -39,12 +40,12 @@ pub use via::{Field, Hop, Via};
 /// A name that many rows share: an interface, a VRF, a protocol.
 pub type Name = Arc<str>;
 
-/// SONiC's databases. Each has a number, and a separator between table and key.
+/// A SONiC database. Each has a number, and a separator between table name and key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Db {
-    /// What applications want: routes, neighbours, interfaces.
+    /// Routes, neighbours and interfaces that applications ask orchagent to program.
     Appl,
-    /// What the chip holds, and the queue towards syncd.
+    /// SAI objects, and the queue to syncd.
     Asic,
     /// Counters, CRM among them.
     Counters,
@@ -52,7 +53,7 @@ pub enum Db {
     Config,
     /// Observed state.
     State,
-    /// What of APPL_DB was programmed.
+    /// Outcomes that orchagent reports.
     ApplState,
 }
 
@@ -69,7 +70,7 @@ impl Db {
         }
     }
 
-    /// The number that SONiC's default configuration gives it.
+    /// The number in SONiC's default `database_config.json`.
     pub fn id(self) -> u8 {
         match self {
             Db::Appl => 0,
@@ -81,7 +82,7 @@ impl Db {
         }
     }
 
-    /// What stands between a table's name and the key.
+    /// The separator between table name and key.
     pub fn separator(self) -> char {
         match self {
             Db::Config | Db::State => '|',
@@ -131,12 +132,12 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// What identifies a row.
     type Key: RowKey;
 
-    /// Appends the text of `key`, which stands after the separator.
+    /// Appends the text of `key`, which follows the separator.
     fn key_text(key: &Self::Key, out: &mut String) {
         key.write(out);
     }
 
-    /// The key of a text.
+    /// Parses the text of a key.
     ///
     /// # Errors
     /// A sentence when the text is not a key of this table.
@@ -144,24 +145,26 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
         RowKey::parse(text).map_err(|what| RowError::new(Self::TABLE, what))
     }
 
-    /// Hands over each field and value as written to Redis: those that say something, in the table's order.
-    /// A row that says nothing gives the filler `NULL`, `NULL`, because a row without fields reads as a deletion.
+    /// Passes each field with a value to `put` in the order of the table: the form in Redis. A row
+    /// without values gives the filler `NULL`, `NULL`, because a row without fields reads as a
+    /// deletion.
     fn fields(&self, put: &mut dyn FnMut(&str, &str));
 
-    /// Hands over every field of the table, empty ones with an empty value: the form of ZeroMQ messages, and of a
-    /// row whose predecessor had other fields. The same as [`Row::fields`] for tables that have no such form.
+    /// Passes every field of the table to `put`, unset ones with an empty value: the form of ZeroMQ
+    /// messages, and of a row whose predecessor had other fields. The same as [`Row::fields`] for
+    /// tables without such a form.
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
         self.fields(put);
     }
 
-    /// The row of fields and values; fields that the table does not know are passed over.
+    /// Builds a row from fields and values. Fields unknown to the table are ignored.
     ///
     /// # Errors
-    /// A sentence when a value cannot be read.
+    /// A sentence when a value is invalid.
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError>;
 
-    /// Merges this row, which was not consumed yet, with one that came later for the same key: fields of the newer
-    /// replace, fields that it does not name stay.
+    /// Merges a newer row of the same key into this one, which was not consumed yet. Fields of the
+    /// newer row replace, the others stay.
     fn merge(&mut self, newer: Self) {
         *self = newer;
     }
@@ -169,17 +172,18 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
 
 /// A change of one row.
 pub struct Change<R: Row> {
-    /// Which row.
+    /// The key of the row.
     pub key: R::Key,
-    /// What it is now; `None` deletes it.
+    /// The new row; `None` deletes it.
     pub row: Option<R>,
-    /// The row had other fields before. Whoever writes it must clear the old ones first and name all fields, the
-    /// empty ones too: a consumer that still holds the older row unconsumed would merge the two.
+    /// The former row had other fields. A writer must delete the old fields first and write all
+    /// fields, empty ones too. Otherwise a consumer that has the older row unconsumed would merge
+    /// the two.
     pub reshaped: bool,
 }
 
 impl<R: Row> Change<R> {
-    /// A row that is new, or has the fields that it had before.
+    /// A new row, or one with the same fields as its predecessor.
     pub fn set(key: R::Key, row: R) -> Self {
         Change { key, row: Some(row), reshaped: false }
     }
@@ -215,12 +219,12 @@ impl<R: Row> fmt::Debug for Change<R> {
     }
 }
 
-/// Why a key or a field is not one of its table. Displays as a sentence.
+/// Why a key or a field is invalid. Displays as a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowError {
     /// The table.
     pub table: &'static str,
-    /// What is wrong, with the text that is wrong.
+    /// What is wrong, with the invalid text.
     pub what: String,
 }
 
@@ -239,11 +243,11 @@ impl fmt::Display for RowError {
 
 impl std::error::Error for RowError {}
 
-/// The pair that stands for "no fields".
+/// The pair that represents "no fields".
 pub(crate) const FILLER: (&str, &str) = ("NULL", "NULL");
 
-/// Hands over the fields that have a value; the filler when none has.
-fn put_said<V: AsRef<str>>(
+/// Passes the fields that have a value to `put`, or the filler if none has.
+fn put_values<V: AsRef<str>>(
     fields: impl IntoIterator<Item = (&'static str, Option<V>)>,
     put: &mut dyn FnMut(&str, &str),
 ) {
@@ -259,7 +263,7 @@ fn put_said<V: AsRef<str>>(
     }
 }
 
-/// The last value of one field, where a table has no other that matters.
+/// The last value of a field, for tables where no other field matters.
 fn value_of<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>, name: &str) -> Option<&'a str> {
     fields.filter(|(field, _)| *field == name).last().map(|(_, value)| value)
 }

@@ -1,4 +1,4 @@
-"""What the tests run: namespaces, ribtide, other daemons, Redis."""
+"""The programs of the tests: namespaces, ribtide, other daemons, Redis."""
 
 from .daemons import Bird, Frr, Gobgp, Openbgpd, Redis, need
 from .host import TIMEOUT_FACTOR, CommandFailed, Host, Pair, Process, settled, wait_for

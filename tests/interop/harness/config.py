@@ -1,4 +1,4 @@
-"""Pieces of configuration that several tests have."""
+"""Parts of configurations that several tests use."""
 
 from .host import Host
 
@@ -22,7 +22,7 @@ addresses = ["10.0.255.254/16"]
 
 
 def external(name, asn, neighbor, policy):
-    """A group of one external neighbour, which connects; `policy` is what lets routes through."""
+    """A group with one external neighbour, which connects. `policy` accepts routes."""
     return f"""
 [bgp.group.{name}]
 type = "external"

@@ -1,4 +1,4 @@
-"""The programs that ribtide talks to, each with just what the tests ask of it."""
+"""The other daemons, each with the interface that the tests need."""
 
 import json
 import pathlib
@@ -224,7 +224,8 @@ class Gobgp:
 
 
 class Redis:
-    """A Redis server of our own, on a Unix socket and on a port of the host's loopback, or of another of its addresses."""
+    """A Redis server for the test, on a Unix socket and on a port of the host's loopback or
+    another of its addresses."""
 
     def __init__(self, host, port=6379, address="127.0.0.1"):
         need("redis-server")

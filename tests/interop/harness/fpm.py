@@ -1,4 +1,4 @@
-"""The client's side of FPM, byte by byte: what zebra says and hears."""
+"""An FPM client, byte by byte: the messages of zebra."""
 
 import ipaddress
 import struct

@@ -1,4 +1,4 @@
-"""What the kernel tells whoever listens: a count of its messages about routes and next-hop objects."""
+"""Counts of the kernel's notifications about routes and next-hop objects."""
 
 import collections
 import contextlib
@@ -14,9 +14,8 @@ SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, SO_RCVBUFFORCE = 270, 1, 33
 
 
 class Messages:
-    """Counts, from the moment it is made until `stop`. `counts` is by kind, `prefixes` says of each IPv4 route, as its
-    address, how often it was named, and `order` what the first messages were: the kind, and of an IPv4 route its
-    address."""
+    """Counts notifications until `stop`: `counts` by kind, `prefixes` by IPv4 route (as its
+    address). `order` has the kinds of the first notifications, and the address of an IPv4 route."""
 
     def __init__(self, host):
         self.counts, self.prefixes, self.order = collections.Counter(), collections.Counter(), []
@@ -55,7 +54,7 @@ class Messages:
         return sum(self.counts.values())
 
     def stop(self, quiet=1.0):
-        """The counts, once nothing was said for `quiet` seconds."""
+        """The counts, after `quiet` seconds without a notification."""
         while time.monotonic() - self.heard < quiet:
             assert self.thread.is_alive(), "messages were lost"
             time.sleep(0.05)

@@ -1,5 +1,5 @@
-"""One speaker of each kind in one shape: an external session over IPv4 for IPv4 and one over IPv6 for IPv6 with a
-neighbour, and passive sessions with its feeds."""
+"""One BGP speaker of each kind in one form: an external session over IPv4 for IPv4, one over
+IPv6 for IPv6, and passive sessions with its feeds."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ FEEDS = Host.FEEDS
 
 
 class Side(NamedTuple):
-    """Who a speaker is and who its neighbour."""
+    """A speaker and its neighbour."""
 
     asn: int
     four: str

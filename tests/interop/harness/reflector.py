@@ -1,4 +1,4 @@
-"""A route reflector, and clients of it that send and receive."""
+"""A route reflector with clients that send and receive."""
 
 import json
 
@@ -26,7 +26,7 @@ dynamic-neighbors = ["198.19.0.0/24"]
 
 
 class Reflector:
-    """A route reflector, and clients that send and clients that receive; all of one AS."""
+    """A route reflector with sending and receiving clients, all in one AS."""
 
     def __init__(self, host, shards, updates, senders, receivers, hold=90):
         self.host, self.senders, self.receivers, self.hold = host, senders, receivers, hold
@@ -58,7 +58,7 @@ class Reflector:
         return [(r["held"], r["digest"]) for r in json.loads(sink.log(1_000_000).splitlines()[-1])["receivers"]]
 
     def lost(self, clients=None):
-        """Which of these clients, by default all, have no session or lost one, and why."""
+        """Clients (default: all) that have no session or lost one, with the reason."""
         known = {n["address"]: n for n in self.router.show("bgp", "summary")["neighbors"]}
         whole = {a for a, n in known.items() if n.get("session") and not n["flaps"]}
         return {a: known.get(a, {}).get("last_error") for a in clients or self.clients if a not in whole}

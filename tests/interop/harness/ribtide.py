@@ -1,4 +1,4 @@
-"""ribtide itself: the router, and its tools."""
+"""ribtide: the router and its tools."""
 
 import json
 import os
@@ -71,13 +71,15 @@ class Ribtide:
         return json.loads(self.text("explain", prefix, "--json"))
 
     def ends_differing(self, why):
-        """The test leaves the router so that its parts differ, and says why: no check compares them when it has ended."""
+        """Skips the comparison at the end of the test, because the test leaves differences, for
+        this reason."""
         assert why
         self.differs = why
 
     def assert_agrees(self, wait=60):
-        """BGP, RIB manager, kernel and chip agree, as `ribtide route-check` has it, after `wait` seconds at most. Of a router that has
-        ended or installs nothing there is nothing to say."""
+        """`ribtide route-check` finds no difference between BGP, RIB manager, kernel and chip,
+        after `wait` seconds at most. It is skipped for a router that has ended or installs
+        nothing."""
         if self.process.poll() is not None or self.differs or not re.search(r"^\[fib[].]", self.config.read_text(), re.MULTILINE):
             return
         done = subprocess.run([binary(), "route-check", "--full", "--wait", str(wait), "--socket", self.socket], capture_output=True,

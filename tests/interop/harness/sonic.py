@@ -1,4 +1,5 @@
-"""SONiC's route path as three processes over Redis, and its tables as a plain Redis client reads and writes them."""
+"""SONiC's route path as three processes over Redis, with its tables as a plain Redis client
+reads and writes them."""
 
 import ipaddress
 import itertools
@@ -71,12 +72,12 @@ class Sonic:
         self.everything_else(neighbors)
 
     def configure(self):
-        """What the operator wrote into CONFIG_DB."""
+        """Writes CONFIG_DB as an operator does."""
         for key, fields in self.config.items():
             self.redis.db(CONFIG).hset(key, mapping=fields)
 
     def everything_else(self, neighbors=True):
-        """What SONiC's other daemons write when they start."""
+        """Writes the rows of SONiC's other daemons at their start."""
         self.ports_and_interfaces()
         for port in PORTS if neighbors else []:
             for address in port.neighbors:
@@ -135,7 +136,7 @@ class Sonic:
     # What there is.
 
     def setting(self, daemon, name):
-        """What a daemon says of one of its settings."""
+        """A setting of a daemon."""
         return json.loads(self.redis.db(STATE).hget(f"RIBTIDE_PIPELINE|{daemon}", name) or '{"active": ""}')
 
     def routes(self):
@@ -158,11 +159,11 @@ class Sonic:
         return Chip(self.asic)
 
     def lookup(self, address):
-        """What the virtual switch does with a packet."""
+        """The forwarding of a packet in the virtual switch."""
         return self.query(f"lookup {address}")
 
     def route(self, prefix):
-        """What the virtual switch has for this prefix."""
+        """The entry of this prefix in the virtual switch."""
         return self.query(f"route {prefix}")
 
     def query(self, command):
@@ -170,7 +171,8 @@ class Sonic:
         return answer
 
     def query_all(self, commands):
-        """What syncd says of its switch, to each command. It fails while there is no switch, and when syncd has no time."""
+        """The replies of syncd to each command. It fails without a switch, and when syncd is too
+        busy."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.host.folder / "syncd.sock"))
             answers = s.makefile()
@@ -238,7 +240,8 @@ class Chip:
             self.members[fields["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID"]].append(fields)
 
     def hop(self, oid):
-        """Address of a next hop, after a look at what it stands on; labels before it as `push100/101@`."""
+        """The address of a next hop, after a check of its objects; labels precede it as
+        `push100/101@`."""
         hop = self.objects["NEXT_HOP"][oid]
         labels = ""
         if hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_MPLS":
@@ -254,7 +257,7 @@ class Chip:
         return labels + address
 
     def target(self, fields, entry="ROUTE_ENTRY"):
-        """Where a route goes: its next hops' addresses, ("drop",) or ("cpu",)."""
+        """The forwarding of a route: addresses of its next hops, ("drop",) or ("cpu",)."""
         if fields.get(f"SAI_{entry}_ATTR_PACKET_ACTION") == "SAI_PACKET_ACTION_DROP":
             return ("drop",)
         oid = fields[f"SAI_{entry}_ATTR_NEXT_HOP_ID"]

@@ -1,4 +1,4 @@
-"""A BGP speaker that says exactly what a test wants, byte by byte, over a socket of the test's own."""
+"""A BGP speaker that sends exactly the bytes of a test, over a socket of its own."""
 
 import ipaddress
 import socket
@@ -45,7 +45,7 @@ def block(as_path, next_hop, *more):
 
 
 def raw_update(withdrawn=b"", attributes=b"", nlri=b""):
-    """An UPDATE whose parts say what they like."""
+    """An UPDATE with arbitrary parts."""
     body = struct.pack("!H", len(withdrawn)) + withdrawn + struct.pack("!H", len(attributes)) + attributes + nlri
     return message(UPDATE, body)
 
@@ -59,8 +59,9 @@ END_OF_RIB = raw_update()
 
 
 class Speaker:
-    """A session from one of a host's feeds to its router, established. Without a hold time nothing needs to be said in it.
-    `refresh`: the router may ask for all routes again (RFC 2918); the test reads that and answers."""
+    """An established session from a feed of a host to its router. Without a hold time it needs
+    no KEEPALIVE. `refresh`: the router may send ROUTE-REFRESH (RFC 2918), which the test reads
+    and handles."""
 
     def __init__(self, host, source, asn, extended=False, hold=0, refresh=False):
         capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"") \
@@ -112,8 +113,8 @@ class Speaker:
             self.buffer += piece
 
     def ended(self, within=1.0):
-        """Whether the router ends the session in this time: its NOTIFICATION as (code, subcode), None where it stays
-        up, or (0, 0) where it goes without one."""
+        """Whether the router ends the session within this time: its NOTIFICATION as (code,
+        subcode), None if the session stays up, or (0, 0) without a NOTIFICATION."""
         end = time.monotonic() + within
         while (left := end - time.monotonic()) > 0:
             try:

@@ -1,4 +1,4 @@
-"""Routing tables as tests compare them, and where real ones come from."""
+"""Routing tables for comparison, and the sources of real ones."""
 
 import functools
 import gzip
@@ -19,7 +19,7 @@ GENERATED4, GENERATED6 = 110_000, 20_000
 
 
 class Route(NamedTuple):
-    """What must agree between two speakers."""
+    """The attributes that two speakers must agree on."""
 
     as_path: str
     origin: str
@@ -52,7 +52,7 @@ def as_path(text):
 
 
 def agree(left, right, ignore=()):
-    """Fails, and says what a person needs to see, unless two tables are equal apart from some fields."""
+    """Fails with the differences, unless two tables are equal except for some fields."""
     if left == right:
         return
     def seen(route):

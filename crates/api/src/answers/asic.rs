@@ -1,9 +1,9 @@
-//! `/v1/asic`, and the SONiC path's part of `/v1/explain`.
+//! `/v1/asic`, and the part of the SONiC path in `/v1/explain`.
 
 use super::explain::stage;
 use super::{Changed, Refusal, RouterState, Target, target, vrf as vrf_of};
 use ribtide_asic::{InProcess, Selected};
-use ribtide_model::{AsicAnswer, AsicAnswers, AsicFaults, AsicState, ExplainStage, SetAsic, StageState};
+use ribtide_model::{AsicFaults, AsicLookup, AsicLookups, AsicState, ExplainStage, SetAsic, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{VrfId, VrfPrefix};
 use ribtide_sonicd::route_stages::{chip, orchagent, row_text, stalled};
@@ -11,19 +11,19 @@ use ribtide_swss::sai::PacketAction;
 use ribtide_vswitch::Forward;
 use std::net::IpAddr;
 
-/// What the virtual ASIC does with packets to these addresses.
+/// The forwarding of packets to these addresses.
 pub fn asic_lookup(
     router: &RouterState,
     name: Option<&str>,
     vrf: Option<&str>,
     addresses: &[IpAddr],
-) -> Result<AsicAnswers, Refusal> {
+) -> Result<AsicLookups, Refusal> {
     let asic = asic(router, name)?;
     let vrf = router.rib.as_ref().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(rib, vrf))?;
-    Ok(AsicAnswers { answers: asic.lookup(vrf, addresses)?.iter().map(answer).collect() })
+    Ok(AsicLookups { lookups: asic.lookup(vrf, addresses)?.iter().map(forwarding_of).collect() })
 }
 
-/// Has the virtual ASIC refuse some routes from now on, or no longer.
+/// Makes the virtual ASIC refuse routes, or accept them again.
 pub(crate) fn asic_faults(router: &RouterState, faults: AsicFaults) -> Result<AsicFaults, Refusal> {
     let prefix = |text: &String| match target(text)? {
         Target::Prefix(prefix) => Ok(prefix),
@@ -39,12 +39,12 @@ pub(crate) fn asic_faults(router: &RouterState, faults: AsicFaults) -> Result<As
     Ok(faults)
 }
 
-/// How the virtual ASIC behaves, what it holds and what it did.
+/// The behaviour, contents and counters of the virtual ASIC.
 pub(crate) fn asic_state(router: &RouterState, name: Option<&str>) -> Result<AsicState, Refusal> {
     Ok(asic(router, name)?.chip()?)
 }
 
-/// Has the virtual ASIC behave otherwise.
+/// Changes the behaviour of the virtual ASIC.
 pub(crate) fn set_asic(router: &RouterState, change: SetAsic) -> Result<Changed<AsicState>, Refusal> {
     if change.set.is_empty() {
         return Err(Refusal::Bad(
@@ -56,19 +56,19 @@ pub(crate) fn set_asic(router: &RouterState, change: SetAsic) -> Result<Changed<
     let set: Vec<(String, String)> = change.set.into_iter().collect();
     asic.behave(set.clone())?.map_err(Refusal::Bad)?;
     let state = asic.chip()?;
-    let says: Vec<String> = set
+    let message: Vec<String> = set
         .iter()
         .map(|(name, value)| match (before.settings.get(name), state.settings.get(name)) {
             (Some(from), Some(to)) => format!("{name} {from} -> {to}"),
-            // `stall` is an order, not a setting.
+            // `stall` is a command, not a setting.
             _ => format!("{name} {value}"),
         })
         .collect();
     let name = change.asic.as_deref().unwrap_or("the virtual ASIC");
-    Ok(Changed { says: format!("{name}: {}", says.join(", ")), answer: state })
+    Ok(Changed { message: format!("{name}: {}", message.join(", ")), answer: state })
 }
 
-/// The virtual ASIC of a name; without a name, the only one.
+/// The virtual ASIC of a name; default: the only one.
 fn asic<'a>(router: &'a RouterState, name: Option<&str>) -> Result<&'a InProcess, Refusal> {
     let there = || router.asics.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     match (name, router.asics.len()) {
@@ -84,11 +84,11 @@ fn asic<'a>(router: &'a RouterState, name: Option<&str>) -> Result<&'a InProcess
     }
 }
 
-fn answer(forward: &Option<Forward>) -> AsicAnswer {
+fn forwarding_of(forward: &Option<Forward>) -> AsicLookup {
     let Some(forward) = forward else {
-        return AsicAnswer { prefix: None, action: "drop".into(), next_hops: Vec::new() };
+        return AsicLookup { prefix: None, action: "drop".into(), next_hops: Vec::new() };
     };
-    // A gateway without a MAC address is one that packets do not reach.
+    // Packets do not reach a gateway without MAC address.
     let next_hops: Vec<IpAddr> =
         forward.hops.iter().filter(|h| h.mac.is_some()).filter_map(|h| h.gateway).collect();
     let action = match forward.action {
@@ -97,12 +97,13 @@ fn answer(forward: &Option<Forward>) -> AsicAnswer {
         PacketAction::Forward | PacketAction::Drop => "drop",
         _ => "to-cpu",
     };
-    AsicAnswer { prefix: Some(forward.prefix.to_string()), action: action.into(), next_hops }
+    AsicLookup { prefix: Some(forward.prefix.to_string()), action: action.into(), next_hops }
 }
 
-/// fpmsyncd's, orchagent's and the chip's word on a prefix, of which the RIB manager `selected` a route.
+/// The states of fpmsyncd, orchagent and the chip for a prefix, of which the RIB manager `selected`
+/// a route.
 ///
-/// Stages of one of several ASICs, and only of such, are called by its `name` too.
+/// With several ASICs the stages have the `name` of theirs.
 pub(super) fn stages(
     name: Option<&str>,
     asic: &InProcess,

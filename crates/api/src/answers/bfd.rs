@@ -9,8 +9,8 @@ use std::net::IpAddr;
 pub(crate) fn bfd(router: &RouterState, peer: Option<IpAddr>) -> Result<Bfd, Refusal> {
     let (sessions, discarded) = router.bfd.handle.call(move |bfd| (bfd.view(peer), bfd.discarded()))?;
     if let Some(peer) = peer.filter(|_| sessions.is_empty()) {
-        let says = format!("there is no BFD session with {peer}; `ribtide show bfd` lists them");
-        return Err(Refusal::Missing(says));
+        let message = format!("there is no BFD session with {peer}; `ribtide show bfd` lists them");
+        return Err(Refusal::Missing(message));
     }
     Ok(Bfd {
         sessions: sessions.iter().map(session).collect(),

@@ -1,5 +1,5 @@
-//! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. The session thread knows the sessions, readers what came,
-//! shards what is held, update threads what went out.
+//! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. Sessions come from the session thread,
+//! received routes from readers, paths from shards, and sent routes from update threads.
 
 use super::{Changed, Refusal, RouterState, each_shard, summary};
 use crate::request::NeighborQuery;
@@ -20,9 +20,9 @@ use ribtide_wire::bgp::message::MessageType;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Neighbours that the session thread describes at once.
+/// Neighbours in one call to the session thread.
 const NEIGHBORS_BATCH_MAX: usize = 256;
-/// Members that an update thread describes at once: what each is advertised is counted up for the answer.
+/// Members in one call to an update thread, which counts the advertised routes of each.
 const MEMBERS: usize = 16;
 
 pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
@@ -31,7 +31,7 @@ pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
     router.bgp.as_ref().ok_or_else(none)
 }
 
-/// Totals, and which threads do the work.
+/// Totals, and the threads of BGP.
 pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     let bgp = bgp(router)?;
     let routes = summary::bgp_routes(router)?;
@@ -57,7 +57,7 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     })
 }
 
-/// Which threads do BGP's work.
+/// The threads of BGP.
 pub(super) fn threading(bgp: &Bgp) -> Threading {
     let OnSessionThread { shards, workers } = bgp.hosted;
     let own = |hosted: bool, count: usize| if hosted { 0 } else { count };
@@ -72,7 +72,7 @@ pub(super) fn threading(bgp: &Bgp) -> Threading {
     }
 }
 
-/// The same in words; 0 is off.
+/// The same as text; 0 is off.
 fn mode(shards: usize, readers: usize, workers: usize) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     if (shards, workers) == (0, 0) {
@@ -151,15 +151,15 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         return Err(no_neighbor(address));
     }
     let did = if soft { "routes are exchanged again" } else { "sessions begin again" };
-    let says = format!("{did} with {with}, {neighbors} in number");
-    Ok(Changed { answer: Cleared { neighbors }, says })
+    let message = format!("{did} with {with}, {neighbors} in number");
+    Ok(Changed { answer: Cleared { neighbors }, message })
 }
 
 fn no_neighbor(address: IpAddr) -> Refusal {
     Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
 }
 
-/// Every neighbour as the session thread has it, a page at a time.
+/// Every neighbour of the session thread, a page at a time.
 pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
     let mut all: Vec<NeighborView> = Vec::new();
     loop {
@@ -173,7 +173,7 @@ pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
     }
 }
 
-/// That the configuration has a group of this name.
+/// Checks that the configuration has a group of this name.
 pub(super) fn known_group(router: &RouterState, name: &str) -> Result<(), Refusal> {
     let config = router.config();
     let Some(bgp) = &config.bgp else { return Ok(()) };
@@ -190,7 +190,7 @@ pub(super) fn known_group(router: &RouterState, name: &str) -> Result<(), Refusa
     )))
 }
 
-/// That there is an update thread of this number.
+/// Checks that there is an update thread of this number.
 pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
     let count = bgp.workers.len();
     if worker < count {
@@ -199,7 +199,7 @@ pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
     Err(Refusal::Missing(format!("there is no update thread {worker}; there are {count}, numbered from 0")))
 }
 
-/// What only some know of an established session.
+/// State of an established session outside of the session thread.
 #[derive(Default)]
 struct Known {
     accepted: PerFamilyCount,
@@ -209,7 +209,7 @@ struct Known {
     member: Option<MemberView>,
 }
 
-/// Asks each shard, each reader and each update thread once or a few times for all of `views`.
+/// Adds the state of shards, readers and update threads to `views`, with a few calls each.
 pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neighbor>, Refusal> {
     let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
     let ids: Vec<PeerId> = ups().map(|(id, _)| id).collect();
@@ -225,7 +225,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
             known.active += PerFamilyCount { ipv4: v4.best.into(), ipv6: v6.best.into() };
         }
     }
-    // A session that has just ended is known to the session thread a moment longer than to the others.
+    // The session thread may know an ended session longer than the others.
     for (index, reader) in bgp.readers.iter().enumerate() {
         let ids: Vec<PeerId> = ups().filter(|(_, up)| up.reader == index).map(|(id, _)| id).collect();
         if ids.is_empty() {
@@ -347,7 +347,7 @@ pub(super) fn thread(hosted: bool, stage: &str, number: usize) -> String {
     if hosted { "sessions".into() } else { format!("{stage}-{number}") }
 }
 
-/// How an update group is called.
+/// The name of an update group.
 pub(super) fn group_id(worker: usize, group: u32) -> String {
     format!("{worker}.{group}")
 }

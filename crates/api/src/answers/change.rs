@@ -7,22 +7,22 @@ use ribtide_config::Threads;
 use ribtide_model::{Reloaded, Resize, Resized, ShardCount};
 use std::fmt;
 
-/// What a change answers, and what the log says of it.
+/// A change: its reply, and its line in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Changed<T> {
-    /// The answer.
+    /// The reply.
     pub(crate) answer: T,
-    /// What is otherwise now, with what it was before where that is known.
-    pub(crate) says: String,
+    /// What changed, with the former value if known.
+    pub(crate) message: String,
 }
 
 impl<T: fmt::Display> From<T> for Changed<T> {
     fn from(answer: T) -> Changed<T> {
-        Changed { says: answer.to_string(), answer }
+        Changed { message: answer.to_string(), answer }
     }
 }
 
-/// Another number of shard threads.
+/// Changes the number of shard threads.
 pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Refusal> {
     let threads = match resize.shards {
         ShardCount::Number(n) => Threads::Number(n),
@@ -32,12 +32,12 @@ pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Re
     bgp(router)?.resize(threads, rib).map(resized).map_err(|e| Refusal::Bad(e.to_string()))
 }
 
-/// The configuration file once more.
+/// Reads the configuration file again.
 pub(crate) fn reload(api: &ApiState) -> Result<Reloaded, Refusal> {
     (api.reload)().map_err(Refusal::Bad)
 }
 
-/// The answer to a resize, and to a reload that made one.
+/// The reply to a resize, or to a reload that made one.
 pub fn resized(resized: resize::Resized) -> Resized {
     let resize::Resized { from, to, logical_shards, prefixes, stops, most_paths } = resized;
     let [over_10, over_25, over_50] = stops.over;
@@ -47,7 +47,7 @@ pub fn resized(resized: resize::Resized) -> Resized {
         logical_shards,
         prefixes,
         stops: stops.count,
-        stops_in_vain: stops.in_vain,
+        stops_without_move: stops.without_move,
         stops_over_10_ms: over_10,
         stops_over_25_ms: over_25,
         stops_over_50_ms: over_50,

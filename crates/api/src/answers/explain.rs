@@ -1,4 +1,4 @@
-//! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
+//! `/v1/explain`: the state of a prefix in every stage, from received paths to the chip.
 
 use super::{Refusal, RouterState, Target, asic, fib, nexthop, routes, target, vrf as vrf_of};
 use ribtide_bgp::message::BestPath;
@@ -12,26 +12,26 @@ use ribtide_rib::{
 };
 use ribtide_ribd::{RibHandle, RibStage};
 
-/// Of what an FPM server confirms that does not wait for the chip.
+/// The note on an FPM server that confirms before the chip does.
 const TOO_EARLY: &str =
     "confirmed by the FPM server, which does so before the chip has a route: its suppress-fib-pending is off";
 
-/// Every stage's word on a prefix, or on the longest match of an address.
+/// The state of a prefix, or of the longest match of an address, in every stage.
 pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
-    let asked = target(text)?;
+    let query = target(text)?;
     let of = match (&router.rib, vrf) {
         (Some(rib), vrf) => vrf_of(rib, vrf)?,
         (None, Some(_)) => return Err(fib::no_fib()),
         (None, None) => VrfId::DEFAULT,
     };
-    let prefix = match (asked, &router.rib) {
+    let prefix = match (query, &router.rib) {
         (Target::Prefix(p), _) => Some(p),
-        (Target::Address(_), Some(rib)) => fib::prefix_of(rib, of, asked)?,
+        (Target::Address(_), Some(rib)) => fib::prefix_of(rib, of, query)?,
         (Target::Address(_), None) => None,
     };
-    // BGP is the default VRF's.
+    // BGP runs in the default VRF only.
     let (bgp, mut stages) = if of == VrfId::DEFAULT {
-        let bgp = routes::lookup(router, prefix.map_or(asked, Target::Prefix))?;
+        let bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix))?;
         let stages = vec![bgp_stage(router, bgp.as_ref())?];
         (bgp, stages)
     } else {
@@ -41,7 +41,7 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
     if let (Some(rib), Some(prefix)) = (&router.rib, prefix) {
         if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
-            stages[0].says.push(held_back(rib, prefix, held)?);
+            stages[0].messages.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
         }
         let RibView { stages: of_rib, best, bgp_selection } = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
@@ -49,11 +49,11 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
         if let (Some(stage), true) = (stages.first_mut(), has_best) {
             match &bgp_selection {
                 Some(not_taken) if !not_taken.is_empty() => {
-                    stage.says.push(format!("the RIB manager does not take the best path: {not_taken}"));
+                    stage.messages.push(format!("the RIB manager does not take the best path: {not_taken}"));
                 }
                 Some(_) => {}
                 None => {
-                    stage.says.push("the best path is on its way to the RIB manager".into());
+                    stage.messages.push("the best path is on its way to the RIB manager".into());
                     stage.state = StageState::Waiting;
                 }
             }
@@ -68,7 +68,7 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
         };
         stages.extend(of_rib.into_iter().map(|mut stage| {
             if early(&stage) {
-                stage.says = vec![TOO_EARLY.into()];
+                stage.messages = vec![TOO_EARLY.into()];
             }
             stage
         }));
@@ -81,11 +81,11 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
     }
     let conclusion = conclude(router, text, source, &stages);
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
-    Ok(Explain { asked: text.into(), vrf, prefix: prefix.map(|p| p.to_string()), stages, conclusion })
+    Ok(Explain { query: text.into(), vrf, prefix: prefix.map(|p| p.to_string()), stages, conclusion })
 }
 
-pub(super) fn stage(name: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
-    ExplainStage { stage: name.into(), state, says }
+pub(super) fn stage(name: impl Into<String>, state: StageState, messages: Vec<String>) -> ExplainStage {
+    ExplainStage { stage: name.into(), state, messages }
 }
 
 fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage, Refusal> {
@@ -101,7 +101,7 @@ fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage
             ],
         ));
     };
-    let mut says =
+    let mut messages =
         vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
     for p in &route.paths {
         let path = if p.as_path.is_empty() { "empty AS path" } else { p.as_path.as_str() };
@@ -110,23 +110,24 @@ fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage
             (false, Some(lost)) => format!("not used: {lost}"),
             (false, None) => "about to be used".into(),
         };
-        says.push(format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop));
+        messages.push(format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop));
     }
     match route.prefix.parse() {
-        Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut says)?,
-        Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, route.held, &mut says)?,
+        Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
+        Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
         Err(_) => {}
     }
     let best = route.paths.iter().any(|p| p.best);
-    Ok(stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, says))
+    Ok(stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, messages))
 }
 
-/// Which update groups get the best path, or would if it were not `held` back, and what their export policies say of it.
+/// Update groups that get the best path, or would without `held`, and the decisions of their export
+/// policies.
 fn exports<F: Family>(
     bgp: &Bgp,
     prefix: Prefix<F>,
     held: Option<Held>,
-    says: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Result<(), Refusal> {
     let owners = bgp.owners.read();
     let Some((_, shard)) = owners.of(prefix) else { return Ok(()) };
@@ -145,11 +146,11 @@ fn exports<F: Family>(
                 (false, _) => "not sent",
             };
             let members = if export.members == 1 { "member" } else { "members" };
-            says.push(format!(
+            messages.push(format!(
                 "update group {number}.{} ({} {members}): {sent}",
                 export.group, export.members
             ));
-            says.extend(export.says);
+            messages.extend(export.messages);
         }
     }
     Ok(())
@@ -179,28 +180,28 @@ fn is_bgp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::BgpExternal | Protocol::BgpInternal)
 }
 
-/// Where a route comes from that is not BGP's.
+/// The source of a route that is not from BGP.
 fn source_stage(protocol: Protocol, vrf: Option<&str>) -> ExplainStage {
-    let says = match (protocol, vrf) {
+    let messages = match (protocol, vrf) {
         (Protocol::Static, None | Some(DEFAULT_VRF)) => "configured in [[static]]".into(),
         (Protocol::Static, Some(vrf)) => format!("configured in [[vrf.{vrf}.static]]"),
         (Protocol::Connected, _) => "the subnet of an address of an interface that is up".into(),
         (Protocol::Kernel, _) => "the kernel has it from another program".into(),
         (Protocol::BgpExternal | Protocol::BgpInternal, _) => "announced by a neighbour".into(),
     };
-    stage(protocol.to_string(), StageState::Passed, vec![says])
+    stage(protocol.to_string(), StageState::Passed, vec![messages])
 }
 
-/// What the RIB manager and the dataplanes know of a prefix.
+/// The state of a prefix in the RIB manager and the dataplanes.
 struct RibView {
     stages: Vec<ExplainStage>,
     /// The protocol of the best candidate, and its group if it is selected.
     best: Option<(Protocol, Option<GroupId>)>,
-    /// Why BGP's candidate is not the selected one; empty if it is; `None`: BGP has no candidate here.
+    /// Why the candidate of BGP is not selected; empty if it is; `None` without candidate.
     bgp_selection: Option<String>,
 }
 
-/// The RIB manager's and the dataplanes' word on a prefix.
+/// The states of the RIB manager and the dataplanes for a prefix.
 fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let VrfPrefix { vrf, prefix } = route;
     let (found, awaited) = rib.handle.call(move |s| {
@@ -226,14 +227,14 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let Some((e, unresolved, content, tracks, policy, names, delayed)) = found else {
         let stage = match awaited {
             Some(name) => {
-                let says = format!("the static route waits until there is an interface {name}");
-                stage("rib", StageState::Waiting, vec![says])
+                let messages = format!("the static route waits until there is an interface {name}");
+                stage("rib", StageState::Waiting, vec![messages])
             }
             None => stage("rib", StageState::Absent, vec!["no protocol has a route".into()]),
         };
         return Ok(RibView { stages: vec![stage], best: None, bgp_selection: None });
     };
-    // Without a selected one, that whose group the explanation has.
+    // Without a selected candidate, the one whose group is explained.
     let is_selected =
         |c: &&CandidateInfo| matches!(c.selection, SelectionResult::Selected | SelectionResult::Denied);
     let best = e.candidates.iter().find(is_selected).or(e.candidates.first()).map(|candidate| {
@@ -245,7 +246,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
     let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
-    stages[0].says.extend(delayed);
+    stages[0].messages.extend(delayed);
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
         stages.push(match status {
@@ -261,7 +262,8 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     Ok(RibView { stages, best, bgp_selection })
 }
 
-/// A line for each next hop of a route of BGP's that resolves, and that BGP does not use yet because it changed often.
+/// A line for each resolved next hop of a BGP route that BGP does not use yet, because it changed
+/// often.
 fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
     if vrf != VrfId::DEFAULT || !e.candidates.iter().any(|candidate| is_bgp(candidate.protocol)) {
         return Vec::new();
@@ -278,7 +280,7 @@ fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
     lines.collect()
 }
 
-/// A line for each next hop: what it resolves to, or why it does not.
+/// A line for each next hop: what it resolves to, or why it is unresolved.
 fn lines(hops: &[HopInfo]) -> Vec<String> {
     hops.iter().map(|hop| line("next hop", hop)).collect()
 }
@@ -297,8 +299,8 @@ fn line(kind: &str, hop: &HopInfo) -> String {
     }
 }
 
-/// `policy`: the key of what denies routes and gives them a source address; `unresolved`: for each candidate that does
-/// not resolve, its next hops.
+/// `policy`: the configuration key of the FIB policy. `unresolved`: the next hops of each
+/// unresolved candidate.
 fn rib_stage(
     e: &Explanation,
     unresolved: &[Vec<HopInfo>],
@@ -306,63 +308,64 @@ fn rib_stage(
     tracks: Option<(String, bool)>,
     policy: &str,
 ) -> ExplainStage {
-    let mut says = Vec::new();
+    let mut messages = Vec::new();
     for (c, hops) in e.candidates.iter().zip(unresolved) {
-        says.push(format!(
+        messages.push(format!(
             "{} route, distance {}, metric {}: {}",
             c.protocol, c.distance, c.metric, c.selection
         ));
-        // Those of the explained group follow anyway.
+        // The lines of the explained group follow anyway.
         if c.group != e.group.id {
-            says.extend(lines(hops));
+            messages.extend(lines(hops));
         }
     }
-    says.extend(lines(&e.group.hops));
-    says.extend(e.group.backup.iter().map(|hop| line("backup next hop", hop)));
+    messages.extend(lines(&e.group.hops));
+    messages.extend(e.group.backup.iter().map(|hop| line("backup next hop", hop)));
     if e.group.on_backup {
-        says.push("its backup stands in for its next hops".into());
+        messages.push("its backup stands in for its next hops".into());
     }
     if e.group.cut > 0 {
-        says.push(format!("fib.max-ecmp leaves {} resolved next hops out", e.group.cut));
+        messages.push(format!("fib.max-ecmp leaves {} resolved next hops out", e.group.cut));
     }
     if let Some((what, holds)) = tracks {
-        says.push(format!("it tracks {what}, which {}", if holds { "holds" } else { "does not hold" }));
+        messages.push(format!("it tracks {what}, which {}", if holds { "holds" } else { "does not hold" }));
     }
     if let Some(content) = content {
-        says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
+        messages.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
     }
     if e.candidates.iter().any(|c| c.selection == SelectionResult::Denied) {
-        says.push(format!("{policy} denies it"));
+        messages.push(format!("{policy} denies it"));
     } else if let Some(source) = e.group.policy_result.source {
-        says.push(format!("{policy} gives it the source address {source}"));
+        messages.push(format!("{policy} gives it the source address {source}"));
     }
     if e.candidates.iter().all(|c| c.selection == SelectionResult::NeverUsed) {
-        says.push("every route has distance 255, which says never to use it".into());
+        messages.push("every route has distance 255, which says never to use it".into());
     }
     let selected = e.candidates.iter().any(|c| c.selection == SelectionResult::Selected);
-    stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)
+    stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, messages)
 }
 
-/// Where the route is, in a sentence. `source`: whose it is, if not BGP's; what BGP has is then beside its way.
-fn conclude(router: &RouterState, asked: &str, source: Option<Protocol>, stages: &[ExplainStage]) -> String {
+/// Where the route is, as a sentence. `source`: the source of a route that is not from BGP; then
+/// the stage of BGP does not count.
+fn conclude(router: &RouterState, query: &str, source: Option<Protocol>, stages: &[ExplainStage]) -> String {
     let route = source.map_or("route".into(), |protocol| format!("{protocol} route"));
     let on_way = |s: &&ExplainStage| source.is_none() || s.stage != "bgp";
     if stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off)) {
-        return format!("nothing is known of {asked}");
+        return format!("nothing is known of {query}");
     }
     if let Some(stuck) = stages.iter().filter(on_way).find(|s| s.state == StageState::Stopped) {
         return format!(
             "the {route} ends at {}: {}",
             stuck.stage,
-            stuck.says.last().cloned().unwrap_or_default()
+            stuck.messages.last().cloned().unwrap_or_default()
         );
     }
-    // Those before it wait for it.
+    // Earlier stages wait for it.
     if let Some(waiting) = stages.iter().filter(on_way).rev().find(|s| s.state == StageState::Waiting) {
         return format!(
             "the {route} waits at {}: {}",
             waiting.stage,
-            waiting.says.last().cloned().unwrap_or_default()
+            waiting.messages.last().cloned().unwrap_or_default()
         );
     }
     match (router.rib.is_some(), stages.last()) {

@@ -1,4 +1,4 @@
-//! Where the API's answers come from: questions to the stages, put together.
+//! The handlers of the endpoints: calls to the stages, combined into a reply.
 
 pub(crate) mod asic;
 mod bfd;
@@ -63,16 +63,16 @@ pub(super) fn route_check(
     })
 }
 
-/// What a person asks about.
+/// The target of a query.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     /// Exactly this prefix.
     Prefix(AnyPrefix),
-    /// Whatever this address matches longest.
+    /// The longest match of this address.
     Address(IpAddr),
 }
 
-/// `10.0.0.0/8` is a prefix, `10.0.0.1` an address.
+/// Parses a target: `10.0.0.0/8` is a prefix, `10.0.0.1` an address.
 fn target(text: &str) -> Result<Target, Refusal> {
     if let Ok(address) = text.parse() {
         return Ok(Target::Address(address));
@@ -82,7 +82,7 @@ fn target(text: &str) -> Result<Target, Refusal> {
         .map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))
 }
 
-/// The VRF of a name; without a name, the default one.
+/// The VRF of a name; default: the default one.
 fn vrf(rib: &RibHandle, name: Option<&str>) -> Result<VrfId, Refusal> {
     let Some(name) = name else { return Ok(VrfId::DEFAULT) };
     let asked = name.to_owned();
@@ -94,12 +94,12 @@ fn vrf(rib: &RibHandle, name: Option<&str>) -> Result<VrfId, Refusal> {
         .map_err(|names| Refusal::Missing(format!("there is no VRF {name}; there are: {}", names.join(", "))))
 }
 
-/// The VRF that was just there is gone.
+/// A VRF that was removed during the request.
 fn gone() -> Refusal {
     Refusal::Missing("the VRF has been removed meanwhile".into())
 }
 
-/// Puts a question to every shard; the answers in the order of their numbers.
+/// Calls every shard; replies are in the order of shard numbers.
 fn each_shard<R: Send + 'static>(
     owners: &Owners,
     question: impl Fn(&mut Shard) -> R + Clone + Send + 'static,
@@ -127,7 +127,7 @@ pub(super) fn fpm(router: &RouterState) -> Result<Fpm, Refusal> {
             offloaded,
             offload_failed,
             unmatched,
-            asked_again,
+            resent,
             replies,
             disagreement,
         } = client.read();
@@ -150,7 +150,7 @@ pub(super) fn fpm(router: &RouterState) -> Result<Fpm, Refusal> {
             offloaded,
             offload_failed,
             unmatched,
-            asked_again,
+            resent,
             replies: replies.map(|when| when.to_string()),
             disagreement: disagreement.map(str::to_owned),
         }

@@ -1,4 +1,4 @@
-//! `/v1/routes`: what the shards hold.
+//! `/v1/routes`: BGP routes of the shards.
 
 use super::{ApiState, Refusal, RouterState, target};
 use crate::request::RouteQuery;
@@ -54,7 +54,8 @@ fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPref
     Ok(best)
 }
 
-/// What a read of all routes has left, in order. Prefixes that go meanwhile are left out, those that come are not in it.
+/// The remaining prefixes of a paged read, in order. Prefixes that appear during the read are not
+/// in it; removed ones are left out.
 #[derive(Default)]
 pub(crate) struct Read {
     v4: VecDeque<Prefix<V4>>,
@@ -67,8 +68,8 @@ impl Read {
     }
 }
 
-/// All prefixes of a family, or those of one shard. One logical shard at a time: a stage is not held up for longer than
-/// that takes.
+/// All prefixes of a family, of one shard or all. Each call covers one logical shard, which bounds
+/// its time.
 fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
@@ -98,7 +99,7 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
     Ok(RoutePage { routes, next })
 }
 
-/// The routes of the next prefixes, at most `limit`: one question to each shard.
+/// The routes of at most `limit` next prefixes, with one call to each shard.
 fn take<F: Family>(
     router: &RouterState,
     left: &mut VecDeque<Prefix<F>>,
@@ -122,7 +123,7 @@ fn take<F: Family>(
     }
     drop(owners);
     found.sort_unstable_by_key(|(place, ..)| *place);
-    // The text is made on this thread, not on the shards'.
+    // Formats on this thread, not on those of the shards.
     Ok(found.iter().map(|(_, shard, view)| route(*shard, view)).collect())
 }
 
@@ -133,7 +134,7 @@ fn route<F: Family>(shard: usize, view: &RouteView<F>) -> Route {
         shard,
         paths: view.paths.iter().map(path).collect(),
         held: match view.standing {
-            Standing::Told => None,
+            Standing::Advertised => None,
             Standing::Waiting { former: false } => Some(Held::Waiting),
             Standing::Waiting { former: true } => Some(Held::WaitingWithFormer),
             Standing::Blocked => Some(Held::Blocked),

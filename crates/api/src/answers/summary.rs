@@ -1,5 +1,5 @@
-//! `/v1/routes/summary` and `/v1/routes/sharding`: how many routes there are in total, in the RIB manager, and in each
-//! shard thread.
+//! `/v1/routes/summary` and `/v1/routes/sharding`: the number of routes in total, in the RIB
+//! manager, and in each shard thread.
 
 use super::bgp::{bgp, thread, threading};
 use super::{Refusal, RouterState, each_shard, threads};
@@ -13,7 +13,7 @@ use ribtide_model::{
 use ribtide_prefix::{Afi, LOGICAL_SHARDS, LogicalShard, V4, V6};
 use ribtide_rib::{Rib, Total};
 
-/// Everything, by where it is.
+/// All counts.
 pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusal> {
     let shards = match &router.bgp {
         Some(bgp) => shards(bgp, &bgp.owners.read())?,
@@ -30,7 +30,7 @@ pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusa
     })
 }
 
-/// BGP's routes in all shards together.
+/// The BGP routes of all shards.
 pub(super) fn bgp_routes(router: &RouterState) -> Result<RouteCounts, Refusal> {
     let bgp = bgp(router)?;
     Ok(total(&shards(bgp, &bgp.owners.read())?))
@@ -72,7 +72,7 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
     }
 }
 
-/// The RIB manager, where routes are installed.
+/// The main table of the RIB manager, if routes are installed.
 pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
     let Some(rib) = &router.rib else { return Ok(None) };
     let table = rib.handle.call(|stage| {
@@ -81,7 +81,7 @@ pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
             name: names.get(usize::from(d.id)).cloned().unwrap_or_default(),
             outstanding_batches: d.outstanding as u64,
             failed: d.failed as u64,
-            behind: d.lag.map(|prefixes| prefixes as u64),
+            lagging_by: d.lag.map(|prefixes| prefixes as u64),
         });
         let rib = stage.rib.default_vrf();
         MainTable {
@@ -96,7 +96,7 @@ pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
     Ok(Some(table))
 }
 
-/// The tables of the VRFs beside the default one.
+/// The tables of the other VRFs.
 pub(crate) fn vrfs(router: &RouterState) -> Result<Vec<VrfTable>, Refusal> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     Ok(rib.handle.call(|stage| {
@@ -128,7 +128,7 @@ fn protocols(rib: &Rib) -> Vec<ProtocolCount> {
 /// Each shard thread with its share of the work.
 pub(crate) fn sharding(router: &RouterState) -> Result<Sharding, Refusal> {
     let bgp = bgp(router)?;
-    // One guard for all: logical shards stay where they are meanwhile.
+    // One guard for all calls, so that no logical shard moves in between.
     let owners = bgp.owners.read();
     let owned: Vec<Vec<usize>> =
         (0..LOGICAL_SHARDS).map(|logical| owners.having(logical).map(|(index, _)| index).collect()).collect();

@@ -1,8 +1,8 @@
-//! `/metrics`: what `ribtide show` says, for Prometheus and whatever else reads OpenMetrics. [`registry`] has the
-//! list.
+//! `/metrics`: the data of `ribtide show` in OpenMetrics text. [`registry`] has the list.
 //!
-//! Nothing is kept between scrapes: each asks the stages as `ribtide show` does, a page at a time. A stage that does not
-//! answer leaves out its metrics, not the others: queues and threads say most just when a stage is stuck.
+//! Nothing is stored between scrapes: each calls the stages like `ribtide show`, a page at a time.
+//! A stage that does not reply leaves out only its own metrics. Metrics of queues and threads
+//! matter most when a stage is stuck.
 
 mod family;
 mod registry;
@@ -19,16 +19,16 @@ use ribtide_model::{
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 
-/// What the text is.
+/// The media type.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Adds what one kind of stage says.
+/// Adds the metrics of one kind of stage.
 type Part = fn(&RouterState, &mut Families) -> Result<(), Refusal>;
 
 /// Neighbours of a page.
 const PAGE: usize = 64;
 
-/// Everything, as OpenMetrics text.
+/// All metrics as OpenMetrics text.
 pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     let mut m = Families::default();
     m.add(INFO, one("version", env!("CARGO_PKG_VERSION")), 1u64);
@@ -54,7 +54,7 @@ fn two(a: (&'static str, impl ToString), b: (&'static str, impl ToString)) -> La
     vec![(a.0, a.1.to_string()), (b.0, b.1.to_string())]
 }
 
-/// A count's value for each family.
+/// A count for each family.
 fn by_family(m: &mut Families, metric: Metric, labels: &Labels, count: PerFamilyCount) {
     for (family, n) in [("ipv4", count.ipv4), ("ipv6", count.ipv6)] {
         let mut labels = labels.clone();
@@ -216,7 +216,7 @@ fn rib(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         let plane = || one("dataplane", &d.name);
         m.add(OUTSTANDING, plane(), d.outstanding_batches);
         m.add(FAILED, plane(), d.failed);
-        m.add(BEHIND, plane(), d.behind.unwrap_or(0));
+        m.add(LAG, plane(), d.lagging_by.unwrap_or(0));
     }
     Ok(())
 }
@@ -270,7 +270,7 @@ fn fpm(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         {
             m.add(FPM_REPLIES, replies(result), count);
         }
-        m.add(FPM_SENT_AGAIN, client(), c.asked_again);
+        m.add(FPM_SENT_AGAIN, client(), c.resent);
         m.add(FPM_ROUTES, client(), c.routes);
         m.add(FPM_DELETES, client(), c.deletes);
         m.add(FPM_STALLED, client(), c.stalled_seconds);

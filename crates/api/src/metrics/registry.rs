@@ -1,30 +1,30 @@
 //! Every metric: its name, type, labels and help text. The table of docs/operations.md is printed from this list.
 
-/// A metric's type, by OpenMetrics.
+/// The type of a metric (OpenMetrics).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Only grows; its name gets `_total`.
+    /// Only grows; its name gets the suffix `_total`.
     Counter,
     /// Goes up and down.
     Gauge,
 }
 
-/// All values of one name. The scrape has the prefix `ribtide_` before the name, and the suffix `_total` after that of a
-/// counter; a name that ends in `_seconds` or `_bytes` has this unit.
+/// A metric. A scrape adds the prefix `ribtide_`, and the suffix `_total` to counters. A name that
+/// ends in `_seconds` or `_bytes` has that unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name without the prefix and the suffix.
+    /// Its name without prefix and suffix.
     pub(super) name: &'static str,
     /// Its type.
     pub kind: Kind,
-    /// The names of its labels, in the order of their values.
+    /// The names of its labels in order.
     pub labels: &'static [&'static str],
-    /// What it counts: a sentence.
+    /// The help text: a sentence.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// The name as a scrape has it.
+    /// The name in a scrape.
     pub fn full_name(&self) -> String {
         let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
         format!("ribtide_{}{suffix}", self.name)
@@ -135,7 +135,7 @@ metrics! {
     RESOLUTION_TIME = Counter "rib_resolution_seconds" [] "Wall time of resolution.";
     OUTSTANDING = Gauge "dataplane_outstanding_batches" ["dataplane"] "Batches sent and not yet confirmed.";
     FAILED = Gauge "dataplane_failed" ["dataplane"] "Prefixes that it could not install.";
-    BEHIND = Gauge "dataplane_behind" ["dataplane"]
+    LAG = Gauge "dataplane_lag" ["dataplane"]
         "Changed prefixes that wait for a dataplane that lags behind the others.";
 
     FPM_CONNECTED = Gauge "fpm_connected" ["client"] "Whether there is a connection.";
@@ -150,7 +150,7 @@ metrics! {
     FPM_SENT = Counter "fpm_sent_bytes" ["client"] "Bytes written.";
     FPM_READ = Counter "fpm_read_bytes" ["client"] "Bytes read.";
     FPM_REPLIES = Counter "fpm_replies" ["client", "result"] "Replies about routes, by their result.";
-    FPM_SENT_AGAIN = Counter "fpm_asked_again" ["client"]
+    FPM_SENT_AGAIN = Counter "fpm_resent" ["client"]
         "Routes sent once more, because it was unsure which change a reply was about.";
     FPM_ROUTES = Counter "fpm_routes" ["client"] "Routes sent, replacements included.";
     FPM_DELETES = Counter "fpm_deletes" ["client"] "Deletions sent.";

@@ -1,15 +1,18 @@
-//! BGP against the RIB manager: what BGP takes for reachable, and therefore advertises, must be what the RIB manager can
-//! forward.
+//! BGP against the RIB manager: the RIB manager must be able to forward what BGP takes for
+//! reachable and so advertises.
 //!
-//! For each prefix of the Loc-RIB the RIB manager must have BGP's candidate with exactly the next hops that BGP feeds, and where
-//! there is a best path, one of them must resolve; that another protocol's route is selected is no difference. Where best paths
-//! wait for the FIB (`fib.suppress-fib-pending`), one that is advertised must be in place, and one that is in place must be
-//! advertised. The other way round BGP must have a path for each candidate.
+//! For each prefix of the Loc-RIB the RIB manager must have the candidate of BGP with exactly the
+//! next hops of BGP's feed. If there is a best path, one of them must resolve. The selection of
+//! another protocol is no difference. With `fib.suppress-fib-pending`, an advertised best path must
+//! be installed, and an installed one advertised. For each candidate of the RIB manager BGP must
+//! have a path.
 //!
-//! That a next hop resolves and BGP does not use it yet is no difference: good news of it may be damped.
+//! A next hop that resolves and is not used yet is no difference: damping may delay its
+//! notification.
 //!
-//! Neither side notes what it changes, so a look compares what differed before, what changed in the FIB, and the next part of
-//! the Loc-RIB. The candidates are gone through where their number is not that of BGP's prefixes.
+//! Neither side has a journal of its changes. So a check compares what differed before, what
+//! changed in the FIB, and the next part of the Loc-RIB. It scans the candidates if their number
+//! differs from that of BGP's prefixes.
 
 use super::super::state::RouterState;
 use super::PAGE;
@@ -25,34 +28,35 @@ use ribtide_ribd::{RibHandle, RibStage};
 use ribtide_runtime::call::NoReply;
 use std::net::IpAddr;
 
-/// Places of the RIB manager's tables that one question goes through.
+/// Places of the tables of the RIB manager in one query.
 const PLACES: usize = 8 * PAGE;
 
-/// Between two looks.
+/// The state between two checks.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// What differed.
+    /// Prefixes that differed.
     open: Set<AnyPrefix>,
-    /// The logical shards that the walk through the Loc-RIB has been to, a bit each.
+    /// The logical shards that the scan of the Loc-RIB has visited, a bit each.
     visited: u64,
-    /// Prefixes of these that it has still to compare.
+    /// Prefixes of visited shards that are not compared yet.
     left: Vec<AnyPrefix>,
-    /// Where the walk through the RIB manager's candidates is.
+    /// The place of the scan of candidates.
     place: usize,
 }
 
-/// What a look finds.
+/// The result of a check.
 #[derive(Default)]
 pub(super) struct Found {
     /// Prefixes compared.
     pub(super) compared: u64,
-    /// How many best paths there are; `None` without BGP.
+    /// The number of best paths; `None` without BGP.
     pub(super) best: Option<u64>,
-    /// Those that differ.
+    /// The differing prefixes.
     pub(super) differences: Vec<Difference>,
 }
 
-/// Compares what differed before, what `changed`, and a part of the rest, of so many routes; of [`usize::MAX`], everything.
+/// Compares what differed before, `changed`, and a part of the rest with `part` routes;
+/// [`usize::MAX`] means everything.
 pub(super) fn check(
     router: &RouterState,
     state: &mut State,
@@ -61,7 +65,7 @@ pub(super) fn check(
 ) -> Result<Found, NoReply> {
     let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
     let all = part == usize::MAX;
-    // BGP is the default VRF's.
+    // BGP runs in the default VRF only.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
     let mut prefixes: Vec<AnyPrefix> = if all { Vec::new() } else { changed.collect() };
     prefixes.extend(state.open.iter());
@@ -91,7 +95,7 @@ pub(super) fn check(
     Ok(found)
 }
 
-/// How many prefixes BGP has, and how many have a best path.
+/// The number of prefixes of BGP, and of best paths.
 fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     let (mut held, mut best) = (0, 0);
     for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
@@ -102,12 +106,12 @@ fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     Ok((held, best))
 }
 
-/// The next `limit` prefixes of the Loc-RIB, of both families; a round is over when every logical shard was visited.
-/// A shard copies the prefixes of whole logical shards, of as many as it takes.
+/// The next `limit` prefixes of the Loc-RIB, of both families. A round ends when every logical
+/// shard was visited. A shard copies the prefixes of as many whole logical shards as needed.
 fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoReply> {
     if let Some(owners) = router.owners() {
         for (index, shard) in owners.shards.iter().enumerate() {
-            // One that is moving is visited when it has moved.
+            // A logical shard that moves is visited after the move.
             let is_moving = |logical| owners.split.as_ref().is_some_and(|split| split.logical == logical);
             let is_left = |logical: &LogicalShard| {
                 usize::from(owners.map[usize::from(*logical)]) == index
@@ -131,7 +135,8 @@ fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<
     Ok(std::mem::replace(&mut state.left, rest))
 }
 
-/// The prefixes of logical shards, until there are `room` or more; and which those are, a bit each.
+/// The prefixes of logical shards, until there are `room` or more, and the visited shards, a bit
+/// each.
 fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<AnyPrefix>) {
     let (mut visited, mut found) = (0, Vec::new());
     for logical in logical {
@@ -144,7 +149,8 @@ fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<A
     (visited, found)
 }
 
-/// The prefixes of BGP's candidates in the next `limit` places of the RIB manager's tables or some more, or to their end.
+/// The prefixes of BGP's candidates in about the next `limit` places of the tables of the RIB
+/// manager.
 fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoReply> {
     let (mut all, mut seen) = (Vec::new(), 0);
     while seen < limit {
@@ -162,23 +168,23 @@ fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<V
     Ok(all)
 }
 
-/// What is wrong with a prefix.
+/// The difference of a prefix.
 enum Wrong {
-    /// BGP has a path and the RIB manager no candidate.
+    /// BGP has a path, and the RIB manager no candidate.
     Missing,
-    /// The RIB manager's candidate has other next hops: these.
+    /// The candidate of the RIB manager has these next hops instead.
     Others(String),
-    /// There is a best path, and none of the next hops resolves; why not.
+    /// There is a best path, and none of its next hops resolves, for this reason.
     Unresolved(String),
-    /// It is advertised, and this dataplane does not have it, because of that.
+    /// The best path is advertised, and this dataplane does not have it, for this reason.
     NotInPlace(String, String),
-    /// It is in place, and not advertised.
+    /// The route is installed and not advertised.
     HeldBack,
     /// The RIB manager has a candidate with these next hops, and BGP no path.
     Stale(String),
 }
 
-/// Those of `page` that differ.
+/// The prefixes of `page` that differ.
 fn differing(
     router: &RouterState,
     rib: &RibHandle,
@@ -191,42 +197,43 @@ fn differing(
             views.iter().map(|(prefix, view)| comparison.wrong(stage, *prefix, view.as_ref())).collect();
         (views, wrong)
     })?;
-    let told = views.into_iter().zip(wrong).filter_map(|((prefix, view), wrong)| {
+    let reported = views.into_iter().zip(wrong).filter_map(|((prefix, view), wrong)| {
         wrong.map(|wrong| (prefix, difference(prefix, view.as_ref(), wrong)))
     });
-    Ok(told.collect())
+    Ok(reported.collect())
 }
 
-/// What BGP has of each prefix of `page`.
+/// The feed of each prefix of `page`.
 fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoReply> {
     let mut views = vec![None; page.len()];
     let Some(owners) = router.owners() else { return Ok(views) };
-    let mut asked: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
+    let mut of_shard: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in page.iter().enumerate() {
         let owner = match prefix {
             AnyPrefix::V4(prefix) => owners.of(*prefix),
             AnyPrefix::V6(prefix) => owners.of(*prefix),
         };
-        if let Some(asked) = owner.and_then(|(index, _)| asked.get_mut(index)) {
-            asked.push((place, *prefix));
+        if let Some(of_shard) = owner.and_then(|(index, _)| of_shard.get_mut(index)) {
+            of_shard.push((place, *prefix));
         }
     }
-    for (shard, asked) in owners.shards.iter().zip(asked).filter(|(_, asked)| !asked.is_empty()) {
+    for (shard, of_shard) in owners.shards.iter().zip(of_shard).filter(|(_, of_shard)| !of_shard.is_empty()) {
         let answers = shard.ask(move |shard| {
-            asked.iter().map(|(place, prefix)| (*place, shard.fed_of(*prefix))).collect::<Vec<_>>()
+            of_shard.iter().map(|(place, prefix)| (*place, shard.fed_of(*prefix))).collect::<Vec<_>>()
         })?;
         answers.into_iter().for_each(|(place, view)| views[place] = view);
     }
     Ok(views)
 }
 
-/// Compares prefixes of a page. What is the same for all prefixes of a set and a group is found out once.
+/// Compares the prefixes of a page. Each pair of a next-hop set and a group is compared once.
 #[derive(Default)]
 struct Comparison {
-    /// Sets of next hops by their numbers here.
+    /// Numbers of next-hop sets.
     numbers: Map<FeedSet, usize>,
     sets: Vec<RouteSet>,
-    /// By set and group: whether the group is the set's, and if so why none of its next hops resolves.
+    /// For each set and group: whether the group is that of the set, and if so, why none of its
+    /// next hops resolves.
     known: Map<(usize, GroupId), Option<Result<(), String>>>,
 }
 
@@ -268,7 +275,7 @@ impl Comparison {
     }
 }
 
-/// Whether any next hop of a group resolves; why none does.
+/// Whether a next hop of a group resolves, or why none does.
 fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
     let hops = stage.rib.default_vrf().received_hops(group);
     if hops.iter().any(|hop| hop.outcome.is_resolved()) {
@@ -281,7 +288,7 @@ fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
     Err(why.collect::<Vec<_>>().join("; "))
 }
 
-/// Where best paths wait for the FIB: what is advertised must be in place, and the other way round.
+/// With FIB suppression: advertised routes must be installed, and installed ones advertised.
 fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<Wrong> {
     let rib = stage.rib.default_vrf();
     if !rib.suppresses() {
@@ -295,8 +302,8 @@ fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<W
         InstallStatus::Failed(why) => Some((name(*id), why.clone())),
     });
     match (standing, missing) {
-        (Standing::Told, Some((name, why))) => Some(Wrong::NotInPlace(name, why)),
-        (Standing::Told, None) if states.is_empty() && rib.lookup(prefix).is_none() => {
+        (Standing::Advertised, Some((name, why))) => Some(Wrong::NotInPlace(name, why)),
+        (Standing::Advertised, None) if states.is_empty() && rib.lookup(prefix).is_none() => {
             Some(Wrong::NotInPlace("rib".into(), "no route of the prefix is installed".into()))
         }
         // Dataplanes that are down confirm nothing.
@@ -307,7 +314,7 @@ fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<W
     }
 }
 
-/// The next hops of a group as they were received.
+/// The received next hops of a group.
 fn received(stage: &RibStage, group: GroupId) -> String {
     let hops = stage.rib.default_vrf().received_hops(group);
     let via = |address: String| format!("via {address}");
@@ -320,18 +327,18 @@ fn text(hop: &ReceivedHop) -> String {
 
 fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Difference {
     let via = |(address, _): &(IpAddr, u16)| format!("via {address}");
-    let wanted = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
+    let expected = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
     let best = view.map_or_else(String::new, |view| {
         let standing = match view.standing {
             _ if !view.best => "its next hop cannot be reached, says BGP",
-            Standing::Told => "advertised as export policies say",
+            Standing::Advertised => "advertised as export policies say",
             Standing::Waiting { former: false } | Standing::Blocked => "not advertised before the FIB has it",
             Standing::Waiting { former: true } => "the former one stays advertised until the FIB has it",
         };
         let which = if view.best { "best path" } else { "path" };
         format!("{which} from {} ({standing})", view.neighbor)
     });
-    let (stage, found, says) = match wrong {
+    let (stage, found, message) = match wrong {
         Wrong::Missing => {
             ("rib".into(), "absent".into(), format!("{best}: the RIB manager has no route of BGP"))
         }
@@ -350,10 +357,10 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
         prefix: prefix.to_string(),
         neighbor: view.map(|view| view.neighbor),
         stage,
-        rib: wanted.unwrap_or_else(|| "absent".into()),
+        rib: expected.unwrap_or_else(|| "absent".into()),
         found,
-        says,
-        // What one side says may be on its way to the other: the two were not asked in one moment.
+        message,
+        // A change may be under way, because the two sides are not read at the same instant.
         under_way: true,
     }
 }

@@ -1,7 +1,8 @@
-//! The kernel's table against what was selected, of the default VRF: which prefixes are there, and by which gateways,
-//! interfaces and weights, next-hop objects taken for what they do.
+//! The routes of the kernel against the selected routes of the default VRF: prefixes, gateways,
+//! interfaces and weights. A next-hop object counts as its content.
 //!
-//! The kernel notes nothing for us. Each look reads a part of its table; what seems to differ has all of it compared.
+//! The kernel has no journal. Each check reads the next part of its table; a suspected difference
+//! makes it compare the whole table.
 
 use super::super::state::RouterState;
 use super::PAGE;
@@ -14,21 +15,22 @@ use ribtide_runtime::call::NoReply;
 use std::io;
 use std::sync::Arc;
 
-/// Between two looks.
+/// The state between two checks.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Through the kernel's table.
+    /// The place in the table of the kernel.
     walk: Walk,
-    /// How many routes of ours it has seen.
+    /// Routes of ribtide that the walk has seen.
     seen: u64,
-    /// Whether the last look found a difference.
+    /// Whether the last check found a difference.
     differs: bool,
 }
 
-/// What next-hop objects do.
+/// The content of next-hop objects.
 type Objects = Arc<Map<u32, Forwarding>>;
 
-/// What differs: in all of the table, or, unless something differed before or seems to, in the next part of it.
+/// The differences of the next part of the table, or of the whole table if something differed
+/// before or seems to.
 pub(super) fn check(
     router: &RouterState,
     state: &mut State,
@@ -44,12 +46,13 @@ pub(super) fn check(
     Ok(differences)
 }
 
-/// Whether a route of this protocol is in the kernel because we wrote it there.
+/// Whether ribtide wrote a route of this protocol number.
 fn is_written(protocol: Protocol) -> bool {
     !matches!(protocol, Protocol::Connected | Protocol::Kernel)
 }
 
-/// Whether routes of a group are as the kernel has them, each pair of a group and an object compared once.
+/// Whether the kernel has the content of a group; each pair of a group and an object is compared
+/// once.
 struct Comparison {
     objects: Objects,
     same: Map<(GroupId, u32), bool>,
@@ -62,8 +65,9 @@ impl Comparison {
 
     fn agree(&mut self, info: &RouteInfo, found: &Installed) -> bool {
         let objects = &self.objects;
-        let compare =
-            || Forwarding::wanted(&info.content).is_none_or(|wanted| wanted == found.forwarding(objects));
+        let compare = || {
+            Forwarding::expected(&info.content).is_none_or(|expected| expected == found.forwarding(objects))
+        };
         match found {
             Installed::Object(id) => *self.same.entry((info.group, *id)).or_insert_with(compare),
             Installed::Inline(_) => compare(),
@@ -71,8 +75,9 @@ impl Comparison {
     }
 }
 
-/// Looks at the next part of the kernel's table. False: something seems to differ. Each route that is there must be selected,
-/// and lead where it does; that none is missing, their number tells at the end.
+/// Compares the next part of the table; `false` if something seems to differ. Each route must be
+/// selected with these next hops. A comparison of counts at the end of the table shows missing
+/// routes.
 fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usize) -> Result<bool, NoReply> {
     let Ok((found, ended)) = state.walk.step(&kernel.config, part) else { return Ok(false) };
     state.seen += found.len() as u64;
@@ -80,10 +85,10 @@ fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usiz
         let Ok(objects) = next_hop_objects() else { return Ok(false) };
         let objects = Arc::new(objects);
         for page in found.chunks(PAGE) {
-            let (asked, objects) = (page.to_vec(), objects.clone());
+            let (page_copy, objects) = (page.to_vec(), objects.clone());
             let agree = rib.handle.call(move |stage| {
                 let (rib, mut comparison) = (stage.rib.default_vrf(), Comparison::new(objects));
-                asked.iter().all(|(prefix, found)| {
+                page_copy.iter().all(|(prefix, found)| {
                     let info = rib.lookup(*prefix).filter(|info| is_written(info.protocol));
                     info.is_some_and(|info| comparison.agree(&info, found))
                 })
@@ -104,7 +109,7 @@ fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usiz
     Ok(seen == selected)
 }
 
-/// All of our routes there against those that should be.
+/// Compares all routes of ribtide in the kernel with the selected ones.
 fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>, NoReply> {
     let read = || -> io::Result<_> { Ok((installed(&kernel.config)?, Arc::new(next_hop_objects()?))) };
     let (mut there, objects) = match read() {
@@ -136,8 +141,8 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
         differences.extend(rib.handle.call(move |stage| {
             let stale = |(prefix, found): &(AnyPrefix, Installed)| {
                 let leads = found.forwarding(&objects).text(|index| name(stage, index));
-                let says = "the kernel has it with our protocol number".to_owned();
-                difference(&prefix.to_string(), "absent", &leads, says)
+                let message = "the kernel has it with our protocol number".to_owned();
+                difference(&prefix.to_string(), "absent", &leads, message)
             };
             page.iter().map(stale).collect::<Vec<_>>()
         })?);
@@ -145,30 +150,30 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
     Ok(differences)
 }
 
-/// How a selected route differs from what the kernel has, if it does.
+/// The difference between a selected route and the kernel, if any.
 fn compare(
     stage: &RibStage,
     comparison: &mut Comparison,
     info: &RouteInfo,
     found: Option<&Installed>,
 ) -> Option<Difference> {
-    let wanted = Forwarding::wanted(&info.content)?;
+    let expected = Forwarding::expected(&info.content)?;
     let text = |forwarding: &Forwarding| forwarding.text(|index| name(stage, index));
-    let (found, says) = match found {
+    let (found, message) = match found {
         None => ("absent".to_owned(), "the kernel does not have it"),
         Some(found) if comparison.agree(info, found) => return None,
         Some(found) => {
             (text(&found.forwarding(&comparison.objects)), "the kernel has other next hops for it")
         }
     };
-    Some(difference(&info.prefix.to_string(), &text(&wanted), &found, says.to_owned()))
+    Some(difference(&info.prefix.to_string(), &text(&expected), &found, message.to_owned()))
 }
 
 fn name(stage: &RibStage, index: IfIndex) -> String {
     stage.rib.interface(index).map_or_else(|| format!("if{index}"), |interface| interface.name.clone())
 }
 
-fn difference(prefix: &str, rib: &str, found: &str, says: String) -> Difference {
+fn difference(prefix: &str, rib: &str, found: &str, message: String) -> Difference {
     Difference {
         vrf: "default".into(),
         prefix: prefix.into(),
@@ -176,8 +181,8 @@ fn difference(prefix: &str, rib: &str, found: &str, says: String) -> Difference 
         stage: "kernel".into(),
         rib: rib.into(),
         found: found.into(),
-        says,
-        // The writer may be about to see to it: the two were not read in one moment.
+        message,
+        // A write may be under way, because the two sides are not read at the same instant.
         under_way: true,
     }
 }

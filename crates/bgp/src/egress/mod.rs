@@ -180,7 +180,7 @@ pub struct Export {
     /// Whether these get the path.
     pub sent: bool,
     /// The reasons, as sentences.
-    pub says: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 /// An egress worker: owns the groups of some peers. It knows all sources, and gets all changes
@@ -370,9 +370,9 @@ impl Worker {
         prefix: AnyPrefix,
         best: &BestPath,
     ) -> (Option<Advertised>, Vec<String>) {
-        let mut says = Vec::new();
-        let advertised = self.explain(peer, prefix, best, &mut says);
-        (advertised, says)
+        let mut messages = Vec::new();
+        let advertised = self.explain(peer, prefix, best, &mut messages);
+        (advertised, messages)
     }
 
     fn explain(
@@ -380,17 +380,17 @@ impl Worker {
         peer: PeerId,
         prefix: AnyPrefix,
         best: &BestPath,
-        says: &mut Vec<String>,
+        messages: &mut Vec<String>,
     ) -> Option<Advertised> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
         let source = self.peers.get(&best.source)?;
         if best.source == peer {
-            says.push("not sent: it came from this peer".into());
+            messages.push("not sent: it came from this peer".into());
             return None;
         }
         let path = match prefix {
-            AnyPrefix::V4(prefix) => offers::explain(settings, source, best, prefix, says),
-            AnyPrefix::V6(prefix) => offers::explain(settings, source, best, prefix, says),
+            AnyPrefix::V4(prefix) => offers::explain(settings, source, best, prefix, messages),
+            AnyPrefix::V6(prefix) => offers::explain(settings, source, best, prefix, messages),
         }?;
         let received = path.attrs.next_hop();
         let next_hop = export::next_hop(settings, source, prefix.afi(), received, path.next_hop)?;
@@ -404,9 +404,9 @@ impl Worker {
     pub fn exports(&self, prefix: AnyPrefix, best: &BestPath) -> Vec<Export> {
         let export = |(id, group): (&u32, &Group)| {
             let member = group.members.keys().find(|peer| **peer != best.source)?;
-            let (advertised, says) = self.advertised(*member, prefix, best);
+            let (advertised, messages) = self.advertised(*member, prefix, best);
             let members = group.members.keys().filter(|peer| **peer != best.source).count();
-            Some(Export { group: *id, members, sent: advertised.is_some(), says })
+            Some(Export { group: *id, members, sent: advertised.is_some(), messages })
         };
         self.groups.iter().filter_map(export).collect()
     }

@@ -187,24 +187,24 @@ impl GroupExport<'_> {
 }
 
 /// The form of one path for a group and prefix; `None` if the group does not get it. Appends the
-/// reasons to `says`, as sentences.
+/// reasons to `messages`, as sentences.
 pub(super) fn explain<F: Family>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &BestPath,
     prefix: Prefix<F>,
-    says: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Option<Path> {
     let export = GroupExport { settings, source, afi: F::AFI, path };
     if let Some(why) = export::forbidden(settings, source, F::AFI, &path.attrs) {
-        says.push(format!("not sent: {why}"));
+        messages.push(format!("not sent: {why}"));
         return None;
     }
     let (changes, tried) = settings.export.explain(&export.route(), prefix.any());
-    says.extend(tried);
+    messages.extend(tried);
     let changes = changes?;
     if !export.can_send(changes.next_hop()) {
-        says.push("not sent: there is no next hop of this family that the peer could use".into());
+        messages.push("not sent: there is no next hop of this family that the peer could use".into());
         return None;
     }
     Some(export.changed(&changes))

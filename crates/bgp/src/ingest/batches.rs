@@ -1,7 +1,7 @@
-//! Routes on their way to the shards.
+//! Routes for the shards, in growing batches.
 //!
-//! An UPDATE's prefixes are a run with one set of attributes. What a prefix costs here is a shift, an index and a
-//! store; the rest is done once for a run.
+//! The prefixes of an UPDATE are a run with one attribute set. A prefix costs a shift, an index and
+//! a store; everything else is done once a run.
 
 use crate::attr::AttrSet;
 use crate::message::{Prefixes, RouteOp, UpdateBatch};
@@ -12,26 +12,26 @@ use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_ea
 /// Which thread runs each logical shard.
 pub type ShardMap = [u16; LOGICAL_SHARDS as usize];
 
-/// Routes on their way to the shards, one growing batch per thread and session.
+/// Routes for the shards: one growing batch for each thread and session.
 pub struct ShardBatches {
-    /// For each logical shard its thread's place in `open`, or [`SPLIT`].
+    /// The place in `open` of the thread of each logical shard, or [`SPLIT`].
     places: [u8; LOGICAL_SHARDS as usize],
-    /// One for each thread that has a logical shard, all of the session whose routes came last.
+    /// A batch for each thread with a logical shard, all of the session that sent the last routes.
     open: Vec<Open>,
     /// Batches of other sessions, in order, each with its thread.
     closed: Vec<(u16, UpdateBatch)>,
     len: usize,
-    /// The logical shard that is moving, and the places of the threads from which it moves and to which.
+    /// The logical shard that moves, and the places of its former and new thread.
     split: Option<(Split, [u8; 2])>,
 }
 
-/// Of a logical shard that is moving, no place: it depends on the prefix.
+/// The place of a logical shard that moves: it depends on the prefix.
 const SPLIT: u8 = u8::MAX;
 
 struct Open {
     thread: u16,
     batch: UpdateBatch,
-    /// How many prefixes the batch's operations take.
+    /// Prefixes that the operations of the batch cover.
     taken: Families<Counts>,
 }
 
@@ -41,17 +41,17 @@ impl PerFamily for Counts {
     type Of<F: Family> = u32;
 }
 
-/// The threads a run touches are marked in one word.
-type Marks = u64;
-const _: () = assert!(LOGICAL_SHARDS as u32 <= Marks::BITS);
+/// The threads of a run, a bit each.
+type ThreadSet = u64;
+const _: () = assert!(LOGICAL_SHARDS as u32 <= ThreadSet::BITS);
 
 impl ShardBatches {
-    /// Empty batches for the threads that `map` names.
+    /// Empty batches for the threads of `map`.
     pub fn new(map: ShardMap) -> ShardBatches {
         ShardBatches::with_split(map, None)
     }
 
-    /// Empty batches for the threads that `map` names, while a logical shard moves from its thread to another.
+    /// Empty batches for the threads of `map`, while a logical shard moves between two of them.
     pub fn with_split(map: ShardMap, split: Option<Split>) -> ShardBatches {
         let mut threads = map.to_vec();
         threads.extend(split.as_ref().map(|split| split.taker));
@@ -78,17 +78,17 @@ impl ShardBatches {
         ShardBatches { places, open, closed: Vec::new(), len: 0, split }
     }
 
-    /// How many prefixes wait in it.
+    /// Prefixes in the batches.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing waits in it.
+    /// Whether the batches have no prefix.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Frees the buffers that it keeps for the next batches, when nothing waits.
+    /// Frees the spare buffers if no prefix waits.
     pub fn shrink_to_fit(&mut self) {
         if self.is_empty() {
             self.closed = Vec::new();
@@ -98,14 +98,15 @@ impl ShardBatches {
         }
     }
 
-    /// Hands over the batches, each with the thread it is for. Those of one thread are in the order received.
+    /// Returns the batches with their threads. Those of one thread are in the order received.
     pub fn drain(&mut self) -> impl Iterator<Item = (u16, UpdateBatch)> + '_ {
         self.close();
         self.len = 0;
         self.closed.drain(..)
     }
 
-    /// Adds prefixes that were announced with `attrs`, or withdrawn. Returns how many there were.
+    /// Adds prefixes that were announced with `attrs`, or withdrawn if `None`. Returns their
+    /// number.
     pub fn extend<F: Family>(
         &mut self,
         peer: &PeerInfo,
@@ -113,7 +114,7 @@ impl ShardBatches {
         prefixes: impl Iterator<Item = Prefix<F>>,
     ) -> u64 {
         self.turn_to(peer);
-        let (mut count, mut touched): (usize, Marks) = (0, 0);
+        let (mut count, mut touched): (usize, ThreadSet) = (0, 0);
         prefixes.for_each(|prefix| {
             let mut place = self.places[usize::from(logical_shard(prefix))];
             if place == SPLIT {
@@ -131,7 +132,7 @@ impl ShardBatches {
         count as u64
     }
 
-    /// Adds prefixes that were withdrawn, most often none. Returns how many there were.
+    /// Adds withdrawn prefixes, often none. Returns their number.
     #[inline]
     pub(super) fn withdraw_all<F: Family>(&mut self, peer: &PeerInfo, prefixes: Vec<Prefix<F>>) -> u64 {
         match prefixes.is_empty() {
@@ -140,7 +141,7 @@ impl ShardBatches {
         }
     }
 
-    /// The place of a prefix whose logical shard is moving.
+    /// The place of a prefix whose logical shard moves.
     #[cold]
     fn place_in_split<F: Family>(&self, prefix: Prefix<F>) -> u8 {
         let place = |(split, [giver, taker]): &(Split, [u8; 2])| match split.has_moved(prefix) {
@@ -150,7 +151,7 @@ impl ShardBatches {
         self.split.as_ref().map_or(0, place)
     }
 
-    /// Makes the open batches those of this session.
+    /// Starts batches of this session, if the open ones are of another.
     fn turn_to(&mut self, peer: &PeerInfo) {
         let PeerInfo { id, session, .. } = *peer;
         if self.open.first().is_none_or(|open| (open.batch.peer, open.batch.session) == (id, session)) {
@@ -174,7 +175,7 @@ impl ShardBatches {
 }
 
 impl Open {
-    /// An operation for the prefixes that no operation takes yet.
+    /// Adds an operation for the prefixes that have none yet.
     fn take<F: Family>(&mut self, attrs: Option<&AttrSet>) {
         let all = self.batch.prefixes.get::<F>().len() as u32;
         let count = all - std::mem::replace(self.taken.get_mut::<F>(), all);
@@ -185,8 +186,8 @@ impl Open {
     }
 }
 
-/// An empty batch of the same session with room for as much: what comes next is most often as long, and a list that
-/// grows from nothing touches twice the memory.
+/// An empty batch of the same session with equal capacity. The next batch is often as long, and
+/// growth from nothing touches twice the memory.
 fn room_like(batch: &UpdateBatch) -> UpdateBatch {
     let UpdateBatch { peer, session, ops, prefixes } = batch;
     let mut room: Families<Prefixes> = Families::default();
@@ -194,7 +195,7 @@ fn room_like(batch: &UpdateBatch) -> UpdateBatch {
     UpdateBatch { peer: *peer, session: *session, ops: Vec::with_capacity(ops.len()), prefixes: room }
 }
 
-/// Whether two are the same set, or both none.
+/// Whether two are the same set or both `None`.
 pub(super) fn same(a: Option<&AttrSet>, b: Option<&AttrSet>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => AttrSet::ptr_eq(a, b),

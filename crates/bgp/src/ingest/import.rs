@@ -1,8 +1,8 @@
-//! What the import policy makes of attributes that came lately.
+//! Results of the import policy for recent attribute sets.
 //!
-//! A policy that looks at a route is run once for attributes that come again, however many prefixes come with them;
-//! a prefix costs look-ups only where the policy's statements look at prefixes. As in [`Recent`], a fixed number of
-//! places is enough, and attributes that come once leave only their hash behind.
+//! A policy runs once for attributes that arrive again, for any number of prefixes. A prefix costs
+//! lookups only where a statement of the policy matches prefixes. As in [`Recent`], the number of
+//! places is fixed, and attributes that arrive once leave only their hash.
 
 use super::recent::Recent;
 use crate::attr::{AttrSet, Content};
@@ -12,28 +12,28 @@ use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::attribute::Attributes;
 use std::sync::Arc;
 
-/// Judgements on attributes that came lately.
+/// Policy results for recent attribute sets.
 #[derive(Default)]
 pub(super) struct Import {
-    /// None before the first judgement.
+    /// Empty before the first evaluation.
     places: Vec<Place>,
-    /// The judgement on attributes that came for the first time.
+    /// The result for attributes that arrived for the first time.
     once: Option<Memo<AttrSet>>,
     scratch: Scratch,
 }
 
-/// As many as there are of sets.
+/// Equal to the number of places for attribute sets.
 const PLACES: usize = 1 << 14;
 
 #[derive(Default)]
 struct Place {
-    /// Of the attributes seen last here.
+    /// The hash of the last attributes in this place.
     hash: u32,
-    /// The judgement on them, if they came more than once.
-    judged: Option<Box<Judged>>,
+    /// Their result, if they arrived more than once.
+    cached: Option<Box<CachedResult>>,
 }
 
-struct Judged {
+struct CachedResult {
     policy: Arc<Policy>,
     source: Source,
     afi: Afi,
@@ -41,15 +41,15 @@ struct Judged {
     memo: Memo<AttrSet>,
 }
 
-/// Where changed attributes are put together.
+/// Scratch memory for changed attributes.
 #[derive(Default)]
 struct Scratch {
     bytes: Vec<u8>,
     content: Content,
 }
 
-/// A policy's judgement on the routes of an UPDATE.
-pub(super) struct Judgement<'a> {
+/// The result of a policy for the routes of an UPDATE.
+pub(super) struct PolicyResult<'a> {
     policy: &'a Policy,
     route: Route<'a>,
     content: &'a Content,
@@ -59,8 +59,8 @@ pub(super) struct Judgement<'a> {
 }
 
 impl Import {
-    /// Judges routes of family `afi` with these attributes and this next hop.
-    pub(super) fn judge<'a>(
+    /// Evaluates the policy for routes of family `afi` with these attributes and this next hop.
+    pub(super) fn evaluate<'a>(
         &'a mut self,
         policy: &'a Arc<Policy>,
         source: Source,
@@ -68,7 +68,7 @@ impl Import {
         next_hop: NextHop,
         content: &'a Content,
         recent: &'a mut Recent,
-    ) -> Judgement<'a> {
+    ) -> PolicyResult<'a> {
         if self.places.is_empty() {
             self.places.resize_with(PLACES, Place::default);
         }
@@ -77,52 +77,53 @@ impl Import {
         let hash = content.hash();
         let place = &mut places[hash as usize % PLACES];
         let memo = if place.hash != hash {
-            *place = Place { hash, judged: None };
-            once.insert(asked(policy, &route, content, scratch, recent))
+            *place = Place { hash, cached: None };
+            once.insert(memo_of(policy, &route, content, scratch, recent))
         } else {
-            let same = |j: &Judged| {
+            let same = |j: &CachedResult| {
                 Arc::ptr_eq(&j.policy, policy)
                     && (j.source, j.afi) == (source, afi)
                     && j.received.has_content(content)
             };
-            place.judged.take_if(|judged| !same(judged));
-            let judged = place.judged.get_or_insert_with(|| {
-                let memo = asked(policy, &route, content, scratch, recent);
+            place.cached.take_if(|cached| !same(cached));
+            let cached = place.cached.get_or_insert_with(|| {
+                let memo = memo_of(policy, &route, content, scratch, recent);
                 let received = recent.intern(content).clone();
-                Box::new(Judged { policy: policy.clone(), source, afi, received, memo })
+                Box::new(CachedResult { policy: policy.clone(), source, afi, received, memo })
             });
-            &mut judged.memo
+            &mut cached.memo
         };
-        Judgement { policy, route, content, memo, scratch, recent }
+        PolicyResult { policy, route, content, memo, scratch, recent }
     }
 }
 
-impl Judgement<'_> {
-    /// What it is for every prefix, if it is the same: the set to use, or `None` inside when the routes are rejected.
+impl PolicyResult<'_> {
+    /// The result if it is the same for all prefixes: the attribute set to use, or `None` inside
+    /// when the policy rejects.
     pub(super) fn settled(&self) -> Option<Option<&AttrSet>> {
         self.memo.settled()
     }
 
-    /// What it is for this prefix.
+    /// The result for `prefix`.
     pub(super) fn on<F: Family>(&mut self, prefix: Prefix<F>) -> Option<&AttrSet> {
-        let Judgement { policy, route, content, memo, scratch, recent } = self;
-        memo.decide(policy, route, prefix, |changes| made(changes, route, content, scratch, recent))
+        let PolicyResult { policy, route, content, memo, scratch, recent } = self;
+        memo.decide(policy, route, prefix, |changes| changed_set(changes, route, content, scratch, recent))
             .map(|set| &*set)
     }
 }
 
-fn asked(
+fn memo_of(
     policy: &Policy,
     route: &Route<'_>,
     content: &Content,
     scratch: &mut Scratch,
     recent: &mut Recent,
 ) -> Memo<AttrSet> {
-    Memo::new(policy, route, |changes| made(changes, route, content, scratch, recent))
+    Memo::new(policy, route, |changes| changed_set(changes, route, content, scratch, recent))
 }
 
-/// The set of a route that was accepted with these changes.
-fn made(
+/// The attribute set of an accepted route after the changes of the policy.
+fn changed_set(
     changes: Changes,
     route: &Route<'_>,
     content: &Content,
@@ -134,7 +135,7 @@ fn made(
     }
     let next_hop = match changes.next_hop() {
         Some(NewNextHop::Address(next_hop)) => next_hop,
-        // Our own address means nothing here; the configuration refuses it.
+        // `self` has no meaning on import; the configuration refuses it.
         Some(NewNextHop::Own) | None => route.next_hop,
     };
     scratch.bytes.clear();

@@ -1,8 +1,8 @@
-//! From the UPDATEs of a session to batches of routes for the shards: what a reader thread does.
+//! Ingest: from the UPDATEs of a session to batches of routes for the shards, on a reader thread.
 //!
-//! The attributes of an UPDATE are brought into canonical form in memory that is used again, and become a set only
-//! if their bytes are not those of a set seen lately. What goes on to a shard is one handle per UPDATE. Each reader
-//! remembers on its own, so nothing here is shared or locked.
+//! A reader brings the attributes of an UPDATE into canonical form in scratch memory, and allocates
+//! a set only if it is not among the recent ones. A shard gets one handle per UPDATE. Each reader
+//! has a cache of its own, so nothing is shared or locked.
 
 mod batches;
 mod import;
@@ -26,24 +26,24 @@ use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{NextHop, Notification};
 
-/// Reads UPDATEs and remembers the attributes it has seen lately.
+/// Reads UPDATEs and caches recent attribute sets.
 #[derive(Default)]
 pub struct Ingest {
     recent: Recent,
-    /// What import policies said of attributes seen lately.
+    /// Results of import policies for recent attribute sets.
     import: Import,
-    /// Scratch for the attributes at hand.
+    /// Scratch memory for the attributes of the current UPDATE.
     content: Content,
-    /// Scratch for prefixes of which an import policy says the same.
+    /// Scratch memory for prefixes with the same policy result.
     run: Families<Prefixes>,
 }
 
 impl Ingest {
-    /// Reads the body of an UPDATE, appends its routes to `out`, and returns the family whose initial routes are
-    /// complete, if it says that (RFC 4724 section 2).
+    /// Reads the body of an UPDATE and appends its routes to `out`. Returns the family whose
+    /// initial routes are complete, if the UPDATE is an End-of-RIB marker (RFC 4724 section 2).
     ///
     /// # Errors
-    /// The NOTIFICATION to close the session with; nothing was appended then.
+    /// The NOTIFICATION that closes the session; `out` is unchanged.
     pub fn update(
         &mut self,
         peer: &mut IngestPeer,
@@ -85,7 +85,7 @@ impl Ingest {
         if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
             return refuse(Refusal::Martian, out.extend(info, None, update.announced::<F>()));
         }
-        // A policy that rejects everything need not wait for the attributes.
+        // A policy that rejects all routes does not need the attributes.
         let constant = settings.import.constant();
         if constant == Some(PolicyResult::Reject) {
             return refuse(Refusal::ImportPolicy, out.extend(info, None, update.announced::<F>()));
@@ -94,7 +94,7 @@ impl Ingest {
             return refuse(why, out.extend(info, None, update.announced::<F>()));
         }
         let Ingest { recent, import, content, run, .. } = self;
-        // A martian goes as if withdrawn: it was a route if the list was another when it came.
+        // A martian counts as withdrawn: an earlier list may have accepted it.
         let mut martians = Vec::new();
         let first_bytes = settings.martians.first_bytes::<F>();
         let announced = update
@@ -105,34 +105,34 @@ impl Ingest {
             return refuse(Refusal::Martian, out.withdraw_all(info, martians));
         }
         let source = info.source();
-        let mut judgement = import.judge(&settings.import, source, F::AFI, next_hop, content, recent);
-        let mut tell = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
+        let mut result = import.evaluate(&settings.import, source, F::AFI, next_hop, content, recent);
+        let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
             let count = out.extend(info, attrs, prefixes);
             match attrs {
                 Some(_) => counters.announced += count,
                 None => refuse(Refusal::ImportPolicy, count),
             }
         };
-        if let Some(attrs) = judgement.settled() {
-            tell(attrs, &mut { announced });
+        if let Some(attrs) = result.settled() {
+            add(attrs, &mut { announced });
             return refuse(Refusal::Martian, out.withdraw_all(info, martians));
         }
-        // Prefixes of which it says the same go on together.
+        // Prefixes with the same result become one run.
         let run = run.get_mut::<F>();
         let mut last: Option<AttrSet> = None;
         for prefix in announced {
-            let attrs = judgement.on(prefix);
+            let attrs = result.on(prefix);
             if !batches::same(attrs, last.as_ref()) {
-                tell(last.as_ref(), &mut run.drain(..));
+                add(last.as_ref(), &mut run.drain(..));
                 last = attrs.cloned();
             }
             run.push(prefix);
         }
-        tell(last.as_ref(), &mut run.drain(..));
+        add(last.as_ref(), &mut run.drain(..));
         refuse(Refusal::Martian, out.withdraw_all(info, martians));
     }
 
-    /// Puts the attributes of `update` together, unless they forbid its use.
+    /// Reads the attributes of `update` into the scratch memory, unless one forbids the routes.
     fn read(&mut self, context: &Context, update: &Update<'_>, next_hop: NextHop) -> Result<(), Refusal> {
         self.content.begin(next_hop);
         for attribute in update.attributes() {
@@ -143,18 +143,18 @@ impl Ingest {
         Ok(())
     }
 
-    /// Forgets all attribute sets and what was judged of them, and the memory that it works in: for an idle reader. What has to
-    /// be made again is little; a set with no other holder would keep memory around it from being purged.
+    /// Drops all cached attribute sets and policy results, and scratch memory, when the reader is
+    /// idle. A set without another holder would keep memory around it from being freed.
     pub fn forget(&mut self) {
         *self = Ingest::default();
     }
 
-    /// How many attribute sets it remembers.
+    /// Cached attribute sets.
     pub fn len(&self) -> usize {
         self.recent.len()
     }
 
-    /// Whether it remembers nothing.
+    /// Whether no attribute set is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

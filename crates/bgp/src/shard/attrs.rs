@@ -112,7 +112,7 @@ impl AttrTable {
         }
     }
 
-    /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it. `exclude`: the prefix
+    /// The number of `attrs`, which stays good until [`AttrTable::release_ref`] if no path comes to use it. `exclude`: the prefix
     /// of the paths, where the next hop lies inside it; a set has a number of its own for each.
     pub(super) fn acquire(&mut self, attrs: &AttrSet, exclude: Option<AnyPrefix>) -> u32 {
         let content = (attrs.content_hash() >> 32) as u32;
@@ -136,14 +136,14 @@ impl AttrTable {
         number
     }
 
-    /// A set in use stays so, though no path may use it, until [`AttrTable::let_go`].
+    /// A set in use stays so, though no path may use it, until [`AttrTable::release_ref`].
     pub(super) fn hold(&mut self, number: u32) {
         self.entry_mut(number).refs += 1;
     }
 
     /// Undoes one [`AttrTable::acquire`] or [`AttrTable::hold`]. The last takes the set away, with the next
     /// [`AttrTable::clear_out`] at the latest.
-    pub(super) fn let_go(&mut self, number: u32) {
+    pub(super) fn release_ref(&mut self, number: u32) {
         let entry = self.entry_mut(number);
         entry.refs -= 1;
         if entry.refs == 0 {
@@ -182,11 +182,11 @@ impl AttrTable {
         self.hops.retain::<F>(hop, recursive, count);
     }
 
-    /// A path less uses a set; see [`AttrTable::let_go`].
+    /// A path less uses a set; see [`AttrTable::release_ref`].
     pub(super) fn release<F: Family>(&mut self, number: u32, recursive: bool) {
         let hop = self.entry(number).hop;
         self.hops.release::<F>(hop, recursive, 1);
-        self.let_go(number);
+        self.release_ref(number);
     }
 
     /// Paths that use a set in use are about to come: from now on its next hop counts among those that are not known, until
@@ -202,7 +202,7 @@ impl AttrTable {
         entry.refs += count;
         let hop = entry.hop;
         self.hops.announced::<F>(hop, recursive, count);
-        self.let_go(number);
+        self.release_ref(number);
     }
 
     fn remove(&mut self, number: u32) {
@@ -221,7 +221,7 @@ impl AttrTable {
             }
             self.used -= 1;
         }
-        self.hops.let_go(hop);
+        self.hops.release_ref(hop);
         if self.len() == 0 {
             (self.chunks, self.unused) = (Vec::new(), NONE);
         }
@@ -337,14 +337,14 @@ mod tests {
         let b = table.acquire(&set(1, "10.0.0.1"), None);
         assert_ne!(a, b);
         assert_eq!((table.len(), table.hops.in_use()), (2, 1));
-        table.let_go(a);
-        table.let_go(a);
+        table.release_ref(a);
+        table.release_ref(a);
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use()), (1, 1));
         assert_eq!(table.acquire(&set(2, "10.0.0.2"), None), a, "numbers are used again");
         assert!(!table.same_next_hop(a, b));
-        table.let_go(a);
-        table.let_go(b);
+        table.release_ref(a);
+        table.release_ref(b);
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
     }
@@ -355,8 +355,8 @@ mod tests {
         let nth = |n: u32| AttrSet::new(&n.to_be_bytes(), NextHop::V4("10.0.0.1".parse().unwrap()));
         let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n), None)).collect();
         let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n), None)).collect();
-        table.let_go(stay[7]);
-        come.iter().for_each(|number| table.let_go(*number));
+        table.release_ref(stay[7]);
+        come.iter().for_each(|number| table.release_ref(*number));
         table.shrink_to_fit();
         assert!(table.chunks.len() > 10, "some are not cleared out");
         table.clear_out();
@@ -374,15 +374,15 @@ mod tests {
     fn a_set_that_comes_back_before_it_is_cleared_out_stays() {
         let mut table = AttrTable::new(Seed::default(), false);
         let (a, b) = (table.acquire(&set(0, "10.0.0.1"), None), table.acquire(&set(1, "10.0.0.2"), None));
-        table.let_go(a);
+        table.release_ref(a);
         assert_eq!(table.acquire(&set(0, "10.0.0.1"), None), a);
         table.clear_out();
         assert_eq!((table.len(), table.get(a).next_hop().addr()), (2, "10.0.0.1".parse().unwrap()));
         // Idle twice, it goes once; and the rest of those that are idle does not mind that all are gone.
         for number in [b, a] {
-            table.let_go(number);
+            table.release_ref(number);
             table.hold(number);
-            table.let_go(number);
+            table.release_ref(number);
         }
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));

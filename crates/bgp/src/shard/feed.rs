@@ -1,11 +1,12 @@
-//! What the RIB manager gets of a prefix: the next hops that it is forwarded by, and no news where they stay the same.
+//! The feed: the next hops by which the RIB manager forwards a prefix, sent only when they change.
 //!
-//! It gets the next hop of the selected path also where that path cannot be used. So a next hop that is unreachable does
-//! not take the route away that may be the reason for it, and both come back together (`docs/adr/0020-next-hop-resolution.md`).
+//! The feed has the next hop of the selected path even if that path is unusable. So an unreachable
+//! next hop does not remove a route that may be the reason for it, and both return together
+//! (`docs/adr/0020-next-hop-resolution.md`).
 //!
-//! Where only the best path matters, that is its next hop, and a comparison of two numbers tells whether it is another.
-//! With multipath or backup paths the others matter too. What each does for forwarding is noted in two bits of the path
-//! itself, so that what the RIB manager has of a prefix is known whatever happened to sessions and next hops since.
+//! Where only the best path matters, a comparison of two numbers shows a change. With multipath or
+//! a backup path the others matter too. Two bits of each path note its part in forwarding, so the
+//! last feed of a prefix is known whatever happened to sessions and next hops since.
 
 use super::paths::{Part, Path};
 use super::route::Route;
@@ -17,16 +18,17 @@ use crate::peer::FeedKind;
 use ribtide_prefix::Family;
 use smallvec::SmallVec;
 
-/// What the RIB manager has of a prefix, where more than the best path matters.
+/// The last feed of a prefix, where more than the best path matters.
 pub(super) type Fed = Option<FeedSet>;
 
 impl Core {
-    /// Whether the RIB manager gets more than the best path.
+    /// Whether the feed has more than the best path.
     fn feeds_several(&self, out: &ShardOut) -> bool {
         self.options.forwards_by_several() && out.feeds()
     }
 
-    /// To be called before the paths of a route change, for [`Core::feed`] afterwards.
+    /// Notes the last feed of a route, for [`Core::feed`]. Call it before the paths of the route
+    /// change.
     #[inline]
     pub(super) fn note_fed<F: Family>(&mut self, route: &Route<F>, out: &ShardOut) {
         if self.feeds_several(out) {
@@ -40,7 +42,7 @@ impl Core {
         self.fed = self.fed_set(route);
     }
 
-    /// What the RIB manager has of a route.
+    /// The last feed of a route.
     pub(super) fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
         let selected = route.selected();
         let paths = route.paths(&self.paths);
@@ -52,10 +54,10 @@ impl Core {
 
     fn feed_set(&self, best: Path, members: impl Iterator<Item = Path>, backup: Option<Path>) -> FeedSet {
         let address = |path: Path| self.attrs.next_hop(path.attrs);
-        let ways: SmallVec<[Path; 8]> = std::iter::once(best).chain(members).collect();
-        let mut next_hops: SmallVec<_> = ways.iter().map(|path| (address(*path), 1)).collect();
-        if self.options.link_bandwidth && ways.len() > 1 {
-            let bandwidths = ways.iter().map(|path| self.attrs.get(path.attrs).link_bandwidth());
+        let chosen: SmallVec<[Path; 8]> = std::iter::once(best).chain(members).collect();
+        let mut next_hops: SmallVec<_> = chosen.iter().map(|path| (address(*path), 1)).collect();
+        if self.options.link_bandwidth && chosen.len() > 1 {
+            let bandwidths = chosen.iter().map(|path| self.attrs.get(path.attrs).link_bandwidth());
             let shares = link_bandwidth::shares(bandwidths);
             next_hops.iter_mut().zip(shares).for_each(|((_, share), of_path)| *share = of_path);
         }
@@ -64,8 +66,8 @@ impl Core {
         FeedSet { next_hops, kind: self.feed_kind(best), backup }
     }
 
-    /// Tells the RIB manager what it has not of a route whose selected path was `old`, and that was noted before if it was
-    /// in the table. `new` is the selected path, or nothing if the route is about to go. Whether that was anything.
+    /// Feeds a route whose selected path was `old`, if its feed changed. `new` is the selected
+    /// path, or `None` if the route is about to go. Returns whether the feed changed.
     pub(super) fn feed<F: Family>(
         &mut self,
         route: &Route<F>,
@@ -75,7 +77,7 @@ impl Core {
         if !out.feeds() {
             return false;
         }
-        // A path that can be used from now on waits for dataplanes to confirm it, though its next hops are known there.
+        // A path that becomes usable needs a fence, though its next hops are in the RIB already.
         let best = |selected: Option<SelectedPath>| selected.and_then(SelectedPath::best);
         let again = self.gates.is_on() && best(old).is_none() && best(new).is_some();
         if self.feeds_several(out) {
@@ -107,8 +109,8 @@ impl Core {
         news
     }
 
-    /// Feeds a route as it is, whatever the RIB manager has of it.
-    pub(super) fn feed_anew<F: Family>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
+    /// Feeds a route as it is, changed or not.
+    pub(super) fn feed_again<F: Family>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
         if self.feeds_several(out) {
             out.feed_set(route.prefix(), self.fed_set(route).as_ref());
         } else {
@@ -117,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Chooses the paths that a route is forwarded by beside the selected one, and notes it with them.
+    /// Selects the multipath members and the backup of a route, and notes them in its paths.
     fn assign<F: Family>(&mut self, route: &Route<F>) -> FeedSet {
         let (members, backup) = match route.best() {
             Some(best) if route.len() > 1 => self.choose(route.paths(&self.paths), best),
@@ -135,38 +137,38 @@ impl Core {
         self.feed_set(paths[route.selected()], members, backup.map(|at| paths[at]))
     }
 
-    /// Which of several paths share the traffic with the best one, and which stands in.
+    /// The multipath members beside the best path, and the backup.
     fn choose(&self, paths: &[Path], best: usize) -> (SmallVec<[usize; 8]>, Option<usize>) {
         let hop = |at: usize| self.attrs.next_hop(paths[at].attrs);
         let most = usize::from(self.options.maximum_paths);
-        let mut ways: SmallVec<[usize; 8]> = SmallVec::from_slice(&[best]);
+        let mut chosen: SmallVec<[usize; 8]> = SmallVec::from_slice(&[best]);
         if most > 1 {
-            // Whoever is of the best one's class has its hint.
+            // A path of the same class as the best one has the same hint.
             let alike = self.usable_of(paths).filter(|(_, path)| path.worth() == paths[best].worth());
-            let (alike, judged): (SmallVec<[usize; 8]>, SmallVec<[Candidate<'_>; 8]>) =
+            let (alike, candidates): (SmallVec<[usize; 8]>, SmallVec<[Candidate<'_>; 8]>) =
                 alike.map(|(at, path)| (at, self.candidate(path))).unzip();
             let first = alike.iter().position(|at| *at == best).unwrap_or_default();
-            for other in decision::multipath(&judged[..], first, &self.options) {
+            for other in decision::multipath(&candidates[..], first, &self.options) {
                 let other = alike[other];
-                if ways.len() < most && ways.iter().all(|way| hop(*way) != hop(other)) {
-                    ways.push(other);
+                if chosen.len() < most && chosen.iter().all(|one| hop(*one) != hop(other)) {
+                    chosen.push(other);
                 }
             }
         }
         let mut backup = None;
         if self.options.backup_path {
-            let aside = |at: usize| ways.iter().all(|way| hop(*way) != hop(at));
+            let aside = |at: usize| chosen.iter().all(|one| hop(*one) != hop(at));
             backup = self.best_among(self.usable_of(paths).filter(|(at, _)| aside(*at)));
         }
-        ways.remove(0);
-        (ways, backup)
+        chosen.remove(0);
+        (chosen, backup)
     }
 
     pub(super) fn feed_kind(&self, path: Path) -> FeedKind {
         self.sessions.get(path.session).info.feed_kind()
     }
 
-    /// Whether the RIB manager sees no difference between the two.
+    /// Whether two paths have the same feed.
     fn same_feed(&self, old: Option<Path>, new: Option<Path>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
         self.attrs.same_next_hop(old.attrs, new.attrs) && self.feed_kind(old) == self.feed_kind(new)

@@ -1,29 +1,31 @@
-//! FIB suppression: best paths are told to the egress workers when they are forwarded, and not before.
+//! FIB suppression: a best path is sent to the egress workers after the FIB has it, and not before.
 //!
 //! ```text
-//! change of best path ──► Feed, mark n ──► RIB manager, dataplanes
+//! change of best path ──► Feed, fence n ──► RIB manager, dataplanes
 //!        │ waits for n                              │
 //!        ▼                                          ▼
-//! egress workers ◄── told ── Confirmation { up to n, but for these }
+//! egress workers ◄── sent ── Confirmation { fence n, blocked prefixes }
 //! ```
 //!
-//! What a route waits for stands in its own slot of the table, in bytes that were unused, so that suppression takes no
-//! memory for what waits for nothing, and none at all where it is off. The rules:
+//! A route's gate holds its state, in bytes of the table slot that were unused. So suppression takes
+//! no memory for routes that do not wait, and none where it is off. The rules:
 //!
-//! - **Only other next hops wait**, as only they change what is forwarded. Another AS path by the same ones is told at
-//!   once, unless the prefix waits already.
-//! - **What was told stays told while its successor waits**: forwarding goes by the former route until the new one is
-//!   there. That is the one thing kept beside the slots: the former path, for as long as that lasts.
-//! - **No best path any more is told at once.** Nothing is asked to confirm a withdrawal.
-//! - **A confirmation is of a number**, not of a path. Changes that are fed carry the number of the mark that will end
-//!   them; a prefix that changed again waits for the later mark, so a confirmation of the earlier one says nothing of it.
-//! - **An unresolved next hop keeps the former advertisement**, with suppression and without. When a path moves to a next hop
-//!   that the RIB manager has not answered yet, the prefix stays advertised as it was until the answer arrives.
-//! - **Blocked prefixes are exceptions**: the FIB does not have them, because a dataplane refused them or nothing
-//!   resolves. They are withdrawn if they were told, and told when it is over.
+//! - **Only changed next hops wait**, because only they change what is forwarded. Another AS path by
+//!   the same next hops is advertised at once, unless the prefix waits already.
+//! - **The former path stays advertised while its successor waits**, because it is what the FIB
+//!   forwards by. A map beside the table holds the former path for that time.
+//! - **A withdrawal is sent at once.** It needs no confirmation.
+//! - **A confirmation names a fence, not a path.** A change waits for the next fence. A prefix that
+//!   changes again waits for the later fence, so the earlier one does not confirm it.
+//! - **An unresolved next hop keeps the former advertisement**, with suppression and without. When a
+//!   path moves to a next hop whose state the RIB manager has not reported, the prefix stays
+//!   advertised as it was until the report arrives.
+//! - **Blocked prefixes are exceptions**: the FIB does not have them, because a dataplane refused them
+//!   or no next hop resolves. An advertised path is withdrawn when its prefix becomes blocked, and
+//!   advertised when the block ends.
 //!
-//! There are at most [`MARKS`] unanswered marks; what is fed meanwhile shares the next one, in which a prefix is
-//! listed once. So a dataplane that stands still costs memory by the number of prefixes, and not by the number of changes.
+//! At most [`FENCES_MAX`] fences are unconfirmed. Later changes share the next fence, which lists a
+//! prefix once. So a dataplane that stands still costs memory by prefix, not by change.
 
 use super::paths::Path;
 use super::query::Standing;
@@ -33,25 +35,25 @@ use crate::message::{Confirmation, NONE};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, logical_shard};
 use std::collections::VecDeque;
 
-/// Marks without an answer; what is fed beyond waits for the next.
-const MARKS: usize = if cfg!(test) { 3 } else { 256 };
-/// Prefixes that one step tells.
+/// Unconfirmed fences at most. Later changes wait for the next one.
+const FENCES_MAX: usize = if cfg!(test) { 3 } else { 256 };
+/// Confirmed prefixes that one step handles.
 const STEP: usize = 2048;
 
-/// What a route waits for, in its slot.
+/// The suppression state of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gate(u16);
 
-/// It waits for the mark whose number ends with the tag.
+/// The route waits for the fence whose low bits are [`TAG`].
 const WAITS: u16 = 0x8000;
-/// Meanwhile another path than the best one is told.
+/// A path other than the best one is advertised.
 const ADVERTISED: u16 = 0x4000;
 /// The FIB does not have the prefix.
 const BLOCKED: u16 = 0x2000;
 const TAG: u16 = 0x1fff;
 
 impl Gate {
-    /// Nothing: its best path is told.
+    /// The best path is advertised.
     pub(super) const OPEN: Gate = Gate(0);
     /// It has no eligible path, a next hop awaits its first answer, and the former path stays advertised.
     const HELD: Gate = Gate(ADVERTISED);
@@ -65,7 +67,7 @@ impl Gate {
         self.0 & WAITS != 0
     }
 
-    fn has_told(self) -> bool {
+    fn advertises_former(self) -> bool {
         self.0 & ADVERTISED != 0
     }
 
@@ -73,22 +75,22 @@ impl Gate {
         self.0 & BLOCKED != 0
     }
 
-    /// It waits for this mark and no earlier one, and is blocked if it was.
-    fn wait(self, mark: u64, told: bool) -> Gate {
-        Gate(WAITS | if told { ADVERTISED } else { 0 } | self.0 & BLOCKED | mark as u16 & TAG)
+    /// Waits for `fence` instead of an earlier one. A blocked prefix stays blocked.
+    fn wait(self, fence: u64, advertised: bool) -> Gate {
+        Gate(WAITS | if advertised { ADVERTISED } else { 0 } | self.0 & BLOCKED | fence as u16 & TAG)
     }
 
-    /// Whether it waits for the mark of this number. Fewer marks than there are tags wait at a time.
-    fn waits_for(self, mark: u64) -> bool {
-        self.is_waiting() && self.0 & TAG == mark as u16 & TAG
+    /// Whether it waits for `fence`. Fewer fences are unconfirmed than there are tags.
+    fn waits_for(self, fence: u64) -> bool {
+        self.is_waiting() && self.0 & TAG == fence as u16 & TAG
     }
 
-    /// The mark has been answered, or need not be.
+    /// The fence was confirmed, or suppression is off.
     fn confirmed(self) -> Gate {
         Gate(self.0 & BLOCKED)
     }
 
-    /// It is blocked from now on, and nothing is told; or no longer.
+    /// The prefix became blocked, so nothing is advertised, or unblocked.
     fn blocked(self, blocked: bool) -> Gate {
         match blocked {
             true => Gate(self.0 & !ADVERTISED | BLOCKED),
@@ -97,32 +99,32 @@ impl Gate {
     }
 }
 
-/// What all gates of a shard have in common.
+/// The suppression state of a shard.
 pub(super) struct Gates {
-    /// Whether other next hops wait.
+    /// Whether FIB suppression is on.
     on: bool,
-    /// The number of the mark that what is fed now waits for.
-    mark: u64,
-    /// What was fed since the last mark.
+    /// The fence that changes wait for now.
+    fence: u64,
+    /// Prefixes that changed since the last fence.
     fed: Families<Fed>,
-    /// What marks without an answer ended, oldest first.
-    marked: VecDeque<(u64, Families<Fed>)>,
-    /// The last mark that was answered.
+    /// Prefixes of each unconfirmed fence, oldest first.
+    fenced: VecDeque<(u64, Families<Fed>)>,
+    /// The last confirmed fence.
     confirmed: u64,
-    /// What is told of prefixes whose best path is another.
-    told: Families<Told>,
+    /// Advertised paths of prefixes whose best path is another.
+    advertised: Families<Advertised>,
     waiting: usize,
     blocked: usize,
 }
 
-/// Prefixes that wait for a mark; they may wait for a later one by now.
+/// Prefixes that waited for a fence; they may wait for a later one by now.
 struct Fed;
 impl PerFamily for Fed {
     type Of<F: Family> = Vec<Prefix<F>>;
 }
 
-struct Told;
-impl PerFamily for Told {
+struct Advertised;
+impl PerFamily for Advertised {
     type Of<F: Family> = Map<Prefix<F>, Path>;
 }
 
@@ -130,12 +132,12 @@ impl Default for Gates {
     fn default() -> Gates {
         Gates {
             on: false,
-            // 0 is no mark's number.
-            mark: 1,
+            // 0 means none.
+            fence: 1,
             fed: Families::default(),
-            marked: VecDeque::new(),
+            fenced: VecDeque::new(),
             confirmed: 0,
-            told: Families::default(),
+            advertised: Families::default(),
             waiting: 0,
             blocked: 0,
         }
@@ -143,22 +145,22 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// How many prefixes wait for an answer, and how many are blocked.
+    /// Prefixes that wait for confirmation, and blocked prefixes.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.waiting, self.blocked)
     }
 
-    /// Whether other next hops wait.
+    /// Whether FIB suppression is on.
     pub(super) fn is_on(&self) -> bool {
         self.on
     }
 
-    /// Whether prefixes can be told.
+    /// Whether a fence is confirmed whose prefixes have not been handled.
     pub(super) fn any_confirmed(&self) -> bool {
-        self.marked.front().is_some_and(|(mark, _)| *mark <= self.confirmed)
+        self.fenced.front().is_some_and(|(fence, _)| *fence <= self.confirmed)
     }
 
-    /// A route waits for something else.
+    /// Counts a changed gate.
     fn count(&mut self, before: Gate, after: Gate) {
         self.waiting += usize::from(after.is_waiting());
         self.waiting -= usize::from(before.is_waiting());
@@ -166,46 +168,47 @@ impl Gates {
         self.blocked -= usize::from(before.is_blocked());
     }
 
-    /// What is fed of `prefix` now is to be confirmed.
-    fn wait<F: Family>(&mut self, prefix: Prefix<F>, before: Gate, told: bool) -> Gate {
-        let after = before.wait(self.mark, told);
-        if !before.waits_for(self.mark) {
+    /// The change of `prefix` that is fed now needs confirmation.
+    fn wait<F: Family>(&mut self, prefix: Prefix<F>, before: Gate, advertised: bool) -> Gate {
+        let after = before.wait(self.fence, advertised);
+        if !before.waits_for(self.fence) {
             self.fed.get_mut::<F>().push(prefix);
         }
         self.count(before, after);
         after
     }
 
-    fn is_marked(&self) -> bool {
+    fn has_no_change(&self) -> bool {
         self.fed.v4.is_empty() && self.fed.v6.is_empty()
     }
 }
 
 impl Shard {
-    /// Whether [`Shard::mark`] has something to say.
-    pub fn mark_due(&self) -> bool {
-        !self.core.gates.is_marked() && self.core.gates.marked.len() < MARKS
+    /// Whether [`Shard::fence`] would return a number.
+    pub fn fence_due(&self) -> bool {
+        !self.core.gates.has_no_change() && self.core.gates.fenced.len() < FENCES_MAX
     }
 
-    /// Ends what was fed so far. To be called after [`ShardOut::take`]; the number goes to the RIB manager behind the
-    /// feed, and comes back in a [`Confirmation`]. Nothing when there is nothing to confirm.
-    pub fn mark(&mut self) -> Option<u64> {
-        if !self.mark_due() {
+    /// Returns the fence after what was fed so far, or `None` if nothing needs one. Call it after
+    /// [`ShardOut::take`]. The caller sends the number to the RIB manager after the feed; a
+    /// [`Confirmation`] returns it.
+    pub fn fence(&mut self) -> Option<u64> {
+        if !self.fence_due() {
             return None;
         }
         let gates = &mut self.core.gates;
-        let mark = gates.mark;
-        gates.marked.push_back((mark, std::mem::take(&mut gates.fed)));
-        gates.mark += 1;
-        Some(mark)
+        let fence = gates.fence;
+        gates.fenced.push_back((fence, std::mem::take(&mut gates.fed)));
+        gates.fence += 1;
+        Some(fence)
     }
 
-    /// From now on best paths wait, or no longer. What was told stays told.
+    /// Turns suppression on or off. Advertised paths stay advertised.
     pub(super) fn suppress(&mut self, on: bool, out: &mut ShardOut) {
         if self.core.gates.on == on {
             return;
         }
-        // What waits from before would never be answered.
+        // Fences of an earlier period are never confirmed, so their routes open first.
         while on && self.work.is_opening() {
             self.step(out);
         }
@@ -213,19 +216,19 @@ impl Shard {
         gates.on = on;
         if !on {
             gates.fed = Families::default();
-            gates.marked.clear();
-            // Answers that are on their way are of earlier marks.
-            gates.mark += 1;
+            gates.fenced.clear();
+            // Confirmations under way name earlier fences.
+            gates.fence += 1;
             self.work.open();
         }
     }
 
-    /// Dataplanes have what was fed up to a mark, but for what is blocked.
+    /// Dataplanes have everything before the fence, except blocked prefixes.
     pub(super) fn confirmed(&mut self, news: &Confirmation, out: &mut ShardOut) {
         if !self.core.gates.on {
             return;
         }
-        self.core.gates.confirmed = self.core.gates.confirmed.max(news.mark);
+        self.core.gates.confirmed = self.core.gates.confirmed.max(news.fence);
         for (prefix, blocked) in &news.blocked {
             match prefix {
                 AnyPrefix::V4(prefix) => self.block(*prefix, *blocked, out),
@@ -237,7 +240,7 @@ impl Shard {
     fn block<F: Family>(&mut self, prefix: Prefix<F>, blocked: bool, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
-        // Of a prefix that is not here another shard is told the same.
+        // The prefix may belong to another shard, which gets the same message.
         let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { return };
         let route = table.get_mut(at);
         let Some(best) = core.best_of(route) else { return };
@@ -247,39 +250,40 @@ impl Shard {
         }
         match blocked {
             true => core.resend(prefix, before, Some(best), None, out),
-            false if after == Gate::OPEN => core.tell(prefix, None, Some(best), out),
+            false if after == Gate::OPEN => core.advertise(prefix, None, Some(best), out),
             false => {}
         }
         core.gates.count(before, after);
         route.gate = after;
     }
 
-    /// Tells some of what is confirmed.
-    pub(super) fn tell_confirmed(&mut self, out: &mut ShardOut) {
+    /// Advertises some of the confirmed prefixes, at most [`STEP`].
+    pub(super) fn advertise_confirmed(&mut self, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         let mut left = STEP;
         while left > 0 && core.gates.any_confirmed() {
-            let Some((mark, mut fed)) = core.gates.marked.pop_front() else { return };
+            let Some((fence, mut fed)) = core.gates.fenced.pop_front() else { return };
             for_each_family!(F => {
                 let fed = fed.get_mut::<F>();
                 let some = fed.split_off(fed.len().saturating_sub(left));
                 left -= some.len();
-                some.chunks(GROUP).for_each(|some| core.open::<F>(tables, some, mark, out));
+                some.chunks(GROUP).for_each(|some| core.open::<F>(tables, some, fence, out));
             });
             if !fed.v4.is_empty() || !fed.v6.is_empty() {
-                core.gates.marked.push_front((mark, fed));
+                core.gates.fenced.push_front((fence, fed));
             }
         }
     }
 }
 
 impl Core {
-    /// Opens the gates of those prefixes, at most [`GROUP`], that wait for `mark` and for none after it.
+    /// Opens the gates of those prefixes, at most [`GROUP`], that wait for `fence` and for no later
+    /// one.
     fn open<F: Family>(
         &mut self,
         tables: &mut Families<Tables>,
         prefixes: &[Prefix<F>],
-        mark: u64,
+        fence: u64,
         out: &mut ShardOut,
     ) {
         let tables = tables.get_mut::<F>();
@@ -287,17 +291,17 @@ impl Core {
         self.prefetch(tables, prefixes, None, &mut spots);
         for spot in &spots[..prefixes.len()] {
             let table = &mut tables[usize::from(spot.logical)];
-            if spot.at != NONE && table.get(spot.at as usize).gate.waits_for(mark) {
+            if spot.at != NONE && table.get(spot.at as usize).gate.waits_for(fence) {
                 let route = table.get_mut(spot.at as usize);
                 self.opened(route, route.gate.confirmed(), out);
             }
         }
     }
 
-    /// A route waits for less than before: if that is nothing, its best path is told.
+    /// A gate opens by a step. The best path is advertised if the gate is open then.
     fn opened<F: Family>(&mut self, route: &mut Route<F>, after: Gate, out: &mut ShardOut) {
         let mut after = after;
-        if after == Gate::OPEN && route.gate.has_told() && self.waits_for_answer(route) {
+        if after == Gate::OPEN && route.gate.advertises_former() && self.waits_for_report(route) {
             after = Gate::HELD;
         } else if after == Gate::OPEN {
             let best = self.best_of(route);
@@ -307,26 +311,27 @@ impl Core {
         route.gate = after;
     }
 
-    /// Tells the best path of a route, whatever it waits for.
+    /// Advertises the best path of a route in any state.
     pub(super) fn open_gate<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         if route.gate != Gate::OPEN {
             self.opened(route, Gate::OPEN, out);
         }
     }
 
-    /// Whether a route has no best path, and may have one when the RIB manager has said what a next hop is.
-    pub(super) fn waits_for_answer<F: Family>(&self, route: &Route<F>) -> bool {
+    /// Whether a route has no best path and may get one when the RIB manager reports a next hop.
+    pub(super) fn waits_for_report<F: Family>(&self, route: &Route<F>) -> bool {
         !route.is_usable() && self.has_unknown(route)
     }
 
-    /// A route that [waits for an answer](Core::waits_for_answer) had `old` as its best path. Says what its gate is then.
+    /// Returns the new gate of a route that [waits for a report](Core::waits_for_report). `old` was
+    /// its best path.
     pub(super) fn holds<F: Family>(&mut self, prefix: Prefix<F>, gate: Gate, old: Option<Path>) -> Gate {
         match old {
             Some(old) if gate == Gate::OPEN => {
-                self.hold_told(prefix, old);
+                self.hold_advertised(prefix, old);
                 Gate::HELD
             }
-            // Nothing is advertised. A later best path is fed again, and its mark is confirmed or the prefix blocked then.
+            // Nothing is advertised. A later best path is fed again and waits for its own fence.
             _ if gate.is_blocked() => {
                 self.gates.count(gate, Gate::OPEN);
                 Gate::OPEN
@@ -335,7 +340,8 @@ impl Core {
         }
     }
 
-    /// The best path of `prefix` is another, which the RIB manager sees if it was `fed`. Says what its gate is then.
+    /// Returns the new gate of a prefix whose best path changed. `fed`: the RIB manager got a
+    /// change.
     pub(super) fn passes<F: Family>(
         &mut self,
         prefix: Prefix<F>,
@@ -345,7 +351,7 @@ impl Core {
         out: &mut ShardOut,
     ) -> Gate {
         if gate == Gate::OPEN && !(self.gates.on && fed && new.is_some()) {
-            self.tell(prefix, old, new, out);
+            self.advertise(prefix, old, new, out);
             return Gate::OPEN;
         }
         if new.is_none() || !self.gates.on {
@@ -357,33 +363,40 @@ impl Core {
             return gate;
         }
         if let Some(old) = old.filter(|_| gate == Gate::OPEN) {
-            self.hold_told(prefix, old);
+            self.hold_advertised(prefix, old);
         }
-        let told = gate.has_told() || (gate == Gate::OPEN && old.is_some());
-        self.gates.wait(prefix, gate, told)
+        let advertised = gate.advertises_former() || (gate == Gate::OPEN && old.is_some());
+        self.gates.wait(prefix, gate, advertised)
     }
 
-    /// A route comes in that waited elsewhere. `told` is what is told of it; it must be held.
-    pub(super) fn waits_here<F: Family>(&mut self, route: &mut Route<F>, told: bool, out: &mut ShardOut) {
+    /// Sets the gate of an adopted route that waited in another shard. `advertised`: the map has
+    /// its advertised path.
+    pub(super) fn waits_here<F: Family>(
+        &mut self,
+        route: &mut Route<F>,
+        advertised: bool,
+        out: &mut ShardOut,
+    ) {
         let prefix = route.prefix();
         let Some(best) = self.best_of(route) else {
-            if told && self.has_unknown(route) {
+            if advertised && self.has_unknown(route) {
                 route.gate = Gate::HELD;
             } else {
-                self.resend(prefix, Gate::OPEN.wait(0, told), None, None, out);
+                self.resend(prefix, Gate::OPEN.wait(0, advertised), None, None, out);
             }
             return;
         };
         if !self.gates.on {
-            self.resend(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
+            self.resend(prefix, Gate::OPEN.wait(0, advertised), None, Some(best), out);
             return;
         }
-        self.feed_anew(route, best, out);
-        route.gate = self.gates.wait(prefix, Gate::OPEN, told);
+        self.feed_again(route, best, out);
+        route.gate = self.gates.wait(prefix, Gate::OPEN, advertised);
     }
 
-    /// A route that goes to another shard: what is told of it if that is not its best path, or `None` if it is. A path
-    /// of a session that has ended stays behind, withdrawn.
+    /// Takes a route out of the counts, because it moves to another shard. Returns `None` if its
+    /// best path is advertised, else the advertised path. The path of an ended session is withdrawn
+    /// instead.
     pub(super) fn waits_elsewhere<F: Family>(
         &mut self,
         route: &Route<F>,
@@ -393,33 +406,35 @@ impl Core {
             return None;
         }
         self.gates.count(route.gate, Gate::OPEN);
-        let told = self.told(route);
-        if told.is_some_and(|told| !self.sessions.get(told.session).up) {
+        let advertised = self.advertised(route);
+        if advertised.is_some_and(|advertised| !self.sessions.get(advertised.session).up) {
             self.resend(route.prefix(), route.gate, None, None, out);
             return Some(None);
         }
-        Some(told)
+        Some(advertised)
     }
 
-    /// What is told of a route.
-    pub(super) fn told<F: Family>(&self, route: &Route<F>) -> Option<Path> {
+    /// The advertised path of a route.
+    pub(super) fn advertised<F: Family>(&self, route: &Route<F>) -> Option<Path> {
         match route.gate {
             Gate::OPEN => self.best_of(route),
-            gate if gate.has_told() => self.gates.told.get::<F>().get(&route.prefix()).copied(),
+            gate if gate.advertises_former() => {
+                self.gates.advertised.get::<F>().get(&route.prefix()).copied()
+            }
             _ => None,
         }
     }
 
-    /// How a route stands with its followers.
+    /// Whether the best path of a route is advertised.
     pub(super) fn standing<F: Family>(&self, route: &Route<F>) -> Standing {
         match route.gate {
-            Gate::OPEN => Standing::Told,
+            Gate::OPEN => Standing::Advertised,
             gate if gate.is_blocked() => Standing::Blocked,
-            gate => Standing::Waiting { former: gate.has_told() },
+            gate => Standing::Waiting { former: gate.advertises_former() },
         }
     }
 
-    /// Tells `new` in the place of whatever is told of a prefix: its best path, which is `best`, if its gate is open.
+    /// Advertises `new` in place of the advertised path: `best` if the gate is open.
     fn resend<F: Family>(
         &mut self,
         prefix: Prefix<F>,
@@ -428,32 +443,33 @@ impl Core {
         new: Option<Path>,
         out: &mut ShardOut,
     ) {
-        let told = match gate {
+        let advertised = match gate {
             Gate::OPEN => best,
-            gate if gate.has_told() => self.gates.told.get_mut::<F>().remove(&prefix),
+            gate if gate.advertises_former() => self.gates.advertised.get_mut::<F>().remove(&prefix),
             _ => None,
         };
-        self.tell(prefix, told, new, out);
-        if let Some(told) = told.filter(|_| gate.has_told()) {
-            self.let_go_told(told);
+        self.advertise(prefix, advertised, new, out);
+        if let Some(advertised) = advertised.filter(|_| gate.advertises_former()) {
+            self.release_advertised(advertised);
         }
     }
 
-    /// `path` is told of `prefix` from now on though it may be its best path no longer.
-    pub(super) fn hold_told<F: Family>(&mut self, prefix: Prefix<F>, path: Path) {
+    /// Notes `path` as the advertised path of `prefix`, though another is best. It keeps its
+    /// attributes and session.
+    pub(super) fn hold_advertised<F: Family>(&mut self, prefix: Prefix<F>, path: Path) {
         self.attrs.hold(path.attrs);
         self.sessions.hold(path.session);
-        self.gates.told.get_mut::<F>().insert(prefix, path);
+        self.gates.advertised.get_mut::<F>().insert(prefix, path);
     }
 
-    /// Undoes what [`Core::hold_told`] holds.
-    pub(super) fn let_go_told(&mut self, path: Path) {
-        self.attrs.let_go(path.attrs);
-        self.sessions.let_go(path.session);
+    /// Releases the attributes and session of a path after [`Core::hold_advertised`].
+    pub(super) fn release_advertised(&mut self, path: Path) {
+        self.attrs.release_ref(path.attrs);
+        self.sessions.release_ref(path.session);
     }
 
-    /// Takes what is told of a prefix out of the books; it is still held.
-    pub(super) fn take_told<F: Family>(&mut self, prefix: Prefix<F>) -> Option<Path> {
-        self.gates.told.get_mut::<F>().remove(&prefix)
+    /// Removes the note of the advertised path; the caller releases it.
+    pub(super) fn take_advertised<F: Family>(&mut self, prefix: Prefix<F>) -> Option<Path> {
+        self.gates.advertised.get_mut::<F>().remove(&prefix)
     }
 }

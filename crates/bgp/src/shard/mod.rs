@@ -1,12 +1,12 @@
-//! A shard: all paths of the prefixes it owns, of both families, and their best ones.
+//! A shard: all paths of the prefixes that it owns, of both families, and the best ones.
 //!
-//! It is handed messages and answers with effects; it never waits. What would take long (forgetting a peer,
-//! showing a table to a worker, judging everything again) is cut into steps of some thousand prefixes: the thread that
-//! runs the shard calls [`Shard::step`] between messages while [`Shard::work_left`] says so.
+//! A shard handles messages, returns effects, and never waits. Long work (purging a peer, a dump,
+//! reselection of all routes) runs in steps of some thousand prefixes. The thread of the shard
+//! calls [`Shard::step`] between messages while [`Shard::work_left`] is true.
 //!
-//! A path costs what its accesses to memory cost. So there are few: a route stands in the table's own slot, its paths
-//! in one block, and a path's hint of its worth settles most comparisons without a look at attributes. And those of
-//! prefixes that came together overlap.
+//! The cost of a path is that of its memory accesses, so there are few. A route stands in the slot
+//! of its table, its paths in one block, and a 16-bit hint decides most comparisons without
+//! attributes. Accesses for the prefixes of one batch overlap.
 
 mod attrs;
 mod cut;
@@ -48,7 +48,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use table::{Seed, Table};
 
-/// Prefixes whose memory is asked for together.
+/// Prefixes that are prefetched together.
 const GROUP: usize = 32;
 
 /// The prefixes that one shard owns.
@@ -56,33 +56,33 @@ pub struct Shard {
     tables: Families<Tables>,
     core: Core,
     work: work::Work,
-    /// Of the batch at hand: the number of each operation's attribute set.
+    /// The number of the attribute set of each operation of the current batch.
     numbers: Vec<u32>,
 }
 
-/// A table of prefixes for each logical shard. Those that this shard does not own stay empty.
+/// A table of prefixes for each logical shard; empty for those of other shards.
 struct Tables;
 impl PerFamily for Tables {
     type Of<F: Family> = Vec<Table<Route<F>>>;
 }
 
-/// All but the tables: what a table's entries are judged with.
+/// Everything except the tables: sessions, attribute sets, paths and options.
 struct Core {
     options: DecisionOptions,
     sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
     gates: Gates,
-    /// What the RIB manager has of the route at hand, where it gets more than the best path.
+    /// The last feed of the current route, with multipath or backup paths.
     fed: Fed,
-    /// Prefixes with a path whose next hop was unknown when it came.
+    /// Prefixes with a path whose next hop was unknown when it arrived.
     unanswered: work::Unanswered,
     seed: Seed,
-    /// Routes of sessions that had ended, not taken in.
+    /// Routes that arrived after the end of their session and were dropped.
     late: u64,
 }
 
-/// How far a batch's prefixes of one family have been taken, and where those of the group at hand are to be found.
+/// Progress in the prefixes of one family of a batch, and the places of the current group.
 #[derive(Default)]
 struct Group {
     taken: usize,
@@ -93,7 +93,7 @@ impl PerFamily for Group {
     type Of<F: Family> = Group;
 }
 
-/// Where a prefix is to be found: in which logical shard's table, by which hash, and where it was.
+/// Where a prefix is: its logical shard, its hash, and its last slot.
 #[derive(Clone, Copy, Default)]
 struct Spot {
     logical: u8,
@@ -102,14 +102,14 @@ struct Spot {
 }
 
 impl Shard {
-    /// A shard without routes, of a router that installs nothing: every next hop counts as reachable at cost 0 until
-    /// [`ShardIn::NextHops`] says otherwise.
+    /// A shard without routes, in a router that installs nothing. Each next hop is reachable at
+    /// cost 0 until [`ShardIn::NextHops`] reports otherwise.
     pub fn new(options: DecisionOptions) -> Shard {
         Shard::make(options, false)
     }
 
-    /// A shard without routes, whose next hops a RIB manager resolves: a path is not used before [`ShardIn::NextHops`] has
-    /// said that its next hop is reachable.
+    /// A shard without routes, with a RIB manager. A path is not used before [`ShardIn::NextHops`]
+    /// reports its next hop reachable.
     pub fn tracking(options: DecisionOptions) -> Shard {
         Shard::make(options, true)
     }
@@ -134,15 +134,15 @@ impl Shard {
         }
     }
 
-    /// The same shard, which has no routes yet, hashing prefixes with this seed. Shards that give routes to each other must have
-    /// the same.
+    /// Sets the hash seed of a shard without routes. Shards that exchange routes need the same
+    /// seed.
     pub fn with_seed(self, seed: &HashSeed) -> Shard {
         let HashSeed(seed) = seed;
         let tables = Families { v4: tables(seed), v6: tables(seed) };
         Shard { tables, core: Core { seed: seed.clone(), ..self.core }, ..self }
     }
 
-    /// Takes in a message.
+    /// Handles a message and appends its effects to `out`.
     pub fn handle(&mut self, message: ShardIn, out: &mut ShardOut) {
         match message {
             ShardIn::PeerUp(info) => self.peer_up(info, out),
@@ -153,7 +153,7 @@ impl Shard {
             ShardIn::Suppress(on) => self.suppress(on, out),
             ShardIn::Confirmed(news) => self.confirmed(&news, out),
         }
-        // What was told of a session that has ended may have been the last of it.
+        // The change may have removed the last advertised path of an ended session.
         self.core.settle(out);
         self.core.clear_out(out);
     }
@@ -168,7 +168,7 @@ impl Shard {
     fn peer_up(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) {
         if let Some(former) = self.core.sessions.latest(info.id) {
             if former == info.session {
-                // It came with a logical shard before it was told.
+                // An adopted logical shard brought the session earlier.
                 return;
             }
             self.peer_down(info.id, former, out);
@@ -181,7 +181,7 @@ impl Shard {
         self.core.sessions.end(number);
         self.core.settle(out);
         if self.core.sessions.any_ending() {
-            self.work.sweep();
+            self.work.purge();
         }
     }
 
@@ -253,13 +253,13 @@ impl Shard {
                 }
                 continue;
             }
-            let news = self.core.attrs.hops.tell(*next_hop, *state);
+            let news = self.core.attrs.hops.report(*next_hop, *state);
             self.heard(news);
         }
     }
 
-    /// What is known of a next hop depends on the route of a prefix: paths of that prefix by it are announced again, and get a
-    /// next hop of their own.
+    /// The state of a next hop depends on the route of `prefix`: paths of that prefix are announced
+    /// again with a next hop of their own.
     #[cold]
     fn set_apart<F: Family>(&mut self, prefix: Prefix<F>, address: IpAddr, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
@@ -285,12 +285,12 @@ impl Shard {
         batches.iter().for_each(|batch| self.routes(batch, out));
     }
 
-    /// Something is known of a next hop: sees to it that routes are judged again.
+    /// The state of a next hop changed: schedules reselection.
     fn heard(&mut self, news: News) {
         match news {
             News::Same => {}
-            // Which prefixes wait for it is known, so that not all of them are walked for each new next hop.
-            News::First => self.work.answer(&mut self.core.unanswered),
+            // The waiting prefixes are known, so a new next hop does not scan all tables.
+            News::First => self.work.resolved(&mut self.core.unanswered),
             News::Other => self.work.redecide(),
         }
     }
@@ -300,11 +300,11 @@ fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
     (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
 }
 
-/// The path of a route that the RIB manager gets.
+/// The selected path of a route, which is fed to the RIB manager.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct SelectedPath {
     path: Path,
-    /// Whether it can be used: then it is the best path, which workers get.
+    /// Whether it is usable, and so the best path for workers.
     usable: bool,
 }
 
@@ -316,8 +316,8 @@ impl SelectedPath {
 }
 
 impl Core {
-    /// Finds the places of the next prefixes of a batch, and prefetches their routes, then the paths, then the attributes of the
-    /// best paths, or what the `leaving` session's paths need.
+    /// Finds the places of the next prefixes of a batch and prefetches routes, then paths, then the
+    /// attributes of best paths, or the memory that a purge of `leaving` needs.
     fn prefetch<F: Family>(
         &self,
         tables: &[Table<Route<F>>],
@@ -329,7 +329,7 @@ impl Core {
             *spot =
                 Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed), at: NONE };
         }
-        // A loop of its own: the less there is between two reads, the more of them a core has under way.
+        // A loop of its own, so that a core has more reads under way.
         for spot in &spots[..prefixes.len().min(GROUP)] {
             prefetch(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
         }
@@ -347,10 +347,10 @@ impl Core {
         }
     }
 
-    /// Prefetches what is needed to take a session's paths out of routes: of most it is the count of their attributes, since
-    /// the best path is another and of another class.
+    /// Prefetches for the removal of the paths of a session. For most routes that is the reference
+    /// count of the attributes, because the best path is another and of another class.
     fn prefetch_leaving<F: Family>(&self, routes: &[Route<F>], session: u16) {
-        let mut judged: SmallVec<[u32; 2 * GROUP]> = SmallVec::new();
+        let mut candidates_of: SmallVec<[u32; 2 * GROUP]> = SmallVec::new();
         for route in routes {
             let paths = route.paths(&self.paths);
             let Some(gone) = paths.iter().find(|path| path.session == session) else { continue };
@@ -358,15 +358,15 @@ impl Core {
             if let Some(best) = route.best().map(|best| paths[best])
                 && best.worth() == gone.worth()
             {
-                judged.extend([best.attrs, gone.attrs]);
+                candidates_of.extend([best.attrs, gone.attrs]);
             }
         }
-        for attrs in judged {
+        for attrs in candidates_of {
             prefetch(self.attrs.get(attrs).as_hops());
         }
     }
 
-    /// Prefetches the attributes of the best paths of routes.
+    /// Prefetches the attributes of best paths.
     fn prefetch_best<F: Family>(&self, routes: &[Route<F>]) {
         let best: SmallVec<[Path; GROUP]> = routes.iter().filter_map(|route| self.best_of(route)).collect();
         for path in best {
@@ -374,12 +374,12 @@ impl Core {
         }
     }
 
-    /// Confirms the end of sessions of which nothing is left.
+    /// Reports ended sessions without paths as purged.
     fn settle(&mut self, out: &mut ShardOut) {
         self.sessions.settle(|peer, session| out.purged(peer, session));
     }
 
-    /// Sets that no path uses any more go, and next hops that came into use or went out of it are told.
+    /// Removes unused attribute sets and reports next hops that came into use or went out of it.
     fn clear_out(&mut self, out: &mut ShardOut) {
         self.attrs.clear_out();
         self.attrs.hops.uses(out.next_hops());
@@ -396,12 +396,12 @@ impl Core {
         self.attrs.cost(path.attrs, session.recursive)
     }
 
-    /// Whether paths of a session may have next hops that are not on link.
+    /// Whether next hops of a session need not be on link.
     fn is_recursive(&self, session: u16) -> bool {
         self.sessions.get(session).recursive
     }
 
-    /// Whether the RIB manager has not said yet what the next hop of a path is.
+    /// Whether the RIB manager has not reported the next hop of a path.
     fn is_unknown(&self, path: Path) -> bool {
         !self.attrs.hops.all_reachable() && self.cost(path) == Err(Reason::NextHopUnknown)
     }
@@ -430,35 +430,36 @@ impl Core {
         SelectedPath { path: route.paths(&self.paths)[route.selected()], usable: route.is_usable() }
     }
 
-    /// Judges all paths, and sets which one is selected.
+    /// Selects among all paths of a route.
     fn decide<F: Family>(&self, route: &mut Route<F>) {
         let paths = route.paths(&self.paths);
         match self.best_among(self.usable_of(paths)) {
             Some(best) => route.set_selected(best, true),
-            None => route.set_selected(self.lead_among(paths), false),
+            None => route.set_selected(self.best_if_reachable(paths), false),
         }
     }
 
-    /// Which of paths that cannot be used is selected: of sessions that are up, the best if all next hops were reachable alike.
+    /// Index of the selected path among unusable ones: the best of sessions that are up, with all
+    /// next hops at equal cost.
     #[cold]
-    fn lead_among(&self, paths: &[Path]) -> usize {
+    fn best_if_reachable(&self, paths: &[Path]) -> usize {
         let up = || paths.iter().enumerate().filter(|(_, path)| self.sessions.get(path.session).up);
         let Some(hint) = up().map(|(_, path)| path.worth()).min() else { return 0 };
-        let (at, judged): (SmallVec<[usize; 8]>, SmallVec<[Candidate<'_>; 8]>) = up()
+        let (at, candidates_of): (SmallVec<[usize; 8]>, SmallVec<[Candidate<'_>; 8]>) = up()
             .filter(|(_, path)| path.worth() == hint)
             .map(|(at, path)| (at, Candidate { cost: Ok(0), ..self.candidate(*path) }))
             .unzip();
-        decision::best(&judged[..], &self.options).map_or(0, |best| at[best])
+        decision::best(&candidates_of[..], &self.options).map_or(0, |best| at[best])
     }
 
-    /// Those of some paths that can be used, each with its index.
+    /// The usable paths with their indices.
     fn usable_of<'a>(&'a self, paths: &'a [Path]) -> impl Iterator<Item = (usize, Path)> + Clone + 'a {
         paths.iter().copied().enumerate().filter(|(_, path)| self.usable(*path))
     }
 
-    /// The best of usable paths.
+    /// The best of the usable paths.
     fn best_among(&self, usable: impl Iterator<Item = (usize, Path)>) -> Option<usize> {
-        // A path with a higher hint is of a lower class than all of these, and of no influence on them.
+        // A path with a higher hint is of a lower class, so it cannot change the result.
         let mut hint = u16::MAX;
         let mut candidates: SmallVec<[(usize, Path); 8]> = SmallVec::new();
         for (at, path) in usable {
@@ -473,12 +474,12 @@ impl Core {
         if let [(only, _)] = candidates[..] {
             return Some(only);
         }
-        let judged: SmallVec<[Candidate<'_>; 8]> =
+        let candidates_of: SmallVec<[Candidate<'_>; 8]> =
             candidates.iter().map(|(_, path)| self.candidate(*path)).collect();
-        decision::best(&judged[..], &self.options).map(|best| candidates[best].0)
+        decision::best(&candidates_of[..], &self.options).map(|best| candidates[best].0)
     }
 
-    /// The effect of a new path on what was best without it.
+    /// The effect of a new path on the former best path.
     fn arrival(&self, best: Path, new: Path) -> Effect {
         if new.worth() != best.worth() && self.usable(best) && self.usable(new) {
             return if new.worth() < best.worth() { Effect::Take } else { Effect::Keep };
@@ -486,7 +487,8 @@ impl Core {
         decision::arrival(self.candidate(best), self.candidate(new), &self.options)
     }
 
-    /// What it means that the path at `at` is about to go. Moves the index of the best one to where that will be.
+    /// The effect of the removal of the path at `at`. Moves the index of the best path to its later
+    /// place.
     fn before_departure<F: Family>(&self, route: &mut Route<F>, at: usize) -> Effect {
         let Some(best) = route.best().filter(|best| *best != at) else { return Effect::Rescan };
         let paths = route.paths(&self.paths);
@@ -505,8 +507,8 @@ impl Core {
         effect
     }
 
-    /// A path joins, or takes the place of the session's former one. Returns whether it is kept: not if it is the same
-    /// as before. References to its attributes are the caller's to count.
+    /// Adds a path or replaces the former path of the session. Returns `false` if an equal path
+    /// exists. The caller counts references to attributes.
     fn announce<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
@@ -560,8 +562,8 @@ impl Core {
         true
     }
 
-    /// A path whose next hop lies inside its prefix, or depends on it, with a number of its own for its attributes. To be
-    /// announced, and then given to [`Core::announced_own`].
+    /// Gives a path a number of its own for its attributes, because its next hop lies inside its
+    /// prefix or depends on it. Call [`Core::announced_own`] after the announcement.
     #[cold]
     fn own_path<F: Family>(&mut self, prefix: Prefix<F>, path: Path) -> Path {
         let attrs = self.attrs.get(path.attrs).clone();
@@ -573,13 +575,13 @@ impl Core {
         path
     }
 
-    /// A path of [`Core::own_path`] was announced, and kept or not.
+    /// Ends an announcement of [`Core::own_path`]. `kept`: the path was stored.
     #[cold]
     fn announced_own<F: Family>(&mut self, path: Path, kept: bool) {
         self.attrs.announced::<F>(path.attrs, true, u32::from(kept));
     }
 
-    /// The session's path goes, if there is one.
+    /// Removes the path of a session, if there is one.
     fn withdraw<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
@@ -599,8 +601,8 @@ impl Core {
         }
     }
 
-    /// Paths of sessions that ended go. Returns whether any path is left.
-    fn sweep<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
+    /// Removes the paths of ended sessions from a route. Returns whether a path is left.
+    fn purge<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
         let over = |core: &Core, route: &Route<F>| {
             route.paths(&core.paths).iter().position(|path| !core.sessions.get(path.session).up)
         };
@@ -612,7 +614,8 @@ impl Core {
         true
     }
 
-    /// The path at `at` goes from `route`. Returns whether any is left; if not, the route is to go.
+    /// Removes the path at `at`. Returns whether a path is left; if not, the caller removes the
+    /// route.
     fn forget<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
         let old = self.selected_of(route);
         self.note_fed(route, out);
@@ -634,12 +637,12 @@ impl Core {
         left
     }
 
-    /// Releases the attributes of a removed path.
+    /// Releases the attributes and session of a removed path.
     fn release<F: Family>(&mut self, gone: Path) {
         self.attrs.release::<F>(gone.attrs, self.is_recursive(gone.session));
     }
 
-    /// Judges a route again.
+    /// Selects again and sends the change, if there is one.
     fn redecide<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         let old = self.selected_of(route);
         self.note_fed(route, out);
@@ -651,8 +654,8 @@ impl Core {
         }
     }
 
-    /// A change of the selected path, or of those beside it that matter to forwarding, if it is one: tells who is to know.
-    /// The attribute sets of both are still in use.
+    /// Sends a change of the selected path, or of paths that share its traffic, to workers and the
+    /// RIB manager. The attribute sets of both paths are still in use.
     fn changed<F: Family>(
         &mut self,
         route: &mut Route<F>,
@@ -667,7 +670,7 @@ impl Core {
         if same && !route.gate.is_held() {
             return;
         }
-        // Without a best path, an answer of the RIB manager may bring one.
+        // Without a best path, a report of the RIB manager may bring one.
         let waits = new.is_none() && left && self.has_unknown(route);
         if same && waits {
             return;
@@ -684,8 +687,9 @@ impl Core {
         };
     }
 
-    /// Tells workers that this path takes the place of what was told last. The attribute sets of both are still in use.
-    fn tell<F: Family>(
+    /// Advertises a path to workers instead of the former one. The attribute sets of both are still
+    /// in use.
+    fn advertise<F: Family>(
         &mut self,
         prefix: Prefix<F>,
         old: Option<Path>,
@@ -699,7 +703,7 @@ impl Core {
             return;
         }
         match self.renewed(old, new) {
-            // To those who follow, the source is its peer, whose new session may bring other facts with it.
+            // A new session of the peer may have other properties, so workers get the change.
             Some(true) => {}
             Some(false) => {
                 let (before, after) = (self.index(old, out), self.index(new, out));
@@ -713,8 +717,8 @@ impl Core {
         }
     }
 
-    /// Whether a path is the same as one of the peer's former session, if it is but for that: whether what others know
-    /// of the peer is the same too.
+    /// Whether two paths differ only in the session of their peer: `Some(true)` if the peer has the
+    /// same properties, too.
     fn renewed(&self, old: Option<Path>, new: Option<Path>) -> Option<bool> {
         let (old, new) = old.zip(new).filter(|(old, new)| old.attrs == new.attrs)?;
         let (old, new) = (&self.sessions.get(old.session).info, &self.sessions.get(new.session).info);

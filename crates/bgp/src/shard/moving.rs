@@ -1,19 +1,21 @@
-//! A logical shard that moves from one shard to another, so that their number may change while sessions last.
+//! Moves of a logical shard between shards, so that their number changes while sessions last.
 //!
-//! It moves in parts, each of about as many paths as whoever moves it says (see [`cut`](super::cut)), and what a part costs does
-//! not depend on what there is beside it. Between two parts both shards work as always, each on what it has.
+//! A logical shard moves in parts, each of about as many paths as the caller allows (see
+//! [`cut`](super::cut)). The cost of a part does not depend on the rest. Between two parts both
+//! shards work on what they own.
 //!
-//! Neither side says anything of it to workers or the RIB manager: to them it is the same route, and which shard
-//! speaks of it is of no interest. There is one exception: the giver requested what waits for dataplanes (see [`gate`](super::gate)), so the
-//! taker feeds it again, which changes nothing and is confirmed to it. The caller that moves a part guarantees that
+//! Workers and the RIB manager get no message about a move, because the routes stay the same. The
+//! exception are routes that wait for dataplanes (see [`gate`](super::gate)): the former owner
+//! requested their fence. So the new owner feeds them again, which changes nothing, and gets the
+//! confirmation. The caller that moves a part guarantees that
 //!
 //! - both shards hash with the same seed ([`Shard::with_seed`]);
-//! - both shards have handled all routes and session messages that were sent while the giver owned the part,
-//!   and the taker gets none for it before it has taken it;
-//! - what the giver said goes out before what the taker says from then on, as [`Change::old`](crate::message::Change)
-//!   follows from what was said last;
-//! - both have handled the same dump requests, or unanswered ones are made again: a request that the taker had handled
-//!   before and the giver handles after the move shows nothing of it.
+//! - both shards have handled all route and session messages that were sent while the former owner
+//!   had the part, and the new owner gets none for it before it adopts the part;
+//! - effects of the former owner go out before those of the new one, because
+//!   [`Change::old`](crate::message::Change) refers to the last change;
+//! - both have handled the same dump requests, or unanswered ones are made again. A dump that one
+//!   shard handled before the move and the other handles after it would miss the part.
 
 use super::cut::Cut;
 use super::paths::Path;
@@ -27,32 +29,33 @@ use ribtide_prefix::{
 };
 use std::sync::Arc;
 
-/// A part of a logical shard on its way: all that its new owner must know to go on as if it had always had it.
+/// A part of a logical shard between two owners, with everything that the new owner needs.
 #[derive(Debug)]
 pub struct Moved {
     logical: LogicalShard,
-    /// Where the part ends.
+    /// The end of the part.
     end: Cut,
-    /// The sessions of its paths, which name them by index.
+    /// The sessions of its paths, which refer to them by index.
     sessions: Vec<Arc<PeerInfo>>,
-    /// The attribute sets, which paths name by index, each with the prefix of its paths if that holds its next hop.
+    /// The attribute sets, which paths refer to by index. Each has the prefix of its paths if that
+    /// prefix contains its next hop.
     attrs: Vec<(AttrSet, Option<AnyPrefix>)>,
-    /// What was known of their next hops, if it was.
+    /// The known states of their next hops.
     next_hops: Vec<(TrackedNextHop, Option<NextHopState>)>,
-    /// From the oldest to the newest of each route, route by route.
+    /// Paths, route by route, from the oldest to the newest.
     paths: Vec<Path>,
     routes: Families<Routes>,
-    /// Prefixes whose best path is not told, and what is told instead.
-    untold: Families<Untold>,
+    /// Prefixes whose best path is not advertised, with the advertised path.
+    gated: Families<Gated>,
 }
 
-struct Untold;
-impl PerFamily for Untold {
+struct Gated;
+impl PerFamily for Gated {
     type Of<F: Family> = Vec<(Prefix<F>, Option<Path>)>;
 }
 
-/// Prefixes in the order of their hashes: how many of the paths are each one's, which of these is selected, and whether it can be
-/// used.
+/// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
+/// it is usable.
 #[derive(Debug)]
 struct Routes;
 impl PerFamily for Routes {
@@ -69,36 +72,36 @@ impl Moved {
             next_hops: Vec::new(),
             paths: Vec::new(),
             routes: Families::default(),
-            untold: Families::default(),
+            gated: Families::default(),
         }
     }
 
-    /// Which logical shard it is of.
+    /// The logical shard.
     pub fn logical(&self) -> LogicalShard {
         self.logical
     }
 
-    /// Where the next part begins. [`Cut::END`] with the last one.
+    /// The start of the next part; [`Cut::END`] after the last one.
     pub fn end(&self) -> Cut {
         self.end
     }
 
-    /// How many prefixes it has, of both families.
+    /// Prefixes of both families.
     pub fn prefixes(&self) -> usize {
         self.routes.v4.len() + self.routes.v6.len()
     }
 
-    /// How many paths they have.
+    /// Paths of all prefixes.
     pub fn paths(&self) -> usize {
         self.paths.len()
     }
 
-    /// How many sessions these are of.
+    /// Sessions of the paths.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// The index of a session of the giver, which joins what moves if it is new here.
+    /// The index of a session of the former owner; adds the session if it is new in the part.
     fn session(&mut self, number: u16, numbers: &mut Map<u16, u16>, core: &Core) -> u16 {
         *numbers.entry(number).or_insert_with(|| {
             self.sessions.push(core.sessions.get(number).info.clone());
@@ -106,8 +109,8 @@ impl Moved {
         })
     }
 
-    /// The index of an attribute set of the giver, which joins what moves if it is new here. The note of where a batch has a set
-    /// serves here too: it is compared before it is believed.
+    /// The index of an attribute set of the former owner; adds the set if it is new in the part.
+    /// The note for batches serves here too; it is checked before use.
     fn index(&mut self, number: u32, core: &mut Core) -> u32 {
         let exclude = core.attrs.exclude(number);
         let (attrs, noted) = core.attrs.in_batch(number);
@@ -122,9 +125,10 @@ impl Moved {
 }
 
 impl Shard {
-    /// Gives a part of a logical shard away: what stands behind `from`, as many routes as have no more than `paths` paths, and
-    /// one at least if there is one. Work on these routes that is under way is done first, and said in `out`; the move itself says
-    /// no more than which next hops are out of use here. The tables' memory stays until [`Shard::shrink_table`].
+    /// Removes and returns the part of a logical shard that begins at `from`: as many routes as
+    /// have at most `paths` paths, and at least one if there is one. Scans under way are applied to
+    /// the part first, with effects in `out`. The move itself reports only next hops that went out
+    /// of use. Tables keep their memory until [`Shard::shrink_table`].
     pub fn extract(&mut self, logical: LogicalShard, from: Cut, paths: usize, out: &mut ShardOut) -> Moved {
         let mut moved = Moved::new(logical);
         let mut sessions = Map::default();
@@ -142,7 +146,7 @@ impl Shard {
         moved
     }
 
-    /// Puts a part of a table into `moved` and releases the attributes and sessions that its routes referenced here.
+    /// Moves a part of a table into `moved` and releases its attributes and sessions here.
     fn give<F: Family>(
         &mut self,
         from: u32,
@@ -160,7 +164,7 @@ impl Shard {
         self.work_on::<F>(moved.logical, from, end, out);
         let Shard { tables, core, .. } = self;
         let routes = tables.get_mut::<F>()[logical].drain(from, end);
-        let (mut hops, mut gone, mut untold) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut hops, mut gone, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         for route in &routes {
             if let Some(best) = core.best_of(route) {
                 core.sessions.counts::<F>(best.session).best -= 1;
@@ -176,15 +180,15 @@ impl Shard {
             }
             let row = (route.prefix(), route.len() as u32, (route.selected() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
-            if let Some(told) = core.waits_elsewhere(route, out) {
-                let there = told.map(|told| {
-                    hops.push(core.attrs.hop_number(told.attrs));
-                    let attrs = moved.index(told.attrs, core);
-                    Path { attrs, session: moved.session(told.session, sessions, core), ..told }
+            if let Some(advertised) = core.waits_elsewhere(route, out) {
+                let there = advertised.map(|advertised| {
+                    hops.push(core.attrs.hop_number(advertised.attrs));
+                    let attrs = moved.index(advertised.attrs, core);
+                    Path { attrs, session: moved.session(advertised.session, sessions, core), ..advertised }
                 });
-                moved.untold.get_mut::<F>().push((route.prefix(), there));
-                if told.is_some() {
-                    untold.extend(core.take_told::<F>(route.prefix()));
+                moved.gated.get_mut::<F>().push((route.prefix(), there));
+                if advertised.is_some() {
+                    gated.extend(core.take_advertised::<F>(route.prefix()));
                 }
             }
             route.clear(&mut core.paths);
@@ -192,16 +196,16 @@ impl Shard {
         hops.sort_unstable();
         hops.dedup();
         moved.next_hops.extend(hops.into_iter().flat_map(|hop| core.attrs.hops.known(hop)));
-        // What was known of a next hop is forgotten with its last path: not before all is noted.
+        // The state of a next hop is removed with its last path, so release follows the notes.
         gone.into_iter().for_each(|path| core.release::<F>(path));
-        untold.into_iter().for_each(|told| core.let_go_told(told));
+        gated.into_iter().for_each(|advertised| core.release_advertised(advertised));
     }
 
-    /// Takes a part of a logical shard that another gave away. Says which next hops are in use here now, and nothing else
-    /// unless this shard knows better: paths of sessions that it knows to be over are swept later, and routes judged again
-    /// if a next hop is known otherwise here.
+    /// Adopts a part of a logical shard. Reports next hops that came into use, and changes only
+    /// where this shard has later knowledge: ended sessions are purged later, and routes reselected
+    /// if a next hop has another state here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
-        let Moved { logical, sessions, attrs, next_hops, mut paths, mut routes, mut untold, .. } = moved;
+        let Moved { logical, sessions, attrs, next_hops, mut paths, mut routes, mut gated, .. } = moved;
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         for (next_hop, state) in next_hops {
             let news = self.core.attrs.hops.learn(next_hop, state);
@@ -222,32 +226,32 @@ impl Shard {
                 rest = others;
             }
         });
-        for_each_family!(F => for (prefix, told) in std::mem::take(untold.get_mut::<F>()) {
-            self.take_untold(prefix, told.map(here), out);
+        for_each_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
+            self.take_gated(prefix, advertised.map(here), out);
         });
-        numbers.iter().for_each(|number| self.core.attrs.let_go(*number));
+        numbers.iter().for_each(|number| self.core.attrs.release_ref(*number));
         self.core.settle(out);
         if self.core.sessions.any_ending() {
-            self.work.sweep();
+            self.work.purge();
         }
         self.core.clear_out(out);
     }
 
-    /// How many prefixes of each family this shard has of a logical shard.
+    /// Prefixes of each family in a logical shard.
     pub fn table_len(&self, logical: LogicalShard) -> (usize, usize) {
         let logical = usize::from(logical);
         (self.tables.v4[logical].len(), self.tables.v6[logical].len())
     }
 
-    /// Makes room for so many prefixes of each family of a logical shard that is about to come, so that no part of it makes a
-    /// table grow. The room stays until [`Shard::shrink_table`].
+    /// Reserves memory for the prefixes of a logical shard that is about to arrive, so that no part
+    /// makes a table grow. [`Shard::shrink_table`] releases it.
     pub fn reserve_table(&mut self, logical: LogicalShard, (v4, v6): (usize, usize)) {
         let logical = usize::from(logical);
         self.tables.v4[logical].reserve(v4);
         self.tables.v6[logical].reserve(v6);
     }
 
-    /// Shrinks the tables of a logical shard after it has moved.
+    /// Shrinks the tables of a logical shard after its move.
     pub fn shrink_table(&mut self, logical: LogicalShard) {
         for_each_family!(F => {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
@@ -256,7 +260,7 @@ impl Shard {
         });
     }
 
-    /// The number here of a session that is up where routes came from.
+    /// The local number of a session that was up in the former shard.
     fn number(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) -> u16 {
         let (peer, session) = (info.id, info.session);
         let number = match self.core.sessions.number(peer, session) {
@@ -272,7 +276,7 @@ impl Shard {
         number.expect("a router has fewer than 65,535 sessions")
     }
 
-    /// A route comes in.
+    /// Adds an adopted route.
     fn take<F: Family>(
         &mut self,
         logical: LogicalShard,
@@ -296,14 +300,14 @@ impl Shard {
         self.tables.get_mut::<F>()[usize::from(logical)].insert(hash, route);
     }
 
-    /// A route that came in waits for dataplanes, or did elsewhere.
-    fn take_untold<F: Family>(&mut self, prefix: Prefix<F>, told: Option<Path>, out: &mut ShardOut) {
+    /// Sets the gate of an adopted route that waited for dataplanes in the former shard.
+    fn take_gated<F: Family>(&mut self, prefix: Prefix<F>, advertised: Option<Path>, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
         let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { return };
-        if let Some(told) = told {
-            core.hold_told(prefix, told);
+        if let Some(advertised) = advertised {
+            core.hold_advertised(prefix, advertised);
         }
-        core.waits_here(table.get_mut(at), told.is_some(), out);
+        core.waits_here(table.get_mut(at), advertised.is_some(), out);
     }
 }

@@ -1,52 +1,55 @@
-//! The next hops of a shard's paths: what the RIB manager said of each, for each kind of path.
+//! The next hops of a shard's paths, with the state that the RIB manager reported for each kind of
+//! path.
 //!
-//! Paths of single-hop external sessions need their next hop on link, other paths do not (RFC 4271 section 5.1.3), so an
-//! address has a state for each. A shard registers an address for a kind while any path of that kind has it.
+//! Paths of single-hop external sessions need their next hop on link, other paths do not (RFC 4271
+//! section 5.1.3). So an address has two states. A shard registers an address for a kind while a
+//! path of that kind uses it.
 //!
-//! A next hop inside its own prefix is one of its own: what resolves through that prefix is no answer for it. So is one that
-//! depends on that prefix by way of others, once the RIB manager has said so.
+//! A next hop inside the prefix of its path has an entry of its own, because that prefix must not
+//! resolve it. So has a next hop that depends on the prefix through other routes, once the RIB
+//! manager reports that.
 
 use crate::decision::Reason;
 use crate::message::{NextHopState, TrackedNextHop};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map};
 use std::net::IpAddr;
 
-/// Next hops, numbered.
+/// Next hops by number.
 pub(super) struct NextHops {
     entries: Vec<Hop>,
     unused: Vec<u32>,
     by_address: Map<(IpAddr, Option<AnyPrefix>), u32>,
-    /// Of a next hop that nothing was said of: nothing where the RIB manager will say it, and else reachable.
+    /// The state of a next hop without report: `None` with a RIB manager, else reachable.
     assumed: Option<NextHopState>,
-    /// How many that are in use cannot be used, because they are unreachable or unknown.
+    /// Used next hops that are unreachable or unknown.
     unusable: usize,
-    /// How many that are in use are not reachable at cost 0.
+    /// Used next hops that are not reachable at cost 0.
     uneven: usize,
-    /// Those whose use may have changed since [`NextHops::uses`].
+    /// Next hops whose use may have changed since [`NextHops::uses`].
     touched: Vec<u32>,
 }
 
 struct Hop {
     address: IpAddr,
-    /// The prefix of all paths that have it, where the address lies inside or depends on it.
+    /// The prefix of all its paths, if the address lies inside that prefix or depends on it.
     exclude: Option<AnyPrefix>,
-    /// For paths that need it on link, and for those that do not.
+    /// For paths that need it on link, and for the others.
     kinds: [Kind; 2],
-    /// Attribute sets that have it.
+    /// Attribute sets with this next hop.
     sets: u32,
     touched: bool,
-    /// Prefixes whose paths have a next hop of their own for this address, because what is known of this one depends on
+    /// Prefixes whose paths have a separate entry for this address, because its state depends on
     /// their routes.
     apart: Vec<AnyPrefix>,
 }
 
 #[derive(Clone, Copy)]
 struct Kind {
-    /// What is known of it.
+    /// The last report.
     state: Option<NextHopState>,
-    /// Paths that have it, IPv4 and IPv6.
+    /// Paths with this next hop, IPv4 and IPv6.
     paths: [u32; 2],
-    /// Whether the RIB manager was told that it is in use.
+    /// Whether it is registered with the RIB manager.
     registered: bool,
 }
 
@@ -59,30 +62,30 @@ impl Kind {
         matches!(self.state, Some(NextHopState::Reachable { .. }))
     }
 
-    /// Whether it is in use and cannot be used.
+    /// Whether it is used and unusable.
     fn hides(&self) -> bool {
         self.is_used() && !self.is_usable()
     }
 
-    /// Whether it is in use and not reachable at cost 0.
+    /// Whether it is used and not reachable at cost 0.
     fn is_uneven(&self) -> bool {
         self.is_used() && self.state != Some(NextHopState::Reachable { cost: 0 })
     }
 }
 
-/// What news of a next hop means for the paths that have it.
+/// The effect of a report on the paths of a next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    /// Nothing.
+    /// The state is unchanged.
     Same,
-    /// It is known for the first time.
+    /// The first state.
     First,
-    /// It is something else now.
+    /// Another state.
     Other,
 }
 
 impl NextHops {
-    /// None yet. `tracks`: the RIB manager says what they are; until then they are unknown.
+    /// An empty table. `tracks`: next hops are unknown until the RIB manager reports them.
     pub(super) fn new(tracks: bool) -> NextHops {
         NextHops {
             entries: Vec::new(),
@@ -95,8 +98,8 @@ impl NextHops {
         }
     }
 
-    /// Takes in what the RIB manager says.
-    pub(super) fn tell(&mut self, next_hop: TrackedNextHop, state: NextHopState) -> News {
+    /// Stores a report of the RIB manager.
+    pub(super) fn report(&mut self, next_hop: TrackedNextHop, state: NextHopState) -> News {
         let Some(id) = self.by_address.get(&(next_hop.address, next_hop.exclude)) else { return News::Same };
         let kind = &mut self.entries[*id as usize].kinds[usize::from(next_hop.recursive)];
         if !kind.is_used() || kind.state == Some(state) {
@@ -109,8 +112,8 @@ impl NextHops {
         if former.is_none() { News::First } else { News::Other }
     }
 
-    /// Takes in what another shard knew of a next hop whose paths are about to come. What is known here counts, since the
-    /// RIB manager tells all shards the same.
+    /// Stores the state that another shard had, for paths that are about to arrive. A state that
+    /// exists here has priority, since the RIB manager reports the same to all shards.
     pub(super) fn learn(&mut self, next_hop: TrackedNextHop, state: Option<NextHopState>) -> News {
         let id = self.find(next_hop.address, next_hop.exclude);
         let kind = &mut self.entries[id as usize].kinds[usize::from(next_hop.recursive)];
@@ -118,7 +121,7 @@ impl NextHops {
             (true, Some(_), None) => News::Other,
             (true, Some(here), Some(there)) if here != there => News::Other,
             (true, Some(_), _) | (_, _, None) => News::Same,
-            (true, None, Some(state)) => self.tell(next_hop, state),
+            (true, None, Some(state)) => self.report(next_hop, state),
             (false, _, Some(state)) => {
                 kind.state = Some(state);
                 News::Same
@@ -126,7 +129,7 @@ impl NextHops {
         }
     }
 
-    /// What is known of a next hop, for each kind of path that has it.
+    /// The states of a next hop for each kind of path that uses it.
     pub(super) fn known(&self, id: u32) -> impl Iterator<Item = (TrackedNextHop, Option<NextHopState>)> {
         let Hop { address, exclude, kinds, .. } = &self.entries[id as usize];
         [false, true].into_iter().filter_map(move |recursive| {
@@ -146,7 +149,7 @@ impl NextHops {
         }
     }
 
-    /// Paths of a prefix are to have a next hop of their own for an address, as far as it is in use.
+    /// Separates the paths of a prefix from an address: they get an entry of their own.
     pub(super) fn set_apart(&mut self, address: IpAddr, prefix: AnyPrefix) {
         if let Some(id) = self.by_address.get(&(address, None)) {
             let apart = &mut self.entries[*id as usize].apart;
@@ -156,7 +159,7 @@ impl NextHops {
         }
     }
 
-    /// Prefixes whose paths have a next hop of their own for this address.
+    /// Prefixes whose paths have a separate entry for this address.
     pub(super) fn apart(&self, id: u32) -> &[AnyPrefix] {
         &self.entries[id as usize].apart
     }
@@ -165,40 +168,42 @@ impl NextHops {
         self.entries[id as usize].address
     }
 
-    /// How many next hops attribute sets have.
+    /// Next hops of attribute sets.
     pub(super) fn in_use(&self) -> usize {
         self.entries.iter().filter(|hop| hop.sets > 0).count()
     }
 
-    /// Whether all that are in use can be reached.
+    /// Whether all used next hops are reachable.
     #[inline]
     pub(super) fn all_reachable(&self) -> bool {
         self.unusable == 0
     }
 
-    /// Whether all that are in use can be reached at cost 0, as without a RIB manager: no path has to be looked at for its cost.
+    /// Whether all used next hops are reachable at cost 0, as without a RIB manager. Then selection
+    /// ignores costs.
     #[inline]
     pub(super) fn all_at_cost_0(&self) -> bool {
         self.uneven == 0
     }
 
-    /// How many paths of a family cannot be used because of their next hop.
+    /// Paths of a family whose next hop is unusable.
     pub(super) fn hidden<F: Family>(&self) -> usize {
         let hide = self.entries.iter().flat_map(|hop| &hop.kinds).filter(|kind| kind.hides());
         hide.map(|kind| kind.paths[family::<F>()] as usize).sum()
     }
 
-    /// The prefix that all paths by it have, if it lies inside.
+    /// The prefix of all its paths, if the address lies inside it.
     pub(super) fn exclude(&self, id: u32) -> Option<AnyPrefix> {
         self.entries[id as usize].exclude
     }
 
-    /// Whether the RIB manager says what they are.
+    /// Whether the RIB manager reports states.
     pub(super) fn tracks(&self) -> bool {
         self.assumed.is_none()
     }
 
-    /// The number of an address, which one more attribute set has, of paths of any prefix or of the one that holds it.
+    /// The number of an address, with one more attribute set. `exclude`: the prefix that contains
+    /// it.
     pub(super) fn acquire(&mut self, address: IpAddr, exclude: Option<AnyPrefix>) -> u32 {
         let id = self.find(address, exclude);
         self.entries[id as usize].sets += 1;
@@ -206,12 +211,12 @@ impl NextHops {
     }
 
     /// Undoes one [`NextHops::acquire`].
-    pub(super) fn let_go(&mut self, id: u32) {
+    pub(super) fn release_ref(&mut self, id: u32) {
         self.entries[id as usize].sets -= 1;
         self.touch(id);
     }
 
-    /// `count` more paths have it.
+    /// Counts `count` more paths.
     pub(super) fn retain<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
         let before = *kind;
@@ -223,7 +228,7 @@ impl NextHops {
         }
     }
 
-    /// `count` paths came that have it, of which one was counted before.
+    /// Counts `count` new paths, one of which was counted before.
     pub(super) fn announced<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
         match count {
             0 => self.release::<F>(id, recursive, 1),
@@ -231,7 +236,7 @@ impl NextHops {
         }
     }
 
-    /// `count` paths less have it.
+    /// Counts `count` fewer paths.
     pub(super) fn release<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
         kind.paths[family::<F>()] -= count;
@@ -243,8 +248,9 @@ impl NextHops {
         }
     }
 
-    /// Appends the next hops that came into use (`true`) or went out of use (`false`) since the last call. Clears the state of
-    /// those out of use, because the RIB manager reports their changes no more.
+    /// Appends the next hops that came into use (`true`) or went out of use (`false`) since the
+    /// last call. Removes the state of those out of use, because the RIB manager reports no more
+    /// changes of them.
     pub(super) fn uses(&mut self, out: &mut Vec<(TrackedNextHop, bool)>) {
         for id in std::mem::take(&mut self.touched) {
             let hop = &mut self.entries[id as usize];
@@ -270,7 +276,7 @@ impl NextHops {
         }
     }
 
-    /// What was `before` is `after`.
+    /// Counts a changed entry.
     fn count(&mut self, before: Kind, after: Kind) {
         self.unusable = self.unusable + usize::from(after.hides()) - usize::from(before.hides());
         self.uneven = self.uneven + usize::from(after.is_uneven()) - usize::from(before.is_uneven());
@@ -335,16 +341,16 @@ mod tests {
         hops.retain::<V4>(id, true, 2);
         hops.retain::<V6>(id, false, 1);
         assert_eq!(uses(&mut hops), [(next_hop(false), true), (next_hop(true), true)]);
-        assert_eq!(hops.tell(next_hop(true), REACHABLE), News::First);
+        assert_eq!(hops.report(next_hop(true), REACHABLE), News::First);
         assert_eq!((hops.cost(id, true), hops.cost(id, false)), (Ok(7), Err(Reason::NextHopUnknown)));
         assert_eq!((hops.hidden::<V4>(), hops.hidden::<V6>(), hops.all_reachable()), (0, 1, false));
-        assert_eq!(hops.tell(next_hop(false), NextHopState::Unreachable), News::First);
-        assert_eq!(hops.tell(next_hop(false), NextHopState::Unreachable), News::Same);
-        assert_eq!(hops.tell(next_hop(false), REACHABLE), News::Other);
+        assert_eq!(hops.report(next_hop(false), NextHopState::Unreachable), News::First);
+        assert_eq!(hops.report(next_hop(false), NextHopState::Unreachable), News::Same);
+        assert_eq!(hops.report(next_hop(false), REACHABLE), News::Other);
         assert!(hops.all_reachable());
         hops.release::<V6>(id, false, 1);
         assert_eq!(uses(&mut hops), [(next_hop(false), false)]);
-        assert_eq!(hops.tell(next_hop(false), REACHABLE), News::Same, "no path has it");
+        assert_eq!(hops.report(next_hop(false), REACHABLE), News::Same, "no path has it");
     }
 
     #[test]
@@ -353,7 +359,7 @@ mod tests {
         let id = hops.acquire(next_hop(true).address, None);
         hops.retain::<V4>(id, true, 1);
         uses(&mut hops);
-        hops.tell(next_hop(true), REACHABLE);
+        hops.report(next_hop(true), REACHABLE);
         hops.release::<V4>(id, true, 1);
         hops.retain::<V4>(id, true, 1);
         assert_eq!((uses(&mut hops), hops.cost(id, true)), (vec![], Ok(7)));
@@ -363,7 +369,7 @@ mod tests {
         assert_eq!(uses(&mut hops), [(next_hop(true), true)]);
         assert_eq!((hops.cost(id, true), hops.all_reachable()), (Err(Reason::NextHopUnknown), false));
         hops.release::<V4>(id, true, 1);
-        hops.let_go(id);
+        hops.release_ref(id);
         uses(&mut hops);
         assert!(hops.by_address.is_empty() && hops.all_reachable());
     }

@@ -1,5 +1,5 @@
-//! What people and the management API may ask of a shard. Answers are copies; a page is bounded by its limit and
-//! by one logical shard's table.
+//! Queries of the management API. Replies are copies. A page is bounded by its limit and by the
+//! table of one logical shard.
 
 use super::paths::Part;
 use super::route::{self, Route};
@@ -15,21 +15,21 @@ use ribtide_prefix::{
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A path and its standing.
+/// A path and its state.
 #[derive(Clone, Debug)]
 pub struct PathView {
     /// Its attributes.
     pub attrs: AttrSet,
-    /// Who sent it.
+    /// The peer that sent it.
     pub peer: Arc<PeerInfo>,
-    /// Whether it is the best path in force.
+    /// Whether it is the best path.
     pub best: bool,
-    /// By which rule it lost; `None` for the best path, and for one that is about to become it because a next
-    /// hop or session has just changed.
+    /// The step of the decision process that rejected it. `None` for the best path, and for one
+    /// that becomes best because a next hop or session just changed.
     pub lost: Option<Reason>,
-    /// Interior cost to its next hop, or why it cannot be used.
+    /// Interior cost to its next hop, or why it is unusable.
     pub cost: Result<u32, Reason>,
-    /// What it does for forwarding beside the best path.
+    /// Its part in forwarding beside the best path.
     pub part: Part,
 }
 
@@ -40,38 +40,38 @@ pub struct RouteView<F: Family> {
     pub prefix: Prefix<F>,
     /// The best path first, the others from the oldest to the newest.
     pub paths: Vec<PathView>,
-    /// Whether egress workers know the best one.
+    /// Whether the best path is advertised to egress workers.
     pub standing: Standing,
 }
 
-/// What the RIB manager has been given of a prefix, for whoever compares the two.
+/// The last feed of a prefix, for `route-check`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FedView {
     /// The next hops.
     pub set: FeedSet,
-    /// Who sent the selected path.
+    /// The peer that sent the selected path.
     pub neighbor: IpAddr,
-    /// Whether that is the best path: it is not while no path can be used.
+    /// Whether that is the best path; `false` while no path is usable.
     pub best: bool,
-    /// Whether egress workers know the best path.
+    /// Whether the best path is advertised to egress workers.
     pub standing: Standing,
 }
 
-/// How far the best path of a prefix is told to the egress workers, where they are told only what is forwarded.
+/// Whether the best path of a prefix is advertised to egress workers, with FIB suppression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It is, if there is one.
-    Told,
-    /// Dataplanes have not confirmed it yet.
+    /// It is advertised, if there is one.
+    Advertised,
+    /// It waits for confirmation by dataplanes.
     Waiting {
-        /// Whether the former best path stays advertised meanwhile.
+        /// Whether the former best path stays advertised in the meantime.
         former: bool,
     },
-    /// Not as long as the FIB does not have it: the RIB manager knows why.
+    /// The FIB does not have it; the RIB manager knows why.
     Blocked,
 }
 
-/// How many paths of one peer and family a shard has.
+/// Paths of one peer and family in a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerCounts {
     /// Paths accepted.
@@ -80,37 +80,37 @@ pub struct PeerCounts {
     pub best: u32,
 }
 
-/// What a shard holds of one family.
+/// The contents of a shard in one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FamilyCounts {
     /// Prefixes.
     pub prefixes: usize,
     /// Paths.
     pub paths: usize,
-    /// Of these, best paths: as many as there are prefixes with a path that can be used.
+    /// Of these, best paths: the number of prefixes with a usable path.
     pub best: usize,
-    /// Paths that cannot be used because their next hop cannot be reached.
+    /// Paths with an unreachable next hop.
     pub hidden: usize,
 }
 
-/// What a shard holds. Numbers of several shards add up, but for attribute sets and next hops, which more than one
-/// may use.
+/// The contents of a shard. Values of several shards add up, except attribute sets and next hops,
+/// which several shards may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Of IPv4.
+    /// IPv4 routes.
     pub ipv4: FamilyCounts,
-    /// Of IPv6.
+    /// IPv6 routes.
     pub ipv6: FamilyCounts,
     /// Attribute sets in use.
     pub attribute_sets: usize,
     /// Next hops in use.
     pub next_hops: usize,
-    /// Routes that came after the end of their session and were not taken in. So would be those of a session that comes
-    /// up when 65,535 others are.
+    /// Routes that arrived after the end of their session and were dropped. Routes of a session
+    /// beyond the 65,535th count here too.
     pub late: u64,
-    /// Prefixes whose best path dataplanes have not confirmed yet.
+    /// Prefixes whose best path waits for confirmation by dataplanes.
     pub waiting: usize,
-    /// Prefixes whose best path is not told because the FIB does not have it.
+    /// Prefixes whose best path is not advertised because the FIB does not have it.
     pub blocked: usize,
     /// Bytes of memory: tables, paths and attribute sets.
     pub memory: usize,
@@ -128,7 +128,7 @@ impl Shard {
         self.find(prefix).map(|route| self.core.view(route))
     }
 
-    /// What the RIB manager has been given of exactly this prefix; `None` when it has no path.
+    /// The last feed of exactly this prefix; `None` if it has no path.
     pub fn fed_of(&self, prefix: AnyPrefix) -> Option<FedView> {
         match prefix {
             AnyPrefix::V4(prefix) => self.core.fed_view(self.find(prefix)?),
@@ -136,7 +136,8 @@ impl Shard {
         }
     }
 
-    /// The most specific prefix of this shard that holds `addr`. Another shard may have a longer one.
+    /// The most specific prefix of this shard that contains `addr`. Another shard may have a longer
+    /// one.
     pub fn longest_match<F: Family>(&self, addr: IpAddr) -> Option<Prefix<F>> {
         let host = Prefix::<F>::host(addr)?;
         (0..=F::WIDTH).rev().map(|len| host.truncate(len)).find(|prefix| self.find(*prefix).is_some())
@@ -147,17 +148,17 @@ impl Shard {
         self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].iter().map(Route::prefix).collect()
     }
 
-    /// How many prefixes of a family each logical shard has.
+    /// Prefixes of a family in each logical shard.
     pub fn loads<F: Family>(&self) -> impl Iterator<Item = (LogicalShard, usize)> + '_ {
         self.tables.get::<F>().iter().enumerate().map(|(shard, table)| (shard as LogicalShard, table.len()))
     }
 
-    /// What the session of a peer contributes: zero for one that is not up.
+    /// Counts of a peer; zero if its session is not up.
     pub fn peer_counts<F: Family>(&self, peer: PeerId) -> PeerCounts {
         self.core.sessions.of(peer).map_or_else(PeerCounts::default, |session| *session.counts.get::<F>())
     }
 
-    /// Totals. Looks at sessions and next hops, not at routes.
+    /// Totals. O(sessions and next hops), not O(routes).
     pub fn counts(&self) -> Counts {
         let Core { attrs, paths, late, .. } = &self.core;
         let (ipv4, ipv6) = (self.family_counts::<V4>(), self.family_counts::<V6>());
@@ -217,7 +218,8 @@ impl Core {
                 peer: self.sessions.get(path.session).info.clone(),
                 lost,
                 cost: self.cost(*path),
-                // Without a best path nothing is forwarded, and the best one's own part is no matter.
+                // Without a best path nothing is forwarded. The part of the best path itself has no
+                // meaning.
                 part: match route.best() {
                     Some(best) if best != index => path.part(),
                     _ => Part::Nothing,

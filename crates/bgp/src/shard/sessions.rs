@@ -1,7 +1,7 @@
 //! The sessions that a shard's paths come from, by small numbers of its own.
 //!
 //! A path names a session, not a peer: when a peer's next session begins before all paths of the former one have been
-//! swept out, the two are not confused, and no session has to wait for the sweep.
+//! swept out, the two are not confused, and no session has to wait for the purge.
 
 use super::query::PeerCounts;
 use crate::peer::{PeerId, PeerInfo};
@@ -32,7 +32,7 @@ pub(super) struct Session {
     /// Whether its end is news to whom it is confirmed.
     confirm: bool,
     /// Paths of it that followers know though they are best no longer.
-    told: u32,
+    held: u32,
     pub(super) counts: Families<PeerCounts>,
 }
 
@@ -52,12 +52,12 @@ impl Session {
     /// A session that is up, and whose end will be confirmed; or one that is over, and whose end was not sent to any worker.
     fn new(info: Arc<PeerInfo>, up: bool) -> Session {
         let recursive = info.feed_kind().recursive;
-        Session { info, up, recursive, confirm: up, told: 0, counts: Families::default() }
+        Session { info, up, recursive, confirm: up, held: 0, counts: Families::default() }
     }
 
     /// Whether nothing of it is left.
     fn is_gone(&self) -> bool {
-        self.counts.v4.paths + self.counts.v6.paths + self.told == 0
+        self.counts.v4.paths + self.counts.v6.paths + self.held == 0
     }
 }
 
@@ -125,17 +125,17 @@ impl Sessions {
 
     /// Followers know a path of it that may be best no longer.
     pub(super) fn hold(&mut self, number: u16) {
-        self.told(number, |told| *told += 1);
+        self.held(number, |held| *held += 1);
     }
 
     /// Undoes one [`Sessions::hold`].
-    pub(super) fn let_go(&mut self, number: u16) {
-        self.told(number, |told| *told -= 1);
+    pub(super) fn release_ref(&mut self, number: u16) {
+        self.held(number, |held| *held -= 1);
     }
 
-    fn told(&mut self, number: u16, change: impl FnOnce(&mut u32)) {
-        let session = self.list[usize::from(number)].as_mut().expect("a told path's session is known");
-        change(&mut session.told);
+    fn held(&mut self, number: u16, change: impl FnOnce(&mut u32)) {
+        let session = self.list[usize::from(number)].as_mut().expect("a held path's session is known");
+        change(&mut session.held);
     }
 
     /// Whether any paths are to be swept.

@@ -1,4 +1,4 @@
-//! What a shard says, message by message. That its results are right whatever the order is the simulator's to show.
+//! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
 use super::*;
 use crate::attr::AttrSet;
@@ -101,7 +101,7 @@ fn fed(feed: &Feed) -> usize {
 }
 
 #[test]
-fn only_changes_are_told_and_only_other_next_hops_are_fed() {
+fn shard_change_sends_best_paths_and_feeds_only_changed_next_hops() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
     bench.routes(&two, Some(&set(1, 7)), [0]);
     let effects = bench.out.take();
@@ -182,7 +182,7 @@ fn a_session_that_brings_the_same_again_is_no_change_unless_its_peer_is_another(
 }
 
 #[test]
-fn counts_tell_what_is_in_use_and_what_cannot_be() {
+fn counts_have_used_and_unusable_paths() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..3);
     bench.routes(&two, Some(&set(1, 8)), 0..2);
@@ -257,17 +257,17 @@ fn next_hops_decide_who_can_be_best() {
     bench.routes(&one, Some(&set(0, 7)), [0]);
     bench.routes(&two, Some(&set(0, 8)), [0]);
     bench.out.take();
-    let tell = |bench: &mut Bench, hop: &str, state| {
+    let report = |bench: &mut Bench, hop: &str, state| {
         bench.handle(ShardIn::NextHops(vec![(next_hop(hop), state)]));
         sources(&bench.finish())
     };
     let far = NextHopState::Reachable { cost: 5 };
-    assert_eq!(tell(&mut bench, "192.0.2.7", far), [(Some(1), Some(2))]);
+    assert_eq!(report(&mut bench, "192.0.2.7", far), [(Some(1), Some(2))]);
     let view = bench.shard.lookup(prefix(0)).unwrap();
     let lost: Vec<_> = view.paths.iter().map(|path| (path.peer.id.0, path.best, path.lost)).collect();
     assert_eq!(lost, [(2, true, None), (1, false, Some(Reason::IgpCost))]);
-    assert_eq!(tell(&mut bench, "192.0.2.8", NextHopState::Unreachable), [(Some(2), Some(1))]);
-    assert_eq!(tell(&mut bench, "192.0.2.7", NextHopState::Unreachable), [(Some(1), None)]);
+    assert_eq!(report(&mut bench, "192.0.2.8", NextHopState::Unreachable), [(Some(2), Some(1))]);
+    assert_eq!(report(&mut bench, "192.0.2.7", NextHopState::Unreachable), [(Some(1), None)]);
     assert_eq!(bench.shard.peer_counts::<V4>(PeerId(1)), PeerCounts { paths: 1, best: 0 });
 }
 
@@ -302,7 +302,7 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     assert_eq!(fresh.shard.peer_counts::<V4>(PeerId(2)), PeerCounts { paths: 1000, best: 1000 });
     assert!(!fresh.shard.work_left());
 
-    // It goes on where the former one was: what is told now follows from what was told then.
+    // It goes on where the former one was: what is advertised now follows from what was advertised then.
     fresh.handle(ShardIn::PeerUp(one.clone()));
     fresh.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.8"), NextHopState::Unreachable)]));
     assert_eq!(sources(&fresh.finish()), [(Some(2), None); 1000]);
@@ -311,69 +311,73 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     assert_eq!(fresh.shard.counts().ipv4.paths, 1000);
 }
 
-/// What the RIB manager says of everything up to a mark, and of one prefix.
-fn confirmed(mark: u64, blocked: &[(u32, bool)]) -> ShardIn {
+/// What the RIB manager report of everything up to a fence, and of one prefix.
+fn confirmed(fence: u64, blocked: &[(u32, bool)]) -> ShardIn {
     let blocked = blocked.iter().map(|(n, blocked)| (prefix(*n).any(), *blocked)).collect();
-    ShardIn::Confirmed(Confirmation { mark, blocked })
+    ShardIn::Confirmed(Confirmation { fence, blocked })
 }
 
 #[test]
-fn a_best_path_waits_until_it_is_forwarded_and_the_former_one_stays_told() {
+fn gate_best_path_waits_for_the_fib_and_the_former_stays_advertised() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
-    let told = |bench: &mut Bench| (sources(&bench.finish()), bench.shard.mark());
+    let advertised = |bench: &mut Bench| (sources(&bench.finish()), bench.shard.fence());
     bench.handle(ShardIn::Suppress(true));
     bench.routes(&two, Some(&set(1, 7)), [0, 1]);
-    assert_eq!(told(&mut bench), (vec![], Some(1)));
+    assert_eq!(advertised(&mut bench), (vec![], Some(1)));
     assert_eq!(bench.shard.lookup(prefix(0)).unwrap().standing, Standing::Waiting { former: false });
     bench.handle(confirmed(1, &[(1, true)]));
-    assert_eq!(told(&mut bench), (vec![(None, Some(2))], None));
+    assert_eq!(advertised(&mut bench), (vec![(None, Some(2))], None));
     assert_eq!(bench.shard.lookup(prefix(1)).unwrap().standing, Standing::Blocked);
 
     // By the same next hop: nothing to wait for.
     bench.routes(&two, Some(&set(2, 7)), [0]);
-    assert_eq!(told(&mut bench), (vec![(Some(2), Some(2))], None));
+    assert_eq!(advertised(&mut bench), (vec![(Some(2), Some(2))], None));
     bench.routes(&one, Some(&set(0, 8)), [0]);
-    assert_eq!(told(&mut bench), (vec![], Some(2)));
+    assert_eq!(advertised(&mut bench), (vec![], Some(2)));
     bench.routes(&one, Some(&set(0, 9)), [0]);
-    assert_eq!(told(&mut bench), (vec![], Some(3)));
+    assert_eq!(advertised(&mut bench), (vec![], Some(3)));
     bench.handle(confirmed(2, &[(1, false)]));
-    assert_eq!(told(&mut bench), (vec![(None, Some(2))], None), "the mended one, and not the superseded one");
+    assert_eq!(
+        advertised(&mut bench),
+        (vec![(None, Some(2))], None),
+        "the mended one, and not the superseded one"
+    );
     assert_eq!(bench.shard.lookup(prefix(0)).unwrap().standing, Standing::Waiting { former: true });
     // The former one's session ends, and nothing changes before the new one is forwarded.
     bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1 });
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(2), None)], vec![]));
-    bench.shard.mark();
+    bench.shard.fence();
     bench.handle(confirmed(3, &[]));
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(2), Some(1))], vec![(PeerId(2), 1)]));
 
     // It fails later; another waits, and goes.
     bench.handle(confirmed(0, &[(0, true)]));
-    assert_eq!(told(&mut bench).0, [(Some(1), None)]);
+    assert_eq!(advertised(&mut bench).0, [(Some(1), None)]);
     bench.routes(&one, Some(&set(0, 7)), [0]);
     bench.routes(&one, None, [0]);
-    assert!(told(&mut bench).0.is_empty());
+    assert!(advertised(&mut bench).0.is_empty());
     let counts = bench.shard.counts();
     assert_eq!((counts.waiting, counts.blocked, counts.attribute_sets), (0, 0, 0));
 }
 
 #[test]
-fn a_dataplane_that_stands_still_costs_by_prefix_and_not_by_change() {
+fn gate_stalled_dataplane_costs_memory_by_prefix() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.handle(ShardIn::Suppress(true));
-    let mut marks = Vec::new();
+    let mut fences = Vec::new();
     for n in 0..1000 {
         bench.routes(&one, Some(&set(0, n as u8)), [0, 1 + n % 2]);
         assert!(sources(&bench.finish()).is_empty());
-        marks.extend(bench.shard.mark());
+        fences.extend(bench.shard.fence());
     }
     // Three in tests.
-    assert_eq!((marks, bench.shard.counts().waiting), (vec![1, 2, 3], 3));
-    assert!(!bench.shard.mark_due());
+    assert_eq!((fences, bench.shard.counts().waiting), (vec![1, 2, 3], 3));
+    assert!(!bench.shard.fence_due());
     bench.handle(confirmed(2, &[]));
     assert!(sources(&bench.finish()).is_empty(), "all of them changed later");
-    assert_eq!(bench.shard.mark(), Some(4));
+    assert_eq!(bench.shard.fence(), Some(4));
     bench.handle(confirmed(3, &[]));
     assert!(sources(&bench.finish()).is_empty());
     bench.handle(confirmed(4, &[]));
@@ -382,12 +386,12 @@ fn a_dataplane_that_stands_still_costs_by_prefix_and_not_by_change() {
 }
 
 #[test]
-fn without_suppression_nothing_waits_and_what_waited_is_told() {
+fn gate_suppression_off_advertises_what_waited() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.handle(ShardIn::Suppress(true));
     bench.routes(&one, Some(&set(0, 7)), 0..5000);
     bench.finish();
-    let mark = bench.shard.mark().unwrap();
+    let fence = bench.shard.fence().unwrap();
     bench.handle(confirmed(0, &[(4000, true)]));
     bench.handle(ShardIn::Suppress(false));
     bench.shard.step(&mut bench.out);
@@ -395,10 +399,10 @@ fn without_suppression_nothing_waits_and_what_waited_is_told() {
     assert_eq!(sources(&bench.finish()).len(), 5000);
     bench.routes(&one, Some(&set(0, 8)), [0]);
     assert!(sources(&bench.finish()).is_empty());
-    bench.handle(confirmed(mark, &[]));
+    bench.handle(confirmed(fence, &[]));
     assert!(sources(&bench.finish()).is_empty(), "an answer from before");
-    let mark = bench.shard.mark().unwrap();
-    bench.handle(confirmed(mark, &[]));
+    let fence = bench.shard.fence().unwrap();
+    bench.handle(confirmed(fence, &[]));
     assert_eq!(sources(&bench.finish()), [(Some(1), Some(1))]);
 }
 
@@ -409,7 +413,7 @@ fn tracking() -> Bench {
     bench
 }
 
-fn says(bench: &mut Bench, hop: &str, state: NextHopState) -> Effects {
+fn report(bench: &mut Bench, hop: &str, state: NextHopState) -> Effects {
     bench.handle(ShardIn::NextHops(vec![(next_hop(hop), state)]));
     bench.finish()
 }
@@ -423,11 +427,11 @@ fn unknown_next_hop_is_fed_and_not_advertised_before_it_is_resolved() {
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 12));
     assert_eq!(effects.next_hops, [(next_hop("192.0.2.7"), true), (next_hop("192.0.2.8"), true)]);
     assert_eq!(bench.shard.counts().ipv4.hidden, 12);
-    let effects = says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 3 });
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 3 });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 10], 0), "the others wait");
-    let effects = says(&mut bench, "192.0.2.8", NextHopState::Unreachable);
+    let effects = report(&mut bench, "192.0.2.8", NextHopState::Unreachable);
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
-    let effects = says(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 2], 0));
     // A route by a next hop that is known is advertised at once.
     bench.routes(&one, Some(&set(1, 8)), [20]);
@@ -440,15 +444,15 @@ fn unreachable_next_hop_withdraws_what_is_advertised_and_leaves_the_feed_as_it_i
     bench.routes(&one, Some(&set(0, 7)), [0, 1]);
     bench.routes(&two, Some(&set(1, 8)), [1]);
     bench.finish();
-    says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
-    let effects = says(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0), "no best path changes");
-    let effects = says(&mut bench, "192.0.2.7", NextHopState::Unreachable);
-    let mut told = sources(&effects);
-    told.sort_unstable();
-    assert_eq!(told, [(Some(1), None), (Some(1), Some(2))]);
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Unreachable);
+    let mut advertised = sources(&effects);
+    advertised.sort_unstable();
+    assert_eq!(advertised, [(Some(1), None), (Some(1), Some(2))]);
     assert_eq!(effects.feed.changes.v4.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(), [prefix(1)]);
-    let effects = says(&mut bench, "192.0.2.8", NextHopState::Unreachable);
+    let effects = report(&mut bench, "192.0.2.8", NextHopState::Unreachable);
     assert_eq!(sources(&effects), [(Some(2), None)]);
     assert_eq!(effects.feed.changes.v4[0].0, prefix(1), "the better one is selected again");
     // Paths withdrawn and announced while none is eligible are fed, and not advertised.
@@ -470,16 +474,16 @@ fn next_hop_on_link_and_recursive_ones_are_apart() {
     let recursive = TrackedNextHop { recursive: true, ..next_hop("192.0.2.7") };
     assert_eq!(uses, [(next_hop("192.0.2.7"), true), (recursive, true)]);
     bench.handle(ShardIn::NextHops(vec![(recursive, NextHopState::Reachable { cost: 0 })]));
-    let effects = says(&mut bench, "192.0.2.7", NextHopState::Unreachable);
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Unreachable);
     assert_eq!(sources(&effects), [(None, Some(3))], "the better path needs its next hop on link");
 }
 
 #[test]
-fn too_many_unanswered_prefixes_have_all_routes_judged_again() {
+fn shard_too_many_unresolved_prefixes_reselects_all_routes() {
     let (mut bench, one) = (tracking(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..100);
     bench.finish();
-    let effects = says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
     assert_eq!(sources(&effects).len(), 100);
 }
 
@@ -489,16 +493,16 @@ fn suppressed_path_that_becomes_usable_waits_for_dataplanes() {
     bench.handle(ShardIn::Suppress(true));
     bench.routes(&one, Some(&set(0, 7)), [0]);
     assert_eq!(fed(&bench.finish().feed), 1);
-    assert_eq!(bench.shard.mark(), None, "nothing waits: no path can be used");
-    let effects = says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    assert_eq!(bench.shard.fence(), None, "nothing waits: no path can be used");
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 1));
-    let mark = bench.shard.mark().unwrap();
-    bench.handle(confirmed(mark, &[]));
+    let fence = bench.shard.fence().unwrap();
+    bench.handle(confirmed(fence, &[]));
     assert_eq!(sources(&bench.finish()), [(None, Some(1))]);
 }
 
 #[test]
-fn path_that_moves_to_an_unknown_next_hop_holds_what_was_told() {
+fn gate_unknown_next_hop_keeps_the_former_advertisement() {
     let attrs = |effects: &Effects| {
         let paths = effects.egress.iter().map(|effect| match effect {
             ToEgress::All(batch) => batch.changes.v4.iter().map(|c| (c.old != NONE, c.new != NONE)).collect(),
@@ -506,30 +510,30 @@ fn path_that_moves_to_an_unknown_next_hop_holds_what_was_told() {
         });
         paths.flatten().collect::<Vec<_>>()
     };
-    for (state, told) in
+    for (state, advertised) in
         [(NextHopState::Reachable { cost: 0 }, (true, true)), (NextHopState::Unreachable, (true, false))]
     {
         for suppress in [false, true] {
             let (mut bench, one) = (tracking(), peer(1, 1));
             bench.handle(ShardIn::Suppress(suppress));
             bench.routes(&one, Some(&set(0, 7)), [0]);
-            says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
-            let mark = bench.shard.mark();
-            assert_eq!(mark.is_some(), suppress);
-            mark.into_iter().for_each(|mark| bench.handle(confirmed(mark, &[])));
+            report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+            let fence = bench.shard.fence();
+            assert_eq!(fence.is_some(), suppress);
+            fence.into_iter().for_each(|fence| bench.handle(confirmed(fence, &[])));
             bench.finish();
             bench.routes(&one, Some(&set(0, 8)), [0]);
             let effects = bench.finish();
             assert_eq!((attrs(&effects), fed(&effects.feed)), (vec![], 1), "fed, and no worker hears of it");
             let standing = bench.shard.lookup(prefix(0)).unwrap().standing;
             assert_eq!(standing, Standing::Waiting { former: true });
-            let mut effects = says(&mut bench, "192.0.2.8", state);
-            if let Some(mark) = bench.shard.mark() {
+            let mut effects = report(&mut bench, "192.0.2.8", state);
+            if let Some(fence) = bench.shard.fence() {
                 assert!(suppress && attrs(&effects).is_empty());
-                bench.handle(confirmed(mark, &[]));
+                bench.handle(confirmed(fence, &[]));
                 effects = bench.finish();
             }
-            assert_eq!(attrs(&effects), [told]);
+            assert_eq!(attrs(&effects), [advertised]);
             assert_eq!(bench.shard.counts().waiting, 0);
             bench.routes(&one, None, [0]);
             bench.finish();
@@ -543,7 +547,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
     let moved_to_unknown = || {
         let (mut bench, one) = (tracking(), peer(1, 1));
         bench.routes(&one, Some(&set(0, 7)), [0]);
-        says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+        report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
         bench.routes(&one, Some(&set(0, 8)), [0]);
         bench.finish();
         bench
@@ -566,7 +570,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
         fresh.shard.adopt(moved, &mut fresh.out);
     }
     assert_eq!((sources(&bench.finish()), sources(&fresh.finish())), (vec![], vec![]));
-    let effects = says(&mut fresh, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut fresh, "192.0.2.8", NextHopState::Reachable { cost: 0 });
     assert_eq!(sources(&effects), [(Some(1), Some(1))]);
     assert_eq!(bench.shard.counts().attribute_sets, 0);
 }
@@ -633,7 +637,7 @@ fn extract_skewed_logical_shard_and_wide_prefix_work_is_bounded_by_the_part() {
 }
 
 #[test]
-fn next_hop_inside_its_own_prefix_is_asked_for_without_that_prefix() {
+fn shard_next_hop_inside_its_prefix_is_registered_without_it() {
     let mut bench = tracking();
     let far = Arc::new(PeerInfo { multihop: true, ..(*peer(3, 1)).clone() });
     bench.handle(ShardIn::PeerUp(far.clone()));

@@ -1,4 +1,4 @@
-//! Work that goes through all tables, some thousand slots at a step.
+//! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection.
 
 use super::out::{Others, index};
 use super::route::{self, Route};
@@ -9,31 +9,32 @@ use ribtide_prefix::{
 };
 use std::collections::VecDeque;
 
-/// Slots that a step may look at: about a millisecond's work.
+/// Slots of one step: about a millisecond of work.
 const STEP: usize = 2048;
 
-/// What is under way. Tasks take turns, so that none waits for the end of another.
+/// The scans under way. They take turns, so none waits for the end of another.
 #[derive(Default)]
 pub(super) struct Work {
     tasks: VecDeque<Task>,
-    /// Prefixes whose next hop was unknown, to be judged again.
-    answered: Families<Prefixes>,
+    /// Prefixes to reselect, because the state of an unknown next hop arrived.
+    resolved: Families<Prefixes>,
 }
 
-/// Prefixes of a family, some more than once.
+/// Prefixes of a family, some of them twice.
 struct Prefixes;
 impl PerFamily for Prefixes {
     type Of<F: Family> = Vec<Prefix<F>>;
 }
 
-/// Prefixes that wait for the answer to a next hop; with more of a family than that, every route is judged again instead.
+/// Prefixes of a family that wait for the state of a next hop. Beyond the bound, every route is
+/// reselected instead.
 const UNANSWERED_MAX: usize = if cfg!(test) { 4 } else { 1 << 18 };
 
-/// Prefixes with a path whose next hop was unknown when they were judged.
+/// Prefixes with a path whose next hop was unknown at their last selection.
 #[derive(Default)]
 pub(super) struct Unanswered {
     prefixes: Families<Prefixes>,
-    /// There were too many.
+    /// More than [`UNANSWERED_MAX`] prefixes waited, so every route is reselected.
     all: bool,
 }
 
@@ -50,25 +51,25 @@ impl Unanswered {
 
 struct Task {
     kind: Kind,
-    /// Where to go on.
+    /// The next slot.
     at: Place,
-    /// How many tables are left, this one included.
+    /// Tables left, this one included.
     left: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Take out the paths of sessions that ended.
-    Sweep,
-    /// Show the best paths, as far as they are told.
+    /// Remove the paths of ended sessions.
+    Purge,
+    /// Send the advertised paths to a worker.
     Dump(DumpRequest),
-    /// Judge every route again: next hops changed.
+    /// Reselect every route: next hops changed.
     Redecide,
-    /// Tell what waits for dataplanes: it need not any more.
+    /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
 }
 
-/// A place in a table: family, logical shard and hash. Goes round.
+/// A place in the tables: family, logical shard and hash, in a circle.
 #[derive(Clone, Copy)]
 struct Place {
     afi: Afi,
@@ -81,7 +82,7 @@ impl Place {
     /// Tables of both families.
     const ALL: u32 = 2 * LOGICAL_SHARDS as u32;
 
-    /// Whether a part of a logical shard that ends here is not all behind this place.
+    /// Whether some of the part of a logical shard that ends at `end` is not before this place.
     fn is_before(self, logical: u8, end: Option<u32>) -> bool {
         self.shard < logical || (self.shard == logical && end.is_none_or(|end| self.hash < end))
     }
@@ -99,35 +100,35 @@ impl Place {
 }
 
 impl Work {
-    /// There are paths to take out.
-    pub(super) fn sweep(&mut self) {
-        self.go_round(Kind::Sweep);
+    /// Starts a scan that removes the paths of ended sessions.
+    pub(super) fn purge(&mut self) {
+        self.go_round(Kind::Purge);
     }
 
     pub(super) fn redecide(&mut self) {
         self.go_round(Kind::Redecide);
     }
 
-    /// Some of what was unknown is known: these prefixes are judged again.
-    pub(super) fn answer(&mut self, unanswered: &mut Unanswered) {
+    /// States of unknown next hops arrived: reselects the prefixes that waited for them.
+    pub(super) fn resolved(&mut self, unanswered: &mut Unanswered) {
         let Unanswered { mut prefixes, all } = std::mem::take(unanswered);
         if all {
             self.redecide();
         }
-        for_each_family!(F => self.answered.get_mut::<F>().append(prefixes.get_mut::<F>()));
+        for_each_family!(F => self.resolved.get_mut::<F>().append(prefixes.get_mut::<F>()));
     }
 
-    /// Whether [`Shard::judge_answered`] has something to do.
-    pub(super) fn is_answering(&self) -> bool {
-        !self.answered.v4.is_empty() || !self.answered.v6.is_empty()
+    /// Whether prefixes wait for reselection because a state arrived.
+    pub(super) fn has_resolved(&self) -> bool {
+        !self.resolved.v4.is_empty() || !self.resolved.v6.is_empty()
     }
 
-    /// Nothing is to wait for dataplanes any more.
+    /// Starts a scan that opens every gate.
     pub(super) fn open(&mut self) {
         self.go_round(Kind::Open);
     }
 
-    /// Whether some may wait still.
+    /// Whether gates of an earlier suppression period may be closed.
     pub(super) fn is_opening(&self) -> bool {
         self.tasks.iter().any(|task| task.kind == Kind::Open)
     }
@@ -137,7 +138,7 @@ impl Work {
         self.tasks.push_back(Task { kind: Kind::Dump(request), at, left: u32::from(LOGICAL_SHARDS) });
     }
 
-    /// Through all tables from now on; a task that is under way goes round once more from where it is.
+    /// Scans all tables once. A scan under way continues until it has been round once more.
     fn go_round(&mut self, kind: Kind) {
         match self.tasks.iter_mut().find(|task| task.kind == kind) {
             Some(task) => task.left = Place::ALL + u32::from(task.at.hash > 0),
@@ -149,13 +150,13 @@ impl Work {
 impl Shard {
     /// Whether [`Shard::step`] has something to do.
     pub fn work_left(&self) -> bool {
-        !self.work.tasks.is_empty() || self.work.is_answering() || self.core.gates.any_confirmed()
+        !self.work.tasks.is_empty() || self.work.has_resolved() || self.core.gates.any_confirmed()
     }
 
-    /// Does a bounded piece of the work that messages left behind.
+    /// Does a bounded piece of the work under way. The caller repeats it between messages.
     pub fn step(&mut self, out: &mut ShardOut) {
-        self.tell_confirmed(out);
-        self.judge_answered(out);
+        self.advertise_confirmed(out);
+        self.redecide_resolved(out);
         self.core.settle(out);
         if let Some(task) = self.work.tasks.pop_front() {
             self.go_on(task, out);
@@ -163,24 +164,24 @@ impl Shard {
         self.core.clear_out(out);
     }
 
-    /// Judges some of the prefixes again whose next hop was unknown.
-    fn judge_answered(&mut self, out: &mut ShardOut) {
+    /// Reselects some of the prefixes whose next hop has a state now.
+    fn redecide_resolved(&mut self, out: &mut ShardOut) {
         let Shard { tables, core, work, .. } = self;
         for_each_family!(F => {
-            let answered = work.answered.get_mut::<F>();
-            let some = answered.split_off(answered.len().saturating_sub(STEP / 2));
+            let resolved = work.resolved.get_mut::<F>();
+            let some = resolved.split_off(resolved.len().saturating_sub(STEP / 2));
             for prefix in some {
                 let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
                 let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { continue };
                 core.redecide(table.get_mut(at), out);
             }
-            if answered.is_empty() {
-                *answered = Vec::new();
+            if resolved.is_empty() {
+                *resolved = Vec::new();
             }
         });
     }
 
-    /// A step of one task.
+    /// One step of a scan.
     fn go_on(&mut self, mut task: Task, out: &mut ShardOut) {
         let mut part = Part::default();
         let mut budget = STEP;
@@ -198,15 +199,15 @@ impl Shard {
             });
         }
         self.core.settle(out);
-        let done = task.left == 0 || (task.kind == Kind::Sweep && !self.core.sessions.any_ending());
-        part.tell(task.kind, done, out);
+        let done = task.left == 0 || (task.kind == Kind::Purge && !self.core.sessions.any_ending());
+        part.send(task.kind, done, out);
         if !done {
             self.work.tasks.push_back(task);
         }
     }
 
-    /// Does what all tasks still have to do on a part of a logical shard's table: on entries with hashes from `from` to before
-    /// `end`, if there is one. It costs what the part costs, however much there is to do elsewhere.
+    /// Applies all scans to a part of a logical shard: entries with hashes from `from` to before
+    /// `end`. The cost is that of the part, whatever the scans still have to do elsewhere.
     pub(super) fn work_on<F: Family>(
         &mut self,
         logical: u8,
@@ -216,21 +217,21 @@ impl Shard {
     ) {
         let Shard { tables, core, work, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical)];
-        // Which of these prefixes wait for the answer to a next hop, a long list would have to be searched for.
-        let answering = work.is_answering().then_some(Kind::Redecide);
+        // All prefixes of the part are reselected, because a search in a long list would cost more.
+        let answering = work.has_resolved().then_some(Kind::Redecide);
         let tasks = work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Sweep | Kind::Redecide | Kind::Open => true,
+            Kind::Purge | Kind::Redecide | Kind::Open => true,
         });
         for kind in tasks.map(|task| task.kind).chain(answering) {
             let mut part = Part::default();
-            table.visit(from, end, |route| core.work_at(kind, route, &mut part, out));
-            part.tell(kind, false, out);
+            table.visit(from, end, |route| core.apply(kind, route, &mut part, out));
+            part.send(kind, false, out);
         }
         core.settle(out);
     }
 
-    /// Works on a part of a table; returns the hash to go on from, if it is not done.
+    /// Scans a part of a table. Returns the hash to continue from, or `None` at the end.
     fn walk<F: Family>(
         &mut self,
         kind: Kind,
@@ -242,14 +243,14 @@ impl Shard {
     ) -> Option<u32> {
         let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
         table.walk(from, budget, &mut self.core, Core::prefetch_best, |core, route| {
-            core.work_at(kind, route, part, out)
+            core.apply(kind, route, part, out)
         })
     }
 }
 
 impl Core {
-    /// What a task does with one route. Whether the route stays.
-    fn work_at<F: Family>(
+    /// Applies a scan to one route. Returns whether the route stays.
+    fn apply<F: Family>(
         &mut self,
         kind: Kind,
         route: &mut Route<F>,
@@ -257,12 +258,12 @@ impl Core {
         out: &mut ShardOut,
     ) -> bool {
         match kind {
-            Kind::Sweep => return self.sweep(route, out),
+            Kind::Purge => return self.purge(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(_) => {
-                if let Some(told) = self.told(route) {
-                    let new = part.path(self, told.attrs, told.session);
+                if let Some(advertised) = self.advertised(route) {
+                    let new = part.path(self, advertised.attrs, advertised.session);
                     part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
                 }
             }
@@ -270,13 +271,13 @@ impl Core {
         true
     }
 
-    /// Whether a route has a path whose next hop is not known yet.
+    /// Whether a route has a path whose next hop has no state yet.
     pub(super) fn has_unknown<F: Family>(&self, route: &Route<F>) -> bool {
         !self.attrs.hops.all_reachable() && route.paths(&self.paths).iter().any(|path| self.is_unknown(*path))
     }
 }
 
-/// Part of a dump.
+/// A part of a dump.
 #[derive(Default)]
 struct Part {
     batch: BestBatch,
@@ -290,7 +291,7 @@ impl Part {
         index(&mut self.others, &mut self.batch, attrs, source, noted)
     }
 
-    fn tell(self, kind: Kind, last: bool, out: &mut ShardOut) {
+    fn send(self, kind: Kind, last: bool, out: &mut ShardOut) {
         if let Kind::Dump(request) = kind
             && (last || !self.batch.paths.is_empty())
         {

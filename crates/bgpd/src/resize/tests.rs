@@ -107,10 +107,10 @@ fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_path
 #[test]
 fn stops_add_counts_those_over_each_limit() {
     let mut stops = Stops::default();
-    for (ms, in_vain) in [(3, false), (10, false), (11, true), (26, false), (51, false)] {
-        stops.add(Duration::from_millis(ms), in_vain);
+    for (ms, without_move) in [(3, false), (10, false), (11, true), (26, false), (51, false)] {
+        stops.add(Duration::from_millis(ms), without_move);
     }
-    let Stops { count, in_vain, longest, over, all } = stops;
-    assert_eq!((count, in_vain, over), (5, 1, [3, 2, 1]));
+    let Stops { count, without_move, longest, over, all } = stops;
+    assert_eq!((count, without_move, over), (5, 1, [3, 2, 1]));
     assert_eq!((longest.as_millis(), all.as_millis()), (51, 101));
 }

@@ -1,28 +1,29 @@
-//! Peer numbers: dense, and used again only when nothing of the former bearer is left.
+//! Peer numbers: dense, and reused only when no trace of the former peer is left.
 
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use std::collections::BTreeMap;
 
-/// The numbers given out and those that can be given again.
+/// Used and free numbers.
 #[derive(Default)]
 pub(super) struct Ids {
-    /// How many sessions each number has had.
+    /// The number of sessions of each peer number.
     sessions: Vec<u32>,
-    /// By kind: a worker that still has withdrawals of the former bearer before it must judge them as it judged the
-    /// announcements, and the kind is all that decides.
+    /// Free numbers by kind. A worker may still have withdrawals of the former peer, and must send
+    /// them by the same rules as the announcements; only the kind decides these.
     free: BTreeMap<PeerKind, Vec<PeerId>>,
-    /// Sessions that ended and of which some shard may still hold routes.
+    /// Ended sessions that may have routes in a shard.
     ending: BTreeMap<(PeerId, u32), Ending>,
 }
 
 /// A session that ended.
 #[derive(Default)]
 struct Ending {
-    /// How many shards its reader told. They may be more or fewer when the next one ends, so only the reader knows.
-    told: Option<usize>,
-    /// How many of them have said that they hold nothing more of it.
+    /// The number of shards that its reader informed. It may change before the next session ends,
+    /// so only the reader knows it.
+    informed: Option<usize>,
+    /// The number of these that reported no routes.
     purged: usize,
-    /// The kind of the peer, once it is gone for good.
+    /// The kind of the peer, once it is removed.
     retired: Option<PeerKind>,
 }
 
@@ -36,30 +37,30 @@ impl Ids {
         PeerId(self.sessions.len() as u32 - 1)
     }
 
-    /// Counts a session of a peer and returns its number.
+    /// Counts a new session of a peer and returns its number.
     pub(super) fn next_session(&mut self, id: PeerId) -> u32 {
         let Some(session) = self.sessions.get_mut(id.0 as usize) else { return 0 };
         *session += 1;
         *session
     }
 
-    /// A session is over, and its reader is to hear of it.
+    /// Notes an ended session, whose reader will report.
     pub(super) fn ended(&mut self, id: PeerId, session: u32) {
         self.ending.insert((id, session), Ending::default());
     }
 
-    /// Sessions that ended and of which some shard may still hold something.
+    /// Ended sessions that may have routes in a shard.
     #[cfg(test)]
     pub(super) fn ending(&self) -> usize {
         self.ending.len()
     }
 
-    /// Its reader has told so many shards.
-    pub(super) fn told(&mut self, id: PeerId, session: u32, shards: usize) {
-        self.heard(id, session, |ending| ending.told = Some(shards));
+    /// Notes the number of shards that the reader informed.
+    pub(super) fn shards_informed(&mut self, id: PeerId, session: u32, shards: usize) {
+        self.heard(id, session, |ending| ending.informed = Some(shards));
     }
 
-    /// A shard holds nothing more of it.
+    /// Notes that a shard has no route of the session.
     pub(super) fn purged(&mut self, id: PeerId, session: u32) {
         self.heard(id, session, |ending| ending.purged += 1);
     }
@@ -67,7 +68,7 @@ impl Ids {
     fn heard(&mut self, id: PeerId, session: u32, what: impl FnOnce(&mut Ending)) {
         let Some(ending) = self.ending.get_mut(&(id, session)) else { return };
         what(ending);
-        if ending.told == Some(ending.purged) {
+        if ending.informed == Some(ending.purged) {
             let retired = ending.retired;
             self.ending.remove(&(id, session));
             if let Some(kind) = retired {
@@ -76,7 +77,7 @@ impl Ids {
         }
     }
 
-    /// The peer is gone. Its number is free once its last session, if it had any, has left nothing.
+    /// Removes a peer. Its number is free when its last session has no trace.
     pub(super) fn retire(&mut self, id: PeerId, kind: PeerKind) {
         let last = self.sessions.get(id.0 as usize).copied().unwrap_or(0);
         match self.ending.get_mut(&(id, last)) {
@@ -97,10 +98,10 @@ mod tests {
         let (a, b) = (ids.take(External), ids.take(Client));
         assert_eq!((a, b, ids.next_session(a), ids.next_session(a)), (PeerId(0), PeerId(1), 1, 2));
         ids.ended(a, 2);
-        // The first shard is quicker than the reader's word of how many there are.
+        // The first shard may report before the reader.
         ids.purged(a, 2);
         ids.retire(a, External);
-        ids.told(a, 2, 2);
+        ids.shards_informed(a, 2, 2);
         ids.purged(a, 1);
         assert_eq!(ids.take(External), PeerId(2));
         ids.purged(a, 2);
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(ids.take(Client), b, "it never had a session");
 
         ids.ended(a, 3);
-        ids.told(a, 3, 1);
+        ids.shards_informed(a, 3, 1);
         ids.purged(a, 3);
         ids.retire(a, External);
         assert_eq!(ids.take(External), a, "its session was over and done with before it went");

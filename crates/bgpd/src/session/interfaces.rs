@@ -36,7 +36,7 @@ enum OnLink<'a> {
 }
 
 impl Interfaces {
-    fn lead_to(&self, address: IpAddr) -> OnLink<'_> {
+    fn interface_to(&self, address: IpAddr) -> OnLink<'_> {
         let mut best: Option<(u8, bool, &str)> = None;
         for state in self.0.values() {
             let Some(len) = state.holds(address) else { continue };
@@ -114,7 +114,7 @@ impl Sessions {
     /// What stands in the way of a session of this peer.
     pub(super) fn obstacle(&mut self, id: PeerId) -> Option<Obstacle> {
         let on_link = match self.peers.get(&id) {
-            Some(peer) if falls_over(peer) => self.links.lead_to(peer.address),
+            Some(peer) if falls_over(peer) => self.links.interface_to(peer.address),
             Some(_) => OnLink::No,
             None => return None,
         };
@@ -173,16 +173,16 @@ mod tests {
     fn lead_to_takes_the_longest_subnet_and_of_equal_ones_one_that_is_up() {
         let mut all = Interfaces::default();
         let peer = IpAddr::from([192, 0, 2, 9]);
-        assert_eq!(all.lead_to(peer), OnLink::No);
+        assert_eq!(all.interface_to(peer), OnLink::No);
         all.0.insert(1, state("wide", true, &["192.0.0.0/16"]));
         all.0.insert(2, state("eth0", true, &["10.0.0.0/24", "2001:db8::/64"]));
-        assert_eq!(all.lead_to(peer), OnLink::Up("wide"));
+        assert_eq!(all.interface_to(peer), OnLink::Up("wide"));
         // The wider subnet is another link, over which the neighbour is not.
         all.0.insert(3, state("eth1", false, &["192.0.2.0/24"]));
-        assert_eq!(all.lead_to(peer), OnLink::Down("eth1"));
+        assert_eq!(all.interface_to(peer), OnLink::Down("eth1"));
         all.0.insert(4, state("eth2", true, &["192.0.2.0/24"]));
-        assert_eq!(all.lead_to(peer), OnLink::Up("eth2"));
-        assert_eq!(all.lead_to("2001:db8::7".parse().unwrap()), OnLink::Up("eth0"));
+        assert_eq!(all.interface_to(peer), OnLink::Up("eth2"));
+        assert_eq!(all.interface_to("2001:db8::7".parse().unwrap()), OnLink::Up("eth0"));
     }
 
     #[test]

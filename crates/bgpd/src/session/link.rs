@@ -1,7 +1,7 @@
-//! A session begins or ends: readers, workers and, through the readers, the shards are told.
+//! Start and end of a session: messages to readers, workers and, through readers, shards.
 
-use super::backlog::Backlog;
 use super::peer::{Peer, Up};
+use super::write_queue::Backlog;
 use super::{Sessions, socket};
 use crate::reader::{Attach, Command};
 use mio::Interest;
@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// By what the routes of a neighbour are taken.
+/// The import settings of a neighbour.
 pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
     IngestSettings {
         import: settings.import.clone(),
@@ -47,7 +47,7 @@ impl Sessions {
         let settings = ingest(&peer.settings);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
-        // From now on the reader reads; only room to write is of interest here.
+        // The reader reads from now; only writability matters here.
         let stream = self
             .poll
             .registry()
@@ -69,19 +69,19 @@ impl Sessions {
         };
         peer.up = Some(up);
 
-        // Workers know a source before its reader can bring the first route.
+        // Workers learn of a source before its reader can send the first route.
         for at in 0..self.outbox.workers() {
             let info = info.clone();
             let message = if at == worker { EgressIn::MemberUp(info) } else { EgressIn::SourceUp(info) };
-            self.outbox.tell_worker(at, message);
+            self.outbox.send_to_worker(at, message);
         }
         self.join_group(&info.egress, worker);
         self.load[reader] += 1;
-        self.outbox.tell_reader(reader, Command::Attach(Box::new(attach)));
+        self.outbox.send_to_reader(reader, Command::Attach(Box::new(attach)));
         Ok(())
     }
 
-    /// The session of a peer is over.
+    /// Ends the session of a peer.
     pub(super) fn down(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stalled = None;
@@ -89,15 +89,15 @@ impl Sessions {
             connection.output.cut();
         }
         let Some(up) = peer.up.take() else { return };
-        self.outbox.tell_worker(up.worker, EgressIn::MemberDown(id));
+        self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
         self.ids.ended(id, up.info.session);
-        self.outbox.tell_reader(up.reader, Command::Detach(id, up.info.session));
+        self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
     }
 
-    /// Other settings of an established session, which lasts, decide what is sent on it. Its worker stays, and has the new
-    /// group too: it knows what was sent and what still waits.
+    /// Changes the egress settings of an established session. Its worker stays and takes over the
+    /// new group, because it knows what was sent and what waits.
     pub(super) fn send_otherwise(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else { return };
         let (Some(up), Some(negotiated)) = (&peer.up, peer.fsm.negotiated()) else { return };
@@ -112,7 +112,7 @@ impl Sessions {
         if let Some(up) = self.peers.get_mut(&id).and_then(|peer| peer.up.as_mut()) {
             up.info = info.clone();
         }
-        self.outbox.tell_worker(worker, EgressIn::MemberChanged(info));
+        self.outbox.send_to_worker(worker, EgressIn::MemberChanged(info));
     }
 
     fn join_group(&mut self, settings: &EgressSettings, worker: usize) {
@@ -132,7 +132,7 @@ impl Sessions {
         }
     }
 
-    /// What shards and workers have to know of the session, and our address of it.
+    /// The facts of the session for shards and workers, and the local address.
     fn describe(
         &mut self,
         id: PeerId,
@@ -160,7 +160,7 @@ impl Sessions {
         Ok((Arc::new(info), local))
     }
 
-    /// What decides how routes are sent on a session.
+    /// The egress settings of a session.
     fn egress(
         &self,
         peer: &Peer,
@@ -191,7 +191,8 @@ impl Sessions {
         }
     }
 
-    /// The worker of the group of these settings; a new group goes to the one that has the least to do, and stays there.
+    /// The worker of the group of these settings. A new group goes to the worker with the least
+    /// load, and stays there.
     fn worker_for(&self, settings: &EgressSettings) -> usize {
         if let Some((worker, _)) = self.groups.get(settings).and_then(|places| places.first()) {
             return *worker;
@@ -212,9 +213,9 @@ impl Sessions {
     }
 }
 
-/// What a group costs its worker: each family's routes are packed once, and every chunk is addressed to every member.
+/// The load of a group: each family is packed once, and every chunk goes to every member.
 fn load(settings: &EgressSettings, members: usize) -> u64 {
-    /// Members that cost as much as the packing.
+    /// The members whose load equals that of packing.
     const PACKING: u64 = 16;
     let families = u64::from(settings.families.ipv4) + u64::from(settings.families.ipv6);
     families * (PACKING + members as u64)

@@ -10,7 +10,6 @@
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
-mod backlog;
 mod bfd;
 mod connection;
 mod ids;
@@ -23,13 +22,14 @@ mod peer;
 mod reconfigure;
 mod socket;
 mod view;
+mod write_queue;
 mod writers;
 
-pub use backlog::WriteQueue;
 pub use reconfigure::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use view::{NeighborView, Totals, UpView};
+pub use write_queue::WriteQueue;
 
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
@@ -140,8 +140,8 @@ impl SessionsBuilder {
                     }
                     _ => "set bgp.listen to an address of this machine",
                 };
-                let says = format!("BGP cannot listen on {address}: {error}; {cure}");
-                io::Error::new(error.kind(), says)
+                let message = format!("BGP cannot listen on {address}: {error}; {cure}");
+                io::Error::new(error.kind(), message)
             })?;
             keys::change(std::slice::from_ref(&listener), &Keys::new(), &keys::of(bgp))?;
             let token = Token(LISTENERS + listeners.len());
@@ -206,7 +206,7 @@ impl SessionsBuilder {
         clock: Clock,
         stop: Stop,
     ) -> io::Result<(StageHandle<Sessions>, JoinHandle<()>)> {
-        let (handle, asked) = pair("session");
+        let (handle, calls) = pair("session");
         for descriptor in hosted.descriptors() {
             self.poll.registry().register(&mut SourceFd(&descriptor), WAKE, Interest::READABLE)?;
         }
@@ -243,7 +243,7 @@ impl SessionsBuilder {
         let cpus = setup.cpus.clone();
         let thread = thread::spawn("sessions", move || {
             pin("sessions", cpus.as_ref());
-            sessions.run(&writes, &reports, &purged, &asked, &mut hosted, &stop);
+            sessions.run(&writes, &reports, &purged, &calls, &mut hosted, &stop);
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }
@@ -290,7 +290,7 @@ impl Sessions {
         writes: &Receiver<Vec<Write>>,
         reports: &Receiver<Report>,
         purged: &Receiver<Purged>,
-        asked: &CallQueue<Sessions>,
+        calls: &CallQueue<Sessions>,
         hosted: &mut Hosted,
         stop: &Stop,
     ) {
@@ -345,7 +345,7 @@ impl Sessions {
                 self.ids.purged(id, session);
             }
             self.take_writes(writes);
-            asked.serve(&mut self);
+            calls.serve(&mut self);
             self.run_timers();
             rest = hosted.pass();
         }
@@ -651,7 +651,7 @@ impl Sessions {
     /// Something was written, or could not be: tells the worker when too much is left or little enough.
     fn written(&mut self, id: PeerId, side: Side, outcome: Result<usize, String>) {
         let now = self.clock.now();
-        let high = backlog::high_water(self.groups.len());
+        let high = write_queue::high_water(self.groups.len());
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(connection) = peer.slot(side).as_mut() else { return };
         let written = match outcome {
@@ -672,7 +672,7 @@ impl Sessions {
         up.backlog.blocks += u64::from(left > 0);
         if let Some(blocked) = up.backlog.left(left, high, now) {
             let worker = up.worker;
-            self.outbox.tell_worker(worker, EgressIn::Backlog { peer: id, blocked });
+            self.outbox.send_to_worker(worker, EgressIn::Backlog { peer: id, blocked });
         }
         if left > 0 && peer.deadline.is_none() {
             self.settle(id);
@@ -715,7 +715,7 @@ impl Sessions {
     fn report(&mut self, report: Report) {
         let Report { peer: id, session, what } = report;
         if let What::Detached { shards } = what {
-            return self.ids.told(id, session, shards);
+            return self.ids.shards_informed(id, session, shards);
         }
         let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
         if up.info.session != session {
@@ -726,7 +726,7 @@ impl Sessions {
             What::Message(kind, body) => self.event(id, Event::Message(side, kind, &body)),
             What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
-            What::Refresh(afi) => self.outbox.tell_worker(worker, EgressIn::Refresh(id, afi)),
+            What::Refresh(afi) => self.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi)),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } => {}
             What::EndOfRib(afi) => up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true,

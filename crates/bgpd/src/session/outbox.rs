@@ -1,8 +1,8 @@
-//! What the session thread says to workers and readers, in one order, without ever waiting.
+//! The messages of the session thread to workers and readers, in one order and without blocking.
 //!
-//! One order for all of them, because a worker must know a source before the source's reader can bring a route: what
-//! is said to a worker is in its ring before what comes after it is in a reader's. What does not fit waits here; it is
-//! a few messages for each session that comes or goes.
+//! The order matters: a worker must know a source before the reader of the source can send a route.
+//! So a message to a worker enters its queue before a later message enters that of a reader.
+//! Messages without room wait here, a few for each session that begins or ends.
 
 use crate::reader::Command;
 use ribtide_bgp::message::EgressIn;
@@ -14,7 +14,7 @@ enum Letter {
     Reader(usize, Command),
 }
 
-/// The rings of workers and readers, and what waits for them.
+/// The queues of workers and readers, and the waiting messages.
 pub(super) struct Outbox {
     workers: Vec<Sender<EgressIn>>,
     readers: Vec<Sender<Command>>,
@@ -30,28 +30,28 @@ impl Outbox {
         self.workers.len()
     }
 
-    pub(super) fn tell_worker(&mut self, worker: usize, message: EgressIn) {
+    pub(super) fn send_to_worker(&mut self, worker: usize, message: EgressIn) {
         self.waiting.push_back(Letter::Worker(worker, message));
         self.retry();
     }
 
-    pub(super) fn tell_reader(&mut self, reader: usize, command: Command) {
+    pub(super) fn send_to_reader(&mut self, reader: usize, command: Command) {
         self.waiting.push_back(Letter::Reader(reader, command));
         self.retry();
     }
 
-    /// Whether nothing waits here.
+    /// Whether no message waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Sends what waits, until a ring is full.
+    /// Sends waiting messages until a queue is full.
     pub(super) fn retry(&mut self) {
         while let Some(letter) = self.waiting.pop_front() {
             let full = match letter {
                 Letter::Worker(at, message) => match self.workers[at].try_send(message) {
                     Err(TrySend::Full(message)) => Some(Letter::Worker(at, message)),
-                    // A ring is closed only when the process is stopping.
+                    // A queue is closed only when the process is stopping.
                     Ok(()) | Err(TrySend::Closed) => None,
                 },
                 Letter::Reader(at, command) => match self.readers[at].try_send(command) {
@@ -80,8 +80,8 @@ mod tests {
         let (reader, reader_gets) = rings.bounded("reader", 8);
         let mut outbox = Outbox::new(vec![worker], vec![reader]);
         for peer in 0..2 {
-            outbox.tell_worker(0, EgressIn::MemberDown(PeerId(peer)));
-            outbox.tell_reader(0, Command::Detach(PeerId(peer), 1));
+            outbox.send_to_worker(0, EgressIn::MemberDown(PeerId(peer)));
+            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1));
         }
         assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(0), 1))));
         assert!(reader_gets.try_recv().is_none() && !outbox.is_empty());

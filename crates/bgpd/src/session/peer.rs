@@ -1,7 +1,7 @@
-//! One neighbour as the session thread has it: its state machine, its connections, its established session.
+//! A neighbour of the session thread: its FSM, connections and established session.
 
-use super::backlog::Backlog;
 use super::connection::Connection;
+use super::write_queue::Backlog;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
 use ribtide_config::{AnyAsn, NeighborSettings};
@@ -17,19 +17,19 @@ pub(super) struct Peer {
     pub(super) description: Option<String>,
     pub(super) settings: NeighborSettings,
     pub(super) kind: PeerKind,
-    /// It came from a range, and goes when its connection does.
+    /// Whether it belongs to a dynamic range; then it ends with its connection.
     pub(super) dynamic: bool,
-    /// The interface that it was last seen behind, on a subnet of ours.
+    /// The interface of the subnet on which it was last seen.
     pub(super) interface: Option<String>,
     pub(super) fsm: fsm::Peer,
     ours: Option<Connection>,
     theirs: Option<Connection>,
     pub(super) up: Option<Up>,
-    /// The state last seen and since when.
+    /// The last state, and since when.
     pub(super) state: (State, Millis),
-    /// When it is entered in the session thread's timers.
+    /// Its entry in the timers of the session thread.
     pub(super) deadline: Option<Millis>,
-    /// Since when the kernel has taken nothing although something waits.
+    /// Since when the kernel accepts no bytes although some wait.
     pub(super) stalled: Option<Millis>,
 }
 
@@ -40,14 +40,14 @@ pub(super) struct Up {
     pub(super) worker: usize,
     pub(super) reader: usize,
     pub(super) local: IpAddr,
-    /// When its reader last heard of it.
+    /// When its reader last received bytes.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) backlog: Backlog,
-    /// Whether End-of-RIB came, for IPv4 and IPv6.
+    /// Whether End-of-RIB arrived, for IPv4 and IPv6.
     pub(super) initial_done: [bool; 2],
 }
 
-/// How a peer relates to us.
+/// The kind of a peer.
 pub(super) fn kind(settings: &NeighborSettings, local_asn: u32) -> PeerKind {
     match settings.peer_asn {
         AnyAsn::Exactly(asn) if asn == local_asn => {
@@ -82,7 +82,7 @@ impl Peer {
             passive: settings.passive,
             connect_retry: settings.connect_retry,
         };
-        // Any number that differs between peers and routers will do.
+        // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
         Peer {
             id,
@@ -119,12 +119,12 @@ impl Peer {
         self.ours.is_some() || self.theirs.is_some()
     }
 
-    /// Bytes that wait to be written on the established session.
+    /// Waiting bytes of the established session.
     pub(super) fn queued(&self) -> usize {
         self.established().map_or(0, |c| c.output.len())
     }
 
-    /// The connection of the established session, to look at.
+    /// The connection of the established session, for queries.
     pub(super) fn established(&self) -> Option<&Connection> {
         match self.up.as_ref()?.side {
             Side::Ours => self.ours.as_ref(),
@@ -132,8 +132,8 @@ impl Peer {
         }
     }
 
-    /// Hands an event to the machine, after the signs of life that its reader has seen meanwhile: neither a busy reader
-    /// nor one that waits for the shards makes the peer silent.
+    /// Passes an event to the FSM, after the last receive time of its reader. So neither a busy nor
+    /// a waiting reader makes the peer silent.
     pub(super) fn handle(&mut self, event: Event<'_>, now: Millis) -> Vec<fsm::Action> {
         let mut actions = Vec::new();
         if let Some(up) = &self.up {
@@ -160,7 +160,7 @@ impl Peer {
         actions
     }
 
-    /// When something is to be done next.
+    /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
         [self.fsm.next_deadline(), send_hold].into_iter().flatten().min()

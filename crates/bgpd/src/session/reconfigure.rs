@@ -1,4 +1,4 @@
-//! Another configuration of the neighbours, while the others' sessions last.
+//! Reload of the neighbours, while other sessions continue.
 
 use super::{Sessions, keys};
 use crate::reader::Command;
@@ -9,36 +9,36 @@ use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;
 
-/// What became of the neighbours, each in one list at most. Those in none were not touched.
+/// The neighbours that a reload touched, each in one list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Neighbors {
-    /// New ones.
+    /// Added neighbours.
     pub added: Vec<IpAddr>,
-    /// Those that are gone.
+    /// Removed neighbours.
     pub removed: Vec<IpAddr>,
-    /// Their session ended, and starts over with other settings.
+    /// Their session was reset for the new settings.
     pub reset: Vec<IpAddr>,
-    /// Their session lasts, and routes are exchanged again where the policy is another.
+    /// Their session continues, and routes are exchanged again if a policy changed.
     pub refreshed: Vec<IpAddr>,
 }
 
-/// What it takes to bring other settings into force.
+/// What a change of settings requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Difference {
-    /// They are the same.
+    /// No difference.
     None,
-    /// The session lasts.
+    /// The session continues.
     Soft {
-        /// The peer is asked for its routes again.
+        /// Request a route refresh from the peer.
         import: bool,
-        /// The peer is sent what it lacks now, and loses what it should not have.
+        /// Send the difference to the peer.
         export: bool,
     },
-    /// Another session.
+    /// A new session.
     Session,
 }
 
-/// Every setting is named here, so that a new one does not compile before its effect on a change is written down.
+/// Every setting is listed, so that a new one does not compile without a decision.
 fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let NeighborSettings {
         group,
@@ -92,10 +92,10 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
 }
 
 impl Sessions {
-    /// Brings other neighbours and ranges into force.
+    /// Applies other neighbours and ranges.
     ///
     /// # Errors
-    /// A sentence, and nothing has changed, when the kernel refuses a password.
+    /// A sentence when the kernel refuses a password; nothing has changed.
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
         let wanted = keys::of(bgp);
         keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
@@ -118,7 +118,7 @@ impl Sessions {
         Ok(changed)
     }
 
-    /// Applies the configuration to a neighbour that is there.
+    /// Applies the configuration to an existing neighbour.
     fn renew(&mut self, bgp: &BgpConfig, address: IpAddr, id: PeerId, changed: &mut Neighbors) {
         let Some(peer) = self.peers.get(&id) else { return };
         let configured = bgp.neighbors.get(&address);
@@ -130,7 +130,7 @@ impl Sessions {
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
         let mut takes = difference(&peer.settings, &settings);
-        // Without a refresh the peer's routes come again only with another session.
+        // Without route refresh, only a new session brings the routes again.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
         if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable {
             takes = Difference::Session;
@@ -140,7 +140,7 @@ impl Sessions {
             self.remove(id, &Notification::cease(cease::CONFIG_CHANGE));
             if let Some(neighbor) = configured {
                 let id = self.configure(neighbor);
-                // One that an operator has shut down stays so.
+                // A neighbour that an operator shut down stays down.
                 if !stopped {
                     self.event(id, Event::Start);
                 }
@@ -166,21 +166,21 @@ impl Sessions {
         }
     }
 
-    /// What decides about the routes of an established session is something else: the reader hears of it, and then the peer is asked for its
-    /// routes again.
+    /// Sends the new import settings of an established session to its reader, and then requests a
+    /// route refresh.
     fn import_again(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else { return };
         let Some(up) = &peer.up else { return };
         let (side, reader, families) = (up.side, up.reader, up.info.families);
         let command = Command::Import(id, up.info.session, Box::new(super::link::ingest(&peer.settings)));
-        self.outbox.tell_reader(reader, command);
-        self.ask_for_routes(id, side, families);
+        self.outbox.send_to_reader(reader, command);
+        self.request_routes(id, side, families);
     }
 
-    /// A neighbour goes: its session ends with this, and its number is free when nothing of it is left.
+    /// Removes a neighbour and its session. Its number is free when no trace is left.
     fn remove(&mut self, id: PeerId, farewell: &Notification) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            // One that came from a range goes with its connection, and now so does this.
+            // A neighbour of a range ends with its connection; this one does now.
             peer.dynamic = true;
             self.event(id, Event::Stop(farewell.clone()));
         }

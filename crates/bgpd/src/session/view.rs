@@ -1,8 +1,8 @@
-//! What people ask of the sessions, and what they tell them to do.
+//! Queries about sessions, and commands of operators.
 
 use super::Sessions;
-use super::backlog::WriteQueue;
 use super::peer::Peer;
+use super::write_queue::WriteQueue;
 use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
@@ -24,15 +24,15 @@ pub struct NeighborView {
     pub id: PeerId,
     /// Its address.
     pub address: IpAddr,
-    /// What a person calls it.
+    /// The description.
     pub description: Option<String>,
     /// Its group in the configuration.
     pub group: String,
-    /// Whether it came from a range.
+    /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
     /// Whether an operator has shut it down.
     pub stopped: bool,
-    /// What stands in the way of a session.
+    /// What prevents a session.
     pub held: Option<Obstacle>,
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
@@ -59,19 +59,19 @@ pub struct NeighborView {
 /// An established session.
 #[derive(Clone, Debug)]
 pub struct UpView {
-    /// As shards and workers know it.
+    /// The facts for shards and workers.
     pub info: Arc<PeerInfo>,
-    /// What was agreed on.
+    /// The negotiated capabilities.
     pub negotiated: Negotiated,
-    /// Our address.
+    /// The local address.
     pub local: IpAddr,
     /// The worker that has its group.
     pub worker: usize,
     /// The reader that reads it.
     pub reader: usize,
-    /// What waits to be written, and how it keeps up with that.
+    /// The write queue.
     pub writes: WriteQueue,
-    /// For how many milliseconds its reader has heard nothing.
+    /// How long its reader has received nothing, in milliseconds.
     pub silent: Millis,
     /// Messages received before its reader took over.
     pub received: MessageCounts,
@@ -84,7 +84,7 @@ pub struct UpView {
 /// All neighbours together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Totals {
-    /// Configured ones and dynamic ones that are here.
+    /// Configured neighbours and present dynamic ones.
     pub neighbors: usize,
     /// Those with a session.
     pub established: usize,
@@ -100,7 +100,7 @@ impl Sessions {
         self.by_address.values().filter_map(|id| self.peers.get(id)).map(|p| self.view(p)).collect()
     }
 
-    /// At most `limit` neighbours of those that `wanted` says, by address, after `after`.
+    /// At most `limit` neighbours that `wanted` accepts, by address, after `after`.
     pub fn page(
         &self,
         after: Option<IpAddr>,
@@ -112,7 +112,7 @@ impl Sessions {
         peers.map(|peer| self.view(peer)).filter(wanted).take(limit).collect()
     }
 
-    /// How many neighbours there are, how many of them have a session, and how often these were lost.
+    /// The number of neighbours, of sessions, and of lost sessions.
     pub fn totals(&self) -> Totals {
         let peers = self.peers.values();
         Totals {
@@ -128,7 +128,7 @@ impl Sessions {
         self.by_address.get(&address).and_then(|id| self.peers.get(id)).map(|p| self.view(p))
     }
 
-    /// Sessions that ended and of which some shard may still hold something.
+    /// Ended sessions that may have routes in a shard.
     #[cfg(test)]
     pub(crate) fn ending(&self) -> usize {
         self.ids.ending()
@@ -169,16 +169,15 @@ impl Sessions {
         }
     }
 
-    /// Ends a neighbour's session and starts it over; all neighbours' when `address` is `None`. Returns how many
-    /// neighbours that concerned.
+    /// Resets the session of a neighbour, or of all if `address` is `None`. Returns their number.
     pub fn reset(&mut self, address: Option<IpAddr>) -> usize {
         self.each(address, |sessions, id| {
             sessions.event(id, Event::Reset(Notification::cease(cease::ADMIN_RESET)));
         })
     }
 
-    /// Asks established neighbours for their routes again and sends them ours again, without ending the session.
-    /// Returns how many neighbours that concerned.
+    /// Requests a route refresh from established neighbours and sends them all routes again.
+    /// Returns their number.
     pub fn refresh(&mut self, address: Option<IpAddr>) -> usize {
         self.each(address, |sessions, id| {
             let Some(peer) = sessions.peers.get_mut(&id) else { return };
@@ -186,16 +185,16 @@ impl Sessions {
             let (side, worker, families) = (up.side, up.worker, up.info.families);
             let understands = peer.fsm.negotiated().is_some_and(|n| n.route_refresh);
             for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
-                sessions.outbox.tell_worker(worker, EgressIn::Refresh(id, afi));
+                sessions.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi));
             }
             if understands {
-                sessions.ask_for_routes(id, side, families);
+                sessions.request_routes(id, side, families);
             }
         })
     }
 
-    /// Asks an established peer for its routes again (RFC 2918).
-    pub(super) fn ask_for_routes(&mut self, id: PeerId, side: Side, families: FamilySet) {
+    /// Requests a route refresh from an established peer (RFC 2918).
+    pub(super) fn request_routes(&mut self, id: PeerId, side: Side, families: FamilySet) {
         for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
             let mut message = Vec::new();
             RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind: RefreshKind::Request }

@@ -112,7 +112,7 @@ impl Bench {
     }
 
     /// Routes of BGP and groups that dataplanes are told.
-    fn told(out: &RibOut) -> (usize, usize) {
+    fn counts_of(out: &RibOut) -> (usize, usize) {
         let Some(fib) = &out.fib else { return (0, 0) };
         let bgp = fib.routes.v4.iter().filter(|route| route.protocol == Protocol::BgpExternal);
         (bgp.count(), fib.groups.len())
@@ -131,7 +131,7 @@ fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
         bench.announce(n, origin);
     }
     let (said, _) = bench.feed();
-    assert_eq!(Bench::told(&said), (ROUTES, 1), "all routes share a group");
+    assert_eq!(Bench::counts_of(&said), (ROUTES, 1), "all routes share a group");
     bench.hear(&said);
     assert_eq!(bench.feed().1, 0, "nothing new");
 
@@ -139,14 +139,14 @@ fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
     let urgent = bench.rib.urgent([link(1, false)]);
     assert_eq!(repaired(&urgent), [by(2)]);
     let said = bench.rib.handle([]);
-    assert_eq!(Bench::told(&said), (0, 0), "no route and no other group");
+    assert_eq!(Bench::counts_of(&said), (0, 0), "no route and no other group");
     let lost = TrackedNextHop { address: IpAddr::from([10, 0, 1, 2]), recursive: false, exclude: None };
     assert_eq!(said.next_hops, [(lost, ribtide_rib::Reachability::Unreachable)]);
 
     // BGP follows: each route goes over to its new best path, with a backup of its own.
     bench.hear(&said);
     let (said, fed) = bench.feed();
-    assert_eq!((fed, Bench::told(&said)), (ROUTES, (ROUTES, 1)));
+    assert_eq!((fed, Bench::counts_of(&said)), (ROUTES, (ROUTES, 1)));
     assert_eq!(said.fib.unwrap().groups[0].content, by(2));
     let urgent = bench.rib.urgent([link(2, false)]);
     assert_eq!(repaired(&urgent), [by(3)]);
@@ -157,7 +157,7 @@ fn equal_paths_share_one_group_and_a_lost_one_touches_no_route() {
     let mut bench = Bench::new(DecisionOptions { maximum_paths: 2, ..DecisionOptions::default() });
     (1..=3).for_each(|n| bench.announce(n, 0));
     let (said, fed) = bench.feed();
-    assert_eq!((fed, Bench::told(&said)), (2 * ROUTES, (ROUTES, 1)), "a third one is one too many");
+    assert_eq!((fed, Bench::counts_of(&said)), (2 * ROUTES, (ROUTES, 1)), "a third one is one too many");
     let fib = said.fib.unwrap();
     let FibGroup::Hops(hops) = &fib.groups[0].content else { panic!("next hops") };
     assert_eq!(hops.iter().map(|hop| hop.interface).collect::<Vec<_>>(), [1, 2]);
@@ -180,13 +180,13 @@ fn a_shard_that_waits_for_room_answers_questions() {
     inbox.send(ShardIn::PeerUp(peer(1))).unwrap();
     announcement(1, 0).into_iter().for_each(|batch| inbox.send(batch).unwrap());
     // Next hops, routes, and where that ends: there is room for one of them.
-    let at_rest = || port.has_taken_all() && port.ask_all_said().unwrap().wait().unwrap();
-    while !at_rest() && rings.read().iter().find(|ring| ring.name == "to RIB").unwrap().full == 0 {
+    let is_idle = || port.has_taken_all() && port.call_all_sent().unwrap().wait().unwrap();
+    while !is_idle() && rings.read().iter().find(|ring| ring.name == "to RIB").unwrap().full == 0 {
         std::thread::yield_now();
     }
     for _ in 0..3 {
         assert_eq!(port.ask(|shard| shard.counts().ipv4.prefixes), Ok(ROUTES));
-        assert!(!at_rest());
+        assert!(!is_idle());
     }
     assert!(matches!(taken.recv(), Ok(RibIn::Track(_))), "in their order");
     assert!(matches!(taken.recv(), Ok(RibIn::Routes(_))));

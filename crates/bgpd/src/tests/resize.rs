@@ -23,11 +23,11 @@ fn steady() -> Vec<Prefix<V4>> {
 }
 
 /// Looks for routes that never change, one by one and as pages do, until told to stop: they are always there, once.
-fn look(router: &Router, enough: &AtomicBool) {
+fn query(router: &Router, stop: &AtomicBool) {
     let steady = steady();
     for prefixes in steady.chunks(50).cycle() {
         for prefix in prefixes.iter().copied() {
-            if enough.load(Relaxed) {
+            if stop.load(Relaxed) {
                 return;
             }
             let owners = router.bgp().owners.read();
@@ -72,10 +72,10 @@ fn scattered(range: std::ops::Range<u32>) -> Vec<Prefix<V4>> {
 }
 
 /// Announces and withdraws until told to stop, then leaves what it always leaves.
-fn send(router: &Router, from: &str, number: u32, enough: &AtomicBool) -> Peer {
+fn send(router: &Router, from: &str, number: u32, stop: &AtomicBool) -> Peer {
     let mut peer = Peer::up(router, from, 65001);
     let mut round = 0;
-    while !enough.load(Relaxed) || round < 3 {
+    while !stop.load(Relaxed) || round < 3 {
         for begin in (0..PREFIXES).step_by(50) {
             let prefixes = scattered(begin..begin + 50);
             match (begin / 50 + round + number) % 4 {
@@ -97,9 +97,9 @@ fn send(router: &Router, from: &str, number: u32, enough: &AtomicBool) -> Peer {
 }
 
 /// Comes and goes, each time from another address.
-fn flap(router: &Router, enough: &AtomicBool) {
+fn flap(router: &Router, stop: &AtomicBool) {
     let mut times = 0;
-    while !enough.load(Relaxed) || times < 3 {
+    while !stop.load(Relaxed) || times < 3 {
         let from = format!("127.0.1.{}", 1 + times % 250);
         let mut peer = Peer::up(router, &from, 65007);
         peer.announce(&scattered(0..PREFIXES / 2));
@@ -110,9 +110,9 @@ fn flap(router: &Router, enough: &AtomicBool) {
     }
 }
 
-fn listen(router: &Router, from: &str, enough: &AtomicBool) -> Peer {
+fn listen(router: &Router, from: &str, stop: &AtomicBool) -> Peer {
     let mut peer = Peer::up(router, from, 65001);
-    while !enough.load(Relaxed) {
+    while !stop.load(Relaxed) {
         peer.read();
     }
     peer
@@ -151,22 +151,22 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
     let threads = format!("shards = {}\nupdate-threads = {update_threads}", numbers[0]);
     let bgp = CLIENTS.replace("\"127.0.0.11\", \"127.0.0.12\"", &clients.join(", "));
     let router = Router::with(&threads, &bgp);
-    let enough = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let mut constant = Peer::up(&router, STEADY, 65001);
     constant.announce(&steady());
     until("the routes that never change are there", || table(&router).len() == steady().len());
     let (senders, mut listeners) = std::thread::scope(|scope| {
-        let (router, enough) = (&router, &enough);
+        let (router, stop) = (&router, &stop);
         let senders: Vec<_> = (0..)
             .zip(SENDERS)
-            .map(|(number, from)| scope.spawn(move || send(router, from, number, enough)))
+            .map(|(number, from)| scope.spawn(move || send(router, from, number, stop)))
             .collect();
-        let mut listeners = vec![scope.spawn(move || listen(router, EARLY, enough))];
-        scope.spawn(|| flap(router, enough));
-        scope.spawn(|| look(router, enough));
+        let mut listeners = vec![scope.spawn(move || listen(router, EARLY, stop))];
+        scope.spawn(|| flap(router, stop));
+        scope.spawn(|| query(router, stop));
         let constant = &mut constant;
         scope.spawn(move || {
-            while !enough.load(Relaxed) {
+            while !stop.load(Relaxed) {
                 constant.read();
             }
         });
@@ -174,7 +174,7 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4.paths).unwrap() > steady().len()
         });
         for (step, number) in numbers.iter().enumerate() {
-            let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, enough)));
+            let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, stop)));
             listeners.extend(came);
             let resized = router.bgp().resize(Threads::Number(*number), None).unwrap();
             assert_eq!(resized.to, usize::from(*number));
@@ -186,8 +186,8 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             assert!(resized.most_paths <= 1 << 15 && (resized.most_paths > 0) == (resized.prefixes > 0));
         }
         let late = numbers.len().min(LATE.len());
-        listeners.extend(LATE[late..].iter().map(|from| scope.spawn(move || listen(router, from, enough))));
-        enough.store(true, Relaxed);
+        listeners.extend(LATE[late..].iter().map(|from| scope.spawn(move || listen(router, from, stop))));
+        stop.store(true, Relaxed);
         let join = |threads: Vec<std::thread::ScopedJoinHandle<'_, Peer>>| -> Vec<Peer> {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         };
@@ -246,11 +246,11 @@ fn shards_come_and_go_under_load_and_nothing_else_changes() {
 #[test]
 fn what_cannot_be_resized_says_why_and_goes_on() {
     let router = Router::with("shards = \"off\"\nupdate-threads = 1", CLIENTS);
-    let says = router.bgp().resize(Threads::Number(2), None).unwrap_err().to_string();
-    assert!(says.contains("only a restart leads"), "{says}");
+    let message = router.bgp().resize(Threads::Number(2), None).unwrap_err().to_string();
+    assert!(message.contains("only a restart leads"), "{message}");
     let router = Router::with("shards = 2\nupdate-threads = 1", CLIENTS);
-    let says = router.bgp().resize(Threads::Number(65), None).unwrap_err().to_string();
-    assert!(says.contains("65 shard threads cannot be"), "{says}");
+    let message = router.bgp().resize(Threads::Number(65), None).unwrap_err().to_string();
+    assert!(message.contains("65 shard threads cannot be"), "{message}");
     let same = router.bgp().resize(Threads::Number(2), None).unwrap();
     assert_eq!((same.from, same.to, same.logical_shards), (2, 2, 0));
 }
@@ -267,12 +267,12 @@ fn resize_while_another_is_under_way_is_refused_and_the_first_ends_as_asked() {
     peer.announce(&many());
     until("all are there", || table(&router).len() == many().len());
     // One that asks again and again, and hears sooner or later that another is at it.
-    let enough = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let busy = std::thread::scope(|scope| {
-        let (router, enough) = (&router, &enough);
+        let (router, stop) = (&router, &stop);
         let other = scope.spawn(move || {
             let mut refused = 0;
-            while !enough.load(Relaxed) {
+            while !stop.load(Relaxed) {
                 match router.bgp().resize(Threads::Number(2), None) {
                     Ok(resized) => {
                         assert_eq!(resized.to, 2);
@@ -298,7 +298,7 @@ fn resize_while_another_is_under_way_is_refused_and_the_first_ends_as_asked() {
                 Err(error) => assert!(error.to_string().contains("just being resized"), "{error}"),
             }
         }
-        enough.store(true, Relaxed);
+        stop.store(true, Relaxed);
         other.join().unwrap()
     });
     assert!(busy > 0);

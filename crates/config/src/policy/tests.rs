@@ -110,7 +110,7 @@ fn each_condition_is_obeyed() {
 #[test]
 fn each_action_is_obeyed() {
     let sets = "[policy.community-set.theirs]\nmembers = [\"65002:*\", \"65002:*:*\"]\n";
-    for (action, says) in [
+    for (action, message) in [
         ("set-local-pref = 200", "set-local-pref 200"),
         ("set-med = 5", "set-med 5"),
         ("set-med = \"+7\"", "set-med +7"),
@@ -130,9 +130,9 @@ fn each_action_is_obeyed() {
         let next_hop = NextHop::V4("192.0.2.3".parse().unwrap());
         let source = Source { neighbor: "192.0.2.2".parse().unwrap(), internal: false };
         let route = Route { attributes: &attributes, next_hop, afi: Afi::Ipv4, source };
-        let (changes, told) = policy.explain(&route, "10.0.0.0/8".parse().unwrap());
+        let (changes, problems) = policy.explain(&route, "10.0.0.0/8".parse().unwrap());
         assert!(!changes.unwrap().is_empty(), "{action}");
-        assert_eq!(told, [format!("it, statement 1: holds for every route; {says}; accepted")]);
+        assert_eq!(problems, [format!("it, statement 1: holds for every route; {message}; accepted")]);
     }
 }
 
@@ -161,7 +161,7 @@ fn peers_with_the_same_list_share_a_policy() {
 #[test]
 fn mistakes_show_their_place_and_a_cure() {
     let sets = "[policy.prefix-set.customers]\nprefixes = []\n";
-    for (tables, says) in [
+    for (tables, message) in [
         (
             "[[policy.definition.a.statement]]\nconditions.match-prefix-set = \"custmers\"\n",
             ":7:31: there is no prefix-set \"custmers\"; did you mean \"customers\"?",
@@ -219,7 +219,7 @@ fn mistakes_show_their_place_and_a_cure() {
         ("[[policy.definition.a.statement]]\nactions.policy-result = \"acept\"\n", "did you mean `accept`?"),
     ] {
         let says_now = error(&format!("{sets}{tables}"));
-        assert!(says_now.contains(says), "{says}\n{says_now}");
+        assert!(says_now.contains(message), "{message}\n{says_now}");
     }
 }
 
@@ -262,13 +262,13 @@ fn prefixes_come_from_files_beside_the_configuration() {
         assert_eq!(ask(&policy, prefix).is_some(), inside, "{prefix}");
     }
     std::fs::write(&list, "10.0.0.0/8\n10.0.0.1/8\nx\ny\nz\n").unwrap();
-    let says = load(&path).unwrap_err().to_string();
+    let message = load(&path).unwrap_err().to_string();
     for part in [
         ":10:8: ",
         "s.txt:2: \"10.0.0.1/8\" has bits set",
         "s.txt:3: \"x\" is not a prefix",
         "and 1 more wrong lines",
     ] {
-        assert!(says.contains(part), "{part}: {says}");
+        assert!(message.contains(part), "{part}: {message}");
     }
 }

@@ -100,18 +100,18 @@ fn unknown_fields_are_refused_by_every_endpoint() {
     for (method, path) in list {
         let path = path.replace("{address}", "127.0.0.12");
         let refused = |request: &Request<'_>| {
-            let (status, says) = bench.unix(request);
-            let context = format!("{} {} {}: {status} {says}", request.method, request.path, request.body);
+            let (status, message) = bench.unix(request);
+            let context = format!("{} {} {}: {status} {message}", request.method, request.path, request.body);
             assert_eq!(status, 400, "{context}");
-            (says, context)
+            (message, context)
         };
-        let names_fields = |(says, context): (String, String)| {
-            assert!(says.contains("unknown field `neighbour`"), "{context}");
+        let names_fields = |(message, context): (String, String)| {
+            assert!(message.contains("unknown field `neighbour`"), "{context}");
             // An endpoint that takes fields has some of them in the sentence.
             assert!(
-                says.contains("expected `")
-                    || says.contains("expected one of `")
-                    || says.contains("there are no fields"),
+                message.contains("expected `")
+                    || message.contains("expected one of `")
+                    || message.contains("there are no fields"),
                 "{context}"
             );
         };
@@ -122,14 +122,14 @@ fn unknown_fields_are_refused_by_every_endpoint() {
             names_fields(refused(&request("POST", &path, &[JSON], body)));
             // Nor do fields go by their place: `[null, true]` would be `{"all": true}`.
             for list in ["[]", " [null, true]", "[{}]"] {
-                let (says, context) = refused(&request("POST", &path, &[JSON], list));
-                assert!(says.contains("fields go by name"), "{context}");
+                let (message, context) = refused(&request("POST", &path, &[JSON], list));
+                assert!(message.contains("fields go by name"), "{context}");
             }
-            let (says, context) = refused(&request("POST", &path, &["content-type: text/plain"], body));
-            assert!(says.contains("application/json"), "{context}");
+            let (message, context) = refused(&request("POST", &path, &["content-type: text/plain"], body));
+            assert!(message.contains("application/json"), "{context}");
         } else {
-            let (says, context) = refused(&request("GET", &path, &[JSON], body));
-            assert!(says.contains("takes no body"), "{context}");
+            let (message, context) = refused(&request("GET", &path, &[JSON], body));
+            assert!(message.contains("takes no body"), "{context}");
         }
     }
 }
@@ -137,7 +137,7 @@ fn unknown_fields_are_refused_by_every_endpoint() {
 #[test]
 fn fields_given_twice_or_empty_are_refused() {
     let bench = Bench::start(false);
-    for (path, body, says) in [
+    for (path, body, message) in [
         ("/v1/bgp/clear", "", "nothing is cleared"),
         ("/v1/bgp/clear", "{}", "nothing is cleared"),
         ("/v1/bgp/clear", "{\"soft\": true}", "nothing is cleared"),
@@ -152,9 +152,9 @@ fn fields_given_twice_or_empty_are_refused() {
         ("/v1/asic/lookup", "{\"addresses\": []}", "addresses is empty"),
     ] {
         let (status, sentence) = bench.unix(&request("POST", path, &[JSON], body));
-        assert!(status == 400 && sentence.contains(says), "{path} {body}: {status} {sentence}");
+        assert!(status == 400 && sentence.contains(message), "{path} {body}: {status} {sentence}");
     }
-    for (path, says) in [
+    for (path, message) in [
         ("/v1/routes?limit=1&limit=2", "duplicate field `limit`"),
         ("/v1/routes?prefix=", "prefix"),
         ("/v1/explain?prefix=", "prefix"),
@@ -162,7 +162,7 @@ fn fields_given_twice_or_empty_are_refused() {
         ("/v1/bfd?peer=", "invalid IP address"),
     ] {
         let (status, sentence) = bench.unix(&request("GET", path, &[], ""));
-        assert!(status == 400 && sentence.contains(says), "{path}: {status} {sentence}");
+        assert!(status == 400 && sentence.contains(message), "{path}: {status} {sentence}");
     }
     let all = bench.unix(&request("POST", "/v1/bgp/clear", &[JSON], "{\"all\": true}"));
     assert_eq!(all, (200, "{\"neighbors\":1}".into()));
@@ -176,7 +176,7 @@ fn changes_over_tcp_take_a_token() {
         let headers = [&[JSON][..], headers].concat();
         bench.tcp(&request("POST", "/v1/bgp/clear", &headers, "{\"all\": true}"))
     };
-    for (bench, headers, status, says) in [
+    for (bench, headers, status, message) in [
         (&without, &[][..], 403, "set api.token-file"),
         (&without, &[good.as_str()][..], 403, "set api.token-file"),
         (&with, &[][..], 401, "Authorization: Bearer TOKEN"),
@@ -190,7 +190,7 @@ fn changes_over_tcp_take_a_token() {
         (&with, &[good.as_str(), "host: evil.example"], 421, "evil.example"),
     ] {
         let (got, sentence) = clear(headers, bench);
-        assert!(got == status && sentence.contains(says), "{headers:?}: {got} {sentence}");
+        assert!(got == status && sentence.contains(message), "{headers:?}: {got} {sentence}");
     }
     // Reads take none. Every other endpoint is a change, and refused: 403 comes before the fields are looked at.
     for (method, path) in endpoints() {
@@ -210,8 +210,8 @@ fn reload_takes_another_token() {
     };
     std::fs::write(bench.folder.path().join("token"), "fedcba9876543210").unwrap();
     assert_eq!(reload("fedcba9876543210").0, 401, "not before the reload");
-    let (status, says) = reload(TOKEN);
-    assert!(status == 200 && says.contains("\"api_token\":true"), "{status} {says}");
+    let (status, message) = reload(TOKEN);
+    assert!(status == 200 && message.contains("\"api_token\":true"), "{status} {message}");
     assert_eq!(reload(TOKEN).0, 401);
     assert_eq!(reload("fedcba9876543210").0, 200);
 }

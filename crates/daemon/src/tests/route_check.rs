@@ -82,7 +82,7 @@ socket = "{}"
         Bench { router, state, check: Mutex::new(State::with_parts_of(PART)), _folder: folder }
     }
 
-    /// A shard's path of a prefix, without a word of it to anybody.
+    /// A shard's path of a prefix, without any message about it.
     fn in_bgp(&self, prefix: Prefix<V4>, next_hop_of: Option<Ipv4Addr>) {
         let owners = self.state.owners().unwrap();
         let (_, shard) = owners.of(prefix).unwrap();
@@ -142,7 +142,7 @@ socket = "{}"
             let is = |(d, w): (&Difference, &(&str, &str, &str, &str, bool, &str))| {
                 let neighbor = w.4.then_some(IpAddr::from(PEER));
                 (&*d.prefix, &*d.stage, &*d.rib, &*d.found, d.neighbor) == (w.0, w.1, w.2, w.3, neighbor)
-                    && d.says.contains(w.5)
+                    && d.message.contains(w.5)
             };
             let same =
                 found.differences.len() == wanted.len() && found.differences.iter().zip(wanted).all(is);

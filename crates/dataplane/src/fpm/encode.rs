@@ -10,17 +10,17 @@ use ribtide_wire::fpm;
 use ribtide_wire::netlink::{Content, TooLong};
 use std::time::Instant;
 
-/// Bytes collected before they are written.
+/// Bytes collected for one write.
 const FLUSH: usize = 256 * 1024;
 
-/// How much one call sent.
+/// What one call sent.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Done {
     pub(super) routes: u64,
     pub(super) deletes: u64,
 }
 
-/// What the server was told, over all connections to it.
+/// The state of the server over all connections.
 pub(super) struct Encoder {
     announcer: Announcer,
     routes: SentState,
@@ -38,8 +38,8 @@ impl Encoder {
         }
     }
 
-    /// The routes told.
-    pub(super) fn told(&self) -> SentState {
+    /// The sent routes.
+    pub(super) fn sent_state(&self) -> SentState {
         self.routes.clone()
     }
 
@@ -49,7 +49,7 @@ impl Encoder {
         self.routes.shrink_to_fit();
     }
 
-    /// Writes a batch. `flush` takes the bytes away and is called at least once.
+    /// Encodes a batch. Calls `flush` with the bytes at least once.
     pub(super) fn handle(
         &mut self,
         batch: &FibBatch,
@@ -82,8 +82,8 @@ impl Encoder {
         self.done
     }
 
-    /// Asks again about routes that are as they were told: the server is to answer once more.
-    pub(super) fn ask_again(
+    /// Sends unchanged routes again, so that the server replies once more.
+    pub(super) fn resend(
         &mut self,
         routes: &[VrfPrefix],
         results: &mut InstallResults,
@@ -122,7 +122,7 @@ impl Encoder {
         if route.group.is_some() {
             return self.write(vrf, route, results, flush);
         }
-        // What was never told need not be deleted.
+        // A route that was never sent needs no deletion.
         if let Some(Sent { protocol, .. }) = self.routes.delete(vrf.id, route.prefix) {
             self.write(vrf, &FibRoute { protocol, ..*route }, results, flush);
         }
@@ -139,8 +139,8 @@ impl Encoder {
         let content = self.announcer.route(vrf.device, route).map_err(str::to_owned);
         let written = content.and_then(|content| {
             write(&mut self.out, &content).map_err(|e| e.to_string())?;
-            if let (Content::NewRoute(told), Some(group)) = (&content, route.group) {
-                self.routes.say(vrf, route, group, told);
+            if let (Content::NewRoute(message), Some(group)) = (&content, route.group) {
+                self.routes.note_sent(vrf, route, group, message);
             }
             Ok(())
         });
@@ -160,7 +160,7 @@ impl Encoder {
         flush_when_full(&mut self.out, flush);
     }
 
-    /// Writes the routes of groups that turned.
+    /// Encodes the routes of changed groups.
     fn send_again<F: Family>(
         &mut self,
         turned: &Set<GroupId>,
@@ -173,7 +173,7 @@ impl Encoder {
         }
     }
 
-    /// Deletes what the server was told before the replay and the replay did not name.
+    /// Deletes routes that the server had before the replay and that the replay does not have.
     fn delete_unnamed<F: Family>(
         &mut self,
         results: &mut InstallResults,
@@ -185,7 +185,7 @@ impl Encoder {
     }
 }
 
-/// Appends what the server is to be told.
+/// Appends a message.
 fn write(out: &mut Vec<u8>, content: &Content<'_>) -> Result<(), TooLong> {
     match content {
         Content::NewRoute(route) => fpm::write_route(out, route)?,
@@ -198,7 +198,8 @@ fn write(out: &mut Vec<u8>, content: &Content<'_>) -> Result<(), TooLong> {
 }
 
 fn write_object(out: &mut Vec<u8>, object: &Content<'_>, flush: &mut impl FnMut(&mut Vec<u8>)) {
-    // Over 2,000 members, more than any configured limit: the server refuses its routes, not knowing it.
+    // A group of more than 2,000 members exceeds every configured limit. The server does not know
+    // it and refuses its routes.
     if let (Err(_), Content::NewNextHop(group)) = (write(out, object), object) {
         tracing::error!(
             target: target::FPM,

@@ -1,12 +1,14 @@
-//! Which batches an FPM server has confirmed, for FIB suppression: a batch is finished when each of its routes was
-//! answered, or changed again by a later batch.
+//! The batches that an FPM server has confirmed, for FIB suppression. A batch is finished when each
+//! of its routes has a reply, or was changed by a later batch.
 //!
-//! Which change a reply is about, [`super::told`] says. Where that is unsure and no other reply comes for [`DOUBT`], the route is to
-//! be told once more, so that there will be another; until it is sure or there is none.
+//! [`super::sent_state`] decides which message a reply is about. If that is unclear and no other
+//! reply arrives for [`DOUBT`], the route is sent again, which brings another reply; this repeats
+//! until it is clear, or no reply comes.
 //!
-//! What the server never answers (SONiC's ignores routes of its management network, and says nothing of what failed, which ours
-//! does) must not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE_TIMEOUT`];
-//! or nothing of its batch, while all of a batch was that was written so much later.
+//! Routes without reply must not block the rest: SONiC's server ignores routes of its management
+//! network and does not report failures. Such a route is reported as failed until a reply arrives.
+//! That happens when no reply of any kind arrived for [`SILENCE_TIMEOUT`], or none of its batch,
+//! while a batch that was written so much later is complete.
 
 use super::super::install_results::InstallResults;
 use ribtide_prefix::{Family, Map, for_each_family, shrink_if_sparse};
@@ -14,53 +16,55 @@ use ribtide_rib::{DataplaneId, FibAck, FibBatch, FibRoute, Protocol, VrfId, VrfP
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long a server may say nothing before what it has not answered counts as failed.
+/// How long a server may be silent before routes without reply count as failed.
 pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long after a reply that may be about a former route another is waited for.
+/// How long to wait for another reply after an unclear one.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
-/// The most routes that are asked about again at once.
+/// Routes that are sent again in one step.
 const AGAIN: usize = 4096;
 
-/// A batch that was written and is not finished.
+/// A written batch that is not finished.
 struct Open {
     seq: u64,
-    /// Unanswered routes.
+    /// Routes without reply.
     left: usize,
     written: Instant,
-    /// When it was written, or one of its routes was answered last.
+    /// The time of its write, or of the last reply about one of its routes.
     last: Instant,
 }
 
-/// A route of which it is unsure what the server said.
+/// A route with an unclear reply.
 #[derive(Clone, Copy)]
 enum Doubt {
-    /// To be asked about again then.
+    /// Send it again at this time.
     Until(Instant),
-    /// It was asked about again.
-    Asked,
+    /// It was sent again.
+    Resent,
 }
 
-/// The books on answers, and on what they said.
+/// The replies and their results.
 pub(super) struct Replies {
     dataplane: DataplaneId,
     open: VecDeque<Open>,
-    /// The batch that changed a prefix last.
+    /// The last batch that changed each prefix.
     pending: Map<VrfPrefix, u64>,
     doubts: Map<VrfPrefix, Doubt>,
-    /// What was refused of batches that are not finished, the number of the batch and why. It is told with the end of its batch: the RIB
-    /// manager has no ear for it before, and after that it would take the route for confirmed.
+    /// Refused routes of unfinished batches, with batch and reason. The report goes out with the
+    /// end of the batch: before, the RIB manager would ignore it, and after, it would take the
+    /// route for confirmed.
     refused: Map<VrfPrefix, (u64, String)>,
     results: InstallResults,
-    /// The batch that is being written: not finished, whatever is answered.
+    /// The batch under write, which is unfinished in any case.
     writing: Option<u64>,
-    /// When something was answered last, or, by a server that `speaks`, asked for; otherwise since when something is awaited.
+    /// The time of the last reply, or, for a server that `speaks`, of the last message; otherwise
+    /// the start of the wait.
     last: Instant,
-    /// When the latest batch was written of which all is answered.
+    /// The write time of the latest batch with all replies.
     answered: Instant,
-    /// The server has answered something since it connected.
+    /// Whether the server has replied since the connect.
     speaks: bool,
-    /// How many routes were given up because it has not, when that is still to be said; 0 once it was.
-    in_vain: Option<usize>,
+    /// The number of routes that were given up because of silence, until it is logged; then 0.
+    given_up: Option<usize>,
 }
 
 impl Replies {
@@ -76,14 +80,14 @@ impl Replies {
             last: now,
             answered: now,
             speaks: false,
-            in_vain: None,
+            given_up: None,
         }
     }
 
-    /// A batch is about to be written. Deletions, and routes that are not ours to make, need no answer; none does unless
-    /// `wait`.
-    pub(super) fn asked(&mut self, batch: &FibBatch, wait: bool, now: Instant) {
-        // What overtakes others has no number.
+    /// Notes a batch before its write. Deletions, and routes that ribtide does not own, need no
+    /// reply. Without `wait` none does.
+    pub(super) fn sent(&mut self, batch: &FibBatch, wait: bool, now: Instant) {
+        // An urgent batch has no number.
         if batch.seq == 0 {
             return;
         }
@@ -92,7 +96,7 @@ impl Replies {
         if !wait {
             return self.forgo();
         }
-        // A server that says nothing at all does not have more time because routes go on coming.
+        // A server without any reply gets no more time because of new routes.
         if self.speaks || self.pending.is_empty() {
             self.last = now;
         }
@@ -115,7 +119,7 @@ impl Replies {
         self.count(Some(seq), 1);
     }
 
-    /// The server has a route in hardware, or says why not.
+    /// Notes a confirmation or a refusal.
     pub(super) fn replied(&mut self, at: VrfPrefix, refused: Option<&str>, now: Instant) {
         (self.last, self.speaks) = (now, true);
         let seq = self.pending.get(&at).copied();
@@ -136,16 +140,16 @@ impl Replies {
         }
     }
 
-    /// The server said something of a route, perhaps as it was before. Who waits for it, or hears why it was `refused`,
-    /// must know. One that was asked about again and is refused is taken for refused: what says otherwise comes in time.
+    /// Notes an unclear reply, perhaps about an earlier state of the route. A route that was sent
+    /// again and is refused counts as refused; a later success corrects it.
     pub(super) fn unsure(&mut self, at: VrfPrefix, refused: Option<&str>, now: Instant) {
-        if refused.is_some() && matches!(self.doubts.get(&at), Some(Doubt::Asked)) {
+        if refused.is_some() && matches!(self.doubts.get(&at), Some(Doubt::Resent)) {
             return self.replied(at, refused, now);
         }
         (self.last, self.speaks) = (now, true);
         let doubt = match self.doubts.get(&at) {
-            // Nothing else is under way.
-            Some(Doubt::Asked) => now,
+            // No other message of it is unanswered.
+            Some(Doubt::Resent) => now,
             Some(Doubt::Until(_)) | None => now + DOUBT,
         };
         if refused.is_some() || self.pending.contains_key(&at) {
@@ -153,7 +157,7 @@ impl Replies {
         }
     }
 
-    /// Routes to ask about again now.
+    /// Routes to send again now.
     pub(super) fn again(&mut self, now: Instant) -> Vec<VrfPrefix> {
         if self.doubts.is_empty() {
             return Vec::new();
@@ -164,18 +168,18 @@ impl Replies {
         };
         let again: Vec<VrfPrefix> = self.doubts.iter().filter_map(due).take(AGAIN).collect();
         for at in &again {
-            self.doubts.insert(*at, Doubt::Asked);
+            self.doubts.insert(*at, Doubt::Resent);
         }
         again
     }
 
-    /// The batch is written, but for these.
+    /// Notes that a batch was written, except these routes.
     pub(super) fn written(&mut self, but: Vec<(VrfPrefix, String)>) {
         self.writing = None;
         self.could_not(but);
     }
 
-    /// These could not be told.
+    /// These routes could not be sent.
     pub(super) fn could_not(&mut self, but: Vec<(VrfPrefix, String)>) {
         for (at, why) in but {
             self.refuse(at, why);
@@ -186,7 +190,7 @@ impl Replies {
         let batch = match self.pending.get(&at) {
             Some(seq) => Some(*seq),
             None => {
-                // Its batch may be finished, or be any of these.
+                // Its batch may be finished, or any of these.
                 self.results.refused(at, why.clone());
                 self.open.back().map(|open| open.seq)
             }
@@ -197,7 +201,7 @@ impl Replies {
         self.settle(at);
     }
 
-    /// Nothing more is waited for: the server is taken to have what it was told.
+    /// Stops to wait: all sent routes count as confirmed.
     pub(super) fn forgo(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -206,7 +210,7 @@ impl Replies {
         self.open.iter_mut().for_each(|open| open.left = 0);
     }
 
-    /// What there is to tell the RIB manager.
+    /// The acknowledgement to send, if any.
     pub(super) fn news(&mut self, now: Instant) -> Option<FibAck> {
         if !self.pending.is_empty() {
             self.give_up(now);
@@ -230,24 +234,25 @@ impl Replies {
         }
     }
 
-    /// How many routes waited when the server had answered nothing at all for [`SILENCE_TIMEOUT`]; said once a connection.
-    pub(super) fn in_vain(&mut self) -> Option<usize> {
-        self.in_vain.as_mut().map(std::mem::take).filter(|routes| *routes > 0)
+    /// The number of routes that waited when a server was silent for [`SILENCE_TIMEOUT`]; once for
+    /// each connection.
+    pub(super) fn given_up(&mut self) -> Option<usize> {
+        self.given_up.as_mut().map(std::mem::take).filter(|routes| *routes > 0)
     }
 
-    /// Reports as failed what is not going to be answered.
+    /// Reports routes without reply as failed.
     fn give_up(&mut self, now: Instant) {
         let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
         if now.saturating_duration_since(self.last) >= SILENCE_TIMEOUT {
             if !self.speaks {
-                self.in_vain.get_or_insert(self.pending.len());
+                self.given_up.get_or_insert(self.pending.len());
             }
             for at in self.pending.keys().copied().collect::<Vec<_>>() {
                 self.refuse(at, why.into());
             }
             self.doubts.clear();
         }
-        // Only the first holds up others.
+        // Only the first batch blocks others.
         let Some(first) = self.open.iter().find(|open| open.left > 0) else { return };
         if self.answered.saturating_duration_since(first.last) >= SILENCE_TIMEOUT {
             let of_first = |(_, seq): &(&VrfPrefix, &u64)| **seq == first.seq;
@@ -295,7 +300,7 @@ mod tests {
         batch
     }
 
-    fn told(ack: Option<FibAck>) -> (u64, Vec<String>, Vec<String>) {
+    fn parts_of(ack: Option<FibAck>) -> (u64, Vec<String>, Vec<String>) {
         let ack = ack.expect("news");
         let mut failed: Vec<String> = ack.failed.iter().map(|(prefix, _)| prefix.to_string()).collect();
         failed.sort();
@@ -308,27 +313,27 @@ mod tests {
         let [a, b] = ["10.0.0.0/8", "11.0.0.0/8"];
         let [p, q] = [a, b].map(|text| text.parse::<AnyPrefix>().unwrap().into());
         let mut replies = Replies::new(3, now);
-        let asked = |replies: &mut Replies, batch: FibBatch| {
-            replies.asked(&batch, true, now);
+        let sent = |replies: &mut Replies, batch: FibBatch| {
+            replies.sent(&batch, true, now);
             replies.written(Vec::new());
         };
-        asked(&mut replies, batch(1, &[(a, true), (b, true)]));
-        asked(&mut replies, batch(2, &[(b, false)]));
+        sent(&mut replies, batch(1, &[(a, true), (b, true)]));
+        sent(&mut replies, batch(2, &[(b, false)]));
         assert_eq!(replies.news(now), None);
         replies.replied(p, None, now);
-        assert_eq!(told(replies.news(now)), (2, vec![], vec![]), "what is deleted needs no answer");
-        asked(&mut replies, batch(5, &[(a, true)]));
-        asked(&mut replies, batch(6, &[(b, true), (a, true)]));
+        assert_eq!(parts_of(replies.news(now)), (2, vec![], vec![]), "what is deleted needs no answer");
+        sent(&mut replies, batch(5, &[(a, true)]));
+        sent(&mut replies, batch(6, &[(b, true), (a, true)]));
         replies.replied(q, Some("no room"), now);
-        assert_eq!(told(replies.news(now)), (5, vec![], vec![]));
+        assert_eq!(parts_of(replies.news(now)), (5, vec![], vec![]));
         replies.replied(p, None, now);
         assert_eq!(
-            told(replies.news(now)),
+            parts_of(replies.news(now)),
             (6, vec![b.into()], vec![]),
             "what failed is told with its batch"
         );
         replies.replied(q, None, now);
-        assert_eq!(told(replies.news(now)), (0, vec![], vec![b.into()]));
+        assert_eq!(parts_of(replies.news(now)), (0, vec![], vec![b.into()]));
     }
 
     #[test]
@@ -336,18 +341,18 @@ mod tests {
         let now = Instant::now();
         let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse::<AnyPrefix>().unwrap().into());
         let mut replies = Replies::new(3, now);
-        replies.asked(&batch(1, &[(a, true)]), true, now);
+        replies.sent(&batch(1, &[(a, true)]), true, now);
         replies.written(Vec::new());
         assert_eq!(replies.news(now + SILENCE_TIMEOUT / 2), None);
-        assert_eq!(replies.in_vain(), None);
-        assert_eq!(told(replies.news(now + SILENCE_TIMEOUT)), (1, vec![a.into()], vec![]));
-        assert_eq!((replies.in_vain(), replies.in_vain()), (Some(1), None), "once");
+        assert_eq!(replies.given_up(), None);
+        assert_eq!(parts_of(replies.news(now + SILENCE_TIMEOUT)), (1, vec![a.into()], vec![]));
+        assert_eq!((replies.given_up(), replies.given_up()), (Some(1), None), "once");
         replies.replied(p, None, now + SILENCE_TIMEOUT);
-        assert_eq!(told(replies.news(now + SILENCE_TIMEOUT)), (0, vec![], vec![a.into()]));
-        replies.asked(&batch(2, &[(a, true)]), true, now);
+        assert_eq!(parts_of(replies.news(now + SILENCE_TIMEOUT)), (0, vec![], vec![a.into()]));
+        replies.sent(&batch(2, &[(a, true)]), true, now);
         replies.written(Vec::new());
         replies.forgo();
-        assert_eq!(told(replies.news(now)), (2, vec![], vec![]));
+        assert_eq!(parts_of(replies.news(now)), (2, vec![], vec![]));
     }
 
     #[test]
@@ -355,7 +360,7 @@ mod tests {
         let now = Instant::now();
         let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse::<AnyPrefix>().unwrap().into());
         let ask = |replies: &mut Replies, seq, after| {
-            replies.asked(&batch(seq, &[(a, true)]), true, now + after);
+            replies.sent(&batch(seq, &[(a, true)]), true, now + after);
             replies.written(Vec::new());
             replies.news(now + after)
         };
@@ -366,9 +371,9 @@ mod tests {
             Some(1),
             "another took its place"
         );
-        assert_eq!(told(ask(&mut replies, 3, SILENCE_TIMEOUT * 3 / 2)), (3, vec![a.into()], vec![]));
+        assert_eq!(parts_of(ask(&mut replies, 3, SILENCE_TIMEOUT * 3 / 2)), (3, vec![a.into()], vec![]));
         replies.replied(p, None, now + SILENCE_TIMEOUT * 3 / 2);
-        assert_eq!(told(replies.news(now + SILENCE_TIMEOUT * 3 / 2)), (0, vec![], vec![a.into()]));
+        assert_eq!(parts_of(replies.news(now + SILENCE_TIMEOUT * 3 / 2)), (0, vec![], vec![a.into()]));
         assert_eq!(ask(&mut replies, 4, SILENCE_TIMEOUT * 2), None);
         assert_eq!(
             ask(&mut replies, 5, SILENCE_TIMEOUT * 2 + SILENCE_TIMEOUT / 2).map(|ack| ack.seq),

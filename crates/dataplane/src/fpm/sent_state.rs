@@ -1,27 +1,27 @@
-//! What routes an FPM server was told, and which of its replies are about what it was told last.
+//! The routes sent to an FPM server, and the replies that are about the last message of a route.
 //!
-//! A reply names a prefix, a table and a protocol, and from SONiC's server no next hops: by its content, the reply about a
-//! route that was replaced since is the same as the one about its replacement. What tells them apart is order. A server
-//! works on the messages about one prefix in their order, and replies at most once for each; it may leave
-//! replies out, because it coalesced a change with the next one before the chip saw either, or because what failed is not
-//! answered. So the k-th reply is about the k-th message *or a later one*, and where n messages
-//! may still be answered that say something else than the last did, the next n replies prove nothing, whatever they
-//! are about, and the one after them proves that what was told last is in place. That is never too early. It may never come, where
-//! the server coalesced changes; then the same is asked again ([`super::replies`]), which brings one more reply.
+//! A reply names a prefix, a table and a protocol, and from SONiC's server no next hops. So replies
+//! about a route and about its replacement look the same. Only the order distinguishes them. A
+//! server handles the messages of a prefix in order, and replies at most once for each. It may
+//! leave out replies, because it coalesced two changes, or because it does not reply to failures.
+//! So the k-th reply is about the k-th message *or a later one*. If n messages with other content
+//! may still have replies, the next n replies prove nothing, and the one after them proves that the
+//! last message is in place. That is never too early. It may never come if the server coalesced
+//! changes; then the route is sent again ([`super::replies`]), which brings one more reply.
 //!
-//! That the hardware refused a route is no reply in this count: its server may have the route in place later after all, without a
-//! further message, and replies then.
+//! A refusal does not count as a reply: the server may program the route later without another
+//! message, and reply then.
 //!
-//! Replies outlive the connection, since they come from behind the server: so do these counts. They do not
-//! outlive [`FORGOTTEN`]: what was left out is not missed for ever.
+//! Replies come from behind the server, so they and these counts outlive a connection. The counts
+//! expire after [`FORGOTTEN`], because a missing reply never comes.
 //!
-//! A server that writes rows of its own accord, as one does when Redis was lost or what a next-hop object stands for changed, has one
-//! more answer under way, about a row that it was told long ago. Ours keeps such answers to itself
-//! (`ribtide_swss::fpmsyncd`); of SONiC's one that comes after the route changed passes for the new row's, and is early by as
-//! long as the chip still takes.
+//! A server may write a row of its own accord, when Redis was lost or a next-hop object changed.
+//! Then one more reply is under way, about an old row. ribtide's fpmsyncd does not forward such
+//! replies (`ribtide_swss::fpmsyncd`). With SONiC's, such a reply after a change of the route
+//! passes for that of the new row, and is early by the time that the chip still takes.
 //!
-//! Why not hold a change back until the one before is answered: what is not answered would then keep a prefix on a way
-//! that is lost, for the sake of who is told about it.
+//! Rejected alternative: hold back a change until the reply to the one before. A missing reply
+//! would keep a prefix on a failed next hop.
 
 use super::super::announce::{destination, protocol_number, variant};
 use ribtide_prefix::{
@@ -34,23 +34,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An answer that takes longer than this since the prefix was last told something is not expected any more.
+/// A reply later than this after the last message of the prefix is not expected.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Messages about a prefix that may still be answered. More than the type can count are counted as so many.
+/// Messages of a prefix that may have replies. Counts saturate.
 #[derive(Clone, Copy, Default)]
 struct Unanswered {
-    /// That said something else than the last one.
+    /// Messages with other content than the last one.
     superseded: u16,
-    /// That said what the last one said.
+    /// Messages with the content of the last one.
     current: u16,
-    /// When something was said last, in seconds of [`Books`].
+    /// Time of the last message, in seconds of [`Books`].
     at: u32,
 }
 
 impl Unanswered {
-    /// Something is said now, `again` or for the first time.
-    fn say(&mut self, again: bool, now: u32) {
+    /// Notes a message, `again` or for the first time.
+    fn note_sent(&mut self, again: bool, now: u32) {
         self.age(now);
         if !again {
             self.supersede();
@@ -59,7 +59,7 @@ impl Unanswered {
         self.at = now;
     }
 
-    /// What was said last is not what is wanted any more.
+    /// The last message is obsolete.
     fn supersede(&mut self) {
         self.superseded = self.superseded.saturating_add(self.current);
         self.current = 0;
@@ -75,7 +75,7 @@ impl Unanswered {
         u64::from(now.saturating_sub(self.at)) >= FORGOTTEN.as_secs()
     }
 
-    /// A reply came that says that the route is in place. Whether it must be about what was said last.
+    /// Notes a reply. Returns whether it must be about the last message.
     fn reply(&mut self) -> bool {
         if self.superseded > 0 {
             self.superseded -= 1;
@@ -95,13 +95,13 @@ impl Unanswered {
 pub(super) struct Sent {
     pub(super) group: GroupId,
     pub(super) protocol: Protocol,
-    /// The replay that is on, or was last, named it.
+    /// Whether the last replay contained it.
     named: bool,
-    /// What is wanted was said. Not so where it does not fit into a message.
+    /// Whether the present state was sent. Not if it does not fit into a message.
     said: bool,
-    /// What it was told the route leads to: [`destination`].
+    /// The [`destination`] of the last message.
     destination: u32,
-    /// [`variant`] of it.
+    /// Its [`variant`].
     variant: u32,
     unanswered: Unanswered,
 }
@@ -114,37 +114,39 @@ impl PerFamily for Sents {
 /// The routes of a VRF that the server has.
 #[derive(Default)]
 struct InVrf {
-    /// What the server knows the VRF by.
+    /// The device index of the VRF.
     device: IfIndex,
     routes: Families<Sents>,
 }
 
 struct Books {
     vrfs: BTreeMap<VrfId, InVrf>,
-    /// Deleted routes about which a reply may still come, and the number of the device of each's VRF: a reply says no more.
+    /// Deleted routes that may have replies, by the device of the VRF, which is all that a reply
+    /// has.
     gone: Map<(IfIndex, AnyPrefix), Unanswered>,
-    /// At so many, `gone` is looked through for those of which no reply is expected any more.
+    /// At this size, expired entries of `gone` are removed.
     crowd: usize,
     started: Instant,
     /// Seconds since then.
     now: u32,
 }
 
-/// What a reply means.
+/// The meaning of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Meaning {
-    /// It is about this route, as it was told last.
+    /// It is about the last message of this route.
     Now(VrfPrefix),
-    /// It may be about this route as it was before; of how it was told last a reply may still come, or not.
+    /// It may be about an earlier message of this route; the last one may have a reply later, or
+    /// not.
     Unsure(VrfPrefix),
-    /// It says nothing about what is wanted: the route was replaced, deleted or never told.
+    /// It has no meaning: the route was replaced, deleted or never sent.
     Nothing,
 }
 
-/// The fewest deleted routes that are worth looking through.
+/// The minimum size for a removal of expired entries.
 const CROWD: usize = 1024;
 
-/// The routes that the server has, for the writer, who tells them, and the reader, who hears what became of them. Neither
+/// The sent routes, shared by the writer, which sends, and the reader, which gets replies. Neither
 /// holds the lock while it waits for the server.
 #[derive(Clone)]
 pub(super) struct SentState(Arc<Mutex<Books>>);
@@ -164,14 +166,14 @@ impl SentState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in the time.
+    /// Sets the time.
     pub(super) fn tick(&self, now: Instant) {
         let mut books = self.lock();
         let seconds = now.saturating_duration_since(books.started).as_secs();
         books.now = u32::try_from(seconds).unwrap_or(u32::MAX);
     }
 
-    /// Shrinks every table to its contents. O(capacity). Who wants the books meanwhile waits.
+    /// Shrinks every table to its contents. O(capacity); callers wait for the lock.
     pub(super) fn shrink_to_fit(&self) {
         let mut books = self.lock();
         for InVrf { routes, .. } in books.vrfs.values_mut() {
@@ -180,15 +182,21 @@ impl SentState {
         shrink_to_fit(&mut books.gone);
     }
 
-    /// A replay begins: everything is told again.
+    /// Starts a replay.
     pub(super) fn begin_again(&self) {
         for InVrf { routes, .. } in self.lock().vrfs.values_mut() {
             for_each_family!(F => routes.get_mut::<F>().values_mut().for_each(|sent| sent.named = false));
         }
     }
 
-    /// Takes in that a route is told; before it is with the server.
-    pub(super) fn say<F: Family>(&self, vrf: Vrf, route: &FibRoute<F>, group: GroupId, told: &Route<'_>) {
+    /// Notes a route before it is sent.
+    pub(super) fn note_sent<F: Family>(
+        &self,
+        vrf: Vrf,
+        route: &FibRoute<F>,
+        group: GroupId,
+        message: &Route<'_>,
+    ) {
         let mut books = self.lock();
         let now = books.now;
         let gone = match books.gone.is_empty() {
@@ -202,18 +210,18 @@ impl SentState {
             protocol: route.protocol,
             named: true,
             said: true,
-            destination: destination(&told.next_hops),
-            variant: variant(told),
+            destination: destination(&message.next_hops),
+            variant: variant(message),
             unanswered: gone.unwrap_or_default(),
         };
         let slot = in_vrf.routes.get_mut::<F>().entry(route.prefix).or_insert(Sent { said: false, ..sent });
-        let again = slot.said && slot.says_as(&sent);
+        let again = slot.said && slot.is_equal(&sent);
         let mut unanswered = slot.unanswered;
-        unanswered.say(again, now);
+        unanswered.note_sent(again, now);
         *slot = Sent { unanswered, ..sent };
     }
 
-    /// Takes in that a route could not be told. The server has what it had.
+    /// Notes that a route could not be sent. The server has its former state.
     pub(super) fn cannot_say<F: Family>(&self, vrf: Vrf, prefix: Prefix<F>, group: GroupId) {
         let mut books = self.lock();
         let routes = books.vrfs.get_mut(&vrf.id).map(|vrf| vrf.routes.get_mut::<F>());
@@ -223,7 +231,7 @@ impl SentState {
         }
     }
 
-    /// Takes in that a route is deleted. Gives what it was, if the server has it.
+    /// Notes a deletion. Returns the former route, if the server has it.
     pub(super) fn delete<F: Family>(&self, vrf: VrfId, prefix: Prefix<F>) -> Option<Sent> {
         let mut books = self.lock();
         let InVrf { device, routes } = books.vrfs.get_mut(&vrf)?;
@@ -231,11 +239,11 @@ impl SentState {
         let (device, sent) = (*device, of_family.remove(&prefix)?);
         shrink_if_sparse(of_family);
         if routes.v4.is_empty() && routes.v6.is_empty() {
-            // The number of its device may be another VRF's soon.
+            // Another VRF may get its device index.
             books.vrfs.remove(&vrf);
         }
         let mut unanswered = sent.unanswered;
-        // A deletion has no answer.
+        // A deletion has no reply.
         unanswered.supersede();
         if !unanswered.is_nothing() {
             if books.gone.len() >= books.crowd {
@@ -249,8 +257,8 @@ impl SentState {
         Some(sent)
     }
 
-    /// The routes that `wanted` says, and that the server was told since the last [`SentState::begin_again`]; or, with
-    /// `named` false, that it was not.
+    /// The routes that `wanted` accepts and that were sent since the last
+    /// [`SentState::begin_again`], or, with `named` false, were not.
     pub(super) fn routes<F: Family>(
         &self,
         named: bool,
@@ -265,7 +273,7 @@ impl SentState {
         found
     }
 
-    /// A route that was told in this replay and of which a reply could come.
+    /// A route of this replay that could have a reply.
     pub(super) fn open<F: Family>(&self, vrf: VrfId, prefix: Prefix<F>) -> Option<(Vrf, Sent)> {
         let books = self.lock();
         let InVrf { device, routes } = books.vrfs.get(&vrf)?;
@@ -273,11 +281,11 @@ impl SentState {
         Some((Vrf { id: vrf, table: 0, device: *device }, *sent))
     }
 
-    /// What a reply means.
+    /// The meaning of a reply.
     pub(super) fn reply(&self, reply: &Route<'_>) -> Meaning {
         let mut books = self.lock();
         let Books { vrfs, gone, .. } = &mut *books;
-        // A server may say the default VRF by the number of its kernel's table.
+        // A server may give the default VRF as the number of its kernel table.
         let main =
             reply.table == u32::from(RT_TABLE_MAIN) && vrfs.values().all(|vrf| vrf.device != reply.table);
         let device = if main { 0 } else { reply.table };
@@ -300,7 +308,7 @@ impl SentState {
         Meaning::Nothing
     }
 
-    /// How many deleted routes a reply may still come about.
+    /// The number of deleted routes that may have replies.
     #[cfg(test)]
     pub(super) fn gone(&self) -> usize {
         self.lock().gone.len()
@@ -308,8 +316,8 @@ impl SentState {
 }
 
 impl Sent {
-    /// Whether the server is told the same by both.
-    fn says_as(&self, other: &Sent) -> bool {
+    /// Whether both have the same message.
+    fn is_equal(&self, other: &Sent) -> bool {
         (self.destination, self.variant) == (other.destination, other.variant)
             && protocol_number(self.protocol) == protocol_number(other.protocol)
     }

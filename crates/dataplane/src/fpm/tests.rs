@@ -464,7 +464,7 @@ fn where_bgp_waits_a_batch_is_done_when_its_routes_are_answered() {
 fn vrfs_go_by_the_numbers_of_their_devices() {
     let red = Vrf { id: VrfId(1), table: 0, device: 41 };
     let mut encoder = Encoder::new(Style::Inline);
-    let told = encoder.told();
+    let sent = encoder.sent_state();
     let mut say = |batch: FibBatch, vrf: Vrf| {
         let (mut bytes, mut lines) = (Vec::new(), Vec::new());
         encoder
@@ -495,7 +495,7 @@ fn vrfs_go_by_the_numbers_of_their_devices() {
         let via = Via { gateway: Some("10.0.0.2".parse().unwrap()), ifindex, onlink: false };
         let hops = [Hop { via, weight: 1 }];
         let next_hops = NextHops::Inline(Hops::from(&hops[..]));
-        match told.reply(&Route::new("192.0.2.0/24".parse().unwrap(), table, 186, next_hops)) {
+        match sent.reply(&Route::new("192.0.2.0/24".parse().unwrap(), table, 186, next_hops)) {
             Meaning::Now(at) => Some(at.vrf),
             _ => None,
         }

@@ -1,8 +1,10 @@
-//! Routes that others put into the kernel: an administrator, DHCP, router advertisements, another routing daemon.
-//! The RIB takes them as candidates of protocol `kernel`, so that next hops resolve through them.
+//! Imported routes: routes that other programs put into the kernel (an administrator, DHCP, router
+//! advertisements, another routing daemon). The RIB takes them as candidates of protocol `kernel`,
+//! so that next hops resolve through them.
 //!
-//! Of the main table, whatever ours is: that is what the machine itself routes by; of a VRF, its table. The kernel's own routes are left
-//! out, since they are those of addresses, and so is everything that is not plain forwarding or dropping.
+//! For the default VRF they come from the main table, whichever table ribtide writes, because the
+//! host itself uses it; for a VRF from its table. The kernel's own routes are left out, because
+//! they belong to addresses, and so is everything but plain forwarding or dropping.
 
 use ribtide_config::KernelConfig;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
@@ -12,7 +14,7 @@ use ribtide_wire::netlink::{Content, Forward, Hop, Link, Member, NextHops as Giv
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The next hops of a route, as the kernel gave them.
+/// The next hops of a route in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Forwarding {
     Blackhole,
@@ -25,7 +27,7 @@ enum Object {
     Blackhole,
     Single(Via),
     Group(Vec<Member>),
-    /// Of a kind that is not understood.
+    /// An unsupported kind.
     Other,
 }
 
@@ -35,24 +37,24 @@ struct Known {
     prefsrc: Option<IpAddr>,
 }
 
-/// What the RIB is told of a prefix.
+/// The imported route of a prefix.
 #[derive(Clone, PartialEq, Eq)]
 struct Best {
     /// The lowest metric.
     metric: u32,
-    /// The next hops of the route that has it.
+    /// The next hops of that route.
     next_hops: NextHops,
-    /// Those of the route of the next metric. The kernel uses them as soon as it drops the first route with its link, of which it
-    /// says nothing, so the RIB must not wait for the table to be read again.
+    /// The next hops of the route with the next metric. The kernel uses them as soon as it drops
+    /// the first route with its link, without a notification, so the RIB must not wait for a dump.
     backup: Vec<ReceivedHop>,
 }
 
-/// One family's.
+/// The routes of one family.
 #[derive(Default)]
 struct Table<F: Family> {
-    /// Routes by metric: the lowest counts.
+    /// Routes by metric; the lowest is used.
     routes: Map<Prefix<F>, BTreeMap<u32, Known>>,
-    told: Map<Prefix<F>, Best>,
+    sent: Map<Prefix<F>, Best>,
     touched: Set<Prefix<F>>,
 }
 
@@ -61,25 +63,25 @@ impl PerFamily for Tables {
     type Of<F: Family> = Table<F>;
 }
 
-/// Others' routes, and what the RIB was told of them.
+/// The imported routes, and their last state sent to the RIB.
 pub(super) struct ImportedRoutes {
     vrf: VrfId,
-    /// Marks our own routes.
+    /// The protocol number of own routes.
     ours: u8,
-    /// The table that is read.
+    /// The source table.
     table: u32,
     tables: Families<Tables>,
     objects: Map<u32, Object>,
 }
 
 impl ImportedRoutes {
-    /// None yet, of the default VRF.
+    /// An empty table for the default VRF.
     pub(super) fn new(config: &KernelConfig) -> ImportedRoutes {
         let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
         ImportedRoutes::of(config, Vrf { table, ..Vrf::default() })
     }
 
-    /// None yet, of another VRF.
+    /// An empty table for another VRF.
     pub(super) fn of(config: &KernelConfig, vrf: Vrf) -> ImportedRoutes {
         let Vrf { id, table, .. } = vrf;
         ImportedRoutes {
@@ -91,17 +93,17 @@ impl ImportedRoutes {
         }
     }
 
-    /// Whether they are of this VRF.
+    /// Whether it belongs to this VRF.
     pub(super) fn is_of(&self, vrf: Vrf) -> bool {
         (self.vrf, self.table) == (vrf.id, vrf.table)
     }
 
-    /// The table to be read.
+    /// The source table.
     pub(super) fn table(&self) -> u32 {
         self.table
     }
 
-    /// Starts over: a dump follows, and what it does not show is gone.
+    /// Starts over before a dump; routes that the dump does not have are removed.
     pub(super) fn restart(&mut self) {
         self.objects.clear();
         for_each_family!(F => {
@@ -110,7 +112,7 @@ impl ImportedRoutes {
         });
     }
 
-    /// Takes one message of the kernel, from a dump or a notification.
+    /// Handles a message of a dump or a notification.
     pub(super) fn take(&mut self, content: &Content<'_>) {
         match content {
             Content::NewRoute(route) => for_each_family!(F => self.route::<F>(route, true)),
@@ -128,7 +130,7 @@ impl ImportedRoutes {
             Content::DelNextHop(id) => {
                 self.objects.remove(id);
                 self.object_changed(*id);
-                // The kernel deletes the routes of an object with it, and says so for IPv6 only.
+                // The kernel deletes the routes of an object with it, and notifies for IPv6 only.
                 for_each_family!(F => {
                     let table = self.tables.get_mut::<F>();
                     table.routes.retain(|_, routes| {
@@ -141,8 +143,8 @@ impl ImportedRoutes {
         }
     }
 
-    /// Whether this message says something with which the kernel drops routes that are known here without a word:
-    /// an interface was switched off, or an address is gone.
+    /// Whether the kernel may drop known routes without a notification after this message: an
+    /// interface was switched off, or an address is gone.
     pub(super) fn may_have_lost(&self, content: &Content<'_>) -> bool {
         let (ifindex, address) = match content {
             Content::NewLink(link) if !switched_on(link) => (link.index, None),
@@ -163,7 +165,7 @@ impl ImportedRoutes {
         v4.chain(v6).any(concerned)
     }
 
-    /// What the RIB is to be told.
+    /// The changes for the RIB.
     pub(super) fn news(&mut self) -> Option<RouteBatch> {
         let mut batch = RouteBatch {
             vrf: self.vrf,
@@ -176,13 +178,13 @@ impl ImportedRoutes {
             touched.sort_unstable();
             for prefix in touched {
                 let best = self.best(prefix);
-                let told = &mut self.tables.get_mut::<F>().told;
-                if told.get(&prefix) == best.as_ref() {
+                let sent = &mut self.tables.get_mut::<F>().sent;
+                if sent.get(&prefix) == best.as_ref() {
                     continue;
                 }
                 let set = match best {
                     Some(best) => {
-                        told.insert(prefix, best.clone());
+                        sent.insert(prefix, best.clone());
                         let Best { metric, next_hops, backup } = best;
                         batch.sets.push(RouteSet {
                             next_hops,
@@ -191,15 +193,15 @@ impl ImportedRoutes {
                             track: None,
                             distance: Protocol::Kernel.default_distance(),
                             metric,
-                            // The kernel saw to it that the gateway can be reached; it may lie behind another of
-                            // these routes.
+                            // The kernel checked that the gateway is reachable; it may be behind
+                            // another of these routes.
                             allow_recursion: true,
                             protocol: Protocol::Kernel,
                         });
                         batch.sets.len() as u32 - 1
                     }
                     None => {
-                        told.remove(&prefix);
+                        sent.remove(&prefix);
                         NONE
                     }
                 };
@@ -250,7 +252,7 @@ impl ImportedRoutes {
             && ![self.ours, RTPROT_KERNEL, RTPROT_REDIRECT].contains(&route.protocol)
     }
 
-    /// An object means something else now, and so may routes by it or by a group of it.
+    /// An object has other content, which may change its routes and groups.
     fn object_changed(&mut self, id: u32) {
         let in_group = |n: &u32| matches!(self.objects.get(n), Some(Object::Group(members)) if members.iter().any(|m| m.id == id));
         let concerned =
@@ -262,7 +264,7 @@ impl ImportedRoutes {
         });
     }
 
-    /// The routes of the lowest two metrics whose next hops are known.
+    /// The routes of the lowest two metrics with known next hops.
     fn best<F: Family>(&self, prefix: Prefix<F>) -> Option<Best> {
         let routes = self.tables.get::<F>().routes.get(&prefix)?;
         let mut known =
@@ -300,10 +302,10 @@ impl ImportedRoutes {
 fn received(hop: &Hop) -> Option<ReceivedHop> {
     let Via { gateway, ifindex, onlink } = hop.via;
     let interface = (ifindex != 0).then_some(ifindex);
-    // Routes of others are taken as the kernel has them: it forwards by the interface, whatever other routes there are, and
-    // so must what resolves through them.
+    // The kernel forwards an imported route by its interface, whatever other routes exist. So must
+    // next hops that resolve through it.
     let onlink = onlink || interface.is_some();
-    // A hop without either has no next hop that the RIB knows.
+    // The RIB does not know a hop without gateway and interface.
     (gateway.is_some() || interface.is_some()).then_some(ReceivedHop {
         gateway,
         interface,
@@ -312,7 +314,8 @@ fn received(hop: &Hop) -> Option<ReceivedHop> {
     })
 }
 
-/// Whether the administrator switched the interface on: with the carrier alone, the kernel keeps its routes.
+/// Whether the interface is administratively up. Without carrier alone, the kernel keeps its
+/// routes.
 fn switched_on(link: &Link<'_>) -> bool {
     link.flags & ribtide_wire::netlink::numbers::IFF_UP != 0
 }
@@ -337,8 +340,8 @@ mod tests {
     }
 
     /// What the RIB hears: a line for each change.
-    fn news(learnt: &mut ImportedRoutes) -> Vec<String> {
-        let Some(batch) = learnt.news() else { return Vec::new() };
+    fn news(imported: &mut ImportedRoutes) -> Vec<String> {
+        let Some(batch) = imported.news() else { return Vec::new() };
         let mut lines = Vec::new();
         for_each_family!(F => for (prefix, set) in batch.changes.get::<F>() {
             lines.push(match batch.sets.get(*set as usize) {
@@ -360,69 +363,69 @@ mod tests {
 
     #[test]
     fn the_lowest_metric_counts_and_the_next_one_after_it() {
-        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
+        let mut imported = ImportedRoutes::new(&KernelConfig::default());
         let (near, far) = ([hop("10.0.0.2", 3)], [hop("10.1.0.2", 4)]);
         let near = route("192.0.2.0/24", 10, Given::Inline(Hops::from(&near[..])));
         let far = route("192.0.2.0/24", 20, Given::Inline(Hops::from(&far[..])));
-        learnt.take(&Content::NewRoute(far));
-        learnt.take(&Content::NewRoute(near));
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 10 10.0.0.2@3 or 10.1.0.2@4"]);
-        assert!(news(&mut learnt).is_empty());
-        learnt.take(&Content::DelRoute(near));
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 20 10.1.0.2@4"]);
+        imported.take(&Content::NewRoute(far));
+        imported.take(&Content::NewRoute(near));
+        assert_eq!(news(&mut imported), ["192.0.2.0/24 10 10.0.0.2@3 or 10.1.0.2@4"]);
+        assert!(news(&mut imported).is_empty());
+        imported.take(&Content::DelRoute(near));
+        assert_eq!(news(&mut imported), ["192.0.2.0/24 20 10.1.0.2@4"]);
         // A dump that shows the same changes nothing; one that does not show it takes it away.
-        learnt.restart();
-        learnt.take(&Content::NewRoute(far));
-        assert!(news(&mut learnt).is_empty());
-        learnt.restart();
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 gone"]);
+        imported.restart();
+        imported.take(&Content::NewRoute(far));
+        assert!(news(&mut imported).is_empty());
+        imported.restart();
+        assert_eq!(news(&mut imported), ["192.0.2.0/24 gone"]);
     }
 
     #[test]
     fn what_is_ours_or_the_kernels_or_no_forwarding_is_left_out() {
-        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
+        let mut imported = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
         let plain = route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])));
         for protocol in [RTPROT_BGP, RTPROT_KERNEL, RTPROT_REDIRECT] {
-            learnt.take(&Content::NewRoute(Route { protocol, ..plain }));
+            imported.take(&Content::NewRoute(Route { protocol, ..plain }));
         }
-        learnt.take(&Content::NewRoute(Route { table: 100, ..plain }));
-        learnt.take(&Content::NewRoute(Route { kind: RouteKind::Local, ..plain }));
-        learnt.take(&Content::NewRoute(Route { flags: RTM_F_CLONED, ..plain }));
-        learnt.take(&Content::NewRoute(Route { encap: 1, ..plain }));
-        learnt.take(&Content::NewRoute(route("fe80::/64", 0, Given::Inline(Hops::from(&hops[..])))));
-        assert!(news(&mut learnt).is_empty());
+        imported.take(&Content::NewRoute(Route { table: 100, ..plain }));
+        imported.take(&Content::NewRoute(Route { kind: RouteKind::Local, ..plain }));
+        imported.take(&Content::NewRoute(Route { flags: RTM_F_CLONED, ..plain }));
+        imported.take(&Content::NewRoute(Route { encap: 1, ..plain }));
+        imported.take(&Content::NewRoute(route("fe80::/64", 0, Given::Inline(Hops::from(&hops[..])))));
+        assert!(news(&mut imported).is_empty());
         let dropped = Route { kind: RouteKind::Unreachable, ..route("2001:db8::/32", 9, Given::None) };
-        learnt.take(&Content::NewRoute(dropped));
-        assert_eq!(news(&mut learnt), ["2001:db8::/32 9 dropped"]);
+        imported.take(&Content::NewRoute(dropped));
+        assert_eq!(news(&mut imported), ["2001:db8::/32 9 dropped"]);
     }
 
     #[test]
     fn routes_by_an_object_follow_it() {
-        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
+        let mut imported = ImportedRoutes::new(&KernelConfig::default());
         let single = |id, gateway: &str| {
             let forward = Forward::via(hop(gateway, 3).via);
             Content::NewNextHop(NextHop { id, protocol: RTPROT_STATIC, forward })
         };
         let members = [Member { id: 1, weight: 1 }, Member { id: 2, weight: 1 }];
-        learnt.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Id(9))));
-        assert!(news(&mut learnt).is_empty(), "the object is not known yet");
-        learnt.take(&single(1, "10.0.0.2"));
-        learnt.take(&single(2, "10.0.0.3"));
+        imported.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Id(9))));
+        assert!(news(&mut imported).is_empty(), "the object is not known yet");
+        imported.take(&single(1, "10.0.0.2"));
+        imported.take(&single(2, "10.0.0.3"));
         let forward = Forward::Group(Members::from(&members[..]));
-        learnt.take(&Content::NewNextHop(NextHop { id: 9, protocol: RTPROT_STATIC, forward }));
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 0 10.0.0.2@3 10.0.0.3@3"]);
-        learnt.take(&single(1, "10.0.0.4"));
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 0 10.0.0.4@3 10.0.0.3@3"]);
-        learnt.take(&Content::DelNextHop(9));
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 gone"]);
+        imported.take(&Content::NewNextHop(NextHop { id: 9, protocol: RTPROT_STATIC, forward }));
+        assert_eq!(news(&mut imported), ["192.0.2.0/24 0 10.0.0.2@3 10.0.0.3@3"]);
+        imported.take(&single(1, "10.0.0.4"));
+        assert_eq!(news(&mut imported), ["192.0.2.0/24 0 10.0.0.4@3 10.0.0.3@3"]);
+        imported.take(&Content::DelNextHop(9));
+        assert_eq!(news(&mut imported), ["192.0.2.0/24 gone"]);
     }
 
     #[test]
     fn an_interface_that_is_switched_off_takes_routes_along() {
-        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
+        let mut imported = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
-        learnt.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])))));
+        imported.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])))));
         let link = |index, flags| {
             Content::NewLink(Link {
                 index,
@@ -435,8 +438,8 @@ mod tests {
                 carrier_down_count: None,
             })
         };
-        assert!(learnt.may_have_lost(&link(3, 0)));
-        assert!(!learnt.may_have_lost(&link(4, 0)));
-        assert!(!learnt.may_have_lost(&link(3, 1)), "without a carrier the kernel keeps them");
+        assert!(imported.may_have_lost(&link(3, 0)));
+        assert!(!imported.may_have_lost(&link(4, 0)));
+        assert!(!imported.may_have_lost(&link(3, 1)), "without a carrier the kernel keeps them");
     }
 }

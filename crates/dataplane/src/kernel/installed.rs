@@ -1,7 +1,6 @@
-//! What the kernel forwards by, for whoever compares it with what was selected: our routes in its table, and the next-hop
-//! objects that they name.
+//! The forwarding state of the kernel, for `route-check`: own routes, and their next-hop objects.
 
-use super::super::fit_weight;
+use super::super::scale_weight;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::Socket;
 use ribtide_prefix::{Afi, AnyPrefix, Map};
@@ -14,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// One way out: the gateway, the interface and the share of the traffic, which is 1 where there is no other way.
+/// A hop: gateway, interface and weight, which is 1 for a single hop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct KernelHop {
     pub gateway: Option<IpAddr>,
@@ -22,23 +21,23 @@ pub struct KernelHop {
     pub weight: u16,
 }
 
-/// What happens to packets.
+/// The forwarding of packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Forwarding {
-    /// They are discarded.
+    /// Packets are dropped.
     Drop,
-    /// They leave by one of these, in order.
+    /// Packets leave by one of these hops, in order.
     Hops(Vec<KernelHop>),
-    /// Something that ribtide never writes, in words.
+    /// Something that ribtide never writes, as text.
     Other(&'static str),
 }
 
-/// A route of ours as the kernel has it.
+/// An own route in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Installed {
-    /// By the next-hop object of this id.
+    /// It uses the next-hop object of this id.
     Object(u32),
-    /// By what the route itself says.
+    /// It has inline next hops.
     Inline(Forwarding),
 }
 
@@ -50,14 +49,14 @@ impl Installed {
         Installed::Inline(match (route.kind, route.next_hops) {
             (RouteKind::Unicast, NextHops::Id(id)) => return Installed::Object(id),
             (RouteKind::Unicast, NextHops::Inline(hops)) => Forwarding::hops(hops.map(KernelHop::of)),
-            // A route by an object that discards is a blackhole route.
+            // A route that uses a blackhole object is a blackhole route.
             (RouteKind::Blackhole, NextHops::Id(id)) => return Installed::Object(id),
             (RouteKind::Blackhole, _) => Forwarding::Drop,
             _ => Forwarding::Other("a route of another type"),
         })
     }
 
-    /// What it does, where `objects` are the kernel's.
+    /// Its forwarding with these `objects`.
     pub fn forwarding(&self, objects: &Map<u32, Forwarding>) -> Forwarding {
         match self {
             Installed::Object(id) => {
@@ -88,8 +87,8 @@ impl Forwarding {
         Forwarding::Hops(hops)
     }
 
-    /// What the kernel is to have of a group; `None` where any route by it, or none, is as good.
-    pub fn wanted(group: &FibGroup) -> Option<Forwarding> {
+    /// The expected forwarding of a group; `None` where any route, or none, is accepted.
+    pub fn expected(group: &FibGroup) -> Option<Forwarding> {
         match group {
             FibGroup::Unresolved => None,
             FibGroup::Blackhole => Some(Forwarding::Drop),
@@ -98,13 +97,13 @@ impl Forwarding {
                 Some(Forwarding::hops(hops.iter().map(|hop| KernelHop {
                     gateway: hop.gateway,
                     interface: hop.interface,
-                    weight: fit_weight(hop.weight, largest),
+                    weight: scale_weight(hop.weight, largest),
                 })))
             }
         }
     }
 
-    /// In words, where `name` is what an interface is called.
+    /// As text. `name` gives the names of interfaces.
     pub fn text(&self, name: impl Fn(IfIndex) -> String) -> String {
         let hops = match self {
             Forwarding::Drop => return "drop".to_owned(),
@@ -123,10 +122,10 @@ impl Forwarding {
     }
 }
 
-/// Our routes in the kernel's table for the default VRF, as the kernel has them now.
+/// The own routes in the table of the default VRF.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the kernel.
 pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>> {
     let mut socket = Socket::open()?;
     let mut all: Map<AnyPrefix, Installed> = Map::default();
@@ -144,7 +143,7 @@ pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>>
                     }
                 }
             }
-            // A table without routes does not exist.
+            // The kernel has no table without routes.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
             Err(e) => return Err(e),
         }
@@ -152,10 +151,10 @@ pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>>
     Ok(all)
 }
 
-/// What each next-hop object of the kernel does, groups by what their members do.
+/// The forwarding of each next-hop object, for groups that of their members.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the kernel.
 pub fn next_hop_objects() -> io::Result<Map<u32, Forwarding>> {
     #[derive(Default)]
     struct Objects {
@@ -196,29 +195,29 @@ fn group(single: &Map<u32, Forwarding>, members: &[Member]) -> Forwarding {
     Forwarding::hops(hops.into_iter())
 }
 
-/// A route that is ours, in the table for the default VRF.
+/// An own route in the table of the default VRF.
 fn ours(config: &KernelConfig, content: &Content<'_>) -> Option<(AnyPrefix, Installed)> {
     let Content::NewRoute(route) = content else { return None };
     let ours = route.table == config.table && route.protocol == config.protocol;
     (ours && route.flags & RTM_F_CLONED == 0).then(|| (route.prefix, Installed::of(config, route)))
 }
 
-/// A walk through what [`installed`] shows, some routes at a time.
+/// A paged read of [`installed`].
 #[derive(Default)]
 pub struct Walk {
-    /// A dump under way, and the families that come after it.
+    /// The dump under way, and the remaining families.
     dump: Option<(Socket, Vec<Afi>)>,
 }
 
-/// Routes of a step of a [`Walk`], and whether it came to the end of the table.
+/// The routes of a step, and whether it reached the end of the table.
 pub(super) type Step = (Vec<(AnyPrefix, Installed)>, bool);
 
 impl Walk {
-    /// Goes on by some hundred routes more than `count`, or to the end of the table: then the second is true, and the next
-    /// step begins again.
+    /// Reads about `count` routes more, or up to the end of the table: then the flag is `true`, and
+    /// the next step starts again.
     ///
     /// # Errors
-    /// The kernel's; the next step begins again.
+    /// The error of the kernel; the next step starts again.
     pub fn step(&mut self, config: &KernelConfig, count: usize) -> io::Result<Step> {
         let begin = |socket: &mut Socket, afi| {
             socket.begin_dump(|out, seq| dump_routes(out, seq, afi, config.table, config.protocol))
@@ -234,7 +233,7 @@ impl Walk {
         let mut found = Vec::new();
         while found.len() < count {
             let ended = match socket.dump_on(|content| found.extend(ours(config, &content))) {
-                // A table without routes does not exist.
+                // The kernel has no table without routes.
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => true,
                 other => other?,
             };

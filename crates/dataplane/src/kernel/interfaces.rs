@@ -22,7 +22,7 @@ struct State {
     addresses: Vec<(IpAddr, AnyPrefix)>,
 }
 
-/// A difference that the RIB has not been told.
+/// A change for the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
     /// The interface's present state; `came_up` when it did not carry packets before.
@@ -38,8 +38,8 @@ pub(super) struct Interfaces {
     /// The other VRFs.
     vrfs: Arc<[VrfSetup]>,
     states: Map<u32, State>,
-    /// What was told.
-    told: Map<u32, InterfaceEvent>,
+    /// The last state sent to the RIB.
+    sent: Map<u32, InterfaceEvent>,
     touched: Set<u32>,
     /// How often each lost its carrier. The kernel names an interface once that lost it and has it again within a moment, as
     /// it is then, which only this number tells from no event.
@@ -53,7 +53,7 @@ impl Interfaces {
             vrf,
             vrfs,
             states: Map::default(),
-            told: Map::default(),
+            sent: Map::default(),
             touched: Set::default(),
             carrier_downs: Map::default(),
         }
@@ -138,7 +138,7 @@ impl Interfaces {
         for index in touched {
             let fell = self.states.get_mut(&index).is_some_and(|s| std::mem::take(&mut s.fell));
             let Some(state) = self.states.get(&index).filter(|s| !s.name.is_empty()) else {
-                if let Some(before) = self.told.remove(&index) {
+                if let Some(before) = self.sent.remove(&index) {
                     let line =
                         InterfaceLine { interface: before.name, sentence: "the interface is gone".into() };
                     news.push((News::Removed(index), Some(line)));
@@ -153,11 +153,11 @@ impl Interfaces {
                 up: state.operative,
                 addresses: if place.is_some() { state.addresses.clone() } else { Vec::new() },
             };
-            let before = self.told.get(&index);
+            let before = self.sent.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
             if came_up || before != Some(&event) {
                 let line = describe(before, &event, came_up);
-                self.told.insert(index, event.clone());
+                self.sent.insert(index, event.clone());
                 news.push((News::Changed { event, came_up }, line));
             }
         }

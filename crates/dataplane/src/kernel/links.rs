@@ -1,5 +1,6 @@
-//! The thread that watches interfaces and addresses, `kernel-links`, and who hears of them: the writer of routes, the RIB
-//! manager, and BGP's session thread. It runs also without a kernel dataplane, for the latter two.
+//! The thread `kernel-links`, which watches interfaces and addresses for the writer of routes, the
+//! RIB manager, and the session thread of BGP. For the latter two it also runs without a kernel
+//! dataplane.
 
 use super::super::{InterfaceLine, InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
@@ -16,16 +17,17 @@ use ribtide_wire::netlink::{dump_addresses, dump_links};
 use std::io;
 use std::thread::JoinHandle;
 
-/// How much of what interfaces do may wait for its watcher, in bytes.
+/// The receive buffer for notifications, in bytes.
 const BUFFER: u32 = 8 * 1024 * 1024;
 
-/// Who is told of interfaces.
+/// The consumers of interface changes.
 pub(super) struct Outputs {
     /// The writer of routes.
     pub(super) notes: Option<Sender<Note>>,
-    /// The RIB manager's urgent queue, so that they overtake; and for what may not overtake them.
+    /// The RIB manager's urgent queue, which overtakes routes.
     pub(super) rib: Option<Sender<RibIn>>,
-    /// BGP's session thread, which waits for no other thread, so that to wait for it delays the others by one of its rounds at most.
+    /// The session thread of BGP. It waits for no other thread, so blocking on it delays the others
+    /// by one of its turns at most.
     pub(super) sessions: Option<Sender<InterfaceNews>>,
 }
 
@@ -35,11 +37,11 @@ pub struct InterfaceWatch {
 }
 
 impl InterfaceWatch {
-    /// Watches the interfaces of the calling thread's network namespace for a RIB manager that has no other way to know
-    /// them, and for BGP's session thread.
+    /// Watches the interfaces of the network namespace of the calling thread for a RIB manager
+    /// without kernel dataplane, and for the session thread of BGP.
     ///
     /// # Errors
-    /// The system refuses the socket or the thread.
+    /// The kernel refuses the socket or the thread.
     pub fn start(
         vrfs: &[VrfSetup],
         rib: Option<Sender<RibIn>>,
@@ -52,17 +54,17 @@ impl InterfaceWatch {
         Ok(InterfaceWatch { listed })
     }
 
-    /// From now on there are these VRFs beside the default one.
+    /// Sets the other VRFs.
     pub fn set_vrfs(&self, vrfs: &[VrfSetup]) {
         self.listed.set(vrfs);
     }
 }
 
-/// Starts the thread in the network namespace of the calling one. `vrf` is the number of the default VRF's device, if it
-/// has one; `dataplane` is up once the RIB manager knows the interfaces.
+/// Starts the thread in the network namespace of the calling one. `vrf`: the index of the device of
+/// the default VRF, if any. `dataplane` is up once the RIB manager has the interfaces.
 ///
 /// # Errors
-/// The system refuses the socket or the thread.
+/// The kernel refuses the socket or the thread.
 pub(super) fn watch(
     vrf: Option<IfIndex>,
     listed: Listed,
@@ -89,17 +91,17 @@ struct Watcher {
     requests: Socket,
     interfaces: Interfaces,
     listed: Listed,
-    /// Which change of the list is seen.
+    /// The last seen change of the list of VRFs.
     seen: u32,
     outputs: Outputs,
-    /// What is told is how things are at the start, and no event.
+    /// Whether the changes are the initial state and no events.
     initial: bool,
     stop: Stop,
 }
 
 impl Watcher {
     fn run(mut self, dataplane: Option<DataplaneId>) {
-        // The monitor listens already, so nothing that happens during the dump is missed.
+        // The subscription precedes the dump, so nothing is missed.
         let initial = self.dump().and_then(|()| {
             let Some(rib) = &self.outputs.rib else { return Ok(()) };
             rib.send(RibIn::EndOfInitial(Source::Connected))?;
@@ -115,7 +117,7 @@ impl Watcher {
                 interfaces.set_vrfs(vrfs);
             }
             let told = match self.monitor.notified(|_, content| interfaces.take(&content)) {
-                Ok(()) => self.tell(),
+                Ok(()) => self.notify(),
                 Err(e) => {
                     if !overran(&e) {
                         tracing::warn!(
@@ -135,18 +137,18 @@ impl Watcher {
         }
     }
 
-    /// Reads all interfaces and addresses and tells what differs. Tries until it succeeds.
+    /// Dumps all interfaces and addresses and sends the differences. Repeats until it succeeds.
     fn dump(&mut self) -> Result<(), Closed> {
         loop {
             self.interfaces.restart();
-            // A dump that had to begin again repeats itself, which does no harm here.
+            // A restarted dump repeats messages, which does no harm here.
             let interfaces = &mut self.interfaces;
             let read =
                 self.requests.dump(dump_links, |(): &mut (), content| interfaces.take(&content)).and_then(
                     |()| self.requests.dump(dump_addresses, |(): &mut (), content| interfaces.take(&content)),
                 );
             match read {
-                Ok(()) => return self.tell(),
+                Ok(()) => return self.notify(),
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
                     tracing::error!(
@@ -160,8 +162,8 @@ impl Watcher {
         }
     }
 
-    /// Tells the writer first: when what the RIB makes of the news reaches it, it knows already.
-    fn tell(&mut self) -> Result<(), Closed> {
+    /// Sends changes, to the writer first, so that it has them before the resulting FIB batches.
+    fn notify(&mut self) -> Result<(), Closed> {
         let Outputs { notes, rib, sessions } = &self.outputs;
         for (news, line) in self.interfaces.news() {
             let (change, state, message) = match news {
@@ -187,7 +189,8 @@ impl Watcher {
             let line = line.filter(|_| !self.initial);
             match sessions {
                 Some(sessions) => {
-                    // Gone only when the process is stopping, and routes are not to wait for that.
+                    // The receiver is gone only when the process is stopping; routes must not wait
+                    // for that.
                     let _ = sessions.send(InterfaceNews { index: change.ifindex, state, line });
                 }
                 None => {

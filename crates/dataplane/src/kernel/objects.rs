@@ -1,17 +1,19 @@
-//! Next-hop objects in the kernel: single objects, one for each way out, and groups that name them.
+//! Next-hop objects in the kernel: single objects, one for each next hop, and groups that refer to
+//! them.
 //!
-//! Every group of the RIB is a group object in the kernel, also a group of one, because the kernel cannot turn a
-//! single object into a group: so a group keeps its id whatever its members become, and a change of members is one
-//! message whatever the number of routes.
+//! Every group of the RIB is a group object in the kernel, also a group of one member, because the
+//! kernel cannot turn a single object into a group. So a group keeps its id whatever its members,
+//! and a change of members is one message for any number of routes.
 //!
-//! The kernel removes objects without a word when their interface goes down, and with the last member the group and
-//! every route that used it. So what the kernel has is a belief here (`live`), checked against a dump when a
-//! request fails in a way that it should not and after an interface went or came.
+//! The kernel removes objects without a notification when their interface goes down, and with the
+//! last member the group and all of its routes. So the contents of the kernel are an assumption
+//! here (`live`), which is verified by a dump when a request fails unexpectedly and after an
+//! interface changed.
 //!
-//! A next hop that no route uses any more leaves all groups with the one message that deletes its object. Groups are
-//! written only where something is to be added or weighted again.
+//! The deletion of an unused single object also removes it from all groups. Groups are written only
+//! to add members or change weights.
 
-use super::super::fit_weight;
+use super::super::scale_weight;
 use ribtide_netlink::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
@@ -20,10 +22,10 @@ use ribtide_wire::netlink::{
 };
 use std::io;
 
-/// The ids that ribtide gives. Others count from 1, so ids stay apart.
+/// The range of ids that ribtide assigns. Other programs count from 1, so the ids are distinct.
 const IDS: std::ops::Range<u32> = 0x2000_0000..0x4000_0000;
 
-/// Whether an object of this id may be one that ribtide made.
+/// Whether ribtide may have created the object of this id.
 pub(super) fn may_be_ours(id: u32) -> bool {
     IDS.contains(&id)
 }
@@ -46,7 +48,7 @@ impl SingleContent {
         }
     }
 
-    /// The way that a single object of the kernel is; `None` for groups and objects of another kind.
+    /// The content of a single object of the kernel; `None` for groups and unsupported kinds.
     fn of(forward: &Forward<'_>) -> Option<SingleContent> {
         let way = match forward {
             Forward::Blackhole(_) => SingleContent::Blackhole,
@@ -60,9 +62,9 @@ impl SingleContent {
 /// A single object.
 struct Single {
     id: u32,
-    /// How many groups want it.
+    /// The number of groups that use it.
     users: u32,
-    /// Whether the kernel is believed to have it.
+    /// Whether the kernel is assumed to have it.
     live: bool,
     refusal: Option<Refusal>,
 }
@@ -70,44 +72,44 @@ struct Single {
 /// A group object.
 struct Group {
     id: u32,
-    /// What the RIB asked for; no way twice.
+    /// The requested members, each once.
     want: Vec<(SingleContent, u16)>,
-    /// The members that the kernel is believed to have, by id; empty when it does not have the group.
+    /// The assumed members in the kernel, by id; empty if it does not have the group.
     live: Vec<Member>,
-    /// No route can have been written by it yet.
+    /// Whether no route can use it yet.
     fresh: bool,
-    /// Routes name it by its id, which may not become another any more.
+    /// Whether routes use its id, which must not change any more.
     bound: bool,
     refusal: Option<Refusal>,
 }
 
-/// Objects of our protocol in the kernel that nothing asked for yet.
+/// Found objects with the protocol number of ribtide that are not adopted yet.
 #[derive(Default)]
 struct Found {
     singles: Map<SingleContent, u32>,
-    /// By their members, which several groups may have in common.
+    /// By members, which several groups may have in common.
     groups: Map<Vec<Member>, Vec<u32>>,
-    /// Those that cannot be adopted: of a kind or content that ribtide does not make.
+    /// Objects of a kind or content that ribtide does not create.
     strays: Vec<u32>,
-    /// Ids of everyone.
+    /// All used ids.
     taken: Set<u32>,
 }
 
-/// The books on all objects.
+/// The state of all objects.
 pub(super) struct Objects {
     protocol: u8,
     singles: Map<SingleContent, Single>,
     groups: Map<u32, Group>,
-    /// Groups (by the RIB's id) whose members may differ from what is wanted.
+    /// Groups (by id of the RIB) whose members may differ from the requested ones.
     dirty: Vec<u32>,
-    /// Kernel ids of groups to delete when no route names them any more.
+    /// Kernel ids of groups to delete once no route uses them.
     doomed: Vec<u32>,
-    /// Singles that may have lost their last user.
+    /// Single objects that may be unused.
     idle: Vec<SingleContent>,
     found: Found,
-    /// Above all ids ever given or adopted.
+    /// Greater than all ids ever assigned or adopted.
     next_id: u32,
-    /// Ids given before and not in use.
+    /// Free ids that were used before.
     free: Vec<u32>,
 }
 
@@ -126,17 +128,18 @@ impl Objects {
         }
     }
 
-    /// The kernel's id of the RIB's group, when the kernel has it.
+    /// The kernel id of a group of the RIB, if the kernel has it.
     pub(super) fn live_id(&self, group: u32) -> Option<u32> {
         self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
     }
 
-    /// Whether the kernel lacks one of the RIB's groups, for whatever reason.
+    /// Whether the kernel lacks a group of the RIB.
     pub(super) fn lacking(&self) -> bool {
         self.groups.values().any(|g| g.live.is_empty())
     }
 
-    /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group is unresolved.
+    /// Why the kernel does not have a group of the RIB; `None` for an unresolved group, which it
+    /// must not have.
     pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {
             return Some(Refusal {
@@ -154,7 +157,8 @@ impl Objects {
         }))
     }
 
-    /// Asks for the RIB's group `group` to have these members; without any, for the kernel not to have it. Equal ways are one, with their weights added.
+    /// Sets the members of a group of the RIB; none for an unresolved one. Equal next hops are
+    /// merged, with their weights added.
     pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (SingleContent, u16)>) {
         let mut want: Vec<(SingleContent, u16)> = Vec::with_capacity(members.size_hint().0);
         for (way, weight) in members {
@@ -163,7 +167,8 @@ impl Objects {
                 None => want.push((way, weight)),
             }
         }
-        // A blackhole drops everything or nothing: the kernel takes it only alone, and one usable way beats it.
+        // The kernel accepts a blackhole only as the sole member, and one usable next hop has
+        // priority.
         if want.len() > 1 {
             want.retain(|(way, _)| *way != SingleContent::Blackhole);
         }
@@ -188,7 +193,7 @@ impl Objects {
         self.dirty.push(group);
     }
 
-    /// Takes the group back. It leaves the kernel with the next [`delete_unused`](Self::delete_unused).
+    /// Removes a group. It leaves the kernel at the next [`delete_unused`](Self::delete_unused).
     pub(super) fn delete_group(&mut self, group: u32) {
         if let Some(g) = self.groups.remove(&group) {
             self.release(g.want);
@@ -219,15 +224,16 @@ impl Objects {
         }
     }
 
-    /// A group that the kernel has already, with just these members.
+    /// A group in the kernel with exactly these members.
     fn adopt_group(&mut self, want: &[(SingleContent, u16)]) -> Option<(u32, Vec<Member>)> {
         let members = self.members(want);
         let id = self.found.groups.get_mut(&members)?.pop()?;
         Some((self.adopt(id), members))
     }
 
-    /// A route of the RIB's group is about to be compared with the kernel's, which is by the object `found`, or to be
-    /// written. The first one decides which of several equal objects is this group's, so that the others are right too.
+    /// A route of a group is about to be compared with its kernel route, which uses the object
+    /// `found`, or to be written. The first such route decides which of several equal objects
+    /// belongs to the group, so that the others fit, too.
     pub(super) fn bind(&mut self, group: u32, found: Option<u32>) {
         let Some(this) = self.groups.get_mut(&group).filter(|g| !g.bound) else { return };
         this.bound = true;
@@ -263,8 +269,8 @@ impl Objects {
         members
     }
 
-    /// An id that was given before this process began is never given to something else while it is in use, even
-    /// when the kernel has lost its object.
+    /// An id of an earlier run is not reused while it is in use, even if the kernel has lost its
+    /// object.
     fn adopt(&mut self, id: u32) -> u32 {
         self.next_id = self.next_id.max(id + 1);
         id
@@ -281,8 +287,8 @@ impl Objects {
         self.next_id - 1
     }
 
-    /// Learns what the kernel has. Groups that differ from what is wanted become dirty; objects that nothing wants
-    /// wait to be adopted or swept.
+    /// Reads a dump of the kernel. Differing groups become dirty; unused objects wait for adoption
+    /// or deletion.
     pub(super) fn check(&mut self, socket: &mut Socket) -> io::Result<()> {
         let protocol = self.protocol;
         #[derive(Default)]
@@ -314,7 +320,7 @@ impl Objects {
         for group in self.groups.values_mut() {
             group.live = dump.groups.remove(&group.id).unwrap_or_default();
         }
-        // What is to be deleted still is: no one may adopt it meanwhile.
+        // Objects to delete are still deleted, so they cannot be adopted.
         for id in &self.doomed {
             dump.groups.remove(id);
         }
@@ -342,8 +348,9 @@ impl Objects {
         Ok(())
     }
 
-    /// Makes the kernel's groups what is wanted, as far as the kernel takes it. Returns the groups (by the RIB's
-    /// id) that the kernel had lost or refused before and has now: their routes are to be written again.
+    /// Writes all dirty groups, as far as the kernel accepts them. Returns groups (by id of the
+    /// RIB) that the kernel had lost or refused before and has now: their routes must be written
+    /// again.
     pub(super) fn converge(&mut self, socket: &mut Socket) -> io::Result<Vec<u32>> {
         let mut back = Vec::new();
         let mut checked = false;
@@ -361,19 +368,19 @@ impl Objects {
                 }
                 return Ok(back);
             }
-            // The kernel had removed something by itself. Look, and do what is left to do.
+            // The kernel had removed something: verify, and do the rest.
             self.check(socket)?;
             checked = true;
         }
     }
 
-    /// Makes the single objects that these groups want and that the kernel does not have.
+    /// Creates the missing single objects of these groups.
     fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
         let mut missing: Vec<(u32, SingleContent)> = Vec::new();
         for group in dirty.iter().filter_map(|g| self.groups.get(g)) {
             for (way, _) in &group.want {
                 if let Some(single) = self.singles.get_mut(way).filter(|s| !s.live) {
-                    // Believed until refused, which also keeps a second group from asking again.
+                    // Assumed until refused, which also prevents a second request.
                     single.live = true;
                     single.refusal = None;
                     missing.push((single.id, *way));
@@ -397,7 +404,7 @@ impl Objects {
         )
     }
 
-    /// Writes the groups whose members differ. Says whether the kernel refused one that it should have taken.
+    /// Writes the changed groups. Returns whether the kernel refused one unexpectedly.
     fn write_groups(&mut self, socket: &mut Socket, dirty: &[u32], back: &mut Vec<u32>) -> io::Result<bool> {
         struct Change {
             group: u32,
@@ -415,7 +422,8 @@ impl Objects {
                 continue;
             }
             if members.is_empty() {
-                // Its ways are gone: forwarding by the old ones would be wrong. The kernel drops its routes with it.
+                // Without members the old forwarding would be wrong. The kernel drops its routes
+                // with it.
                 self.delete_objects(socket, &[group.id])?;
                 if let Some(group) = self.groups.get_mut(&key) {
                     group.live.clear();
@@ -423,7 +431,8 @@ impl Objects {
             } else if members == without(&group.live, &unused) {
                 shrinks.push((key, members));
             } else {
-                // A group that exists is replaced only: were it made again unnoticed, its routes would stay lost.
+                // An existing group is only replaced: created again unnoticed, it would have lost
+                // its routes.
                 let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
                 changes.push(Change { group: key, id: group.id, members, flags });
             }
@@ -436,7 +445,8 @@ impl Objects {
                 let forward = Forward::Group(Members::from(&change.members[..]));
                 let object = NextHop { id: change.id, protocol, forward };
                 if object.write_new(out, change.flags, seq).is_err() {
-                    // Over 8,190 members. Without members the kernel refuses it, which is the answer it deserves.
+                    // A group of more than 8,190 members is sent without members, which the kernel
+                    // refuses with an error.
                     let forward = Forward::Group(Members::from(&[][..]));
                     infallible(NextHop { forward, ..object }.write_new(out, change.flags, seq));
                 }
@@ -463,7 +473,7 @@ impl Objects {
             }
         }
         if !shrinks.is_empty() {
-            // No group written above has these any more.
+            // No group uses these any more.
             self.delete_idle(socket)?;
             for (key, members) in shrinks {
                 if let Some(group) = self.groups.get_mut(&key) {
@@ -474,13 +484,13 @@ impl Objects {
         Ok(surprises)
     }
 
-    /// The ids of single objects that no group wants.
+    /// The ids of unused single objects.
     fn unused(&self) -> Set<u32> {
         let single = |way| self.singles.get(way).filter(|s| s.users == 0);
         self.idle.iter().filter_map(single).map(|s| s.id).collect()
     }
 
-    /// Deletes the single objects that no group wants, and with it takes them out of all groups that have them.
+    /// Deletes unused single objects, which also removes them from groups.
     fn delete_idle(&mut self, socket: &mut Socket) -> io::Result<()> {
         let mut ids = Vec::new();
         for way in std::mem::take(&mut self.idle) {
@@ -494,7 +504,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Deletes the objects that nothing wants any more. Routes that name them must be gone or changed before.
+    /// Deletes unused objects. Routes that use them must be gone or changed before.
     pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
         let groups = std::mem::take(&mut self.doomed);
         self.delete_objects(socket, &groups)?;
@@ -502,10 +512,11 @@ impl Objects {
         self.delete_idle(socket)
     }
 
-    /// Deletes what the kernel had of our protocol from before and nothing asked for.
+    /// Deletes found objects that were not adopted.
     pub(super) fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
         let found = std::mem::take(&mut self.found);
-        // Groups first: a group that loses its last member goes with it, and is then not found.
+        // Groups first: a group that loses its last member is deleted by the kernel, and then not
+        // found.
         let mut ids: Vec<u32> = found.groups.into_values().flatten().collect();
         ids.extend(found.strays);
         ids.extend(found.singles.into_values());
@@ -514,7 +525,7 @@ impl Objects {
         Ok(ids.len())
     }
 
-    /// Has groups tried again that lack a member which goes out of `ifindex`.
+    /// Marks groups dirty that lack a member on `ifindex`.
     pub(super) fn mark_incomplete_through(&mut self, ifindex: u32) {
         let singles = &self.singles;
         let lacks = |(way, _): &(SingleContent, u16)| {
@@ -524,8 +535,8 @@ impl Objects {
         self.dirty.extend(self.groups.iter().filter(|(_, g)| g.want.iter().any(lacks)).map(|(key, _)| *key));
     }
 
-    /// The interface carries nothing any more, so the kernel has taken every object through it out of its groups. Says
-    /// whether a group went with its last member.
+    /// The interface is down, so the kernel has removed its objects from all groups. Returns
+    /// whether a group lost its last member.
     pub(super) fn lose_interface(&mut self, ifindex: u32) -> bool {
         let mut gone: Set<u32> = Set::default();
         for (way, single) in &mut self.singles {
@@ -542,38 +553,39 @@ impl Objects {
         lost
     }
 
-    /// Has groups tried again that lack a member, for whatever reason.
+    /// Marks groups dirty that lack a member.
     pub(super) fn mark_incomplete(&mut self) {
         let lacking = self.groups.iter().filter(|(_, g)| g.live.len() < g.want.len());
         self.dirty.extend(lacking.map(|(key, _)| *key));
     }
 
-    /// Whether any wanted way goes out of `ifindex`.
+    /// Whether a requested next hop is on `ifindex`.
     pub(super) fn uses(&self, ifindex: u32) -> bool {
         self.singles.keys().any(|way| matches!(way, SingleContent::Via(via) if via.ifindex == ifindex))
     }
 
     fn delete_objects(&self, socket: &mut Socket, ids: &[u32]) -> io::Result<()> {
-        // A refusal says that it is gone already.
+        // A refusal means that it does not exist.
         socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), |_, _| {})
     }
 }
 
-/// The members that are not among `gone`.
+/// The members outside of `gone`.
 fn without(members: &[Member], gone: &Set<u32>) -> Vec<Member> {
     members.iter().filter(|m| !gone.contains(&m.id)).copied().collect()
 }
 
-/// Brings weights into what every kernel takes (before 6.12, up to 256). A way that is alone has weight 1.
+/// Limits weights to the range of all kernels (before 6.12, up to 256). A single next hop has
+/// weight 1.
 fn scale_weights(want: &mut [(SingleContent, u16)]) {
     let alone = want.len() == 1;
     let largest = want.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
     for (_, weight) in want {
-        *weight = if alone { 1 } else { fit_weight(*weight, largest) };
+        *weight = if alone { 1 } else { scale_weight(*weight, largest) };
     }
 }
 
-/// A single object or an empty group cannot be too long.
+/// A single object or an empty group always fits.
 fn infallible(written: Result<(), TooLong>) {
     debug_assert!(written.is_ok());
 }

@@ -1,8 +1,9 @@
-//! What others do to the kernel's routing table: to our routes and next-hop objects, which are put right, and with
-//! routes of their own, which next hops may resolve through.
+//! Changes of other programs in the routing table of the kernel: to routes and next-hop objects of
+//! ribtide, which the writer repairs, and to other routes, which next hops may resolve through.
 //!
-//! A thread of its own, since these notifications may be many and must not crowd out those of interfaces. What our
-//! writer does itself, the kernel leaves out of them. When some are lost, everything is compared.
+//! It has a thread of its own, because these notifications may be many and must not delay those of
+//! interfaces. The kernel leaves out changes of the writer. When notifications are lost, everything
+//! is compared.
 
 use super::Note;
 use super::imported_routes::ImportedRoutes;
@@ -26,15 +27,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long it rests after it had something put right: another program that wants the same routes is not fought more
-/// often than that.
+/// Pause after a repair: the most frequent reaction to a program that writes the same routes.
 const REPAIR_PAUSE: Duration = Duration::from_millis(10);
-/// The least time between two words about that.
+/// The minimum interval of log messages about repairs.
 const SAY_PAUSE: Duration = Duration::from_secs(10);
-/// The least time between two comparisons of everything because notifications were lost.
+/// The minimum interval of complete comparisons after lost notifications.
 const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A route that someone else wrote or deleted where ours are.
+/// A route that another program wrote or deleted in a table of ribtide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Touched {
     /// Its prefix.
@@ -43,7 +43,7 @@ pub(crate) struct Touched {
     pub(crate) table: u32,
     /// Its metric.
     pub(crate) metric: u32,
-    /// Whether it is there and bears our mark.
+    /// Whether it exists and has the protocol number of ribtide.
     pub(crate) marked: bool,
 }
 
@@ -52,39 +52,40 @@ pub(super) struct Watcher {
     config: KernelConfig,
     monitor: Socket,
     requests: Socket,
-    /// The port of the writer's socket; what it does needs no repair.
+    /// The port id of the writer, whose changes need no repair.
     writer: Arc<AtomicU32>,
-    /// The port that the kernel leaves out.
+    /// The port id that the kernel leaves out.
     left_out: u32,
-    /// Others' routes, where they are wanted, of each VRF; the default one is the first.
-    learnt: Vec<ImportedRoutes>,
-    /// The VRFs beside it, and which of their changes is seen.
+    /// Imported routes of each VRF, if requested; the default one is the first.
+    imported: Vec<ImportedRoutes>,
+    /// The other VRFs, and the last seen change of the list.
     listed: Listed,
     seen: u32,
-    /// When it was last said that routes were put right.
+    /// The time of the last log message about repairs.
     said: Option<Instant>,
     notes: ring::Sender<Note>,
     feedback: ring::Sender<RibIn>,
     stop: Stop,
 }
 
-/// What one read of notifications amounts to.
+/// The result of a read of notifications.
 #[derive(Default)]
 struct Heard {
     touched: Vec<Touched>,
-    /// A next-hop object that may be ours was changed.
+    /// Whether a next-hop object of ribtide may have changed.
     objects: bool,
-    /// Addresses that came or went: with the source address of routes the kernel drops them without a word.
+    /// Added or removed addresses: the kernel drops routes that use one as source without a
+    /// notification.
     addresses: Vec<IpAddr>,
-    /// Others' routes may have gone without a word.
-    learn_again: bool,
+    /// Whether imported routes may be gone without a notification.
+    import_again: bool,
 }
 
 impl Watcher {
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// The system refuses the sockets.
+    /// The kernel refuses the sockets.
     pub(super) fn new(
         config: KernelConfig,
         listed: Listed,
@@ -103,7 +104,7 @@ impl Watcher {
         ];
         let monitor = Socket::monitor(&groups, config.receive_buffer, STOP_POLL_INTERVAL)?;
         let requests = Socket::open()?;
-        let learnt = config.import.then(|| ImportedRoutes::new(&config)).into_iter().collect();
+        let imported = config.import.then(|| ImportedRoutes::new(&config)).into_iter().collect();
         Ok(Watcher {
             listed,
             seen: 0,
@@ -112,7 +113,7 @@ impl Watcher {
             requests,
             writer,
             left_out: 0,
-            learnt,
+            imported,
             said: None,
             notes,
             feedback,
@@ -121,27 +122,27 @@ impl Watcher {
     }
 
     pub(super) fn run(mut self) {
-        // It listens already, so nothing that happens during the dump is missed.
+        // The subscription precedes the dump, so nothing is missed.
         self.place();
-        let mut told = self.learn();
+        let mut sent = self.learn();
         if self.config.import {
-            told = told.and_then(|()| self.feedback.send(RibIn::EndOfInitial(Source::Kernel)));
+            sent = sent.and_then(|()| self.feedback.send(RibIn::EndOfInitial(Source::Kernel)));
         }
-        while told.is_ok() && !self.stop.stopped() {
-            told = self.step();
+        while sent.is_ok() && !self.stop.stopped() {
+            sent = self.step();
         }
     }
 
-    /// Reads other VRFs, if there are others than were. Whether there are.
+    /// Reads a changed list of VRFs. Returns whether it changed.
     fn place(&mut self) -> bool {
         let Some(vrfs) = self.listed.news(&mut self.seen) else { return false };
         if self.config.import {
-            // One that stays knows what it told.
-            let mut former = self.learnt.split_off(1);
+            // A VRF that stays keeps its state.
+            let mut former = self.imported.split_off(1);
             for setup in &*vrfs {
-                let known = former.iter().position(|learnt| learnt.is_of(setup.vrf));
-                let learnt = known.map(|at| former.swap_remove(at));
-                self.learnt.push(learnt.unwrap_or_else(|| ImportedRoutes::of(&self.config, setup.vrf)));
+                let known = former.iter().position(|imported| imported.is_of(setup.vrf));
+                let imported = known.map(|at| former.swap_remove(at));
+                self.imported.push(imported.unwrap_or_else(|| ImportedRoutes::of(&self.config, setup.vrf)));
             }
         }
         true
@@ -158,10 +159,10 @@ impl Watcher {
         let mut heard = Heard::default();
         let tables: Vec<u32> =
             self.listed.numbers().iter().map(|vrf| vrf.table).chain([self.config.table]).collect();
-        let (config, learnt) = (&self.config, &mut self.learnt);
+        let (config, imported) = (&self.config, &mut self.imported);
         let listened = self.monitor.notified(|port, content| {
             if port != writer {
-                heard.take(config, &tables, learnt, &content);
+                heard.take(config, &tables, imported, &content);
             }
         });
         if let Err(e) = listened {
@@ -195,32 +196,32 @@ impl Watcher {
             self.notes.send(Note::Routes(heard.touched))?;
             std::thread::sleep(REPAIR_PAUSE);
         }
-        if heard.learn_again { self.learn() } else { self.tell() }
+        if heard.import_again { self.learn() } else { self.notify() }
     }
 
-    /// Notifications were lost: everything is compared, once those that are still coming have been passed over.
+    /// Notifications were lost: everything is compared, after the remaining ones are discarded.
     fn lost(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + COMPARE_PAUSE;
         while Instant::now() < until && !self.stop.stopped() {
-            // What they say, the comparison will find.
+            // The comparison covers them.
             let _ = self.monitor.notified(|_, _| {});
         }
         self.notes.send(Note::Lost)?;
         self.learn()
     }
 
-    /// Reads all routes of others and tells what differs. Tries until it succeeds.
+    /// Dumps all imported routes and sends the differences. Repeats until it succeeds.
     fn learn(&mut self) -> Result<(), Closed> {
         loop {
             let requests = &mut self.requests;
-            let read = self.learnt.iter_mut().try_for_each(|learnt| {
-                learnt.restart();
-                let table = learnt.table();
-                // A dump that had to begin again repeats itself, which does no harm here.
+            let read = self.imported.iter_mut().try_for_each(|imported| {
+                imported.restart();
+                let table = imported.table();
+                // A restarted dump repeats messages, which does no harm here.
                 let mut dump = |write: &dyn Fn(&mut Vec<u8>, u32)| {
-                    let read = requests.dump(write, |(): &mut (), content| learnt.take(&content));
+                    let read = requests.dump(write, |(): &mut (), content| imported.take(&content));
                     match read {
-                        // A kernel without a family, or without the table, has no routes of it.
+                        // A kernel without the family, or the table, has no routes of it.
                         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
                         other => other,
                     }
@@ -230,7 +231,7 @@ impl Watcher {
                     .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv6, table)))
             });
             match read {
-                Ok(()) => return self.tell(),
+                Ok(()) => return self.notify(),
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
                     tracing::error!(
@@ -244,9 +245,9 @@ impl Watcher {
         }
     }
 
-    /// Tells the RIB what is new of others' routes.
-    fn tell(&mut self) -> Result<(), Closed> {
-        for batch in self.learnt.iter_mut().filter_map(ImportedRoutes::news) {
+    /// Sends changes of imported routes to the RIB.
+    fn notify(&mut self) -> Result<(), Closed> {
+        for batch in self.imported.iter_mut().filter_map(ImportedRoutes::news) {
             self.feedback.send(RibIn::Routes(batch))?;
         }
         Ok(())
@@ -258,7 +259,7 @@ impl Heard {
         &mut self,
         config: &KernelConfig,
         tables: &[u32],
-        learnt: &mut [ImportedRoutes],
+        imported: &mut [ImportedRoutes],
         content: &Content<'_>,
     ) {
         match content {
@@ -271,9 +272,9 @@ impl Heard {
             }
             _ => {}
         }
-        for learnt in learnt {
-            learnt.take(content);
-            self.learn_again |= learnt.may_have_lost(content);
+        for imported in imported {
+            imported.take(content);
+            self.import_again |= imported.may_have_lost(content);
         }
     }
 

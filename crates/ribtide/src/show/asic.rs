@@ -37,8 +37,12 @@ pub(super) fn state(s: &AsicState) -> String {
         (true, Some(seconds)) => format!("Stalled for {seconds:.1} s more: it does nothing\n"),
         (true, None) => "Stalled until `ribtide config asic resume`: it does nothing\n".into(),
     };
-    out +=
-        &format!("{} entries in {} calls; {} failed\n", number(s.asked), number(s.calls), number(s.failed));
+    out += &format!(
+        "{} entries in {} calls; {} failed\n",
+        number(s.requested),
+        number(s.calls),
+        number(s.failed)
+    );
     if s.busy_seconds > 0.0 {
         let share = 100.0 * s.busy_seconds / (s.busy_seconds + s.idle_seconds);
         out += &format!(

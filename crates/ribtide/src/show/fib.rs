@@ -1,7 +1,7 @@
 //! Selected routes, FPM servers, the virtual ASIC, and the path of a prefix through all of them.
 
 use crate::text::{Table, bytes, number};
-use ribtide_model::{AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
+use ribtide_model::{AsicLookups, Explain, FailedRoute, FibRoute, Fpm, StageState};
 use ribtide_settings::DEFAULT_VRF;
 use std::net::IpAddr;
 
@@ -38,9 +38,9 @@ pub(super) fn failed_row(table: &mut Table, r: &FailedRoute) {
     ]);
 }
 
-pub(super) fn asic_table(addresses: &[IpAddr], reply: &AsicAnswers) -> String {
+pub(super) fn asic_table(addresses: &[IpAddr], reply: &AsicLookups) -> String {
     let mut table = Table::new(&["Address", "Action", "Prefix", "Next hops"]);
-    for (address, a) in addresses.iter().zip(&reply.answers) {
+    for (address, a) in addresses.iter().zip(&reply.lookups) {
         let next_hops: Vec<String> = a.next_hops.iter().map(IpAddr::to_string).collect();
         table.row([
             address.to_string(),
@@ -97,7 +97,7 @@ pub(super) fn fpm(f: &Fpm) -> String {
                 number(c.offloaded),
                 number(c.offload_failed),
                 number(c.unmatched),
-                number(c.asked_again)
+                number(c.resent)
             ),
         );
         match c.replies.as_deref() {
@@ -115,8 +115,8 @@ pub(super) fn fpm(f: &Fpm) -> String {
 pub(super) fn explain_text(e: &Explain) -> String {
     let vrf = if e.vrf == DEFAULT_VRF { String::new() } else { format!(", VRF {}", e.vrf) };
     let mut out = match &e.prefix {
-        Some(prefix) if *prefix != e.asked => format!("{} is in {prefix}{vrf}\n", e.asked),
-        _ => format!("{}{vrf}\n", e.asked),
+        Some(prefix) if *prefix != e.query => format!("{} is in {prefix}{vrf}\n", e.query),
+        _ => format!("{}{vrf}\n", e.query),
     };
     for s in &e.stages {
         let mark = match s.state {
@@ -126,7 +126,7 @@ pub(super) fn explain_text(e: &Explain) -> String {
             StageState::Absent => "-",
             StageState::Off => " ",
         };
-        let mut sentences = s.says.iter();
+        let mut sentences = s.messages.iter();
         out.push_str(&format!("{mark} {:<14} {}\n", s.stage, sentences.next().map_or("", String::as_str)));
         for line in sentences {
             out.push_str(&format!("  {:<14} {line}\n", ""));

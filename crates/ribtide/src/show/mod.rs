@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::text::{Table, count};
 use clap::{Args, Subcommand};
 use ribtide_model::{
-    AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor, NeighborPage,
+    AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor, NeighborPage,
     NextHopGroupPage, Performance, RoutePage, Sharding,
 };
 use ribtide_sonicd::{
@@ -289,8 +289,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             print(&mut out, output, &client.get(&format!("/v1/asic?{only}"))?, asic::state)
         }
         Show::Asic { addresses, vrf, asic, .. } => {
-            let lookup = AsicQuestion { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
-            let reply: AsicAnswers = client.post("/v1/asic/lookup", &lookup)?;
+            let lookup = AsicAddresses { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
+            let reply: AsicLookups = client.post("/v1/asic/lookup", &lookup)?;
             print(&mut out, output, &reply, |a| fib::asic_table(addresses, a))
         }
         Show::NextHopGroup { id: Some(id), .. } => {

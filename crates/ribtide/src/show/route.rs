@@ -154,7 +154,7 @@ pub(super) fn summary(s: &RouteSummary) -> String {
             d.name,
             number(d.outstanding_batches),
             number(d.failed),
-            d.behind.map_or_else(String::new, |routes| format!(
+            d.lagging_by.map_or_else(String::new, |routes| format!(
                 ", lagging: {} routes wait until it continues",
                 number(routes)
             ))
@@ -367,7 +367,7 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
                 name: "kernel".into(),
                 outstanding_batches: 1,
                 failed: 0,
-                behind: Some(7),
+                lagging_by: Some(7),
             }],
         });
         let main = "

@@ -41,12 +41,17 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
         let asic: &[&str] = if several { &["ASIC", "Daemon"] } else { &["Daemon"] };
         Table::new(&[asic, columns].concat())
     };
-    let mut settings = table(&["Setting", "Asked", "Active", "Why"]);
+    let mut settings = table(&["Setting", "Requested", "Active", "Why"]);
     let mut queues = table(&["Queue", ">Bound", ">Depth", ">Peak", ">Full"]);
     for daemon in daemons {
         let whose = || daemon.asic.iter().cloned().chain([daemon.daemon.into()]);
         for s in &daemon.settings {
-            settings.row(whose().chain([s.name.clone(), s.asked.clone(), s.active.clone(), s.why.clone()]));
+            settings.row(whose().chain([
+                s.name.clone(),
+                s.requested.clone(),
+                s.active.clone(),
+                s.why.clone(),
+            ]));
         }
         for queue in &daemon.queues {
             let level = &queue.level;
@@ -121,7 +126,7 @@ mod tests {
             daemon: "orchagent",
             settings: vec![Setting {
                 name: "-b".into(),
-                asked: "9000".into(),
+                requested: "9000".into(),
                 active: "1024".into(),
                 why: "too many".into(),
             }],
@@ -139,8 +144,8 @@ mod tests {
         assert_eq!(
             daemons(&[of(None)]),
             "\
-Daemon     Setting  Asked  Active  Why
-orchagent  -b       9000   1024    too many
+Daemon     Setting  Requested  Active  Why
+orchagent  -b       9000       1024    too many
 
 Daemon     Queue                       Bound   Depth    Peak  Full
 orchagent  routes in the retry cache       -       2       7     0

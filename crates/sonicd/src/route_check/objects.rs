@@ -1,9 +1,9 @@
-//! What ASIC_DB says that the switch was told: entries of routes and labels, and the objects that these lead to.
+//! The contents of ASIC_DB: entries of routes and labels, and their objects.
 
 use super::Error;
-use super::leads::{Dest, Leads, Way};
-use super::page::Lanes;
-use super::rows::Ground;
+use super::forwarding::{Dest, Forwarding, NextHop};
+use super::page::Connections;
+use super::rows::Dependencies;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_swss::row::{LabelOp, LabelStack, Name};
 use ribtide_swss::sai::{
@@ -14,12 +14,12 @@ use std::net::IpAddr;
 
 pub(super) const ASIC_STATE: &str = "ASIC_STATE";
 
-/// What an entry says.
+/// An entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Entry {
     action: PacketAction,
     to: Oid,
-    /// How many labels are taken off.
+    /// The number of labels to pop.
     pub(super) pop: u8,
 }
 
@@ -34,7 +34,7 @@ impl Entry {
         })
     }
 
-    /// Whether packets go anywhere.
+    /// Whether it forwards packets.
     pub(super) fn forwards(&self) -> bool {
         self.action == PacketAction::Forward && !self.to.is_null()
     }
@@ -47,24 +47,24 @@ struct Hop {
     labels: Option<LabelStack>,
 }
 
-/// The objects of ASIC_DB that have numbers.
+/// The numbered objects of ASIC_DB.
 #[derive(Default)]
 pub(super) struct Objects {
     /// The default virtual router.
     pub(super) router: Oid,
     cpu: Oid,
-    /// Virtual routers, and the switch's own numbers of them.
+    /// Virtual routers with their ids in the switch.
     pub(super) routers: BTreeMap<Oid, Oid>,
     hops: Map<Oid, Hop>,
     groups: Set<Oid>,
     members: Map<Oid, Vec<(Oid, u32)>>,
-    /// Router interfaces: the virtual router of each, and its name where that is known.
+    /// Router interfaces with their virtual router, and their name if known.
     rifs: Map<Oid, (Oid, Option<Name>)>,
 }
 
 impl Objects {
-    /// Those of the switch's own that routes are about, and no others.
-    pub(super) fn switch(asic: &mut Lanes) -> Result<Objects, Error> {
+    /// The own objects of the switch that routes use.
+    pub(super) fn switch(asic: &mut Connections) -> Result<Objects, Error> {
         let mut all = Objects::default();
         for (name, value) in asic.query(&["HGETALL", "HIDDEN"])?.into_pairs() {
             match Attr::read(&name, &value) {
@@ -76,12 +76,12 @@ impl Objects {
         Ok(all)
     }
 
-    /// Reads them. SONiC says in COUNTERS_DB what router interfaces are called; where it does not, the neighbours of `ground`
-    /// that are next hops on one tell.
+    /// Reads all objects. SONiC writes the names of router interfaces into COUNTERS_DB; without
+    /// that, neighbours in APPL_DB that are next hops on an interface identify it.
     pub(super) fn read(
-        asic: &mut Lanes,
+        asic: &mut Connections,
         counters: &mut ribtide_tables::Connection,
-        ground: &Ground,
+        dependencies: &Dependencies,
     ) -> Result<Objects, Error> {
         let mut all = Objects::switch(asic)?;
         let table = asic.key(ASIC_STATE, "");
@@ -116,7 +116,7 @@ impl Objects {
             }
         }
         let names = counters.query(&["HGETALL", "COUNTERS_RIF_NAME_MAP"])?.into_pairs();
-        all.name(&names, ground);
+        all.name(&names, dependencies);
         Ok(all)
     }
 
@@ -146,8 +146,8 @@ impl Objects {
         }
     }
 
-    /// Says what router interfaces are called.
-    fn name(&mut self, names: &[(String, String)], ground: &Ground) {
+    /// Sets the names of router interfaces.
+    fn name(&mut self, names: &[(String, String)], dependencies: &Dependencies) {
         for (name, oid) in names {
             if let Some((_, place)) = text::read_oid(oid).and_then(|oid| self.rifs.get_mut(&oid)) {
                 *place = Some(name.as_str().into());
@@ -155,72 +155,72 @@ impl Objects {
         }
         let mut votes: Map<Oid, BTreeMap<&Name, usize>> = Map::default();
         for hop in self.hops.values() {
-            let neighbor = hop.ip.and_then(|ip| ground.neighbors.get(&ip)?.as_ref());
+            let neighbor = hop.ip.and_then(|ip| dependencies.neighbors.get(&ip)?.as_ref());
             if let Some(name) = neighbor {
                 *votes.entry(hop.rif).or_default().entry(name).or_default() += 1;
             }
         }
         for (rif, (_, place)) in &mut self.rifs {
-            // Most agree: one next hop that is on the wrong interface is not to hide itself.
+            // The majority decides, so a next hop on the wrong interface is still found.
             let most = votes.get(rif).into_iter().flatten().max_by_key(|(_, votes)| **votes);
             *place = place.take().or_else(|| most.map(|(name, _)| (*name).clone()));
         }
     }
 
-    /// The virtual router of a VRF that an interface of a known name is in.
+    /// The virtual routers of VRFs by their interfaces.
     pub(super) fn routers_by_interface<'a>(
         &'a self,
-        ground: &'a Ground,
+        dependencies: &'a Dependencies,
     ) -> impl Iterator<Item = (&'a Name, Oid)> {
-        self.rifs.values().filter_map(|(router, name)| Some((ground.vrf_of(name.as_ref()?)?, *router)))
+        self.rifs.values().filter_map(|(router, name)| Some((dependencies.vrf_of(name.as_ref()?)?, *router)))
     }
 
-    /// Where an entry leads.
+    /// The forwarding of an entry.
     ///
     /// # Errors
-    /// A sentence: to something that is not there.
-    pub(super) fn leads(&self, entry: Entry) -> Result<Leads, String> {
+    /// A sentence: an object is missing.
+    pub(super) fn forwarding(&self, entry: Entry) -> Result<Forwarding, String> {
         match entry.action {
-            PacketAction::Drop => return Ok(Leads::Drop),
-            PacketAction::Trap => return Ok(Leads::Cpu),
-            PacketAction::Forward if entry.to.is_null() => return Ok(Leads::Drop),
-            PacketAction::Forward if entry.to == self.cpu => return Ok(Leads::Cpu),
+            PacketAction::Drop => return Ok(Forwarding::Drop),
+            PacketAction::Trap => return Ok(Forwarding::Cpu),
+            PacketAction::Forward if entry.to.is_null() => return Ok(Forwarding::Drop),
+            PacketAction::Forward if entry.to == self.cpu => return Ok(Forwarding::Cpu),
             PacketAction::Forward => {}
         }
         if let Some((_, name)) = self.rifs.get(&entry.to) {
-            let way = Way { gateway: None, interface: name.clone(), labels: None, weight: 1 };
-            return Ok(Leads::through(vec![way]));
+            let hop = NextHop { gateway: None, interface: name.clone(), labels: None, weight: 1 };
+            return Ok(Forwarding::through(vec![hop]));
         }
         let members = match self.members.get(&entry.to) {
             _ if !self.groups.contains(&entry.to) => &[(entry.to, 1)][..],
             members => members.map_or(&[][..], Vec::as_slice),
         };
-        let way = |(oid, weight): &(Oid, u32)| {
+        let hop = |(oid, weight): &(Oid, u32)| {
             let absent = || format!("its entry leads to {oid}, which ASIC_DB does not have");
             let hop = self.hops.get(oid).ok_or_else(absent)?;
             let interface = self.rifs.get(&hop.rif).and_then(|(_, name)| name.clone());
-            Ok(Way { gateway: hop.ip, interface, labels: hop.labels.clone(), weight: *weight })
+            Ok(NextHop { gateway: hop.ip, interface, labels: hop.labels.clone(), weight: *weight })
         };
-        members.iter().map(way).collect::<Result<_, String>>().map(Leads::through)
+        members.iter().map(hop).collect::<Result<_, String>>().map(Forwarding::through)
     }
 
-    /// What matches the keys of all entries, and of few others.
+    /// A pattern that matches the keys of all entries, and few others.
     pub(super) fn pattern(table: &str) -> String {
         format!("{table}*_ENTRY:*")
     }
 
-    /// What the keys of entries begin with.
+    /// The prefixes of keys of entries.
     pub(super) fn tables(table: &str) -> [String; 2] {
         [ObjectType::RouteEntry, ObjectType::InsegEntry].map(|object| format!("{table}{}:", object.name()))
     }
 
-    /// What the entry of this key is of.
+    /// The id of the entry with this key.
     pub(super) fn id(table: &str, key: &str) -> Option<ObjectId> {
         key.strip_prefix(table).and_then(|name| text::read_row_key(name).ok()).map(|(_, id)| id)
     }
 
-    /// The key of the entry of this.
-    pub(super) fn key(asic: &Lanes, id: &ObjectId) -> String {
+    /// The key of the entry of this id.
+    pub(super) fn key(asic: &Connections, id: &ObjectId) -> String {
         let mut key = asic.key(ASIC_STATE, "");
         let object = match id {
             ObjectId::Inseg(_) => ObjectType::InsegEntry,
@@ -230,16 +230,16 @@ impl Objects {
         key
     }
 
-    /// The entries of these.
-    pub(super) fn entries_of(asic: &mut Lanes, ids: &[ObjectId]) -> Result<Vec<Option<Entry>>, Error> {
+    /// The entries of these ids.
+    pub(super) fn entries_of(asic: &mut Connections, ids: &[ObjectId]) -> Result<Vec<Option<Entry>>, Error> {
         let keys: Vec<String> = ids.iter().map(|id| Objects::key(asic, id)).collect();
         let replies = asic.replies("HGETALL", &keys)?;
         Ok(replies.into_iter().map(|reply| entry(&reply.into_pairs())).collect())
     }
 
-    /// Which of the virtual routers has most of these routes, if one has any.
+    /// The virtual router that has most of these routes.
     pub(super) fn router_with(
-        asic: &mut Lanes,
+        asic: &mut Connections,
         routers: &[Oid],
         sample: &[AnyPrefix],
     ) -> Result<Option<Oid>, Error> {
@@ -256,7 +256,7 @@ impl Objects {
     }
 }
 
-/// What identifies the entry of this in the virtual router, which is that of its VRF.
+/// The id of the entry of a destination in the virtual router of its VRF.
 pub(super) fn id(dest: Dest, vr: Oid) -> ObjectId {
     match dest {
         Dest::Route(_, dest) => RouteEntry { switch: SWITCH, vr, dest }.into(),
@@ -264,7 +264,8 @@ pub(super) fn id(dest: Dest, vr: Oid) -> ObjectId {
     }
 }
 
-/// What the fields of an entry say; none: it is not there. An entry has a field in any case: `NULL` where it says nothing.
+/// Parses the fields of an entry; `None` without any. An entry always has a field: `NULL` without
+/// attributes.
 pub(super) fn entry(fields: &[(String, String)]) -> Option<Entry> {
     let attrs = fields.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
     (!fields.is_empty()).then(|| Entry::of(attrs))

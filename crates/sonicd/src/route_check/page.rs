@@ -1,28 +1,29 @@
-//! Reading many hashes of a server that has much else to do: a page of keys at a time, over several connections.
+//! Reads many hashes of a busy Redis server: a page of keys at a time, over several connections.
 //!
-//! A busy server comes to each connection once in a round of its work, which may take 50 ms, and then reads 16 KiB of what it is
-//! asked and sends 64 KiB of what it answers. So the keys of a page are dealt out to connections, each with what one round reads,
-//! and the server looks for the keys of the next page in the same round. No question of them holds it up for long.
+//! A busy server serves each connection once in a round of its event loop, which may take 50 ms. In
+//! a round it reads up to 16 KiB of requests from a connection and sends up to 64 KiB of replies.
+//! So the keys of a page are divided among connections, each with the input of one round, and the
+//! server scans for the next page in the same round. No request blocks the server for long.
 
 use super::Error;
 use ribtide_runtime::thread::Stop;
 use ribtide_tables::{Connection, Database, Reply, ScanCursor, TableError};
 
-/// Keys that one question is about.
+/// Keys of a request.
 pub(super) const PAGE: usize = 1000;
-/// Keys of a page of a look at everything. A server that no other client keeps busy does a page in a row, and others wait as long; a busy one takes a
-/// round of its work for each, so that small ones take long.
+/// Keys of a page in a full check. An idle server handles a page without interruption, and other
+/// clients wait that long. A busy one needs a round for each page, so small pages take long.
 const SCANNED: usize = 500;
-/// Connections that a page is dealt out to: of a thousand keys as long as those of ASIC_DB's routes, 14 KiB each.
-const LANES: usize = 12;
-/// Fewer keys than this go over one connection: what is asked is short.
+/// Connections that share a page. A thousand keys of routes in ASIC_DB are 14 KiB for each.
+const CONNECTIONS: usize = 12;
+/// Fewer keys than this use one connection.
 const ONE_CONNECTION_THRESHOLD: usize = 50;
-/// Keys that the server looks at for a page of which hardly any match.
+/// Keys that the server visits for a page with hardly any match.
 const SEARCHED: usize = 10_000;
 
 /// Connections to one database.
-pub(super) struct Lanes {
-    /// For single questions.
+pub(super) struct Connections {
+    /// For single requests.
     pub(super) one: Connection,
     many: Vec<Connection>,
 }
@@ -30,20 +31,20 @@ pub(super) struct Lanes {
 /// What is read of each key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// Its name alone.
+    /// The key only.
     Name,
-    /// Its fields, too.
+    /// The key and its fields.
     Fields,
 }
 
-impl Lanes {
+impl Connections {
     /// Connects.
     ///
     /// # Errors
     /// When the server cannot be reached.
-    pub(super) fn open(database: &Database, stop: &Stop) -> Result<Lanes, TableError> {
+    pub(super) fn open(database: &Database, stop: &Stop) -> Result<Connections, TableError> {
         let open = || Connection::open(database, stop);
-        Ok(Lanes { one: open()?, many: (0..LANES).map(|_| open()).collect::<Result<_, _>>()? })
+        Ok(Connections { one: open()?, many: (0..CONNECTIONS).map(|_| open()).collect::<Result<_, _>>()? })
     }
 
     /// The key of a row.
@@ -59,19 +60,17 @@ impl Lanes {
         self.one.query(command)
     }
 
-    /// Asks a command of each key, at most [`PAGE`] or so: the answers are for [`Lanes::end`], and the server works meanwhile.
+    /// Sends a command for each key, about [`PAGE`] at most. [`Connections::end`] returns the
+    /// replies.
     pub(super) fn begin(&mut self, command: &str, keys: &[String]) {
-        let each = keys.len().div_ceil(LANES).max(ONE_CONNECTION_THRESHOLD);
+        let each = keys.len().div_ceil(CONNECTIONS).max(ONE_CONNECTION_THRESHOLD);
         for (n, key) in keys.iter().enumerate() {
             self.many[n / each].queue(&[command, key]);
         }
         self.many.iter_mut().for_each(Connection::push);
     }
 
-    /// The answers, in the order of the keys.
-    ///
-    /// # Errors
-    /// As [`Connection::flush`].
+    /// The replies in the order of keys.
     pub(super) fn end(&mut self) -> Result<Vec<Reply>, TableError> {
         let mut all = Vec::new();
         for connection in &mut self.many {
@@ -93,89 +92,89 @@ impl Lanes {
         Ok(all)
     }
 
-    /// All keys that match `pattern` and begin with one of `tables`. Hardly any key matches: else see [`Hashes`].
-    ///
-    /// # Errors
-    /// As [`Connection::flush`].
-    pub(super) fn few(
+    /// All keys that match `pattern` and begin with one of `tables`, if hardly any key matches;
+    /// else see [`Hashes`].
+    pub(super) fn scan_rare(
         &mut self,
         pattern: &str,
         tables: &[String],
         mut each: impl FnMut(&str, &[(String, String)]),
     ) -> Result<(), Error> {
         let mut hashes = Hashes::begin(self, pattern, tables, What::Fields);
-        hashes.looked_at = SEARCHED;
+        hashes.visited = SEARCHED;
         while hashes.step(&mut each)? {}
         Ok(())
     }
 }
 
-/// Every hash whose key matches a pattern and begins with one of some words, page by page.
+/// Every hash whose key matches a pattern and begins with one of some prefixes, page by page.
 pub(super) struct Hashes<'l> {
-    lanes: &'l mut Lanes,
+    connections: &'l mut Connections,
     pattern: String,
     tables: Vec<String>,
     what: What,
-    looked_at: usize,
+    visited: usize,
     cursor: ScanCursor,
-    /// The keys of the next page are asked for.
-    asked: bool,
-    /// Keys whose fields are asked for.
+    /// Whether the next page was requested.
+    requested: bool,
+    /// Keys whose fields were requested.
     names: Vec<String>,
 }
 
 impl<'l> Hashes<'l> {
-    /// Asks for the first keys.
-    pub(super) fn begin(lanes: &'l mut Lanes, pattern: &str, tables: &[String], what: What) -> Hashes<'l> {
+    /// Requests the first page.
+    pub(super) fn begin(
+        connections: &'l mut Connections,
+        pattern: &str,
+        tables: &[String],
+        what: What,
+    ) -> Hashes<'l> {
         let cursor = ScanCursor::default();
-        lanes.one.begin_scan_page(pattern, SCANNED, &cursor);
+        connections.one.begin_scan_page(pattern, SCANNED, &cursor);
         Hashes {
-            lanes,
+            connections,
             pattern: pattern.to_owned(),
             tables: tables.to_vec(),
             what,
-            looked_at: SCANNED,
+            visited: SCANNED,
             cursor,
-            asked: true,
+            requested: true,
             names: Vec::new(),
         }
     }
 
-    /// Hands out the next page, while the server goes on with the one after; false when it was the last. A key may come twice; one that is
-    /// made or goes meanwhile may come or not.
-    ///
-    /// # Errors
-    /// As [`Connection::flush`].
+    /// Passes the next page to `each` while the server works on the one after; `false` after the
+    /// last. A key may occur twice; one that is created or deleted meanwhile may be missing.
     pub(super) fn step(
         &mut self,
         mut each: impl FnMut(&str, &[(String, String)]),
     ) -> Result<bool, TableError> {
         let mut names = Vec::new();
-        if self.asked {
-            names = self.lanes.one.end_scan_page(&mut self.cursor)?;
+        if self.requested {
+            names = self.connections.one.end_scan_page(&mut self.cursor)?;
             names.retain(|name| self.tables.iter().any(|table| name.starts_with(table)));
-            self.asked = !self.cursor.is_at_start();
-            if self.asked {
-                self.lanes.one.begin_scan_page(&self.pattern, self.looked_at, &self.cursor);
+            self.requested = !self.cursor.is_at_start();
+            if self.requested {
+                self.connections.one.begin_scan_page(&self.pattern, self.visited, &self.cursor);
             }
         }
         let names = std::mem::replace(&mut self.names, names);
         let fields = match self.what {
             What::Name => Vec::new(),
             What::Fields => {
-                let fields = self.lanes.end()?;
-                self.lanes.begin("HGETALL", &self.names);
+                let fields = self.connections.end()?;
+                self.connections.begin("HGETALL", &self.names);
                 fields
             }
         };
         let mut fields = fields.into_iter();
         for name in &names {
             let fields = fields.next().map(Reply::into_pairs).unwrap_or_default();
-            // One that went meanwhile has no fields.
+            // A key that was deleted meanwhile has no fields.
             if self.what == What::Name || !fields.is_empty() {
                 each(name, &fields);
             }
         }
-        Ok(self.asked || !self.names.is_empty())
+        Ok(self.requested || !self.names.is_empty())
     }
 }

@@ -1,11 +1,12 @@
-//! Looks that read a part of the tables each, so that one a second is cheap also while routes change.
+//! Checks of a part of the tables each, so that one check a second is cheap while routes change.
 //!
-//! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read again as a lap through the tables begins, and
-//! when something seems to differ. A lap goes through the switch's own entries, too ([`super::surplus`]).
+//! What routes depend on (interfaces, neighbours, groups, objects of the switch) is read again at
+//! the start of a lap through the tables, and when something seems to differ. A lap covers the
+//! entries of the switch, too ([`super::surplus`]).
 
-use super::leads::Dest;
+use super::forwarding::Dest;
 use super::objects::{ASIC_STATE, Objects};
-use super::page::{self, Lanes};
+use super::page::{self, Connections};
 use super::query::QueryClient;
 use super::rows::Rows;
 use super::surplus::SwitchLap;
@@ -16,20 +17,20 @@ use ribtide_tables::{ScanCursor, TableError};
 use ribtide_vswitch::EntryKey;
 use std::time::Instant;
 
-/// Pages that one look reads of each of the two databases, 1,000 keys or so each.
+/// Pages of each of the two databases in one check, about 1,000 keys each.
 const PAGES: usize = 8;
 
-/// How far the laps are, and what is known.
+/// The state of the laps.
 pub(super) struct Round {
     scene: Scene,
-    /// What differed at the last look.
+    /// The last differences.
     differing: Vec<Dest>,
-    /// What only the switch had then.
+    /// Entries that only the switch had.
     surplus: Vec<EntryKey>,
     appl: Lap,
     asic: Lap,
     switch: SwitchLap,
-    /// Something changed after this lap had begun, or could not be told.
+    /// Whether something changed after the start of this lap, or may have.
     disturbed: bool,
 }
 
@@ -41,26 +42,26 @@ struct Lap {
 }
 
 impl Lap {
-    /// Asks for the next keys that match.
-    fn begin(&self, lanes: &mut Lanes, pattern: &str) {
+    /// Requests the next matching keys.
+    fn begin(&self, connections: &mut Connections, pattern: &str) {
         if !self.over {
-            lanes.one.begin_scan_page(pattern, page::PAGE, &self.cursor);
+            connections.one.begin_scan_page(pattern, page::PAGE, &self.cursor);
         }
     }
 
-    /// These keys.
-    fn end(&mut self, lanes: &mut Lanes) -> Result<Vec<String>, TableError> {
+    /// Returns these keys.
+    fn end(&mut self, connections: &mut Connections) -> Result<Vec<String>, TableError> {
         if self.over {
             return Ok(Vec::new());
         }
-        let keys = lanes.one.end_scan_page(&mut self.cursor)?;
+        let keys = connections.one.end_scan_page(&mut self.cursor)?;
         self.over = self.cursor.is_at_start();
         Ok(keys)
     }
 }
 
 impl Round {
-    /// All was read, and this differs; `disturbed`: all is to be read once more.
+    /// The state after a full check. `disturbed`: another lap is needed.
     pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<EntryKey>, disturbed: bool) -> Round {
         let over = || Lap { over: true, ..Lap::default() };
         let switch = SwitchLap::default();
@@ -73,7 +74,7 @@ impl Round {
 }
 
 impl DaemonsCheck {
-    /// Looks at the next part; `None` where everything must be looked at.
+    /// Checks the next part; `None` if a full check is needed.
     pub(super) fn next_part(
         &mut self,
         mut round: Round,
@@ -131,18 +132,18 @@ impl DaemonsCheck {
         }))
     }
 
-    /// What routes stand on, read again; `None` when the VRFs are others.
+    /// Reads what routes depend on; `None` if the VRFs changed.
     fn fresh(&mut self, before: Scene) -> Result<Option<Scene>, Error> {
-        let Scene { rows, routers, vrfs, ground, objects, .. } = before;
-        let mut scene = self.scene(rows.without_wishes())?;
-        if scene.ground.vrfs != ground.vrfs || scene.objects.routers != objects.routers {
+        let Scene { rows, routers, vrfs, dependencies, objects, .. } = before;
+        let mut scene = self.scene(rows.without_expected())?;
+        if scene.dependencies.vrfs != dependencies.vrfs || scene.objects.routers != objects.routers {
             return Ok(None);
         }
         (scene.routers, scene.vrfs, scene.entries) = (routers, vrfs, Entries::default());
         Ok(Some(scene))
     }
 
-    /// The next destinations that either database has.
+    /// The next destinations in either database.
     fn read_keys(&mut self, round: &mut Round, dests: &mut Set<Dest>) -> Result<(), Error> {
         let Round { scene, appl, asic, .. } = round;
         let (tables, table) = (Rows::tables(&self.appl), self.asic.key(ASIC_STATE, ""));
@@ -161,7 +162,7 @@ impl DaemonsCheck {
         Ok(())
     }
 
-    /// Which of these seem to differ.
+    /// The suspects among these.
     fn suspects_of(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Set<Dest>, Error> {
         let mut suspects = Set::default();
         for dests in dests.chunks(page::PAGE) {
@@ -171,21 +172,22 @@ impl DaemonsCheck {
                 None => vec![None; dests.len()],
             };
             for ((dest, known), chip) in dests.iter().zip(&known).zip(chip) {
-                let finding = scene.judge(*dest, known).or_else(|| scene.judge_chip(known, chip?));
+                let finding =
+                    scene.compare_databases(*dest, known).or_else(|| scene.compare_chip(known, chip?));
                 suspects.extend(finding.map(|_| *dest));
             }
         }
         Ok(suspects)
     }
 
-    /// How many routes and labels the switch has, where it is asked.
+    /// The number of routes and labels in the switch, if it is queried.
     fn in_switch(&self) -> Result<Option<(u64, u64)>, Error> {
         self.syncd.as_deref().map(counts_of).transpose()
     }
 }
 
 impl Scene {
-    /// Whose entry this is; `None`: nothing's that is compared.
+    /// The destination of this entry; `None` if it is not compared.
     pub(super) fn dest(&self, id: &ObjectId) -> Option<Dest> {
         match id {
             ObjectId::Route(route) => self.vrfs.get(&route.vr).map(|vrf| Dest::Route(*vrf, route.dest)),

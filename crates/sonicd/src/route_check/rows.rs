@@ -1,8 +1,8 @@
-//! What APPL_DB asks for: its rows of routes and labels, and what these stand on.
+//! The contents of APPL_DB: rows of routes and labels, and what these depend on.
 
 use super::Error;
-use super::leads::{Dest, Leads, Way};
-use super::page::{Hashes, Lanes, What};
+use super::forwarding::{Dest, Forwarding, NextHop};
+use super::page::{Connections, Hashes, What};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_swss::Row;
 use ribtide_swss::orch::parsed_row::{self, ParsedRow};
@@ -13,69 +13,69 @@ use ribtide_swss::row::{
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// What a row asks for.
+/// The expected forwarding of a row.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Wanted {
-    Leads(Leads),
-    /// An interface alone.
+pub(super) enum Expected {
+    Forwarding(Forwarding),
+    /// The interface itself.
     Direct(Name),
-    /// What NEXTHOP_GROUP_TABLE has at this index.
+    /// The group of this index in NEXTHOP_GROUP_TABLE.
     Group(Name),
-    /// Nothing of the switch: it leads to the router itself, or to its management port.
+    /// Nothing in the switch: a route to the router itself, or to its management port.
     Local,
-    /// What orchagent does not take: why.
+    /// Refused by orchagent, with the reason.
     Refused(String),
-    /// Of tunnels and the like: not compared.
+    /// Tunnels and the like, which are not compared.
     Unread,
 }
 
-impl Wanted {
-    fn of(via: &Via) -> Wanted {
+impl Expected {
+    fn of(via: &Via) -> Expected {
         match parsed_row::parse_route(via) {
-            ParsedRow::Blackhole => Wanted::Leads(Leads::Drop),
-            ParsedRow::Direct(name) => Wanted::Direct(name),
-            ParsedRow::Hops(hops) => Wanted::Leads(through(&hops)),
-            ParsedRow::Index(name) => Wanted::Group(name),
-            ParsedRow::Local => Wanted::Local,
-            ParsedRow::Refused(_) if parsed_row::unsupported(via).is_some() => Wanted::Unread,
-            ParsedRow::Refused(why) => Wanted::Refused(why),
+            ParsedRow::Blackhole => Expected::Forwarding(Forwarding::Drop),
+            ParsedRow::Direct(name) => Expected::Direct(name),
+            ParsedRow::Hops(hops) => Expected::Forwarding(through(&hops)),
+            ParsedRow::Index(name) => Expected::Group(name),
+            ParsedRow::Local => Expected::Local,
+            ParsedRow::Refused(_) if parsed_row::unsupported(via).is_some() => Expected::Unread,
+            ParsedRow::Refused(why) => Expected::Refused(why),
         }
     }
 }
 
-/// Each next hop once, as orchagent has it, with the least of its weights.
-fn through(hops: &[Hop]) -> Leads {
-    let mut ways: Vec<Way> = (hops.iter())
-        .map(|hop| Way {
+/// Each next hop once, as in orchagent, with its smallest weight.
+fn through(hops: &[Hop]) -> Forwarding {
+    let mut hops: Vec<NextHop> = (hops.iter())
+        .map(|hop| NextHop {
             gateway: Some(parsed_row::gateway(hop)).filter(|ip| !ip.is_unspecified()),
             interface: Some(hop.ifname.clone()),
             labels: hop.labels.clone(),
             weight: hop.weight,
         })
         .collect();
-    ways.sort_unstable();
-    ways.dedup_by(|b, a| (a.gateway, &a.interface, &a.labels) == (b.gateway, &b.interface, &b.labels));
-    Leads::through(ways)
+    hops.sort_unstable();
+    hops.dedup_by(|b, a| (a.gateway, &a.interface, &a.labels) == (b.gateway, &b.interface, &b.labels));
+    Forwarding::through(hops)
 }
 
-/// What rows ask for, each kind once, and how many labels are taken off.
+/// Distinct expected forwardings, with the number of labels to pop.
 #[derive(Default)]
-pub(super) struct Wishes {
+pub(super) struct ExpectedSet {
     numbers: Map<Via, u32>,
-    pub(super) all: Vec<(Wanted, u8)>,
+    pub(super) all: Vec<(Expected, u8)>,
 }
 
-impl Wishes {
+impl ExpectedSet {
     fn number(&mut self, via: &Via) -> u32 {
         if let Some(number) = self.numbers.get(via) {
             return *number;
         }
         let number = self.all.len() as u32;
-        let wish = match parsed_row::parse_pop(via) {
-            Ok(pop) => (Wanted::of(via), pop),
-            Err(why) => (Wanted::Refused(why), 1),
+        let expected_index = match parsed_row::parse_pop(via) {
+            Ok(pop) => (Expected::of(via), pop),
+            Err(why) => (Expected::Refused(why), 1),
         };
-        self.all.push(wish);
+        self.all.push(expected_index);
         self.numbers.insert(via.clone(), number);
         number
     }
@@ -88,72 +88,72 @@ struct Interface {
     addresses: Vec<(IpAddr, u8)>,
 }
 
-/// What routes stand on.
+/// What routes depend on.
 #[derive(Default)]
-pub(super) struct Ground {
+pub(super) struct Dependencies {
     interfaces: Map<Name, Interface>,
-    groups: Map<Name, Wanted>,
-    /// The interface of each neighbour; none: it has several.
+    groups: Map<Name, Expected>,
+    /// The interface of each neighbour; `None` if it has several.
     pub(super) neighbors: Map<IpAddr, Option<Name>>,
-    /// Each VRF that there is beside the default one.
+    /// The VRFs beside the default one.
     pub(super) vrfs: BTreeSet<Name>,
 }
 
-impl Ground {
-    /// Reads it.
-    pub(super) fn read(appl: &mut Lanes) -> Result<Ground, Error> {
-        let mut ground = Ground::default();
+impl Dependencies {
+    /// Reads these tables.
+    pub(super) fn read(appl: &mut Connections) -> Result<Dependencies, Error> {
+        let mut dependencies = Dependencies::default();
         let tables = [IntfRow::TABLE, VrfRow::TABLE, NeighRow::TABLE, NextHopGroupRow::TABLE];
         let tables = tables.map(|table| appl.key(table, ""));
         let [interfaces, vrfs, neighbors, groups] = &tables;
-        // Of all tables few are called so, and no table of routes.
-        appl.few("[IVN]*_TABLE:*", &tables, |name, fields| {
+        // Few tables match this pattern, and no table of routes.
+        appl.scan_rare("[IVN]*_TABLE:*", &tables, |name, fields| {
             if let Some((key, row)) = row::<IntfRow>(name, interfaces, fields) {
-                let interface = ground.interfaces.entry(key.ifname().clone()).or_default();
+                let interface = dependencies.interfaces.entry(key.ifname().clone()).or_default();
                 match key {
                     IntfKey::Interface(_) => {
                         interface.vrf = row.vrf_name.filter(|name| !name.is_empty());
-                        ground.vrfs.extend(interface.vrf.clone());
+                        dependencies.vrfs.extend(interface.vrf.clone());
                     }
                     IntfKey::Address(_, ip, len) => interface.addresses.push((ip, len)),
                 }
             } else if let Some((name, _)) = row::<VrfRow>(name, vrfs, fields) {
-                ground.vrfs.insert(name);
+                dependencies.vrfs.insert(name);
             } else if let Some((key, _)) = row::<NeighRow>(name, neighbors, fields) {
-                let at = ground.neighbors.entry(key.ip).or_insert_with(|| Some(key.ifname.clone()));
+                let at = dependencies.neighbors.entry(key.ip).or_insert_with(|| Some(key.ifname.clone()));
                 if at.as_ref() != Some(&key.ifname) {
                     *at = None;
                 }
             } else if let Some((name, row)) = row::<NextHopGroupRow>(name, groups, fields) {
-                let wanted = match parsed_row::parse_group(&row.via) {
-                    Ok(hops) => Wanted::Leads(through(&hops)),
-                    Err(_) if parsed_row::unsupported(&row.via).is_some() => Wanted::Unread,
-                    Err(why) => Wanted::Refused(why),
+                let expected = match parsed_row::parse_group(&row.via) {
+                    Ok(hops) => Expected::Forwarding(through(&hops)),
+                    Err(_) if parsed_row::unsupported(&row.via).is_some() => Expected::Unread,
+                    Err(why) => Expected::Refused(why),
                 };
-                ground.groups.insert(name, wanted);
+                dependencies.groups.insert(name, expected);
             }
         })?;
-        Ok(ground)
+        Ok(dependencies)
     }
 
-    /// The VRF of an interface, where it is not the default one.
+    /// The VRF of an interface, unless it is the default one.
     pub(super) fn vrf_of(&self, interface: &str) -> Option<&Name> {
         self.interfaces.get(interface)?.vrf.as_ref()
     }
 
-    /// What a group is made of, if it is there.
-    pub(super) fn group(&self, index: &str) -> Option<&Wanted> {
+    /// The content of a group, if it exists.
+    pub(super) fn group(&self, index: &str) -> Option<&Expected> {
         self.groups.get(index)
     }
 
-    /// Whether this is an address of the router.
+    /// Whether it is an address of the router.
     pub(super) fn owns(&self, vrf: Option<&Name>, prefix: AnyPrefix) -> bool {
         let mut in_vrf = self.interfaces.values().filter(|interface| interface.vrf.as_ref() == vrf);
         in_vrf.any(|interface| interface.addresses.iter().any(|(ip, _)| AnyPrefix::host(*ip) == prefix))
     }
 
-    /// Whether orchagent leaves the row of a route to an interface alone: no interface of the switch, addresses that are good
-    /// on a link only, or an address of a network that the interface has anyway.
+    /// Whether orchagent ignores the row of a route to an interface: no interface of the switch, a
+    /// link-local prefix, or a subnet of the interface itself.
     pub(super) fn leaves_alone(&self, interface: &str, prefix: AnyPrefix) -> bool {
         let Some(interface) = self.interfaces.get(interface) else { return true };
         let host = AnyPrefix::host(prefix.addr()) == prefix;
@@ -162,13 +162,13 @@ impl Ground {
     }
 }
 
-/// A row of the table whose keys begin so. What SONiC's tables have beside what the route path reads of them is passed over.
+/// A row of the table with this prefix. Fields that the route path does not use are ignored.
 fn row<R: Row>(name: &str, table: &str, fields: &[(String, String)]) -> Option<(R::Key, R)> {
     let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
     Some((R::parse_key(name.strip_prefix(table)?).ok()?, R::from_fields(&mut pairs).ok()?))
 }
 
-/// Names of VRFs, numbered; the default one is 0.
+/// Numbers of VRFs; the default one is 0.
 pub(super) struct Vrfs(Vec<Option<Name>>);
 
 impl Default for Vrfs {
@@ -186,7 +186,7 @@ impl Vrfs {
         }) as u32
     }
 
-    /// None: the default one.
+    /// `None`: the default one.
     pub(super) fn name(&self, number: u32) -> Option<&Name> {
         self.0.get(number as usize)?.as_ref()
     }
@@ -196,19 +196,19 @@ impl Vrfs {
     }
 }
 
-/// Rows of routes and labels, read.
+/// Rows of routes and labels.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) vrfs: Vrfs,
-    pub(super) wishes: Wishes,
-    /// Raw keys: those whose text is not libnl's.
+    pub(super) expected_set: ExpectedSet,
+    /// Raw keys that libnl would format differently.
     raw_keys: Map<Dest, Name>,
 }
 
 impl Rows {
-    /// Without what rows ask for.
-    pub(super) fn without_wishes(self) -> Rows {
-        Rows { wishes: Wishes::default(), ..self }
+    /// Drops the expected forwardings.
+    pub(super) fn without_expected(self) -> Rows {
+        Rows { expected_set: ExpectedSet::default(), ..self }
     }
 
     pub(super) fn dest(&mut self, key: &str) -> Option<Dest> {
@@ -228,8 +228,8 @@ impl Rows {
         }
     }
 
-    /// The key of a row of this.
-    pub(super) fn key(&self, appl: &Lanes, dest: Dest) -> String {
+    /// The key of the row of a destination.
+    pub(super) fn key(&self, appl: &Connections, dest: Dest) -> String {
         let table = if matches!(dest, Dest::Label(_)) { LabelRouteRow::TABLE } else { RouteRow::TABLE };
         let mut key = appl.key(table, "");
         match (dest, self.raw_keys.get(&dest)) {
@@ -242,26 +242,26 @@ impl Rows {
         key
     }
 
-    /// The number of what a row asks for; none: there is no row.
-    pub(super) fn wish(&mut self, dest: Dest, fields: &[(String, String)]) -> Option<u32> {
+    /// The index of the expected forwarding of a row; `None` without a row.
+    pub(super) fn expected_index(&mut self, dest: Dest, fields: &[(String, String)]) -> Option<u32> {
         let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
         let via = match dest {
             _ if fields.is_empty() => return None,
             Dest::Route(..) => RouteRow::from_fields(&mut pairs).ok()?.via,
             Dest::Label(_) => LabelRouteRow::from_fields(&mut pairs).ok()?.via,
         };
-        Some(self.wishes.number(&via))
+        Some(self.expected_set.number(&via))
     }
 
-    /// What matches the keys of all rows, and of some of what waits to be one.
+    /// A pattern that matches the keys of all rows, and of some pending ones.
     pub(super) const PATTERN: &str = "*ROUTE_TABLE:*";
 
-    /// What the keys of rows begin with.
-    pub(super) fn tables(appl: &Lanes) -> [String; 2] {
+    /// The prefixes of keys of rows.
+    pub(super) fn tables(appl: &Connections) -> [String; 2] {
         [RouteRow::TABLE, LabelRouteRow::TABLE].map(|table| appl.key(table, ""))
     }
 
-    /// Whose row has this key.
+    /// The destination of the row with this key.
     pub(super) fn of(&mut self, [routes, labels]: &[String; 2], key: &str) -> Option<Dest> {
         match (key.strip_prefix(&**routes), key.strip_prefix(&**labels)) {
             (Some(name), _) => self.dest(name),
@@ -273,7 +273,7 @@ impl Rows {
     /// Some routes of a VRF.
     pub(super) fn sample(
         &mut self,
-        appl: &mut Lanes,
+        appl: &mut Connections,
         vrf: u32,
         at_most: usize,
     ) -> Result<Vec<AnyPrefix>, Error> {
@@ -297,8 +297,8 @@ impl Rows {
         }
     }
 
-    /// What waits for orchagent to take it.
-    pub(super) fn queued(&mut self, appl: &mut Lanes) -> Result<Set<Dest>, Error> {
+    /// Destinations that wait for orchagent.
+    pub(super) fn queued(&mut self, appl: &mut Connections) -> Result<Set<Dest>, Error> {
         let keys = appl.query(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
         let mut queued: Set<Dest> = keys.iter().filter_map(|key| self.dest(key)).collect();
         let keys = appl.query(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();

@@ -1,40 +1,43 @@
-//! What only the switch has: entries that no key of a database names, found by a walk through the switch, however much
-//! else changes.
+//! Surplus entries: entries that only the switch has, and no key of a database. A walk through the
+//! switch finds them, even while routes change.
 //!
-//! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
-//! what they say, some of them seconds later. So the switch is told to watch what seems to be too much. It says how many rows ASIC_DB was due
-//! then, and, when these are written and ASIC_DB still has no entry, which of the watched entries were not changed since. Of one of those the last row was
-//! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly. Several may
-//! compare at once. Where rows are not written for long, or too many others have it watch, the lap is gone through once more.
+//! An entry that is in the switch and not in ASIC_DB need not be surplus: rows are written after
+//! the switch executed a request, some of them seconds later. So the check registers suspected
+//! entries with the switch as a watch. The switch replies with the number of batches due in
+//! ASIC_DB. When these are written and ASIC_DB still has no entry, the check asks which watched
+//! entries were not changed since. The last row of such an entry was written before ASIC_DB was
+//! read, and deleted the entry, or there was none: so it is surplus in any interleaving. Several
+//! checks may run at once. If rows are not written for long, or too many checks watch entries, the
+//! lap is repeated.
 
-use super::leads::Dest;
+use super::forwarding::Dest;
 use super::objects::{self, Objects};
 use super::query::{self, QueryClient};
-use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene, difference, leads_in_switch};
+use super::{DaemonsCheck, Difference, Error, Finding, Forwarding, Scene, difference, forwarding_in_switch};
 use ribtide_prefix::{Map, Set};
 use ribtide_swss::sai::Oid;
 use ribtide_vswitch::EntryKey;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Entries of the switch that one look goes through, or some more.
+/// Entries of the switch in one check, approximately.
 const ENTRIES: usize = 8_000;
-/// Entries that are watched at once: the switch reads questions of 64 KiB.
+/// Entries of one watch; a query has at most 64 KiB.
 const WATCHED: usize = 500;
-/// How long the rows that were due may take; what is not written then is looked at again another time.
+/// Timeout for due rows; later ones are compared in the next lap.
 const ROWS_WRITTEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is asked whether they are written.
+/// Poll interval for due rows.
 const ROWS_WRITTEN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a look found to be too much in the switch.
+/// The result of a check.
 #[derive(Default)]
 pub(super) struct Surplus {
     pub(super) all: Vec<(EntryKey, Difference)>,
-    /// Of some it could not be told this time.
+    /// Whether some entries could not be decided.
     pub(super) is_open: bool,
 }
 
-/// A lap through the switch: what is asked next; none when it is over.
+/// A lap through the switch: the place of the next page; `None` at the end.
 #[derive(Clone, Default)]
 pub(super) struct SwitchLap(Option<String>);
 
@@ -45,16 +48,17 @@ impl SwitchLap {
 }
 
 impl DaemonsCheck {
-    /// A lap through the switch, where it is asked: whatever changes meanwhile, it comes by each entry that is there all the time.
+    /// Starts a lap through the switch, if it is queried. The lap visits each entry that exists all
+    /// the time.
     pub(super) fn begin_switch(&self) -> SwitchLap {
         SwitchLap(self.syncd.as_ref().map(|_| format!("walk {ENTRIES}")))
     }
 
-    /// What comes next in the switch.
+    /// The next entries of the switch.
     pub(super) fn next_of_switch(&self, lap: &mut SwitchLap) -> Result<Vec<EntryKey>, Error> {
         let Some(path) = self.syncd.as_deref().filter(|_| !lap.is_over()) else { return Ok(Vec::new()) };
         let (mut client, mut found) = (QueryClient::open(path)?, Vec::new());
-        // Where there is nothing for long, a piece has few or none.
+        // A sparse table has pages with few or no entries.
         while found.len() < ENTRIES
             && let Some(question) = lap.0.take()
         {
@@ -65,7 +69,7 @@ impl DaemonsCheck {
         Ok(found)
     }
 
-    /// Those of what the switch has that are too much, and what is to be told of each.
+    /// The surplus entries among these, with their differences.
     pub(super) fn surplus(&mut self, scene: &Scene, keys: Vec<EntryKey>) -> Result<Surplus, Error> {
         let mut found = Surplus::default();
         let Some(path) = self.syncd.clone() else { return Ok(found) };
@@ -88,15 +92,18 @@ impl DaemonsCheck {
             let unchanged = client.query(&unchanged)?;
             found.is_open |= unchanged["entries"].is_null();
             let stay: Vec<EntryKey> = entries(&unchanged).filter(|key| without.contains(key)).collect();
-            for (key, leads) in stay.iter().zip(leads_in_switch(&mut client, stay.iter().copied().map(Some))?)
+            for (key, forwarding) in
+                stay.iter().zip(forwarding_in_switch(&mut client, stay.iter().copied().map(Some))?)
             {
-                found.all.push((*key, scene.too_much(*key, named.dest(*key), leads.flatten())));
+                found
+                    .all
+                    .push((*key, scene.surplus_difference(*key, named.dest(*key), forwarding.flatten())));
             }
         }
         Ok(found)
     }
 
-    /// Those of which ASIC_DB has no entry, or not the virtual router.
+    /// Entries without an entry or a virtual router in ASIC_DB.
     fn not_in_asic(&mut self, scene: &Scene, keys: Vec<EntryKey>) -> Result<Vec<EntryKey>, Error> {
         let (named, (mut absent, mut rows)) = (scene.in_switch(), (Vec::new(), Vec::new()));
         let mut known = Vec::new();
@@ -111,7 +118,7 @@ impl DaemonsCheck {
             }
         }
         if !absent.is_empty() {
-            // It may have come to be known.
+            // Its virtual router may be known now.
             let routers: Set<String> =
                 self.asic.query(&["HVALS", "VIDTORID"])?.into_texts().into_iter().collect();
             absent.retain(
@@ -125,11 +132,11 @@ impl DaemonsCheck {
     }
 }
 
-/// The numbers of VRFs by what the switch calls their virtual routers.
+/// The numbers of VRFs by the id of their virtual router in the switch.
 pub(super) struct InSwitch(Map<Oid, u32>);
 
 impl InSwitch {
-    /// What ASIC_DB has an entry for; `None`: nothing, as it does not have the virtual router.
+    /// The destination of an entry; `None` if ASIC_DB does not have its virtual router.
     pub(super) fn dest(&self, key: EntryKey) -> Option<Dest> {
         match key {
             EntryKey::Route(router, prefix) => Some(Dest::Route(*self.0.get(&router)?, prefix)),
@@ -144,7 +151,7 @@ impl Scene {
         InSwitch(routers.filter_map(|(vid, rid)| Some((*rid, *self.vrfs.get(vid)?))).collect())
     }
 
-    /// How the switch calls it; `None`: it has no such VRF.
+    /// The key in the switch; `None` if it has no such VRF.
     pub(super) fn key_in_switch(&self, dest: Dest) -> Option<EntryKey> {
         Some(match dest {
             Dest::Route(_, prefix) => {
@@ -154,20 +161,25 @@ impl Scene {
         })
     }
 
-    fn too_much(&self, key: EntryKey, dest: Option<Dest>, leads: Option<Leads>) -> Difference {
-        let finding = |says: &str| Finding {
+    fn surplus_difference(
+        &self,
+        key: EntryKey,
+        dest: Option<Dest>,
+        forwarding: Option<Forwarding>,
+    ) -> Difference {
+        let finding = |message: &str| Finding {
             stage: "chip",
-            wanted: "not in ASIC_DB".into(),
-            found: leads.as_ref().map_or_else(|| "it is there".into(), Leads::to_string),
-            says: says.into(),
+            expected: "not in ASIC_DB".into(),
+            found: forwarding.as_ref().map_or_else(|| "it is there".into(), Forwarding::to_string),
+            message: message.into(),
             under_way: false,
         };
         let dest = match (dest, key) {
             (Some(dest), _) => dest,
             (None, EntryKey::Label(label)) => Dest::Label(label),
             (None, EntryKey::Route(router, prefix)) => {
-                let says = "the switch has it in a virtual router that ASIC_DB does not have";
-                return difference(router.to_string(), prefix.to_string(), finding(says));
+                let message = "the switch has it in a virtual router that ASIC_DB does not have";
+                return difference(router.to_string(), prefix.to_string(), finding(message));
             }
         };
         self.difference(dest, finding("the switch has it, and ASIC_DB does not"))

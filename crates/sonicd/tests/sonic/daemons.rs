@@ -138,23 +138,26 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
 fn what_does_not_work_is_one_sentence() {
     let Some(bench) = Bench::new() else { return };
     let stop = Stop::default();
-    let says = |words: &str| {
+    let message = |words: &str| {
         let options: orchagent::Options = parse(&format!("orchagent {words} {}", bench.config()));
         orchagent::run_until(&options, &stop).unwrap_err().to_string()
     };
-    assert_eq!(says("-s -m banana"), "-m banana is not a MAC address such as 02:00:00:00:00:01");
+    assert_eq!(message("-s -m banana"), "-m banana is not a MAC address such as 02:00:00:00:00:01");
     assert_eq!(
-        says("-s -q ipc:///tmp/x"),
+        message("-s -q ipc:///tmp/x"),
         "-q: \"ipc:///tmp/x\" is not a ZeroMQ endpoint such as tcp://127.0.0.1:8100"
     );
-    assert_eq!(says("-s -b 0"), "-b 0 would never take anything; give a number from 1 up");
+    assert_eq!(message("-s -b 0"), "-b 0 would never take anything; give a number from 1 up");
     assert!(
-        says("-s -d /nonexistent")
+        message("-s -d /nonexistent")
             .starts_with("cannot record to /nonexistent/swss.rec: No such file or directory")
     );
     let away: syncd::Options = parse("syncd -s --database-config /nonexistent.json");
-    let says = syncd::run_until(&away, &stop).unwrap_err().to_string();
-    assert!(says.starts_with("the database configuration /nonexistent.json cannot be used: "), "{says}");
+    let message = syncd::run_until(&away, &stop).unwrap_err().to_string();
+    assert!(
+        message.starts_with("the database configuration /nonexistent.json cannot be used: "),
+        "{message}"
+    );
 }
 
 #[test]
@@ -186,6 +189,6 @@ fn settings_that_cannot_be_combined_are_refused_at_the_start() {
     let Some(bench) = Bench::new() else { return };
     bench.server.client(Db::State).query("HSET WARM_RESTART_ENABLE_TABLE|system enable true");
     let options: syncd::Options = parse(&format!("syncd -s --asic-db off {}", bench.config()));
-    let says = syncd::run_until(&options, &Stop::default()).unwrap_err().to_string();
-    assert!(says.contains("does not know what the chip holds"), "{says}");
+    let message = syncd::run_until(&options, &Stop::default()).unwrap_err().to_string();
+    assert!(message.contains("does not know what the chip holds"), "{message}");
 }

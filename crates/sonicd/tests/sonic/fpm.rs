@@ -319,8 +319,8 @@ fn a_redis_that_lost_its_data_is_filled_again() {
 
     bench.server.restart();
     // syncd and fpmsyncd write their rows again; an orchagent with empty tables is to be started again.
-    let says = bench.end(orchagent).unwrap_err().to_string();
-    assert!(says.starts_with("Redis for ASIC_DB "), "{says}");
+    let message = bench.end(orchagent).unwrap_err().to_string();
+    assert!(message.starts_with("Redis for ASIC_DB "), "{message}");
     bench.orchagent("");
     bench.ports();
     dropped(&bench, "10.9.0.1", "10.9.0.0/16");

@@ -426,7 +426,7 @@ impl Fpmsyncd {
             match change {
                 Some(change) => {
                     self.counters.written += 1;
-                    if same { &mut out.asked } else { &mut out.routes }.push(change);
+                    if same { &mut out.queries } else { &mut out.routes }.push(change);
                 }
                 None => self.counters.unchanged += 1,
             }

@@ -133,7 +133,7 @@ impl Bench {
         assert_eq!(self.machine.awaiting(), self.machine.count_awaiting());
         let groups = self.out.groups.drain(..).map(|change| format!("{change:?}"));
         let mut lines: Vec<String> = groups.collect();
-        let routes = self.out.routes.drain(..).chain(self.out.asked.drain(..));
+        let routes = self.out.routes.drain(..).chain(self.out.queries.drain(..));
         lines.extend(routes.map(|change| format!("{change:?}")));
         lines.extend(self.out.labels.drain(..).map(|change| format!("{change:?}")));
         lines.extend(self.out.old_groups.drain(..).map(|change| format!("{change:?}")));
@@ -397,7 +397,7 @@ fn changes_between_two_takes_coalesce() {
 }
 
 #[test]
-fn a_new_session_numbers_objects_anew_and_sweeps_what_it_does_not_announce() {
+fn session_new_one_numbers_objects_again_and_deletes_unannounced_rows() {
     let mut bench = Bench::new();
     bench.way(3, "10.0.0.1", 7);
     bench.group(9, &[(3, 1)]);

@@ -1,15 +1,15 @@
-//! `INTF_TABLE` and `VRF_TABLE`: where routing happens on a port, and which table it uses.
+//! `INTF_TABLE` and `VRF_TABLE`: router interfaces with their addresses, and virtual routers.
 
 use super::route::parse_addr_len;
-use super::{Db, Mac, Name, Row, RowError, RowKey, put_said, value_of};
+use super::{Db, Mac, Name, Row, RowError, RowKey, put_values, value_of};
 use std::net::IpAddr;
 
 /// An interface, or an address on it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum IntfKey {
-    /// The interface itself: its row makes the router interface.
+    /// The interface itself: its row creates the router interface.
     Interface(Name),
-    /// An address, host bits kept, and the length of its subnet.
+    /// An address with its host bits, and the length of its subnet.
     Address(Name, IpAddr, u8),
 }
 
@@ -40,22 +40,22 @@ impl RowKey for IntfKey {
     }
 }
 
-/// An interface or an address as APPL_DB has it. What a row does not say is `None`.
+/// A row of `INTF_TABLE`. An absent field is `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntfRow {
     /// The VRF; empty for the default one.
     pub vrf_name: Option<Name>,
     /// The MAC address of the router interface.
     pub mac_addr: Option<Mac>,
-    /// Bytes.
+    /// MTU in bytes.
     pub mtu: Option<u32>,
-    /// Whether the operator wants it up.
+    /// The administrative state.
     pub admin_up: Option<bool>,
-    /// Whether it takes packets with MPLS labels.
+    /// Whether it accepts packets with MPLS labels.
     pub mpls: Option<bool>,
     /// Addresses only: `global` or `local`.
     pub scope: Option<Name>,
-    /// Addresses only: whether `family` says IPv6.
+    /// Addresses only: whether `family` is IPv6.
     pub ipv6: Option<bool>,
 }
 
@@ -74,7 +74,7 @@ impl Row for IntfRow {
             ("scope", self.scope.clone()),
             ("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }.into())),
         ];
-        put_said(fields, put);
+        put_values(fields, put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
@@ -111,10 +111,10 @@ impl Row for IntfRow {
     }
 }
 
-/// A VRF as APPL_DB has it. The key is its name, which begins with `Vrf`.
+/// A row of `VRF_TABLE`. The key is the name, which begins with `Vrf`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VrfRow {
-    /// Whether look-ups that miss go on in the default VRF.
+    /// Whether a lookup without a match continues in the default VRF.
     pub fallback: Option<bool>,
 }
 
@@ -124,7 +124,10 @@ impl Row for VrfRow {
     type Key = Name;
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        put_said([("fallback", self.fallback.map(|fallback| if fallback { "true" } else { "false" }))], put);
+        put_values(
+            [("fallback", self.fallback.map(|fallback| if fallback { "true" } else { "false" }))],
+            put,
+        );
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

@@ -1,16 +1,17 @@
-//! `NEXTHOP_GROUP_TABLE`: next-hop groups that routes name by index.
+//! `NEXTHOP_GROUP_TABLE`: next-hop groups that routes refer to by index.
 
-use super::{Db, Field, Name, Row, RowError, Via, put_said};
+use super::{Db, Field, Name, Row, RowError, Via, put_values};
 use std::sync::Arc;
 
-/// A next-hop group as APPL_DB has it. The key is its index: zebra's id in decimal when fpmsyncd wrote it.
+/// A row of `NEXTHOP_GROUP_TABLE`. The key is the index: the id of zebra in decimal when fpmsyncd
+/// wrote it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NextHopGroupRow {
     /// The members; for a recursive group, the indexes of other groups.
     pub via: Arc<Via>,
 }
 
-/// What a group's row names when it names everything.
+/// The fields of a complete row.
 const FIELDS: [Field; 6] =
     [Field::Nexthop, Field::Ifname, Field::Weight, Field::MplsNh, Field::SegSrc, Field::NexthopGroup];
 
@@ -21,7 +22,7 @@ impl Row for NextHopGroupRow {
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         let said = |field| Some(self.via.get(field)).filter(|value| !value.is_empty());
-        put_said(FIELDS.map(|field| (field.name(), said(field))), put);
+        put_values(FIELDS.map(|field| (field.name(), said(field))), put);
     }
 
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {

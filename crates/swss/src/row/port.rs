@@ -1,13 +1,13 @@
-//! `PORT_TABLE`: the ports, and the two marker keys that say that all of them are there.
+//! `PORT_TABLE`: the ports, and two marker keys that announce that the table is complete.
 
-use super::{Db, Name, Row, RowError, RowKey, put_said};
+use super::{Db, Name, Row, RowError, RowKey, put_values};
 
 /// A port, or a marker key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortKey {
-    /// All ports were announced; the row says how many.
+    /// `PortConfigDone`: all ports were announced; the row has their number.
     ConfigDone,
-    /// All host interfaces exist.
+    /// `PortInitDone`: all host interfaces exist.
     InitDone,
     /// A port.
     Port(Name),
@@ -31,24 +31,25 @@ impl RowKey for PortKey {
     }
 }
 
-/// A port as APPL_DB has it. What a row does not say is `None`; values stay text where only the chip reads them.
+/// A row of `PORT_TABLE`. An absent field is `None`. Values stay text where only the chip reads
+/// them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PortRow {
-    /// `PortConfigDone` only: how many ports there are.
+    /// `PortConfigDone` only: the number of ports.
     pub count: Option<u32>,
-    /// Lanes of the chip, comma separated. `PortInitDone` carries `0`.
+    /// Lanes of the chip, separated by commas. `PortInitDone` has `0`.
     pub lanes: Option<Name>,
     /// Megabits per second.
     pub speed: Option<u32>,
-    /// Bytes.
+    /// MTU in bytes.
     pub mtu: Option<u32>,
-    /// Whether the operator wants it up.
+    /// The administrative state.
     pub admin_up: Option<bool>,
-    /// Whether the link is up. Written back by orchagent.
+    /// The link state, which orchagent writes back.
     pub oper_up: Option<bool>,
-    /// The front panel's name.
+    /// The name on the front panel.
     pub alias: Option<Name>,
-    /// The front panel's number.
+    /// The number on the front panel.
     pub index: Option<u32>,
 }
 
@@ -70,7 +71,7 @@ impl Row for PortRow {
             ("admin_status", state(self.admin_up)),
             ("oper_status", state(self.oper_up)),
         ];
-        put_said(fields, put);
+        put_values(fields, put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

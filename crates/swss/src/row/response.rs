@@ -1,20 +1,21 @@
-//! What orchagent answers about routes: a message on a channel of APPL_STATE_DB, and a row there.
+//! Responses of orchagent to route changes (sonic-swss `response_publisher.cpp`): a message on a
+//! channel of APPL_STATE_DB, and a row there.
 
-use super::{Change, Db, Name, RouteKey, RouteRow, Row, RowError, put_said, value_of};
+use super::{Change, Db, Name, RouteKey, RouteRow, Row, RowError, put_values, value_of};
 use crate::json;
 
 /// The channel of [`RouteResponse`] messages.
 pub const ROUTE_RESPONSE_CHANNEL: &str = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL";
 
-/// The status of a route that is in the chip.
+/// The status of a programmed route.
 const SUCCESS: &str = "SWSS_RC_SUCCESS";
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RouteStatus {
-    /// The chip has what was asked: `SWSS_RC_SUCCESS`.
+    /// The chip has the change: `SWSS_RC_SUCCESS`.
     Success,
-    /// It has not; the name of the status says why.
+    /// The chip does not have it; the name of the status is the reason.
     Failed(Name),
 }
 
@@ -31,35 +32,35 @@ impl RouteStatus {
     }
 }
 
-/// The outcome of one route's change.
+/// The response to a change of one route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteResponse {
     /// The route; the message echoes its raw key.
     pub key: RouteKey,
-    /// What became of it.
+    /// The outcome.
     pub status: RouteStatus,
-    /// The row's protocol; `None` for a deletion.
+    /// The protocol of the row; `None` for a deletion.
     pub protocol: Option<Name>,
 }
 
 impl RouteResponse {
-    /// A change that the chip confirmed.
+    /// The response to a confirmed change.
     pub fn success(key: RouteKey, protocol: Option<Name>) -> Self {
         RouteResponse { key, status: RouteStatus::Success, protocol }
     }
 
-    /// What is said of a route that was confirmed beside its row of APPL_STATE_DB.
+    /// The response that accompanies a row of APPL_STATE_DB.
     pub fn of(confirmed: &Change<RouteStateRow>) -> Self {
         let protocol = confirmed.row.as_ref().and_then(|row| row.protocol.clone());
         RouteResponse::success(confirmed.key.clone(), protocol)
     }
 
-    /// Whether the chip has what was asked.
+    /// Whether the chip has the change.
     pub fn is_success(&self) -> bool {
         self.status == RouteStatus::Success
     }
 
-    /// The message, as published.
+    /// The message text for the channel.
     pub fn message(&self) -> String {
         let mut key = String::new();
         RouteRow::key_text(&self.key, &mut key);
@@ -73,7 +74,7 @@ impl RouteResponse {
         out
     }
 
-    /// The response of a message.
+    /// Parses a message.
     ///
     /// # Errors
     /// A sentence when the message is not an array of strings with a status and a route.
@@ -95,15 +96,16 @@ impl RouteResponse {
     }
 }
 
-/// APPL_STATE_DB's `ROUTE_TABLE`: the routes that are in the chip.
+/// A row of `ROUTE_TABLE` in APPL_STATE_DB: a programmed route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteStateRow {
-    /// The route's protocol.
+    /// The protocol of the route.
     pub protocol: Option<Name>,
 }
 
 impl RouteStateRow {
-    /// What becomes of a route's row when the chip has what was asked: with a protocol it is there, without one the route went.
+    /// The change of APPL_STATE_DB for a confirmed route: a row with `protocol`, or a deletion
+    /// without.
     pub fn confirmed(key: RouteKey, protocol: Option<Name>) -> Change<RouteStateRow> {
         let row = protocol.map(|protocol| RouteStateRow { protocol: Some(protocol) });
         Change { key, row, reshaped: false }
@@ -116,7 +118,7 @@ impl Row for RouteStateRow {
     type Key = RouteKey;
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        put_said([("protocol", self.protocol.as_deref())], put);
+        put_values([("protocol", self.protocol.as_deref())], put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

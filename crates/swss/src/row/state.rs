@@ -1,10 +1,11 @@
-//! Small rows of STATE_DB that the route path keeps.
+//! Rows of STATE_DB.
 
 use super::route::parse_prefix;
-use super::{Db, Name, Row, RowError, RowKey, put_said, value_of};
+use super::{Db, Name, Row, RowError, RowKey, put_values, value_of};
 use ribtide_prefix::AnyPrefix;
 
-/// STATE_DB's `ROUTE_TABLE`: whether a default route is in the chip. The key is `0.0.0.0/0` or `::/0`.
+/// A row of `ROUTE_TABLE` in STATE_DB: whether a default route is programmed. The key is
+/// `0.0.0.0/0` or `::/0`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DefaultRouteRow {
     /// `ok` or `na`.
@@ -35,10 +36,10 @@ impl Row for DefaultRouteRow {
     }
 }
 
-/// STATE_DB's `SWITCH_CAPABILITY`: what the chip can hold. The key is `switch`.
+/// A row of `SWITCH_CAPABILITY` in STATE_DB: limits of the chip. The key is `switch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchCapabilityRow {
-    /// How many next-hop groups it holds.
+    /// The maximum number of next-hop groups.
     pub max_nexthop_groups: Option<u32>,
 }
 
@@ -48,7 +49,7 @@ impl Row for SwitchCapabilityRow {
     type Key = Name;
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        put_said([("MAX_NEXTHOP_GROUP_COUNT", self.max_nexthop_groups.map(|n| n.to_string()))], put);
+        put_values([("MAX_NEXTHOP_GROUP_COUNT", self.max_nexthop_groups.map(|n| n.to_string()))], put);
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

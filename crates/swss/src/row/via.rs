@@ -1,9 +1,9 @@
-//! Where a route or a next-hop group leads: the fields that many rows share, held once.
+//! The next-hop fields of a row, which many rows share.
 //!
-//! A million routes have few next-hop sets, so a row holds one pointer to this. The texts are kept as the database
-//! has them: writing a row formats nothing, and a set is parsed once by who programs it, not once per route.
+//! A million routes have few next-hop sets, so a row has one pointer to this. Fields keep their
+//! text: a writer formats nothing, and orchagent parses a set once rather than for each route.
 
-use super::{LabelStack, Name, RowError, put_said};
+use super::{LabelStack, Name, RowError, put_values};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 /// The fields of a route or next-hop group besides `protocol`, in the order in which fpmsyncd writes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Field {
-    /// `true` drops what matches.
+    /// `true` drops matching packets.
     Blackhole,
-    /// Gateways, comma separated; an empty element is a next hop that is the interface alone.
+    /// Gateways, separated by commas; an empty element is a next hop that is the interface itself.
     Nexthop,
-    /// Interfaces, comma separated; how many there are is how many next hops there are.
+    /// Interfaces, separated by commas. Their number is the number of next hops.
     Ifname,
     /// The index of a next-hop group; a comma list of indexes in a recursive group.
     NexthopGroup,
     /// Label operations per hop.
     MplsNh,
-    /// Weights per hop, comma separated.
+    /// Weights of the hops, separated by commas.
     Weight,
     /// VNIs per hop.
     VniLabel,
@@ -36,9 +36,9 @@ pub enum Field {
     VpnSid,
     /// Index of a PIC context.
     PicContextId,
-    /// `true` lets the default route's next hops stand in.
+    /// `true` uses the next hops of the default route as fallback.
     FallbackToDefaultRoute,
-    /// How many labels are taken off; only in `LABEL_ROUTE_TABLE`.
+    /// The number of labels to pop; only in `LABEL_ROUTE_TABLE`.
     MplsPop,
 }
 
@@ -59,10 +59,10 @@ impl Field {
         Field::PicContextId,
         Field::FallbackToDefaultRoute,
     ];
-    /// Those that a complete route row names beside `protocol`.
+    /// The fields of a complete route row beside `protocol`.
     pub const COMPLETE_ROUTE: &[Field] = Self::ALL.split_at(10).0;
 
-    /// The field's name in the database.
+    /// The name in the database.
     pub fn name(self) -> &'static str {
         match self {
             Field::Blackhole => "blackhole",
@@ -82,22 +82,22 @@ impl Field {
         }
     }
 
-    /// The field of a route or a group with this name.
+    /// The field of this name in routes or groups.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 }
 
-/// One next hop as a row names it.
+/// A next hop of a row.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Hop {
-    /// The gateway; `None` when the row has an empty element.
+    /// The gateway; `None` for an empty element.
     pub gateway: Option<IpAddr>,
     /// The interface.
     pub ifname: Name,
-    /// The weight; 0 when the row has no usable weights.
+    /// The weight; 0 without a valid weight.
     pub weight: u32,
-    /// What is done to labels; `None` for nothing.
+    /// The label operation, if any.
     pub labels: Option<LabelStack>,
 }
 
@@ -106,9 +106,9 @@ pub struct Hop {
 /// Two values are equal when their fields are: an empty field equals a missing one.
 #[derive(Clone, Debug, Default)]
 pub struct Via {
-    /// Named fields in the order of [`Field`], each once. A value may be empty.
+    /// Present fields in the order of [`Field`], each once. A value may be empty.
     fields: Vec<(Field, Box<str>)>,
-    /// Fields that are not named are empty, rather than unsaid: nothing of an older row survives this one.
+    /// Absent fields are empty rather than unknown: a merge keeps no field of an older row.
     complete: bool,
 }
 
@@ -127,7 +127,7 @@ impl Hash for Via {
 }
 
 impl Via {
-    /// Drops what matches.
+    /// Drops matching packets.
     pub fn blackhole() -> Via {
         Via::complete(vec![(Field::Blackhole, "true".into())])
     }
@@ -137,7 +137,7 @@ impl Via {
         Via::complete(vec![(Field::NexthopGroup, index.into())])
     }
 
-    /// Next hops. `weights` says whether the weight field is written.
+    /// Next hops. `weights`: whether the weight field is present.
     pub fn hops<'a>(hops: impl Iterator<Item = (IpAddr, &'a str, u32)>, weights: bool) -> Via {
         let (mut nexthop, mut ifname, mut weight) = (String::new(), String::new(), String::new());
         for (n, (gateway, name, w)) in hops.enumerate() {
@@ -154,8 +154,8 @@ impl Via {
         Via::complete(fields)
     }
 
-    /// The same with labels, one element for each next hop; a `None` among them is `na`, and without any the field is not
-    /// written.
+    /// Adds labels, one element for each next hop. `None` is written as `na`; without any label the
+    /// field is absent.
     pub(crate) fn with_labels(mut self, labels: &[Option<LabelStack>]) -> Via {
         if labels.iter().any(Option::is_some) {
             let text = |labels: &Option<LabelStack>| match labels {
@@ -172,9 +172,9 @@ impl Via {
         Via { fields, complete: true }
     }
 
-    /// Names a field, in place of an earlier value.
+    /// Sets a field.
     pub(crate) fn put(&mut self, field: Field, value: &str) {
-        // Whatever is not "true" is as good as not said.
+        // Only "true" has a meaning.
         let value = if field == Field::Blackhole && value != "true" { "" } else { value };
         match self.fields.binary_search_by_key(&field, |(f, _)| *f) {
             Ok(at) => self.fields[at].1 = value.into(),
@@ -182,7 +182,7 @@ impl Via {
         }
     }
 
-    /// The text of a field; empty when it is not named.
+    /// The text of a field; empty if absent.
     pub fn get(&self, field: Field) -> &str {
         match self.fields.binary_search_by_key(&field, |(f, _)| *f) {
             Ok(at) => &self.fields[at].1,
@@ -190,7 +190,7 @@ impl Via {
         }
     }
 
-    /// The fields that are named, whether empty or not, in order.
+    /// Present fields in order, empty or not.
     pub fn named(&self) -> impl Iterator<Item = (Field, &str)> {
         self.fields.iter().map(|(field, value)| (*field, &**value))
     }
@@ -200,14 +200,14 @@ impl Via {
         self.named().filter(|(_, value)| !value.is_empty())
     }
 
-    /// Writes the fields with a value after the protocol's; the filler when there is none.
+    /// Writes the fields with a value after the protocol, or the filler if there is none.
     pub(super) fn write_fields(&self, protocol: Option<&str>, put: &mut dyn FnMut(&str, &str)) {
         let protocol = ("protocol", protocol.filter(|protocol| !protocol.is_empty()));
         let fields = self.non_empty().map(|(field, value)| (field.name(), Some(value)));
-        put_said(std::iter::once(protocol).chain(fields), put);
+        put_values(std::iter::once(protocol).chain(fields), put);
     }
 
-    /// Reads the protocol and the fields of a row. `own` is a field that not every table has.
+    /// Reads the protocol and the fields of a row. `own`: a field that not every table has.
     pub(super) fn read_fields<'a>(
         fields: &mut dyn Iterator<Item = (&'a str, &'a str)>,
         own: Option<Field>,
@@ -223,12 +223,12 @@ impl Via {
         (protocol, via)
     }
 
-    /// Whether both have the same fields with something in them.
+    /// Whether both have values in the same fields.
     pub fn same_shape(&self, other: &Via) -> bool {
         self.non_empty().map(|(field, _)| field).eq(other.non_empty().map(|(field, _)| field))
     }
 
-    /// Whether both name the same next hops, in whatever order, and otherwise the same.
+    /// Whether both have the same next hops in any order, and otherwise equal fields.
     pub fn same_hops(&self, other: &Via) -> bool {
         const LISTS: [Field; 4] = [Field::Nexthop, Field::Ifname, Field::MplsNh, Field::Weight];
         let rest = |via: &Via| {
@@ -247,16 +247,17 @@ impl Via {
             && hops(self).is_some_and(|ours| hops(other) == Some(ours))
     }
 
-    /// Whether it drops what matches.
+    /// Whether it drops matching packets.
     pub fn is_blackhole(&self) -> bool {
         self.get(Field::Blackhole) == "true"
     }
 
-    /// The next hops that it names itself, in order. The interface list says how many there are; gateways are
-    /// padded or cut to it; weights count only if there are as many, and labels must be as many.
+    /// The next hops in order, without groups. The interface list gives their number; the gateway
+    /// list is padded or truncated to it. Weights count only in equal number, and labels must have
+    /// equal number.
     ///
     /// # Errors
-    /// What is not an address or a number.
+    /// The text that is not an address or a number.
     pub fn parse_hops(&self) -> Result<Vec<Hop>, RowError> {
         let ifnames = self.get(Field::Ifname);
         if ifnames.is_empty() {
@@ -297,7 +298,7 @@ impl Via {
         Ok(hops)
     }
 
-    /// Merges `newer` into `older`, which was not consumed yet: see [`super::Row::merge`].
+    /// Merges `newer` into `older`, which was not consumed yet; see [`super::Row::merge`].
     pub(crate) fn merged(older: &Arc<Via>, newer: Arc<Via>) -> Arc<Via> {
         if newer.complete {
             return newer;

@@ -1,19 +1,19 @@
-//! What SAI says of an object's attributes: a request that breaks it is refused before a chip sees it.
+//! The SAI schema of attributes: a request that breaks it is refused before the chip gets it.
 //!
-//! SONiC's orchagent carries such checks in front of every request, with all attributes of all objects in its memory
-//! (saimeta); ours cannot make a request that fails them, and another client of syncd has none at all. So they stand here,
-//! where requests of everybody pass, as rules that are compiled in and keep nothing: what exists, what is in use and how often is
-//! what syncd and the chip know already.
+//! SONiC's orchagent checks every request with all attributes of all objects in its memory
+//! (saimeta). ribtide's orchagent makes no such request, and another client of syncd may have no
+//! check. So syncd checks all requests, with compiled-in rules and without state: existence and
+//! references are known to syncd and the chip.
 
 use super::{Attr, Item, NextHopType, ObjectId, ObjectType, Oid, RifType, Status, Verb};
 
-/// Which requests are held against the schema.
+/// Which requests are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Validation {
     /// All.
     #[default]
     All,
-    /// Those for one object. Bulks, which are what routes come in, go by.
+    /// Single requests. Bulks, which carry routes, are not checked.
     Single,
     /// None.
     Off,
@@ -30,10 +30,10 @@ impl Validation {
     }
 }
 
-/// What is wrong with a request.
+/// A broken rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// What to answer.
+    /// The status of the reply.
     pub status: Status,
     /// The rule, as the end of a sentence about the object.
     pub why: String,
@@ -45,10 +45,10 @@ fn broken(status: Status, why: impl Into<String>) -> Rule {
     Err(Violation { status, why: why.into() })
 }
 
-/// Holds one object of a request against the schema.
+/// Checks one object of a request.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// The first broken rule.
 pub fn check(verb: Verb, object: ObjectType, item: &Item) -> Rule {
     key(object, &item.id)?;
     match (verb, item.attrs.len()) {
@@ -75,7 +75,7 @@ pub fn check(verb: Verb, object: ObjectType, item: &Item) -> Rule {
     if verb == Verb::Create { complete(object, &item.attrs) } else { Ok(()) }
 }
 
-/// An object's identity is what its type has, and names objects of the right types.
+/// The key has the form of its type, and refers to objects of the right types.
 fn key(object: ObjectType, id: &ObjectId) -> Rule {
     let fits = match (object, id) {
         (ObjectType::RouteEntry, ObjectId::Route(entry)) => {
@@ -87,25 +87,26 @@ fn key(object: ObjectType, id: &ObjectId) -> Rule {
         (ObjectType::InsegEntry, ObjectId::Inseg(entry)) => is(entry.switch, &[ObjectType::Switch]),
         (ObjectType::RouteEntry | ObjectType::NeighborEntry | ObjectType::InsegEntry, _) => false,
         (_, ObjectId::Oid(oid)) => is(*oid, &[object]),
-        // A type of entry that has no rule here.
+        // An entry type without a rule here.
         _ => object.is_entry(),
     };
     if fits { Ok(()) } else { broken(Status::InvalidObjectType, "has a key of objects of other types") }
 }
 
-/// Whether a number (VID) is of one of these types.
+/// Whether a VID has one of these types.
 fn is(oid: Oid, types: &[ObjectType]) -> bool {
     oid.object_type().is_some_and(|of| types.contains(&of))
 }
 
-/// SAI names an attribute after its object: `SAI_NEXT_HOP_ATTR_IP` is one of `SAI_OBJECT_TYPE_NEXT_HOP`.
+/// The name of an attribute begins with that of its object: `SAI_NEXT_HOP_ATTR_IP`,
+/// `SAI_OBJECT_TYPE_NEXT_HOP`.
 fn belongs(attr: &Attr, object: ObjectType) -> bool {
     let owner = object.name().strip_prefix("SAI_OBJECT_TYPE_").unwrap_or_default();
     let rest = attr.name().strip_prefix("SAI_").and_then(|name| name.strip_prefix(owner));
     rest.is_some_and(|rest| rest.starts_with("_ATTR_"))
 }
 
-/// What the chip reports and no request sets.
+/// Attributes that only the chip sets.
 fn read_only(attr: &Attr) -> bool {
     matches!(
         attr,
@@ -126,7 +127,7 @@ fn read_only(attr: &Attr) -> bool {
     )
 }
 
-/// An attribute that names an object names one of a type that it may.
+/// An attribute refers only to objects of allowed types.
 fn refers(attr: &Attr) -> Rule {
     use ObjectType::{NextHop, NextHopGroup, Port, RouterInterface, VirtualRouter};
     let (oid, types, null): (Oid, &[ObjectType], bool) = match attr {
@@ -152,15 +153,15 @@ fn refers(attr: &Attr) -> Rule {
     Ok(())
 }
 
-/// Whether attribute `n` stands before it already.
+/// Whether attribute `n` repeats an earlier one.
 pub fn twice(attrs: &[Attr], n: usize) -> bool {
     attrs[..n].iter().any(|other| other.same_kind(&attrs[n]))
 }
 
-/// A new object has what SAI makes mandatory, also under a condition.
+/// Checks that a create has the mandatory attributes, conditional ones too.
 ///
 /// # Errors
-/// [`Status::MandatoryAttributeMissing`], and what is missing.
+/// [`Status::MandatoryAttributeMissing`] with the missing attribute.
 pub fn complete(object: ObjectType, attrs: &[Attr]) -> Result<(), Violation> {
     let has = |wanted: fn(&Attr) -> bool| attrs.iter().any(wanted);
     let needs: &[(bool, &str)] = match object {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_orchagent_asks_for_is_right() {
+    fn schema_accepts_requests_of_orchagent() {
         let ip = Attr::NextHopIp("10.0.0.1".parse().unwrap());
         let hop = Item::new(HOP, [Attr::NextHopKind(NextHopType::Ip), ip, Attr::NextHopRif(RIF)]);
         assert_eq!(check(Verb::Create, ObjectType::NextHop, &hop), Ok(()));
@@ -249,14 +250,14 @@ mod tests {
         assert!(check(Verb::Set, ObjectType::RouteEntry, &label(Attr::RouteNextHop(HOP))).is_err());
         assert_eq!(check(Verb::Create, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
         assert_eq!(check(Verb::Remove, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
-        // What the route path does not use is held against its name alone.
+        // The check of an unknown attribute is that of its name.
         let other = Attr::read("SAI_HOSTIF_ATTR_NAME", "Ethernet0").unwrap();
         let hostif = Item::new(Oid::vid(ObjectType::Hostif, 6), [other]);
         assert_eq!(check(Verb::Create, ObjectType::Hostif, &hostif), Ok(()));
     }
 
     #[test]
-    fn what_breaks_a_rule_is_refused_with_it() {
+    fn schema_refuses_with_the_broken_rule() {
         let (create, set) = (Verb::Create, Verb::Set);
         let drop = Attr::RoutePacketAction(PacketAction::Drop);
         let cases = [

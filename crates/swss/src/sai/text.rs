@@ -1,7 +1,9 @@
-//! Requests, replies and objects as text, byte for byte as libsairedis and syncd exchange them.
+//! Requests, replies and objects as text, byte for byte as in libsairedis and syncd (sonic-sairedis
+//! `lib/RedisChannel.cpp`, `meta/sai_serialize.cpp`).
 //!
-//! Over Redis a message is three list elements: key, value (a JSON array of alternating fields and values), and an
-//! operation with a one-letter prefix. Over ZeroMQ it is one array: key, operation without prefix, fields and values.
+//! Over Redis a message is three list elements: key, value (a JSON array of alternating fields and
+//! values), and an operation with a one-letter prefix. Over ZeroMQ it is one array: key, operation
+//! without prefix, fields and values.
 
 use super::attr::Value;
 use super::{
@@ -15,42 +17,42 @@ use ribtide_prefix::AnyPrefix;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// Where a bulk's objects and its attributes part.
+/// The separator between the objects and the attributes of a bulk.
 const BULK_SEPARATOR: char = '|';
 const NOTIFY: &str = "notify";
 const AVAILABILITY_QUERY: &str = "object_type_get_availability_query";
-/// The field that stands behind the attributes of that question.
+/// The field after the attributes of an availability query.
 const OBJECT_TYPE: &str = "OBJECT_TYPE";
 
-/// What a reply answers, by which it is called.
+/// The kind of request, which decides the operation of its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answers {
-    /// Anything but the following.
+pub enum ReplyTo {
+    /// All other requests.
     Request,
-    /// A step of a start.
+    /// A step of the view.
     View,
-    /// What still fits.
+    /// An availability query.
     Availability,
 }
 
-impl Answers {
-    const ALL: [Answers; 3] = [Answers::Request, Answers::View, Answers::Availability];
+impl ReplyTo {
+    const ALL: [ReplyTo; 3] = [ReplyTo::Request, ReplyTo::View, ReplyTo::Availability];
 
-    /// What the reply to this answers.
-    pub fn to(call: &SaiCall) -> Answers {
+    /// The kind of `call`.
+    pub fn to(call: &SaiCall) -> ReplyTo {
         match call {
-            SaiCall::One { .. } | SaiCall::Bulk { .. } | SaiCall::Get { .. } => Answers::Request,
-            SaiCall::View(_) => Answers::View,
-            SaiCall::Available { .. } => Answers::Availability,
+            SaiCall::One { .. } | SaiCall::Bulk { .. } | SaiCall::Get { .. } => ReplyTo::Request,
+            SaiCall::View(_) => ReplyTo::View,
+            SaiCall::Available { .. } => ReplyTo::Availability,
         }
     }
 
-    /// The operation of such a reply, with its letter.
+    /// The operation of the reply, with its letter.
     fn op(self) -> &'static str {
         match self {
-            Answers::Request => "Sgetresponse",
-            Answers::View => "Snotify",
-            Answers::Availability => "Sobject_type_get_availability_response",
+            ReplyTo::Request => "Sgetresponse",
+            ReplyTo::View => "Snotify",
+            ReplyTo::Availability => "Sobject_type_get_availability_response",
         }
     }
 }
@@ -78,7 +80,7 @@ pub struct Message {
     pub key: String,
     /// A JSON array of alternating fields and values, or `{}`.
     pub value: String,
-    /// The operation, with the letter that the Redis queue has before it: `Screate`, `Dremove`, `Sgetresponse`.
+    /// The operation with the letter of the Redis queue: `Screate`, `Dremove`, `Sgetresponse`.
     pub op: Cow<'static, str>,
 }
 
@@ -87,12 +89,12 @@ impl Message {
         Message { key, value, op: op.into() }
     }
 
-    /// The form on a ZeroMQ socket: one array of key, operation without its letter, fields and values.
+    /// The form on a ZeroMQ socket: one array of key, operation without letter, fields and values.
     pub fn to_zmq(&self) -> String {
         let mut out = String::with_capacity(self.key.len() + self.value.len() + 32);
         json::write_strings([self.key.as_str(), self.op.get(1..).unwrap_or_default()].into_iter(), &mut out);
         if let Some(fields) = self.value.strip_prefix('[').filter(|fields| *fields != "]") {
-            // Splice the two arrays: "[key,op]" and "[field,value,…]".
+            // Joins the two arrays: "[key,op]" and "[field,value,…]".
             out.pop();
             out.push(',');
             out.push_str(fields);
@@ -101,7 +103,7 @@ impl Message {
     }
 }
 
-/// Appends the text that identifies an object.
+/// Appends the text of an object id or key.
 pub fn write_id(id: &ObjectId, out: &mut String) {
     match id {
         ObjectId::Oid(oid) => oid.format(out),
@@ -133,12 +135,12 @@ pub fn write_id(id: &ObjectId, out: &mut String) {
     }
 }
 
-/// The number of a text such as `oid:0x21000000000000`.
+/// Parses a text such as `oid:0x21000000000000`.
 pub fn read_oid(text: &str) -> Option<Oid> {
     Oid::read(text)
 }
 
-/// The object of a text.
+/// Parses the text of an object id or key.
 ///
 /// # Errors
 /// A sentence when the text does not identify an object of this type.
@@ -168,14 +170,15 @@ pub fn read_id(object: ObjectType, text: &str) -> Result<ObjectId, TextError> {
     }
 }
 
-/// Appends the key of an object's row in `ASIC_STATE`, which stands after the table's name: `TYPE:ID`.
+/// Appends the key of the row of an object in `ASIC_STATE`, without the name of the table:
+/// `TYPE:ID`.
 pub fn write_row_key(object: ObjectType, id: &ObjectId, out: &mut String) {
     out.push_str(object.name());
     out.push(':');
     write_id(id, out);
 }
 
-/// The object of a row's key.
+/// Parses the key of a row in `ASIC_STATE`.
 ///
 /// # Errors
 /// A sentence when the type is not one of the route path, or the rest does not identify an object.
@@ -184,7 +187,7 @@ pub fn read_row_key(key: &str) -> Result<(ObjectType, ObjectId), TextError> {
     Ok((object, read_id(object, id)?))
 }
 
-/// Hands over the fields of an object's row in `ASIC_STATE`.
+/// Passes the fields of the row of an object in `ASIC_STATE` to `put`.
 pub fn row_fields(attrs: &[Attr], put: &mut dyn FnMut(&str, &str)) {
     if attrs.is_empty() {
         return put(FILLER.0, FILLER.1);
@@ -197,7 +200,7 @@ pub fn row_fields(attrs: &[Attr], put: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-/// The attribute of a field and a value; `None` for the filler that stands for no attributes.
+/// Parses a field of a row; `None` for the filler of a row without attributes.
 ///
 /// # Errors
 /// A sentence when the value is not one of this attribute.
@@ -257,7 +260,7 @@ fn attr_fields(attrs: &[Attr]) -> String {
     fields.end()
 }
 
-/// The message of a request.
+/// Formats a request.
 pub fn write_request(request: &SaiRequest) -> Message {
     let mut key = String::new();
     match &request.call {
@@ -318,12 +321,12 @@ fn bulk_fields(verb: Verb, items: &[Item]) -> String {
     fields.end()
 }
 
-/// The request of a message from the Redis queue. `op` may have its one-letter prefix or not.
+/// Parses a request from the Redis queue, with or without the letter before `op`.
 ///
 /// # Errors
 /// A sentence when the operation, the type or a value is not one of the route path.
 pub fn read_request(id: u64, key: &str, value: &str, op: &str) -> Result<SaiRequest, TextError> {
-    // Delete-style operations carry an empty object where others carry an array.
+    // A remove has an empty object where other operations have an array.
     let items = if value == "{}" { Some(Vec::new()) } else { json::read_strings(value) };
     let Some(items) = items.filter(|items| items.len() % 2 == 0) else {
         return bad(format!("the fields of {op} {key} are not an array of pairs"));
@@ -332,7 +335,7 @@ pub fn read_request(id: u64, key: &str, value: &str, op: &str) -> Result<SaiRequ
     read_pairs(id, key, &mut pairs(), op.strip_prefix(['S', 'D']).unwrap_or(op))
 }
 
-/// The request of a message from a ZeroMQ socket.
+/// Parses a request from a ZeroMQ socket.
 ///
 /// # Errors
 /// As [`read_request`].
@@ -429,8 +432,8 @@ fn read_attrs<'a>(pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result
     Ok(attrs)
 }
 
-/// The message of a reply to what it `answers`.
-pub fn write_reply(reply: &SaiReply, answers: Answers) -> Message {
+/// Formats the reply to a request of this kind.
+pub fn write_reply(reply: &SaiReply, reply_to: ReplyTo) -> Message {
     let mut fields = Fields::new();
     for status in &reply.statuses {
         fields.put(status.name(), "");
@@ -441,10 +444,10 @@ pub fn write_reply(reply: &SaiReply, answers: Answers) -> Message {
         attr.write_value(&mut value);
         fields.put(attr.name(), &value);
     }
-    Message::new(reply.status.name().into(), fields.end(), answers.op())
+    Message::new(reply.status.name().into(), fields.end(), reply_to.op())
 }
 
-/// The reply of a message from the Redis queue to request `id`. `op` may have its one-letter prefix or not.
+/// Parses the reply to request `id` from the Redis queue, with or without the letter before `op`.
 ///
 /// # Errors
 /// A sentence when it is not a reply.
@@ -455,7 +458,7 @@ pub fn read_reply(id: u64, key: &str, value: &str, op: &str) -> Result<SaiReply,
     read_reply_items(id, key, op.strip_prefix('S').unwrap_or(op), &items)
 }
 
-/// The reply of a message from a ZeroMQ socket to request `id`.
+/// Parses the reply to request `id` from a ZeroMQ socket.
 ///
 /// # Errors
 /// As [`read_reply`].
@@ -467,7 +470,7 @@ pub fn read_zmq_reply(id: u64, message: &str) -> Result<SaiReply, TextError> {
 }
 
 fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Result<SaiReply, TextError> {
-    if Answers::ALL.iter().all(|answers| answers.op().strip_prefix('S') != Some(op)) {
+    if ReplyTo::ALL.iter().all(|reply_to| reply_to.op().strip_prefix('S') != Some(op)) {
         return bad(format!("{op} is not a reply of syncd"));
     }
     let mut reply = SaiReply::one(id, Status::from_name(key));
@@ -628,7 +631,7 @@ mod tests {
     #[test]
     fn replies() {
         let bulk = SaiReply::bulk(9, vec![Status::Success, Status::TableFull]);
-        let message = write_reply(&bulk, Answers::Request);
+        let message = write_reply(&bulk, ReplyTo::Request);
         assert_eq!(message.key, "SAI_STATUS_FAILURE");
         assert_eq!(message.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_TABLE_FULL",""]"#);
         assert_eq!(message.op, "Sgetresponse");
@@ -636,16 +639,16 @@ mod tests {
         assert_eq!(read_zmq_reply(9, &message.to_zmq()).unwrap(), bulk);
         let mut get = SaiReply::one(4, Status::Success);
         get.values = vec![Attr::SwitchPortList(Box::new([Oid(0x1000000000002)]))];
-        let message = write_reply(&get, Answers::Request);
+        let message = write_reply(&get, ReplyTo::Request);
         assert_eq!(read_reply(4, &message.key, &message.value, &message.op).unwrap(), get);
         let mut left = SaiReply::one(4, Status::Success);
         left.values = vec![Attr::ObjectCount(1_048_575)];
-        let message = write_reply(&left, Answers::Availability);
+        let message = write_reply(&left, ReplyTo::Availability);
         let parts = (message.key.as_str(), message.value.as_str(), &*message.op);
         let op = "Sobject_type_get_availability_response";
         assert_eq!(parts, ("SAI_STATUS_SUCCESS", r#"["OBJECT_COUNT","1048575"]"#, op));
         assert_eq!(read_reply(4, &message.key, &message.value, &message.op).unwrap(), left);
-        let view = write_reply(&SaiReply::one(4, Status::Success), Answers::View);
+        let view = write_reply(&SaiReply::one(4, Status::Success), ReplyTo::View);
         assert_eq!((&*view.key, &*view.value, &*view.op), ("SAI_STATUS_SUCCESS", "[]", "Snotify"));
     }
 

@@ -259,7 +259,7 @@ fn the_contracts_bulk() {
     let reply = world.ask(request.call);
     assert_eq!(reply.statuses, [Status::Success; 2]);
     assert_eq!(
-        text::write_reply(&reply, text::Answers::Request).value,
+        text::write_reply(&reply, text::ReplyTo::Request).value,
         r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_SUCCESS",""]"#
     );
     assert_eq!(world.operations(), ["Create RouteEntry", "Create RouteEntry"]);

@@ -157,7 +157,7 @@ struct Client {
     groups: BTreeMap<u32, u8>,
     routes: BTreeMap<u32, u32>,
     /// What the server was told last of a prefix: not known to the client in these words.
-    told: BTreeMap<AnyPrefix, String>,
+    sent: BTreeMap<AnyPrefix, String>,
     /// The batch that changed a prefix last; nothing where a group did since, which no batch waits for.
     changed: BTreeMap<AnyPrefix, u64>,
     /// Prefixes that a dataplane failed and did not take back, as the RIB manager notes them: not before their batch is finished.
@@ -179,7 +179,7 @@ impl Client {
             seq: 0,
             groups: (0..GROUPS).map(|group| (group, 0)).collect(),
             routes: BTreeMap::new(),
-            told: BTreeMap::new(),
+            sent: BTreeMap::new(),
             changed: BTreeMap::new(),
             failed: BTreeSet::new(),
             acked: 0,
@@ -200,8 +200,8 @@ impl Client {
     fn write(&mut self, mut batch: FibBatch, server: &mut Server) {
         self.seq += 1;
         batch.seq = self.seq;
-        self.encoder.told().tick(self.now);
-        self.replies.asked(&batch, true, self.now);
+        self.encoder.sent_state().tick(self.now);
+        self.replies.sent(&batch, true, self.now);
         for route in &batch.routes.v4 {
             self.failed.remove(&route.prefix.any());
             self.changed.insert(route.prefix.any(), self.seq);
@@ -217,12 +217,12 @@ impl Client {
         let mut beside = Server::default();
         beside.read(bytes);
         for (prefix, said) in beside.waiting {
-            if self.told.get(&prefix) != said.as_ref() && self.changed.get(&prefix) != Some(&self.seq) {
+            if self.sent.get(&prefix) != said.as_ref() && self.changed.get(&prefix) != Some(&self.seq) {
                 self.changed.remove(&prefix);
             }
             match said {
-                Some(said) => self.told.insert(prefix, said),
-                None => self.told.remove(&prefix),
+                Some(said) => self.sent.insert(prefix, said),
+                None => self.sent.remove(&prefix),
             };
         }
         server.read(bytes);
@@ -251,8 +251,8 @@ impl Client {
     /// What BGP tells others of.
     fn check(&self, server: &Server) {
         for (prefix, seq) in self.changed.iter().filter(|(_, seq)| **seq <= self.acked) {
-            let in_place = self.told.get(prefix) == server.chip.get(prefix).and_then(Option::as_ref);
-            let withdrawn = !self.told.contains_key(prefix);
+            let in_place = self.sent.get(prefix) == server.chip.get(prefix).and_then(Option::as_ref);
+            let withdrawn = !self.sent.contains_key(prefix);
             assert!(
                 in_place || withdrawn || self.failed.contains(prefix),
                 "{prefix} of batch {seq} is not in the chip"
@@ -265,13 +265,13 @@ impl Client {
         let mut reply = Route::new(prefix, 0, 186, NextHops::None);
         reply.flags = if refused.is_some() { RTM_F_OFFLOAD_FAILED } else { RTM_F_OFFLOAD };
         let why = refused.is_some().then_some("no");
-        match self.encoder.told().reply(&reply) {
+        match self.encoder.sent_state().reply(&reply) {
             Meaning::Now(at) if refused.is_some() => {
-                assert_eq!(refused.as_ref(), self.told.get(&prefix), "{prefix} was refused as it was before");
+                assert_eq!(refused.as_ref(), self.sent.get(&prefix), "{prefix} was refused as it was before");
                 self.replies.replied(at, why, self.now);
             }
             Meaning::Now(at) => {
-                let want = self.told.get(&prefix);
+                let want = self.sent.get(&prefix);
                 // It may have been overtaken by the chip's failure of a later try of the same.
                 assert_eq!(server.chip[&prefix].as_ref(), want, "{prefix} is confirmed too early");
                 self.replies.replied(at, None, self.now);
@@ -286,7 +286,7 @@ impl Client {
         self.now += time;
         let again = self.replies.again(self.now);
         let (mut bytes, mut results) = (Vec::new(), InstallResults::default());
-        self.encoder.ask_again(&again, &mut results, &mut |out| bytes.append(out));
+        self.encoder.resend(&again, &mut results, &mut |out| bytes.append(out));
         assert!(results.ack(1, 0).failed.is_empty());
         self.said(&bytes, server);
         self.hear();
@@ -410,18 +410,18 @@ fn what_is_gone_is_remembered_while_a_reply_about_it_may_come() {
     client.reply(&mut server);
     assert_eq!(client.acked, 4);
     // Without an answer it is forgotten some day: the encoder's clock began a moment after ours.
-    let told = client.encoder.told();
+    let sent = client.encoder.sent_state();
     for number in 0..2_000 {
         step(&Step::Route(number, Some(0)), &mut client, &mut server);
         step(&Step::Route(number, None), &mut client, &mut server);
     }
-    assert_eq!(told.gone(), 2_000);
+    assert_eq!(sent.gone(), 2_000);
     client.now += FORGOTTEN + Duration::from_secs(60);
     for number in 2_000..5_000 {
         step(&Step::Route(number, Some(0)), &mut client, &mut server);
         step(&Step::Route(number, None), &mut client, &mut server);
     }
-    assert_eq!(told.gone(), 3_000);
+    assert_eq!(sent.gone(), 3_000);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn installed_routes_read_as_their_groups_until_others_change_them() {
         let wanted = |group: u32| {
             let hops = groups.iter().find(|(id, _)| *id == group).map(|(_, hops)| hops.clone()).unwrap();
             let group = if hops.is_empty() { FibGroup::Blackhole } else { FibGroup::Hops(hops) };
-            Forwarding::wanted(&group).unwrap()
+            Forwarding::expected(&group).unwrap()
         };
         let all: BTreeMap<AnyPrefix, Forwarding> =
             routes.iter().map(|(prefix, group)| (prefix.parse().unwrap(), wanted(*group))).collect();

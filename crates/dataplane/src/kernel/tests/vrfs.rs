@@ -97,7 +97,7 @@ fn the_rib_hears_of_interfaces_and_routes_where_they_are() {
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
-        let (channel, _outlet) = RibChannel::new(0, "kernel", &rings, rib, meter, stop.clone());
+        let (channel, _sink) = RibChannel::new(0, "kernel", &rings, rib, meter, stop.clone());
         let setup = |name: &str, vrf: Vrf, interface: &str| VrfSetup {
             name: name.into(),
             vrf,
@@ -169,8 +169,8 @@ fn what_the_kernel_lacks_is_said_at_the_start() {
         };
         let numbers = |name, table, interfaces| vrf::numbers(name, &wanted(table, interfaces), false);
         assert_eq!(numbers("red", Some(1001), Some("v0")), Ok((1001, 0)));
-        let says = numbers("red", None, Some("v0")).unwrap_err();
-        assert!(says.contains("VRF red: the kernel has no VRF device of that name"), "{says}");
+        let message = numbers("red", None, Some("v0")).unwrap_err();
+        assert!(message.contains("VRF red: the kernel has no VRF device of that name"), "{message}");
         assert!(
             numbers("red", Some(1001), None)
                 .unwrap_err()

@@ -105,7 +105,7 @@ struct Sent {
 enum Hears {
     Answer,
     InChip,
-    AllSaid,
+    SnapshotEnd,
 }
 
 struct World {
@@ -227,7 +227,7 @@ impl World {
         }
         self.bench.machine.take(&mut self.bench.out);
         let out = &mut self.bench.out;
-        let (written, asked) = (std::mem::take(&mut out.routes), std::mem::take(&mut out.asked));
+        let (written, asked) = (std::mem::take(&mut out.routes), std::mem::take(&mut out.queries));
         let row = |change: &Change<RouteRow>| change.row.as_ref().map(gateway);
         // What is only asked goes into no record.
         self.unrecorded.extend(written.iter().map(row));
@@ -307,7 +307,7 @@ impl World {
         self.sent.clear();
         let is_there = self.chip.is_some() && self.tasks.is_empty();
         self.sent.extend(is_there.then_some(Hears::InChip));
-        self.sent.push_back(Hears::AllSaid);
+        self.sent.push_back(Hears::SnapshotEnd);
         self.tasks.iter_mut().for_each(|task| task.found = true);
     }
 
@@ -316,7 +316,7 @@ impl World {
         match self.sent.pop_front() {
             Some(Hears::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
             Some(Hears::InChip) => self.bench.machine.in_chip(None, at(), self.way == Way::Redis),
-            Some(Hears::AllSaid) => self.bench.machine.all_said(),
+            Some(Hears::SnapshotEnd) => self.bench.machine.all_said(),
             None => return false,
         }
         self.replies();
@@ -467,7 +467,7 @@ fn what_appl_db_has_is_asked_about_and_not_written() {
     let keys =
         |changes: &[Change<RouteRow>]| changes.iter().map(|change| change.key.clone()).collect::<Vec<_>>();
     let key = |text| vec![RouteRow::parse_key(text).unwrap()];
-    assert_eq!((keys(&bench.out.asked), keys(&bench.out.routes)), (key("10.1.0.0/16"), key("10.2.0.0/16")));
+    assert_eq!((keys(&bench.out.queries), keys(&bench.out.routes)), (key("10.1.0.0/16"), key("10.2.0.0/16")));
 }
 
 proptest! {

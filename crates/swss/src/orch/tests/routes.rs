@@ -772,7 +772,7 @@ fn syncd_alone_starts_again_from_the_database() {
 }
 
 #[test]
-fn an_orchagent_that_starts_again_describes_all_anew() {
+fn orchagent_restart_describes_everything_again() {
     let mut world = World::new(OrchConfig::default());
     world.set("ROUTE_TABLE:10.1.0.0/16", "blackhole=true");
     world.settle();

@@ -199,7 +199,7 @@ impl World {
         self.syncd.handle(read, &mut out);
         self.write_rows(out.rows);
         for reply in out.replies {
-            let message = text::write_reply(&reply, text::Answers::to(&request.call));
+            let message = text::write_reply(&reply, text::ReplyTo::to(&request.call));
             let again = text::read_reply(reply.id, &message.key, &message.value, &message.op).unwrap();
             assert_eq!(again, reply);
             self.reply(again);

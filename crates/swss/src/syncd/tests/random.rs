@@ -142,8 +142,8 @@ impl World {
                 }
                 let mut id = *id;
                 // Now and then one says less than before: the chip must go back to the default.
-                let says = |attr: &&Attr| !has_default(attr) || !(n as u8 ^ keep).is_multiple_of(5);
-                let mut attrs: Attrs = row.values().filter(says).cloned().collect();
+                let message = |attr: &&Attr| !has_default(attr) || !(n as u8 ^ keep).is_multiple_of(5);
+                let mut attrs: Attrs = row.values().filter(message).cloned().collect();
                 let new = |oid: &mut Oid| -> Option<()> {
                     if !oid.is_null() {
                         *oid = *again.get(oid)?;
@@ -269,9 +269,9 @@ proptest! {
                     let (lost, again) = world.crash_in(call, written);
                     for ((item, lost), again) in items.iter().zip(lost.statuses).zip(again.statuses) {
                         let there = world.db.rows.contains_key(&(object, item.id));
-                        let says = format!("{item:?} {} {}", lost.name(), again.name());
-                        prop_assert!(again.is_success() || !lost.is_success(), "{}", says);
-                        prop_assert!(!again.is_success() || there == (verb != Verb::Remove), "{}", says);
+                        let message = format!("{item:?} {} {}", lost.name(), again.name());
+                        prop_assert!(again.is_success() || !lost.is_success(), "{}", message);
+                        prop_assert!(!again.is_success() || there == (verb != Verb::Remove), "{}", message);
                     }
                 }
                 Act::Fail(which) => world.syncd.chip_mut().failures = which,

@@ -1,78 +1,81 @@
-//! What orchagent tells an fpmsyncd of our own directly: the layout of a message of answers.
+//! The binary encoding of direct responses from ribtide's orchagent to ribtide's fpmsyncd
+//! (`docs/adr/0013-direct-route-responses-orchagent-fpmsyncd.md`).
 //!
-//! [`RouteResponse`](super::RouteResponse)s are texts, one a route, because SONiC's daemons read them. Between two of ours what
-//! routes share is said once: a message is a kind, then groups, each of which is a VRF, a protocol, a family, a count and
-//! so many prefixes. Of refused routes the group has the reason in the protocol's place, and each prefix the row's digest behind
-//! it. Numbers have their least significant byte first, names 16 bits of length before them.
+//! [`RouteResponse`](super::RouteResponse)s are texts, one a route, because SONiC's daemons read
+//! them. This encoding shares what routes have in common. A message is a kind and groups; a group
+//! is a VRF, a protocol, a family, a count and prefixes. A group of refused routes has the reason
+//! in the place of the protocol, and each prefix is followed by the digest of its row. Integers are
+//! little-endian; names have a 16-bit length.
 
 use super::Name;
 use ribtide_prefix::{AnyPrefix, Prefix};
 
-/// What a message says of its routes.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AnswerKind {
-    /// The chip has them, and nothing that orchagent has taken changes them: said as a connection begins, with an empty protocol,
-    /// and of rows that orchagent found at its start. It is no answer.
+pub enum ResponseKind {
+    /// The routes are in the chip, and no row in orchagent changes them. Sent as a snapshot at the
+    /// start of a connection, with an empty protocol, and for rows that orchagent found at its
+    /// start. It is not a response.
     InChip,
-    /// It holds no routes: what was in the chip as the connection began is said.
-    AllSaid,
-    /// The chip has what was asked for; one answer for each row, in order.
+    /// The end of the snapshot, without routes.
+    SnapshotEnd,
+    /// The chip has the rows; one response for each row, in order.
     Confirmed,
-    /// The chip does not have these rows, and why. It is no answer: one may still come.
+    /// The chip does not have these rows, with the reason. It is not a response: one may follow.
     Refused,
 }
 
-impl AnswerKind {
-    const ALL: [AnswerKind; 4] =
-        [AnswerKind::InChip, AnswerKind::AllSaid, AnswerKind::Confirmed, AnswerKind::Refused];
+impl ResponseKind {
+    const ALL: [ResponseKind; 4] =
+        [ResponseKind::InChip, ResponseKind::SnapshotEnd, ResponseKind::Confirmed, ResponseKind::Refused];
 
-    /// Bytes behind each prefix.
+    /// Bytes after each prefix.
     fn behind(self) -> usize {
-        if self == AnswerKind::Refused { size_of::<u32>() } else { 0 }
+        if self == ResponseKind::Refused { size_of::<u32>() } else { 0 }
     }
 }
 
-/// What the routes of a group share.
+/// The common properties of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shared {
     vrf: Option<Name>,
-    /// The rows' protocol; or, of refused routes, the reason.
+    /// The protocol of the rows; for refused routes, the reason.
     name: Name,
     width: u8,
 }
 
 /// A message under construction.
 #[derive(Debug)]
-pub struct AnswerWriter {
-    kind: AnswerKind,
+pub struct ResponseWriter {
+    kind: ResponseKind,
     bytes: Vec<u8>,
     group: Option<Shared>,
-    /// Where the group's count stands.
+    /// The offset of the count of the group.
     count_at: usize,
-    /// Routes of the group, and of all groups before it.
+    /// Routes of the group, and of earlier groups.
     count: u32,
     before: usize,
 }
 
-impl AnswerWriter {
+impl ResponseWriter {
     /// A message without routes.
-    pub fn new(kind: AnswerKind) -> AnswerWriter {
-        let number = AnswerKind::ALL.iter().position(|other| *other == kind);
+    pub fn new(kind: ResponseKind) -> ResponseWriter {
+        let number = ResponseKind::ALL.iter().position(|other| *other == kind);
         let bytes = vec![number.unwrap_or_default() as u8];
-        AnswerWriter { kind, bytes, group: None, count_at: 0, count: 0, before: 0 }
+        ResponseWriter { kind, bytes, group: None, count_at: 0, count: 0, before: 0 }
     }
 
-    /// Adds a route, where the message is of another kind than [`AnswerKind::Refused`]. `vrf`: `None` is the default one. A name
-    /// that is longer than 65,535 bytes belongs to no protocol: its route is left out.
+    /// Adds a route to a message of any kind but [`ResponseKind::Refused`]. `vrf`: `None` is the
+    /// default one. A route with a name of more than 65,535 bytes is left out.
     pub fn add(&mut self, vrf: Option<&Name>, protocol: &Name, prefix: AnyPrefix) {
-        debug_assert_ne!(self.kind, AnswerKind::Refused);
+        debug_assert_ne!(self.kind, ResponseKind::Refused);
         self.put(vrf, protocol, prefix);
     }
 
-    /// Adds a refused route to a message of [`AnswerKind::Refused`]: `row` is its row's [`digest`](super::RouteRow::digest). As
-    /// [`AnswerWriter::add`] otherwise.
+    /// Adds a refused route to a message of [`ResponseKind::Refused`]; `row`: the
+    /// [`digest`](super::RouteRow::digest) of its row. Otherwise as [`ResponseWriter::add`].
     pub fn add_refused(&mut self, vrf: Option<&Name>, why: &Name, prefix: AnyPrefix, row: u32) {
-        debug_assert_eq!(self.kind, AnswerKind::Refused);
+        debug_assert_eq!(self.kind, ResponseKind::Refused);
         if self.put(vrf, why, prefix) {
             self.bytes.extend_from_slice(&row.to_le_bytes());
         }
@@ -124,29 +127,29 @@ impl AnswerWriter {
         self.before += std::mem::take(&mut self.count) as usize;
     }
 
-    /// What it says of its routes.
-    pub fn kind(&self) -> AnswerKind {
+    /// Its kind.
+    pub fn kind(&self) -> ResponseKind {
         self.kind
     }
 
-    /// How many routes it holds.
+    /// The number of routes.
     pub fn len(&self) -> usize {
         self.before + self.count as usize
     }
 
-    /// Whether it holds none.
+    /// Whether it has no route.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The message.
+    /// The encoded message.
     pub fn finish(mut self) -> Vec<u8> {
         self.end();
         self.bytes
     }
 }
 
-/// Whether two names are the same; mostly they are in the same place.
+/// Whether two names are equal; usually they share their allocation.
 fn is(one: Option<&Name>, other: Option<&Name>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Name::ptr_eq(one, other) || one == other,
@@ -155,80 +158,87 @@ fn is(one: Option<&Name>, other: Option<&Name>) -> bool {
     }
 }
 
-/// The bytes are not in this layout.
+/// The bytes are not in this encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MalformedAnswers;
+pub struct MalformedResponses;
 
-/// A message's groups, one after the other.
+/// A decoder of the groups of a message.
 #[derive(Clone, Debug)]
-pub struct AnswerReader<'a> {
-    /// What is said of them.
-    pub kind: AnswerKind,
+pub struct ResponseReader<'a> {
+    /// The kind.
+    pub kind: ResponseKind,
     rest: &'a [u8],
 }
 
-/// Routes of one VRF and one protocol, or of one reason.
+/// A group: routes of one VRF and one protocol, or of one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AnswerGroup<'a> {
+pub struct ResponseGroup<'a> {
     /// The VRF; `None` is the default one.
     pub vrf: Option<&'a str>,
-    /// The row's protocol, as its field has it; for refused routes the reason, as a sentence.
+    /// The protocol of the row; for refused routes the reason, as a sentence.
     pub name: &'a str,
     width: usize,
     behind: usize,
     prefixes: &'a [u8],
 }
 
-impl<'a> AnswerReader<'a> {
-    /// Reads what a message is.
+impl<'a> ResponseReader<'a> {
+    /// Decodes the kind of a message.
     ///
     /// # Errors
-    /// [`MalformedAnswers`] when it is no message of answers.
-    pub fn new(message: &'a [u8]) -> Result<AnswerReader<'a>, MalformedAnswers> {
-        let (kind, rest) = message.split_first().ok_or(MalformedAnswers)?;
-        let kind = AnswerKind::ALL.get(usize::from(*kind)).ok_or(MalformedAnswers)?;
-        Ok(AnswerReader { kind: *kind, rest })
+    /// [`MalformedResponses`] when it is not in this encoding.
+    pub fn new(message: &'a [u8]) -> Result<ResponseReader<'a>, MalformedResponses> {
+        let (kind, rest) = message.split_first().ok_or(MalformedResponses)?;
+        let kind = ResponseKind::ALL.get(usize::from(*kind)).ok_or(MalformedResponses)?;
+        Ok(ResponseReader { kind: *kind, rest })
     }
 
     /// The next group; `None` after the last.
     ///
     /// # Errors
-    /// [`MalformedAnswers`] when what follows is no group.
-    pub fn next_group(&mut self) -> Result<Option<AnswerGroup<'a>>, MalformedAnswers> {
+    /// [`MalformedResponses`] when the rest is no group.
+    pub fn next_group(&mut self) -> Result<Option<ResponseGroup<'a>>, MalformedResponses> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let vrf = self.name()?;
         let name = self.name()?;
-        let (width, rest) = self.rest.split_first().ok_or(MalformedAnswers)?;
-        let (count, rest) = rest.split_first_chunk::<4>().ok_or(MalformedAnswers)?;
+        let (width, rest) = self.rest.split_first().ok_or(MalformedResponses)?;
+        let (count, rest) = rest.split_first_chunk::<4>().ok_or(MalformedResponses)?;
         let (width, behind) = (usize::from(*width), self.kind.behind());
         if ![4, 16].contains(&width) {
-            return Err(MalformedAnswers);
+            return Err(MalformedResponses);
         }
         let len =
             usize::try_from(u32::from_le_bytes(*count)).ok().and_then(|n| n.checked_mul(width + 1 + behind));
-        let (prefixes, rest) = len.and_then(|len| rest.split_at_checked(len)).ok_or(MalformedAnswers)?;
+        let (prefixes, rest) = len.and_then(|len| rest.split_at_checked(len)).ok_or(MalformedResponses)?;
         self.rest = rest;
-        Ok(Some(AnswerGroup { vrf: Some(vrf).filter(|vrf| !vrf.is_empty()), name, width, behind, prefixes }))
+        Ok(Some(ResponseGroup {
+            vrf: Some(vrf).filter(|vrf| !vrf.is_empty()),
+            name,
+            width,
+            behind,
+            prefixes,
+        }))
     }
 
-    fn name(&mut self) -> Result<&'a str, MalformedAnswers> {
-        let (len, rest) = self.rest.split_first_chunk::<2>().ok_or(MalformedAnswers)?;
-        let (name, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or(MalformedAnswers)?;
+    fn name(&mut self) -> Result<&'a str, MalformedResponses> {
+        let (len, rest) = self.rest.split_first_chunk::<2>().ok_or(MalformedResponses)?;
+        let (name, rest) =
+            rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or(MalformedResponses)?;
         self.rest = rest;
-        std::str::from_utf8(name).map_err(|_| MalformedAnswers)
+        std::str::from_utf8(name).map_err(|_| MalformedResponses)
     }
 }
 
-impl<'a> AnswerGroup<'a> {
-    /// Its routes. A length that no address has is cut to the address.
+impl<'a> ResponseGroup<'a> {
+    /// Its routes. A too large length is limited to that of the address.
     pub fn prefixes(&self) -> impl Iterator<Item = AnyPrefix> + 'a {
         self.entries().map(|(prefix, _)| prefix)
     }
 
-    /// Its refused routes, each with its row's [`digest`](super::RouteRow::digest); none of another kind than
-    /// [`AnswerKind::Refused`].
+    /// Its refused routes, each with the [`digest`](super::RouteRow::digest) of its row; none
+    /// unless the kind is [`ResponseKind::Refused`].
     pub fn refused(&self) -> impl Iterator<Item = (AnyPrefix, u32)> + 'a {
         self.entries()
             .filter_map(|(prefix, behind)| Some((prefix, u32::from_le_bytes(behind.try_into().ok()?))))
@@ -255,8 +265,8 @@ mod tests {
 
     type Route = (Option<Name>, Name, AnyPrefix);
 
-    fn read(message: &[u8]) -> Result<(AnswerKind, Vec<Route>), MalformedAnswers> {
-        let mut reader = AnswerReader::new(message)?;
+    fn read(message: &[u8]) -> Result<(ResponseKind, Vec<Route>), MalformedResponses> {
+        let mut reader = ResponseReader::new(message)?;
         let mut routes = Vec::new();
         while let Some(group) = reader.next_group()? {
             let shared = (group.vrf.map(Name::from), Name::from(group.name));
@@ -279,22 +289,22 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read(routes in prop::collection::vec(route(), 0..40), kind in 0..4usize) {
-            let kind = AnswerKind::ALL[kind];
-            let mut writer = AnswerWriter::new(kind);
+            let kind = ResponseKind::ALL[kind];
+            let mut writer = ResponseWriter::new(kind);
             for ((vrf, name, prefix), row) in routes.iter().zip(0..) {
                 match kind {
-                    AnswerKind::Refused => writer.add_refused(vrf.as_ref(), name, *prefix, row),
+                    ResponseKind::Refused => writer.add_refused(vrf.as_ref(), name, *prefix, row),
                     _ => writer.add(vrf.as_ref(), name, *prefix),
                 }
             }
             prop_assert_eq!((writer.len(), writer.is_empty()), (routes.len(), routes.is_empty()));
             let message = writer.finish();
-            let (mut reader, mut rows) = (AnswerReader::new(&message).unwrap(), Vec::new());
+            let (mut reader, mut rows) = (ResponseReader::new(&message).unwrap(), Vec::new());
             while let Some(group) = reader.next_group().unwrap() {
                 rows.extend(group.refused());
             }
             let refused = routes.iter().map(|(_, _, prefix)| *prefix).zip(0..);
-            prop_assert_eq!(rows, refused.filter(|_| kind == AnswerKind::Refused).collect::<Vec<_>>());
+            prop_assert_eq!(rows, refused.filter(|_| kind == ResponseKind::Refused).collect::<Vec<_>>());
             prop_assert_eq!(read(&message), Ok((kind, routes)));
         }
 
@@ -306,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_route_of_the_group_takes_five_bytes_and_a_cut_message_is_refused() {
-        let mut writer = AnswerWriter::new(AnswerKind::Confirmed);
+        let mut writer = ResponseWriter::new(ResponseKind::Confirmed);
         let bgp = Name::from("bgp");
         for n in 0..100u32 {
             writer.add(None, &bgp, AnyPrefix::V4(Prefix::new(n << 8, 24)));
@@ -314,8 +324,8 @@ mod tests {
         let message = writer.finish();
         assert_eq!(message.len(), 1 + (2 + 2 + 3 + 1 + 4) + 100 * 5);
         for len in (0..message.len()).filter(|len| *len != 1) {
-            assert_eq!(read(&message[..len]), Err(MalformedAnswers), "{len}");
+            assert_eq!(read(&message[..len]), Err(MalformedResponses), "{len}");
         }
-        assert_eq!(read(&[4]), Err(MalformedAnswers));
+        assert_eq!(read(&[4]), Err(MalformedResponses));
     }
 }

@@ -1,58 +1,59 @@
-//! How a neighbour keeps up with what is written to it: when its update group is to go on without it, and what people
-//! are told of that.
+//! The write queue of a neighbour: when its update group continues without it, and the statistics.
 
 use ribtide_bgp::fsm::Millis;
 
-/// Bytes that may wait for one neighbour before its worker packs no more for it, where groups are few.
+/// Bytes that may wait for one neighbour before its worker stops packing for it, with few groups.
 const HIGH_WATER: usize = 8 * 1024 * 1024;
-/// The same however many groups there are: as much as an UPDATE or two of each attribute set of a small table.
+/// The minimum of that bound with many groups: an UPDATE or two of each attribute set of a small
+/// table.
 const LEAST: usize = 512 * 1024;
-/// Bytes that may wait for all. What waits in a group is shared by its members, so it is divided among groups.
+/// Bytes that may wait for all neighbours. Members share the bytes of their group, so the bound is
+/// divided among groups.
 const TOTAL: usize = 512 * 1024 * 1024;
-/// This part of the high water must be left before the worker packs for the neighbour again.
+/// The fraction of the high-water mark at which the worker resumes.
 const LOW: usize = 8;
-/// So many stops within [`MINUTE`] make a slow writer.
+/// Stops within [`MINUTE`] that make a slow writer.
 const SLOW: usize = 3;
 const MINUTE: Millis = 60_000;
 
-/// Bytes that may wait for one neighbour.
+/// The high-water mark of one neighbour.
 pub(super) fn high_water(groups: usize) -> usize {
     (TOTAL / groups.max(1)).clamp(LEAST, HIGH_WATER)
 }
 
-/// A session's write queue over time.
+/// The write queue of a session over time.
 #[derive(Default)]
 pub(super) struct Backlog {
-    /// How often the kernel took less than there was.
+    /// How often the kernel accepted less than all bytes.
     pub(super) blocks: u64,
-    /// Since when it has been too much.
+    /// Since when it is above the high-water mark.
     since: Option<Millis>,
     stops: u64,
     stopped: Millis,
-    /// When the last stops began, the newest first.
+    /// When the last stops began, newest first.
     last: [Option<Millis>; SLOW],
 }
 
-/// The same for people.
+/// The statistics of a write queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteQueue {
     /// Bytes that wait to be written.
     pub bytes: usize,
-    /// How often the kernel took less than there was to write.
+    /// How often the kernel accepted less than all bytes.
     pub blocks: u64,
-    /// Whether so much waits that its update group goes on without it.
+    /// Whether the update group continues without it.
     pub full: bool,
     /// How often that began.
     pub stops: u64,
-    /// For how many milliseconds it was so.
+    /// How long that lasted, in milliseconds.
     pub stopped: Millis,
     /// Whether it is a slow writer: full now, or three times within the last minute.
     pub slow: bool,
 }
 
 impl Backlog {
-    /// So many bytes are left after a write. Returns what to tell the worker, if that has changed: whether to pack no
-    /// more.
+    /// Notes the bytes that a write left. Returns a change of the message to the worker: whether to
+    /// stop packing.
     pub(super) fn left(&mut self, bytes: usize, high: usize, now: Millis) -> Option<bool> {
         match self.since {
             None if bytes > high => {

@@ -1,14 +1,17 @@
-//! FIB suppression's way back between two of our own daemons: orchagent tells fpmsyncd directly what became of routes, and what
-//! is published in Redis follows behind, for others.
+//! Direct responses between two of ribtide's daemons, for FIB suppression
+//! (`docs/adr/0013-direct-route-responses-orchagent-fpmsyncd.md`). orchagent sends the outcomes of
+//! routes to fpmsyncd; the publication in Redis follows later, for other clients.
 //!
-//! fpmsyncd listens, orchagent connects, again and again. As a connection begins orchagent takes in every row that was on its way
-//! before, says which routes are in the chip, and answers from there on what it takes in later. fpmsyncd counts an answer once:
-//! from who is connected, and from Redis only when for [`SETTLE`] no orchagent was, as when one of the two is SONiC's; it listens to
-//! Redis then and not before, so what was published by one who had answered directly is never heard.
+//! fpmsyncd listens, and orchagent connects, again after each loss. On a new connection orchagent
+//! applies every row that was in flight before, sends the routes in the chip, and then responses to
+//! later rows. fpmsyncd counts a response once: from the connected orchagent, or from Redis if none
+//! was connected for [`SETTLE`], as when one of the two is SONiC's. It subscribes to Redis only
+//! then, so it gets no publication of an orchagent that responded directly.
 //!
-//! Who will connect is there although he is slow: he listens to [`presence`], and is waited for.
+//! An orchagent that will connect subscribes to [`presence`], and fpmsyncd waits for it, even if it
+//! is slow.
 //!
-//! What is refused is told directly only: in SONiC failures are not published.
+//! Refusals are sent directly only: SONiC does not publish failures.
 
 use super::appl_transport::in_namespace;
 use super::orch_stage::Subscriber;
@@ -21,7 +24,7 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, Refusal};
 use ribtide_swss::row::{
-    AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
+    Name, ROUTE_RESPONSE_CHANNEL, ResponseKind, ResponseWriter, RouteKey, RouteResponse, RouteStateRow,
 };
 use ribtide_swss::{Change, Db};
 use ribtide_tables::zmq::{
@@ -31,30 +34,32 @@ use ribtide_tables::{Connection, PlainTable, PubSubEvent, listen, state_table};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The port on which fpmsyncd hears answers; of the namespaces of a machine with several chips, each has its own.
+/// The port of fpmsyncd for responses; on a host with several ASICs each namespace has its own.
 const PORT: u16 = 8200;
-/// For so long no orchagent must have answered directly before answers count that are published; orchagent tries to connect
+/// Without a direct orchagent for this time, published responses count. orchagent tries to connect
 /// several times in it.
 pub(super) const SETTLE: Duration = Duration::from_millis(1500);
-/// How long an orchagent is waited for that is there and says nothing: one that hangs, or one that cannot connect after all.
+/// How long to wait for a present orchagent that sends nothing, because it hangs or cannot connect.
 pub(super) const AWAITED: Duration = Duration::from_secs(120);
-/// How often it is looked whether it is there.
+/// Poll interval for the presence of orchagent.
 const ORCHAGENT_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Published answers that may wait.
+/// Published responses in the queue at most.
 const PUBLISHED: usize = 10_000;
-/// Routes in one message at most.
+/// Routes of a message at most.
 const BATCH: usize = 4000;
-/// How long an answer may wait for others of its message while there are others to come. Each message wakes four threads.
+/// How long a response may wait for others of its message while more are under way. Each message
+/// wakes four threads.
 const HOLD: Duration = Duration::from_millis(10);
 
 fn endpoint() -> Result<Endpoint, Error> {
     Endpoint::parse("tcp://127.0.0.1", in_namespace(PORT)).map_err(Error::new)
 }
 
-/// A channel of APPL_DB's server to which an orchagent of ours listens for as long as it runs, if it is one that connects to an fpmsyncd
-/// of this process' loopback interface, or will once FIB suppression is on. Redis knows at once when its process ends. One of SONiC's does
-/// not listen there, nor does one on another host, whose answers come through Redis. `None`: the kernel does not say which loopback
-/// interface this is.
+/// A channel on the server of APPL_DB to which ribtide's orchagent subscribes as long as it runs,
+/// if it connects to an fpmsyncd on the loopback interface of this process, now or when FIB
+/// suppression is on. Redis knows at once when its process ends. An orchagent of SONiC, or of
+/// another host, does not subscribe, and its responses come through Redis. `None`: the kernel does
+/// not identify the loopback interface.
 pub(super) fn presence() -> Option<String> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let network = std::fs::read_link("/proc/self/ns/net").ok()?;
@@ -62,39 +67,39 @@ pub(super) fn presence() -> Option<String> {
     Some(format!("RIBTIDE_ANSWERS_{port}_{}_{}", kernel.trim(), network.display()))
 }
 
-/// orchagent's end.
+/// The end of orchagent.
 ///
-/// What does not fit into the connection waits here, five bytes a route. It is bounded by what fpmsyncd wrote and has not
-/// heard of: one that hears nothing writes nothing either.
-pub(super) struct Answering {
+/// Responses without room in the connection wait here, five bytes a route. Their number is bounded
+/// by the rows of fpmsyncd without response: a stalled fpmsyncd writes no rows.
+pub(super) struct ResponseSender {
     push: Push,
-    /// Connects no more.
+    /// Ends the connection attempts.
     stop: Stop,
-    /// Messages that did not fit yet.
+    /// Messages without room.
     unsent: VecDeque<Vec<u8>>,
-    /// One of each kind that is not full: of answers, and of what is in the chip as it was found.
-    open: AnswerWriter,
-    found: AnswerWriter,
-    /// What is not full is sent then, at the latest.
+    /// Open messages: of responses, and of routes found in the chip.
+    open: ResponseWriter,
+    found: ResponseWriter,
+    /// The deadline of open messages.
     due: Option<Instant>,
-    /// Who is connected was told what is in the chip, and hears answers from there on.
+    /// Whether the connected fpmsyncd has the snapshot of the chip and gets responses.
     begun: bool,
 }
 
-impl Answering {
-    pub(super) fn start(rings: &Rings) -> Result<Answering, Error> {
+impl ResponseSender {
+    pub(super) fn start(rings: &Rings) -> Result<ResponseSender, Error> {
         let stop = Stop::default();
         let push = connect_responses(endpoint()?, rings, &stop)?;
-        let [open, found] = [AnswerKind::Confirmed, AnswerKind::InChip].map(AnswerWriter::new);
-        Ok(Answering { push, stop, unsent: VecDeque::new(), open, found, due: None, begun: false })
+        let [open, found] = [ResponseKind::Confirmed, ResponseKind::InChip].map(ResponseWriter::new);
+        Ok(ResponseSender { push, stop, unsent: VecDeque::new(), open, found, due: None, begun: false })
     }
 
-    /// Lets `select` see when to look again.
+    /// Makes `select` ready when there may be room.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         select.recv(self.push.wake());
     }
 
-    /// Messages for which there was no room yet.
+    /// Messages without room.
     pub(super) fn unsent(&self) -> usize {
         self.unsent.len()
     }
@@ -104,10 +109,10 @@ impl Answering {
         self.push.is_connected()
     }
 
-    /// Returns a newly connected fpmsyncd, once per connection. It gets nothing until [`Answering::begin_subscription`].
+    /// Returns a newly connected fpmsyncd, once per connection. It gets nothing until [`ResponseSender::begin_subscription`].
     pub(super) fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
         if orch.restoring() {
-            // The look that a wake-up asks for. Nothing is known of the chip yet.
+            // The check that follows a wake-up. The state of the chip is unknown yet.
             let _ = self.push.wake().try_recv();
             return None;
         }
@@ -126,12 +131,13 @@ impl Answering {
         self.resume();
     }
 
-    /// When what is not full is to be sent, if nothing comes before: [`Answering::look`].
+    /// The deadline of open messages; see [`ResponseSender::look`].
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Sends what waited, for room or, while `more` is to come, for others; or forgets it when no fpmsyncd is connected.
+    /// Sends waiting messages, and open ones unless `more` responses are under way. Drops all
+    /// without a connection.
     pub(super) fn look(&mut self, more: bool) {
         if self.begun && !self.push.is_connected() {
             self.forget();
@@ -176,7 +182,7 @@ impl Answering {
     /// In their order among answers: who is told last that a route is refused takes it for that.
     fn refuse(&mut self, refusals: &[Refusal]) {
         for refusals in refusals.chunks(BATCH) {
-            let mut message = AnswerWriter::new(AnswerKind::Refused);
+            let mut message = ResponseWriter::new(ResponseKind::Refused);
             for Refusal { key, row, why } in refusals {
                 if let RouteKey::Route { vrf, prefix, .. } = key {
                     message.add_refused(vrf.as_ref(), why, *prefix, *row);
@@ -209,14 +215,14 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for ResponseSender {
     fn drop(&mut self) {
         self.stop.stop();
     }
 }
 
-fn take(open: &mut AnswerWriter) -> Vec<u8> {
-    let empty = AnswerWriter::new(open.kind());
+fn take(open: &mut ResponseWriter) -> Vec<u8> {
+    let empty = ResponseWriter::new(open.kind());
     std::mem::replace(open, empty).finish()
 }
 
@@ -227,65 +233,66 @@ fn answered(confirmed: &Change<RouteStateRow>) -> Option<(Option<&Name>, AnyPref
     Some((vrf.as_ref(), *prefix, protocol))
 }
 
-/// The messages that say what is in the chip.
+/// The messages with the routes in the chip.
 fn in_chip(orch: &mut Orch) -> VecDeque<Vec<u8>> {
     let (mut messages, no_protocol) = (VecDeque::new(), Name::from(""));
-    let mut message = AnswerWriter::new(AnswerKind::InChip);
+    let mut message = ResponseWriter::new(ResponseKind::InChip);
     orch.in_chip(|vrf, prefix| {
         message.add(vrf, &no_protocol, prefix);
         if message.len() >= BATCH {
-            let full = std::mem::replace(&mut message, AnswerWriter::new(AnswerKind::InChip));
+            let full = std::mem::replace(&mut message, ResponseWriter::new(ResponseKind::InChip));
             messages.push_back(full.finish());
         }
     });
-    messages.extend([message.finish(), AnswerWriter::new(AnswerKind::AllSaid).finish()]);
+    messages.extend([message.finish(), ResponseWriter::new(ResponseKind::SnapshotEnd).finish()]);
     messages
 }
 
-/// What fpmsyncd hears.
+/// An event for fpmsyncd.
 #[derive(Debug)]
-pub(super) enum Answer {
-    /// A message of answers.
+pub(super) enum ReceivedResponse {
+    /// A message of responses.
     Direct(Vec<u8>),
-    /// A response that was published.
+    /// A published response.
     Published(RouteResponse),
-    /// Some may have been missed: [`Answers::rows`] says what is in the chip.
+    /// Publications may have been lost; [`ResponseReceiver::rows`] has the routes in the chip.
     Missed,
 }
 
-/// Who answers.
+/// The source of responses.
 enum Source {
-    /// No orchagent answers, since then. At `due` it is checked whether there is one that will.
+    /// None, since then. At `due` the presence of an orchagent is checked.
     None { since: Instant, due: Instant },
-    /// Who has this connection.
+    /// The orchagent of this connection.
     Orchagent(u64),
-    /// Whoever publishes.
+    /// Publications in Redis.
     Redis(Published),
 }
 
 impl Source {
-    /// No orchagent any more, or yet.
+    /// No source, from now on.
     fn none() -> Source {
         let since = Instant::now();
         Source::None { since, due: since + SETTLE }
     }
 }
 
-/// fpmsyncd's end. Once it is dropped no answer is received, and orchagent starts over with the next one.
-pub(super) struct Answers {
-    /// `None` where no orchagent can connect.
+/// The end of fpmsyncd. After its drop no response is received, and orchagent starts over with the
+/// next one.
+pub(super) struct ResponseReceiver {
+    /// `None` if the port is not available.
     direct: Option<ResponseListener>,
     from: Source,
     rows: PlainTable<RouteStateRow>,
     state: Connection,
-    /// Where [`presence`] is.
+    /// The server of [`presence`].
     appl: Connection,
     presence: Option<String>,
     daemon: Daemon,
 }
 
-impl Answers {
-    pub(super) fn open(daemon: &Daemon) -> Result<Answers, Error> {
+impl ResponseReceiver {
+    pub(super) fn open(daemon: &Daemon) -> Result<ResponseReceiver, Error> {
         let direct = match listen_responses(&endpoint()?, &daemon.rings) {
             Ok(direct) => Some(direct),
             Err(e) => {
@@ -293,7 +300,7 @@ impl Answers {
                 None
             }
         };
-        Ok(Answers {
+        Ok(ResponseReceiver {
             direct,
             from: Source::none(),
             rows: daemon.plain()?,
@@ -304,7 +311,7 @@ impl Answers {
         })
     }
 
-    /// Which way answers come, and why not the one that is asked for.
+    /// The active channel of responses, and why it is not the requested one.
     pub(super) fn way(&self) -> (&'static str, &'static str) {
         match (&self.from, &self.direct) {
             (Source::Orchagent(_), _) => ("direct", ""),
@@ -314,24 +321,25 @@ impl Answers {
         }
     }
 
-    /// Whether an orchagent of ours answers.
+    /// Whether responses are direct.
     pub(super) fn are_direct(&self) -> bool {
         matches!(self.from, Source::Orchagent(_))
     }
 
-    /// Whether nothing is heard through Redis: an orchagent of ours answers, or may connect, or is there and will.
+    /// Whether Redis is not used: an orchagent responds directly, may connect, or is present and
+    /// will.
     pub(super) fn is_awaited(&self) -> bool {
         !matches!(self.from, Source::Redis(_))
     }
 
-    /// Whether an orchagent is there that will connect.
+    /// Whether an orchagent is present that will connect.
     fn is_there(&mut self) -> bool {
         let Some(presence) = &self.presence else { return false };
         self.direct.is_some() && state_table::has_subscriber(&mut self.appl, presence).unwrap_or(false)
     }
 
-    /// What there is to hear next.
-    pub(super) fn hear(&mut self) -> Option<Answer> {
+    /// The next event.
+    pub(super) fn hear(&mut self) -> Option<ReceivedResponse> {
         while let Some(event) = self.direct.as_ref().and_then(|direct| direct.events().try_recv()) {
             match event {
                 ResponseEvent::Connected(id) => self.from = Source::Orchagent(id),
@@ -340,7 +348,7 @@ impl Answers {
                 ResponseEvent::Message(id, message, taken) => {
                     taken.send();
                     if self.is_from(id) {
-                        return Some(Answer::Direct(message));
+                        return Some(ReceivedResponse::Direct(message));
                     }
                 }
             }
@@ -379,7 +387,7 @@ impl Answers {
         is_ours("orchagent", &mut self.state)
     }
 
-    /// Every route that APPL_STATE_DB says is in the chip.
+    /// Every route in APPL_STATE_DB.
     pub(super) fn rows(&mut self, mut each: impl FnMut(Option<&str>, AnyPrefix)) -> Result<(), Error> {
         Ok(self.rows.rows(|key, _| {
             if let RouteKey::Route { vrf, prefix, .. } = key {
@@ -388,7 +396,7 @@ impl Answers {
         })?)
     }
 
-    /// Lets `select` see when there is something to hear.
+    /// Makes `select` ready when there may be room.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         if let Some(direct) = &self.direct {
             direct.events().watch(select);
@@ -399,9 +407,9 @@ impl Answers {
     }
 }
 
-/// Listening to what is published, for as long as this is there.
+/// A subscription to publications, until its drop.
 struct Published {
-    heard: ring::Receiver<Answer>,
+    heard: ring::Receiver<ReceivedResponse>,
     stop: Stop,
 }
 
@@ -411,15 +419,15 @@ impl Published {
         let stop = Stop::default();
         let forward = move |heard: PubSubEvent<'_>| {
             let answer = match heard {
-                PubSubEvent::Subscribed { .. } => Answer::Missed,
+                PubSubEvent::Subscribed { .. } => ReceivedResponse::Missed,
                 PubSubEvent::Message { payload, .. } => match RouteResponse::parse(payload) {
-                    Ok(response) => Answer::Published(response),
+                    Ok(response) => ReceivedResponse::Published(response),
                     Err(e) => {
                         return tracing::warn!(target: target::FPMSYNCD, error = %e, "a response is passed over");
                     }
                 },
             };
-            // No stage reads it any more: answers come directly, or the daemon stops.
+            // The receiver is gone: responses are direct, or the daemon stops.
             let _ = confirmations.send(answer);
         };
         listen(daemon.databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, forward)?;

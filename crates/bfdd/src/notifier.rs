@@ -1,5 +1,5 @@
-//! What BFD tells the RIB manager and the session thread. It never waits for either: what does not fit stays here, and
-//! of each neighbour only the newest, and that it failed in between.
+//! Notifications of BFD to the RIB manager and the session thread. They never block: without room,
+//! the newest state of each neighbour waits here, with a note of a failure in between.
 
 use super::Outputs;
 use ribtide_bfd::Standing;
@@ -16,25 +16,25 @@ pub(super) type Gateway = (IpAddr, Option<IfIndex>);
 pub struct BfdNews {
     /// The neighbour.
     pub address: IpAddr,
-    /// Whether it was up and then not, since the last news.
+    /// Whether it failed since the last notification.
     pub failed: bool,
-    /// How it is now; `None`: there is no BFD session any more.
+    /// The present state; `None` after the end of the session.
     pub standing: Option<Standing>,
 }
 
-pub(super) struct Tell {
+pub(super) struct Notifier {
     outputs: Outputs,
-    /// Gateways that are not to be used.
+    /// Unusable gateways.
     unusable: BTreeSet<Gateway>,
-    /// Gateways of which the RIB manager is still to hear.
+    /// Unsent gateways for the RIB manager.
     gateways: BTreeMap<Gateway, bool>,
-    /// Neighbours of which the session thread is still to hear.
+    /// Unsent neighbours for the session thread.
     neighbors: BTreeMap<IpAddr, BfdNews>,
 }
 
-impl Tell {
-    pub(super) fn new(outputs: Outputs) -> Tell {
-        Tell { outputs, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
+impl Notifier {
+    pub(super) fn new(outputs: Outputs) -> Notifier {
+        Notifier { outputs, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
     }
 
     pub(super) fn gateway(&mut self, gateway: Gateway, usable: bool) {
@@ -54,18 +54,18 @@ impl Tell {
         waiting.standing = standing;
     }
 
-    /// Whether something waits for room.
+    /// Whether a notification waits.
     pub(super) fn is_waiting(&self) -> bool {
         !self.gateways.is_empty() || !self.neighbors.is_empty()
     }
 
-    /// Hands on what rings have room for: first what repairs forwarding.
+    /// Sends notifications while there is room, first those that repair forwarding.
     pub(super) fn send(&mut self) {
         while let (Some(rib), Some(((address, interface), usable))) =
             (&self.outputs.rib, self.gateways.pop_first())
         {
             let event = GatewayEvent { address, interface, usable };
-            // Closed is a ring only when the process is stopping.
+            // A queue is closed only when the process is stopping.
             if let Err(TrySend::Full(_)) = rib.try_send(RibIn::Gateway(event)) {
                 self.gateways.insert((address, interface), usable);
                 break;
@@ -89,28 +89,28 @@ mod tests {
     fn what_does_not_fit_coalesces_and_a_failure_is_not_forgotten() {
         let rings = Rings::default();
         let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("r", 1), rings.bounded("b", 1));
-        let mut tell = Tell::new(Outputs { rib: Some(rib), bgp: Some(bgp) });
+        let mut notifier = Notifier::new(Outputs { rib: Some(rib), bgp: Some(bgp) });
         let address = |n: u8| IpAddr::from([10, 0, 0, n]);
-        tell.gateway((address(1), None), true);
-        assert!(!tell.is_waiting(), "they are usable until it is said otherwise");
+        notifier.gateway((address(1), None), true);
+        assert!(!notifier.is_waiting(), "they are usable until it is said otherwise");
         for n in 1..3 {
-            tell.gateway((address(n), None), false);
-            tell.neighbor(address(n), Some(Standing::Failed));
+            notifier.gateway((address(n), None), false);
+            notifier.neighbor(address(n), Some(Standing::Failed));
         }
-        tell.send();
-        assert!(tell.is_waiting());
-        tell.gateway((address(2), None), true);
-        tell.neighbor(address(2), Some(Standing::Up));
+        notifier.send();
+        assert!(notifier.is_waiting());
+        notifier.gateway((address(2), None), true);
+        notifier.neighbor(address(2), Some(Standing::Up));
         let mut gateways = Vec::new();
         let mut neighbors = Vec::new();
         while let Some(RibIn::Gateway(event)) = to_rib.try_recv() {
             gateways.push((event.address, event.usable));
             neighbors.extend(to_bgp.try_recv());
-            tell.send();
+            notifier.send();
         }
         assert_eq!(gateways, [(address(1), false), (address(2), true)]);
-        let told: Vec<_> = neighbors.iter().map(|n| (n.address, n.failed, n.standing.unwrap())).collect();
-        assert_eq!(told, [(address(1), true, Standing::Failed), (address(2), true, Standing::Up)]);
-        assert!(!tell.is_waiting());
+        let notified: Vec<_> = neighbors.iter().map(|n| (n.address, n.failed, n.standing.unwrap())).collect();
+        assert_eq!(notified, [(address(1), true, Standing::Failed), (address(2), true, Standing::Up)]);
+        assert!(!notifier.is_waiting());
     }
 }
