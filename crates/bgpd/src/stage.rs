@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn stage_with_endless_work_starves_no_other() {
+    fn stage_with_endless_work_blocks_no_other() {
         let (sender, input) = Rings::default().bounded("to the sink", 1);
         let got = Arc::new(AtomicU64::new(0));
         sender.send(0).unwrap();
