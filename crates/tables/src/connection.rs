@@ -8,7 +8,7 @@
 
 use crate::TableError;
 use crate::database::{Address, Database};
-use crate::resp::{Command, Decoder, Raw, Replies, Reply};
+use crate::resp::{self, Command, Decoder, Raw, Replies, Reply};
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
@@ -43,11 +43,20 @@ pub(crate) const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Keys that a server visits for a page of a scan.
 const SCAN_COUNT: usize = 1000;
-/// The shortest and longest pause between connection attempts.
-const CONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// The shortest and longest pause between attempts to connect, or to send what was refused.
+const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
-/// The prefix of the error of a server that runs a script.
-const BUSY: &str = "BUSY ";
+/// Error codes by which a server that works refuses a command for the time being (Redis,
+/// `src/server.c`): it runs a script, has no memory left, cannot write to its disk, loads its data,
+/// or is a replica. The last is the code of a transaction with such a command.
+const TEMPORARY: [&str; 9] =
+    ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "EXECABORT"];
+
+/// Commands that may run twice: what they leave, or return to the last, is the same.
+const REPEATABLE: [&[u8]; 12] = [
+    b"COPY", b"DEL", b"EXISTS", b"GET", b"HDEL", b"HGET", b"HGETALL", b"HSET", b"PING", b"PUBLISH", b"SCARD",
+    b"UNLINK",
+];
 
 /// A connection to one database.
 #[derive(Debug)]
@@ -106,7 +115,7 @@ impl Connection {
         &self.database
     }
 
-    /// Rises when the server was lost and found again, or was busy during a batch.
+    /// Rises when the server was lost and found again, or refused a part of a batch for a time.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -137,11 +146,12 @@ impl Connection {
         }
     }
 
-    /// Sends the queued commands and waits for all replies, through losses of the server.
+    /// Sends the queued commands and waits for all replies, through losses of the server, and
+    /// through times in which it refuses commands, for example because its memory is full.
     ///
     /// # Errors
     /// [`TableError::Refused`] with the first error reply, after all commands were tried;
-    /// [`TableError::Lost`] only when the server is gone and the process stops.
+    /// [`TableError::Lost`], or a refusal that may pass, only when the process stops.
     pub fn flush(&mut self) -> Result<(), TableError> {
         self.send().map(drop)
     }
@@ -246,50 +256,55 @@ impl Connection {
         if self.queued == 0 {
             return Ok(Replies::default());
         }
-        let mut pause = CONNECT_BACKOFF.0;
+        let (mut pause, mut refused) = (RETRY_BACKOFF.0, String::new());
         let refusal = loop {
             match self.exchange() {
-                // A slow script keeps the server from other commands until it ends.
-                Ok(Some(message)) if message.starts_with(BUSY) && !self.stop.stopped() => {
-                    if pause == CONNECT_BACKOFF.0 {
+                Ok(Some(message)) if is_temporary(&message) && !self.stop.stopped() => {
+                    self.keep_accepted();
+                    if refused != message {
+                        let database = self.database.db.name();
                         tracing::warn!(
                             target: target::REDIS,
-                            database = self.database.db.name(),
-                            "Redis runs a script for long; waiting until that ends"
+                            database,
+                            refusal = message,
+                            "Redis refuses commands; trying again until it does not"
                         );
+                        refused = message;
                     }
-                    // Commands before or after the busy ones run again, as after a loss.
-                    let busy = |reply: Raw<'_>| reply.refusal().is_some_and(|why| why.starts_with(BUSY));
-                    self.generation += u64::from(!self.replies.iter().all(busy));
                     std::thread::sleep(pause);
-                    pause = CONNECT_BACKOFF.1.min(pause * 2);
+                    pause = RETRY_BACKOFF.1.min(pause * 2);
                 }
                 // Another client flushed the scripts; commands that ran may run again.
-                Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
-                    Ok(()) => {}
-                    Err(e) => self.recover(e)?,
-                },
+                Ok(Some(message)) if message.starts_with("NOSCRIPT") => {
+                    (self.sent, self.replies) = Default::default();
+                    if let Err(e) = self.load_scripts() {
+                        self.recover(e)?;
+                    }
+                }
                 Ok(refusal) => break refusal,
                 Err(e) => self.recover(e)?,
             }
         };
+        if !refused.is_empty() {
+            tracing::info!(target: target::REDIS, database = self.database.db.name(), "Redis takes commands again");
+        }
         self.out.clear();
-        self.queued = 0;
+        (self.queued, self.sent) = (0, 0);
         match refusal {
             None => Ok(std::mem::take(&mut self.replies)),
             Some(message) => Err(self.refused(message)),
         }
     }
 
-    /// One attempt: sends all commands and reads all replies. Returns the first error reply.
+    /// One attempt: sends the commands without a reply, and reads their replies. Returns the first
+    /// error reply.
     fn exchange(&mut self) -> Result<Option<String>, TableError> {
         let lost = |cause: &io::Error| lost(&self.database, cause);
-        self.replies.clear();
-        // Another attempt starts with the first command.
-        let unsent = &self.out[std::mem::take(&mut self.sent)..];
+        let unsent = &self.out[self.sent..];
         self.stream.write_all(unsent).map_err(|e| lost(&e))?;
+        self.sent = self.out.len();
         let mut refusal = None;
-        for _ in 0..self.queued {
+        while self.replies.len() < self.queued {
             let reply = receive(&mut self.stream, &mut self.decoder, REPLY_TIMEOUT).map_err(|e| lost(&e))?;
             refusal = refusal.or_else(|| reply.refusal());
             self.replies.push(reply);
@@ -297,19 +312,39 @@ impl Connection {
         Ok(refusal)
     }
 
+    /// Makes the next attempt begin with the first command that was refused, or with its
+    /// transaction. Those after it run again. Where that is not harmless, [`Connection::generation`]
+    /// rises, as after a loss.
+    fn keep_accepted(&mut self) {
+        let commands = resp::commands(&self.out);
+        let is_refused = |reply: &Raw<'_>| reply.refusal().is_some_and(|refusal| is_temporary(&refusal));
+        let refused = self.replies.iter().position(|reply| is_refused(&reply)).unwrap_or(0);
+        let transaction =
+            commands[..refused].iter().rposition(|(_, name)| matches!(*name, b"MULTI" | b"EXEC"));
+        let first = transaction.filter(|at| commands[*at].1 == b"MULTI").unwrap_or(refused);
+        let ran = |(reply, (_, name)): (Raw<'_>, &(usize, &[u8]))| {
+            let waits = *name == b"MULTI" || reply.text() == Some("QUEUED");
+            !waits && !is_refused(&reply) && !REPEATABLE.contains(name)
+        };
+        self.generation += u64::from(self.replies.iter().zip(&commands).skip(first).any(ran));
+        self.sent = commands.get(first).map_or(0, |(at, _)| *at);
+        self.replies.truncate(first);
+    }
+
     /// Connects again until it succeeds or the process stops.
     fn recover(&mut self, error: TableError) -> Result<(), TableError> {
         let database = self.database.db.name();
         tracing::warn!(target: target::REDIS, database, "{error}; waiting for it to come back");
-        let mut pause = CONNECT_BACKOFF.0;
+        let mut pause = RETRY_BACKOFF.0;
         loop {
             if self.stop.stopped() {
                 return Err(error);
             }
             std::thread::sleep(pause);
-            pause = CONNECT_BACKOFF.1.min(pause * 2);
+            pause = RETRY_BACKOFF.1.min(pause * 2);
             let Ok(stream) = Stream::connect(&self.database) else { continue };
             (self.stream, self.decoder) = (stream, Decoder::default());
+            (self.sent, self.replies) = Default::default();
             if self.greet().and_then(|()| self.load_scripts()).is_ok() {
                 break;
             }
@@ -350,6 +385,14 @@ impl Connection {
     fn refused(&self, message: String) -> TableError {
         TableError::Refused { database: self.database.db.name().into(), message }
     }
+}
+
+/// Whether a refusal may pass without a change of the command. Before version 7, the code of an
+/// error inside of a script is not at the beginning.
+fn is_temporary(refusal: &str) -> bool {
+    let code = |text: &str| TEMPORARY.contains(&text.split(' ').next().unwrap_or_default());
+    let inner = refusal.strip_prefix("ERR Error running script").and_then(|text| text.split(": -").nth(1));
+    code(refusal) || inner.is_some_and(code)
 }
 
 pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {

@@ -306,6 +306,16 @@ impl Replies {
         self.ends.push(self.bytes.len());
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Keeps the first `len` replies.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     /// All replies.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Raw<'_>> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
@@ -316,6 +326,25 @@ impl Replies {
     pub(crate) fn last(&self) -> Option<Raw<'_>> {
         let begin = self.ends.iter().rev().nth(1).copied().unwrap_or(0);
         self.ends.last().map(|end| Raw(&self.bytes[begin..*end]))
+    }
+}
+
+/// The place and the name of each encoded command in `buf`.
+pub(crate) fn commands(buf: &[u8]) -> Vec<(usize, &[u8])> {
+    let (mut all, mut at) = (Vec::new(), 0);
+    let next = |at: &mut usize| {
+        let (token, len) = token(buf.get(*at..)?).ok()??;
+        *at += len;
+        Some(token)
+    };
+    loop {
+        let begin = at;
+        let Some(Token::Array(words)) = next(&mut at) else { return all };
+        let Some(Token::Text(name)) = next(&mut at) else { return all };
+        for _ in 1..words {
+            next(&mut at);
+        }
+        all.push((begin, name));
     }
 }
 

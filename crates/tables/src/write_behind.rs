@@ -177,11 +177,13 @@ impl<R: Row> WriteBehind<R> {
         })
     }
 
-    /// Whether the queue is empty, so that the next rows are written next.
+    /// Whether the queue is empty, so that the next rows are written next; or the thread has ended,
+    /// so that the next call returns its error.
     pub fn has_room(&self) -> bool {
         // This is the check that follows a wake-up.
         let _ = self.wake.try_recv();
-        self.entries.as_ref().is_none_or(ring::Sender::is_empty)
+        let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        ended || self.entries.as_ref().is_none_or(ring::Sender::is_empty)
     }
 
     /// Wakes the caller when the queue has room, and when everything is written.

@@ -49,6 +49,39 @@ fn requests_leave_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn requests_and_replies_that_a_server_refuses_for_a_time_come_once_and_in_order() {
+    let Some(server) = Server::start() else { return };
+    let database = server.databases.get(Db::Asic);
+    let messages: Vec<Message> = (0..9).map(|n| message(&n.to_string(), "[]", "Sset")).collect();
+    let mut writer = QueueWriter::open(database, "ASIC_STATE", &server.stop).unwrap();
+    let list = |name: &str| server.client(Db::Asic).query(&format!("LRANGE {name} 0 -1")).into_texts();
+    let refused_for_a_while = |writer: &mut QueueWriter| {
+        server.client(Db::Asic).query("CONFIG SET maxmemory 1");
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| writer.flush().unwrap());
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(!writing.is_finished(), "nothing was refused");
+            server.client(Db::Asic).query("CONFIG SET maxmemory 0");
+        });
+        assert_eq!(writer.connection().generation(), 0);
+    };
+    messages.iter().for_each(|message| writer.push(message));
+    refused_for_a_while(&mut writer);
+    let pushed: Vec<String> =
+        messages.iter().rev().flat_map(|m| [m.op.to_string(), m.value.clone(), m.key.clone()]).collect();
+    assert_eq!(list("ASIC_STATE_KEY_VALUE_OP_QUEUE"), pushed);
+
+    // Replies are transactions.
+    let channel = queue::channel(database, "GETRESPONSE");
+    let wake = wake_ups(database, vec![channel], &server.stop).unwrap().remove(0);
+    let mut replier = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
+    messages.iter().for_each(|message| replier.reply(Some(message)));
+    refused_for_a_while(&mut replier);
+    let mut reader = QueueReader::open(database, "GETRESPONSE", wake, &server.stop).unwrap();
+    assert_eq!(reader.pop(128).unwrap(), messages);
+}
+
+#[test]
 fn a_request_without_reply_is_redelivered_to_the_next_reader() {
     let Some(server) = Server::start() else { return };
     let database = server.databases.get(Db::Asic);

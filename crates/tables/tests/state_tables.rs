@@ -297,6 +297,40 @@ fn a_server_that_is_busy_with_a_script_is_waited_for() {
     assert_eq!((table.generation(), drain(&mut consumer(&server)).len()), (0, 1));
 }
 
+/// Runs `write` while `server` refuses what `refuse` makes it refuse, and lets it go on after a second.
+fn refused_for_a_second(server: &Server, refuse: &str, allow: &str, write: impl FnOnce() + Send) {
+    server.client(Db::Appl).query(refuse);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(write);
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!writing.is_finished(), "nothing was refused");
+        server.client(Db::Appl).query(allow);
+    });
+}
+
+#[test]
+fn commands_that_a_server_refuses_for_a_time_are_sent_again() {
+    let Some(server) = Server::start() else { return };
+    let mut table = producer(&server, 10);
+    let mut plain = PlainTable::<RouteStateRow>::open(&server.databases, &server.stop).unwrap();
+    let mut consumer = consumer(&server);
+    let refusals =
+        [("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"), ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")];
+    for (n, (refuse, allow)) in refusals.into_iter().enumerate() {
+        // By a script, and by plain commands.
+        refused_for_a_second(&server, refuse, allow, || {
+            write(&mut table, vec![set(&format!("10.0.{n}.0/24"), hops("10.0.0.1", "Ethernet0"))]);
+        });
+        refused_for_a_second(&server, refuse, allow, || {
+            let row = RouteStateRow { protocol: Some("bgp".into()) };
+            plain.write(&mut vec![Change::set(key(&format!("10.1.{n}.0/24")), row)]).unwrap();
+            plain.flush().unwrap();
+        });
+    }
+    assert_eq!(drain(&mut consumer).len(), 2);
+    assert_eq!(server.client(Db::ApplState).keys().len(), 2);
+}
+
 #[test]
 fn what_was_sent_to_a_server_that_goes_is_sent_again() {
     let Some(mut server) = Server::start() else { return };
