@@ -198,6 +198,8 @@ def test_syncd_for_a_plain_socket(host):
         assert json.loads(query(f"SAI_OBJECT_TYPE_FDB_FLUSH:{SWITCH}", "flush")) == ["SAI_STATUS_NOT_SUPPORTED", "flushresponse"]
         socket.send(b"banana")
         assert json.loads(socket.recv())[0] == "SAI_STATUS_NOT_SUPPORTED"
+        # A key that claims more objects than a machine has bytes costs no memory.
+        assert json.loads(query("SAI_OBJECT_TYPE_ROUTE_ENTRY:99999999999999", "bulkcreate"))[0] == "SAI_STATUS_NOT_SUPPORTED"
         assert query("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkremove", entry, "") == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
 
 

@@ -125,7 +125,7 @@ impl AsicTransportServer {
         (mode, endpoint): (Mode, &Endpoint),
         persistence: Persistence,
         rows: AsicDb,
-        mut settings: Settings,
+        settings: Settings,
         daemon: &Daemon,
     ) -> Result<AsicTransportServer, Error> {
         let Daemon { databases, rings, stop, .. } = daemon;
@@ -141,7 +141,8 @@ impl AsicTransportServer {
             let (requests, reader) = queue::serve(asic, ASIC_STATE, rings, stop, |request| {
                 let queue::Request { message, redelivered } = request;
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
-                let what = request.map_err(|e| refusal(&message.key, &message.op, e.to_string()));
+                let what = request
+                    .map_err(|e| refusal(&message.key, &message.op, message.value.len(), e.to_string()));
                 let again = if redelivered { Resent::Elsewhere } else { Resent::No };
                 Incoming { what, run: run_of(&message), again }
             })?;
@@ -193,7 +194,7 @@ impl AsicTransportServer {
         };
         let replier = thread::spawn("asic-replies", body);
         let replier = replier.map_err(|e| Error::new(format!("no thread for replies: {e}")))?;
-        settings.write()?;
+        settings.write();
         Ok(AsicTransportServer {
             requests,
             reader,
@@ -241,7 +242,7 @@ impl AsicTransportServer {
                                 true => ("redis_async", ""),
                                 false => ("redis_async, and no request is answered", UNASKED),
                             };
-                            self.settings.now(MODE, active, why)?;
+                            self.settings.now(MODE, active, why);
                         }
                         Kind::Init { run: incoming.run }
                     }
@@ -298,11 +299,15 @@ impl AsicTransportServer {
     }
 }
 
-/// The reply to an unreadable request, in the expected form as far as possible.
-fn refusal(key: &str, op: &str, why: String) -> Refusal {
+/// The reply to a malformed request, of the form that its sender expects as far as that is known.
+/// A bulk has a status for each object that the key claims; `size` of the message, in bytes, bounds
+/// how many it can have.
+fn refusal(key: &str, op: &str, size: usize, why: String) -> Refusal {
+    /// An object without a name and attributes: `"","",`.
+    const OBJECT_MIN: usize = 6;
     let status = Status::NotSupported.name();
     let objects = match key.rsplit_once(':') {
-        Some((_, count)) if op.contains("bulk") => count.parse().unwrap_or(0),
+        Some((_, count)) if op.contains("bulk") => count.parse().unwrap_or(0).min(size / OBJECT_MIN + 1),
         _ => 0,
     };
     let fields = vec![format!("\"{status}\",\"\""); objects].join(",");
@@ -323,13 +328,13 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
 /// Decodes a request from ZeroMQ.
 fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
     if let Some(bulk) = binary::read_bulk(0, message) {
-        return bulk.map_err(|_| refusal("", "", "a bulk of routes that is cut off".into()));
+        return bulk.map_err(|_| refusal("", "", 0, "a bulk of routes that is cut off".into()));
     }
     let message = String::from_utf8_lossy(message);
     text::read_zmq_request(0, &message).map_err(|e| {
         let parts = json::read_strings(&message).unwrap_or_default();
         let part = |n: usize| parts.get(n).map_or("", |part| part);
-        refusal(part(0), part(1), e.to_string())
+        refusal(part(0), part(1), message.len(), e.to_string())
     })
 }
 
@@ -459,5 +464,23 @@ impl OrchLink for AsicTransportServer {
             Requests::Zmq(requests) => requests.watch(select),
         }
         select.recv(&self.failed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_to_a_malformed_bulk_has_no_more_objects_than_fit_into_the_request() {
+        let statuses = |message: &str| match read_zmq(message.as_bytes()) {
+            Ok(request) => panic!("{request:?}"),
+            Err(refusal) => refusal.reply.value.matches("SAI_STATUS_NOT_SUPPORTED").count(),
+        };
+        assert_eq!(statuses(r#"["SAI_OBJECT_TYPE_ROUTE_ENTRY:2","bulkcreate","a","","b",""]"#), 2);
+        let message = r#"["SAI_OBJECT_TYPE_ROUTE_ENTRY:99999999999999","bulkcreate"]"#;
+        assert!(statuses(message) <= message.len() / 6 + 1);
+        let refused = refusal("SAI_OBJECT_TYPE_ROUTE_ENTRY:20000000", "Sbulkset", 2, String::new());
+        assert_eq!(refused.reply.value.matches("SAI_STATUS_NOT_SUPPORTED").count(), 1);
     }
 }

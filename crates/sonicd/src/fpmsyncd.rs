@@ -137,7 +137,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let suppress = config_db.has(Switch::SuppressFibPending)?;
     // Asked once, as in SONiC.
     let groups = config_db.has(Switch::NextHopGroup)?;
-    let mut settings = Settings::open(daemon)?;
+    let mut settings = Settings::new(daemon);
     note_suppression(suppress, &mut settings);
     settings.note(
         "next-hop-group",
@@ -148,7 +148,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
     settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
     settings.note("--small-traffic", options.flush.small_traffic, options.flush.small_traffic, "");
-    let timers = Timers::start(options.performance, &mut settings, daemon)?;
+    let timers = Timers::start(options.performance, &mut settings, daemon);
     let flush = timers.timer("FLUSH");
     let (routes, labels) = open_routes(options, &mut config_db, &mut settings, flush.clone(), daemon)?;
     let mut transport = TransportCheck::open(matches!(routes, Routes::Zmq(_)), daemon)?;
@@ -192,7 +192,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let (links, link_events) = links::watch(DAEMON, &daemon.rings, stop)?;
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
-    stage.settings.write()?;
+    stage.settings.write();
     // The snapshot of the chip must not be older than the rows that were read.
     stage.responses = suppress.then(|| ResponseReceiver::open(daemon)).transpose()?;
     stage.hear_first(stop)?;
@@ -367,8 +367,8 @@ impl Stage {
             self.machine.look(waits, &mut self.out);
             self.replay.look(waits, &mut self.machine, &mut self.out)?;
             busy |= self.look_north()?;
-            self.look_back()?;
-            self.look_client()?;
+            self.look_back();
+            self.look_client();
             self.carry_out()?;
             self.note_depths();
             if !busy {
@@ -502,7 +502,8 @@ impl Stage {
             false => (self.responses, self.heard, self.count) = (None, true, Count::Done),
         }
         note_suppression(on, &mut self.settings);
-        self.settings.write()
+        self.settings.write();
+        Ok(())
     }
 
     /// Starts a session, in which confirmed rows are not written again. If rows of a route
@@ -676,9 +677,9 @@ impl Stage {
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => {
                 let why = self.transport.wrong().unwrap_or("no orchagent takes routes there");
-                self.settings.now("swss_zmq", "disabled", why)
+                self.settings.now("swss_zmq", "disabled", why);
             }
-        }?;
+        }
         Ok(more)
     }
 
@@ -749,22 +750,22 @@ impl Stage {
         }
         self.probed = Instant::now();
         self.groups.probe()?;
-        self.settings.keep()?;
         if self.transport.look()? && matches!(self.routes, Routes::Redis(_)) {
-            self.settings.now("swss_zmq", "disabled", self.transport.wrong().unwrap_or_default())?;
+            self.settings.now("swss_zmq", "disabled", self.transport.wrong().unwrap_or_default());
         }
         self.write()
     }
 
     /// Records the channel of responses.
-    fn look_back(&mut self) -> Result<(), Error> {
-        let Some(responses) = &self.responses else { return Ok(()) };
-        let (way, why) = responses.way();
-        self.settings.now("responses", way, why)
+    fn look_back(&mut self) {
+        if let Some(responses) = &self.responses {
+            let (way, why) = responses.way();
+            self.settings.now("responses", way, why);
+        }
     }
 
     /// Records whether the routing daemon, if it is ribtide, waits for FIB confirmations.
-    fn look_client(&mut self) -> Result<(), Error> {
+    fn look_client(&mut self) {
         let why = match (self.machine.suppresses(), self.machine.client_waits()) {
             (false, Some(true)) => CONFIRMED_TOO_EARLY,
             (true, Some(false)) => SUPPRESSION_OFF_IN_ROUTER,
@@ -773,7 +774,7 @@ impl Stage {
         if why != std::mem::replace(&mut self.disagreement, why) && !why.is_empty() {
             tracing::warn!(target: target::FPMSYNCD, "{why}");
         }
-        self.settings.now(SUPPRESS, on_or_off(self.machine.suppresses()), why)
+        self.settings.now(SUPPRESS, on_or_off(self.machine.suppresses()), why);
     }
 
     /// Writes changed rows, and all rows after a loss of Redis.

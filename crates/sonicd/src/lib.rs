@@ -51,7 +51,7 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::RequestedSettings;
 use ribtide_swss::{Db, Row};
-use ribtide_tables::{Connection, Databases, PlainTable, TableError};
+use ribtide_tables::{Bookkeeping, Connection, Databases, PlainTable, TableError};
 use std::fmt;
 use std::path::Path;
 
@@ -85,6 +85,8 @@ impl From<TableError> for Error {
 struct Daemon {
     name: &'static str,
     databases: Databases,
+    /// Rows of STATE_DB.
+    bookkeeping: Bookkeeping,
     rings: Rings,
     stop: Stop,
 }
@@ -93,7 +95,8 @@ impl Daemon {
     /// The daemon `name` on the databases of `config`; without one, SONiC's default.
     fn new(name: &'static str, config: Option<&Path>, stop: &Stop) -> Result<Daemon, Error> {
         let databases = Databases::load(config)?;
-        Ok(Daemon { name, databases, rings: Rings::default(), stop: stop.clone() })
+        let bookkeeping = Bookkeeping::start(Db::State, &databases, stop)?;
+        Ok(Daemon { name, databases, bookkeeping, rings: Rings::default(), stop: stop.clone() })
     }
 
     /// A connection to a database.

@@ -12,42 +12,30 @@ use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::{self};
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
-use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, RouteKey, SwitchCapabilityRow};
+use ribtide_swss::row::{NeighResolveRow, RouteKey};
 use ribtide_swss::{Change, Db, Row};
-
-use ribtide_tables::{Connection, Pipeline, PlainTable, Producer, ProducerStateTable};
+use ribtide_tables::{Bookkeeping, Fields, Pipeline, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Interval of checks of an idle server.
-const PROBE: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// The tables that orchagent writes.
 pub(super) struct RedisOutputs {
     resolve: ProducerStateTable<NeighResolveRow>,
-    default_routes: PlainTable<DefaultRouteRow>,
-    capability: PlainTable<SwitchCapabilityRow>,
+    /// STATE_DB, with default routes and capabilities.
+    state: Bookkeeping,
+    counters: Bookkeeping,
     publisher: ResponsePublisher,
     /// Whether responses are published.
     publishes: bool,
     /// The direct responses, while FIB suppression is on.
     response_sender: Option<ResponseSender>,
     suppression: FibSuppression,
-    counters: Connection,
-    /// The last written counters.
+    /// What the counters were last written from.
     crm: Crm,
-    /// The last written rows of other tables.
-    written: (Written<DefaultRouteRow>, Written<SwitchCapabilityRow>),
-    /// How often a server was lost and found again, and the last seen value.
-    returns: (Arc<AtomicU64>, u64),
 }
-
-/// The last change of each row.
-type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
 impl RedisOutputs {
     /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: responses
@@ -60,42 +48,16 @@ impl RedisOutputs {
     ) -> Result<RedisOutputs, Error> {
         Ok(RedisOutputs {
             resolve: ProducerStateTable::open(&daemon.databases, Pipeline::default(), &daemon.stop)?,
-            default_routes: daemon.plain()?,
-            capability: daemon.plain()?,
+            state: daemon.bookkeeping.clone(),
+            counters: Bookkeeping::start(Db::Counters, &daemon.databases, &daemon.stop)?,
             // An earlier response is confirmed again, or its route is gone.
             publisher: ResponsePublisher::start(warm, lag, daemon)?,
             publishes: now,
             response_sender: now.then(|| ResponseSender::start(&daemon.rings)).transpose()?,
             suppression,
-            counters: daemon.connect(Db::Counters)?,
             crm: Crm::default(),
-            written: Default::default(),
-            returns: (watch(daemon)?, 0),
         })
     }
-}
-
-/// Counts how often an idle server was lost and found again, because its data may be old or
-/// missing. It has a thread of its own, so no route waits for it.
-fn watch(daemon: &Daemon) -> Result<Arc<AtomicU64>, Error> {
-    let returns = Arc::<AtomicU64>::default();
-    let (counted, stop) = (returns.clone(), daemon.stop.clone());
-    let mut servers = [daemon.connect(Db::State)?, daemon.connect(Db::Counters)?];
-    thread::spawn("redis-watch", move || {
-        while !stop.stopped() {
-            std::thread::sleep(PROBE);
-            // A refusal is a reply, too.
-            servers.iter_mut().for_each(|server| drop(server.query(&["PING"])));
-            counted.store(servers.iter().map(Connection::generation).sum(), Relaxed);
-        }
-    })
-    .map_err(|e| Error::new(format!("no thread to watch Redis: {e}")))?;
-    Ok(returns)
-}
-
-/// Writes the last rows again.
-fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(), Error> {
-    write(table, &mut written.values().cloned().collect())
 }
 
 /// The setting of FIB suppression. fpmsyncd and orchagent both watch CONFIG_DB; fpmsyncd counts no response before
@@ -135,7 +97,7 @@ impl RedisOutputs {
             let value = if on { "enabled" } else { "disabled" };
             let mut settings = settings.lock().unwrap_or_else(PoisonError::into_inner);
             settings.note(&Switch::SuppressFibPending.name(), value, value, "");
-            settings.write()?;
+            settings.write();
         }
         if !on {
             self.publishes = false;
@@ -153,11 +115,8 @@ impl RedisOutputs {
 impl OrchOutputs for RedisOutputs {
     fn carry_out(&mut self, _: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         write(&mut self.resolve, &mut out.resolve)?;
-        let (default_routes, capability) = &mut self.written;
-        default_routes.extend(out.default_routes.iter().map(|change| (change.key, change.clone())));
-        capability.extend(out.capability.iter().map(|change| (change.key.clone(), change.clone())));
-        write(&mut self.default_routes, &mut out.default_routes)?;
-        write(&mut self.capability, &mut out.capability)?;
+        out.default_routes.drain(..).for_each(|change| self.state.change(&change));
+        out.capability.drain(..).for_each(|change| self.state.change(&change));
         // Only the client of batches needs these; a direct subscriber gets refusals.
         out.status_changes.clear();
         if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
@@ -224,20 +183,13 @@ impl OrchOutputs for RedisOutputs {
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
-        let returns = self.returns.0.load(Relaxed);
-        let returned = std::mem::replace(&mut self.returns.1, returns) != returns;
-        if returned {
-            again(&mut self.default_routes, &self.written.0)?;
-            again(&mut self.capability, &self.written.1)?;
+        if *orch.crm() != self.crm {
+            self.crm = orch.crm().clone();
+            let mut fields = Fields::new();
+            self.crm.fields(&mut |field, value| drop(fields.insert(field.into(), value.into())));
+            self.counters.set_fields("CRM", "STATS", fields);
         }
-        if *orch.crm() == self.crm && !returned {
-            return Ok(());
-        }
-        self.crm = orch.crm().clone();
-        let mut args = vec!["HSET".to_owned(), "CRM:STATS".to_owned()];
-        self.crm.fields(&mut |field, value| args.extend([field.to_owned(), value.to_owned()]));
-        self.counters.queue(&args.iter().map(String::as_str).collect::<Vec<_>>());
-        Ok(self.counters.flush()?)
+        Ok(())
     }
 }
 

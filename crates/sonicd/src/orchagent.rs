@@ -145,7 +145,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     // First, because fpmsyncd checks the presence of orchagent, whose start may take long.
     let check = RestartCheck::listen(daemon)?;
     let warm = WarmStart::begin(DAEMON, "swss", daemon)?;
-    let mut settings = Settings::open(daemon)?;
+    let mut settings = Settings::new(daemon);
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let given = Given::of(args, &mut config_db, &mut settings)?;
     let asked = RequestedSettings {
@@ -168,7 +168,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     settings.note("--behind-by", args.lag.behind_by, args.lag.behind_by, "");
     args.ignored.note(&mut settings);
-    let timers = Timers::start(args.performance, &mut settings, daemon)?;
+    let timers = Timers::start(args.performance, &mut settings, daemon);
     let rings = &daemon.rings;
     queues::publish(None, daemon)?;
     let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
@@ -190,7 +190,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let ring = given.ring.then_some(given.batch);
     let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
     let create_switch = args.create_switch.map(Duration::from_secs);
-    settings.write()?;
+    settings.write();
     let settings = Arc::new(Mutex::new(settings));
     let suppression = FibSuppression {
         always: args.responses,
@@ -230,7 +230,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     if warm.is_warm() {
         stage.orch.restore(previous_ids::read(index_routes, daemon)?);
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
-        stage.restore = Some(Restore::begin(warm, resync)?);
+        stage.restore = Some(Restore::begin(warm, resync));
     }
     let (handle, asked) = call::pair(DAEMON);
     let explain =

@@ -1,25 +1,16 @@
 //! The queues of a daemon: depth, bound and peak of each.
 //!
-//! Rings count themselves, and stages report other queues ([`Rings::gauge`]). A thread polls all of
-//! them once a second and writes changes to STATE_DB for `ribtide show pipeline --sonic`. No stage
-//! and no route waits for it, and an idle daemon writes nothing.
+//! Rings count themselves, and stages report other queues ([`Rings::gauge`]). The bookkeeping thread
+//! writes changes to STATE_DB for `ribtide show pipeline --sonic`. An idle daemon writes nothing.
 
-use super::events::log;
 use super::{Daemon, Error};
 use ribtide_runtime::gauge::{Depth, Gauge};
-use ribtide_runtime::idle;
-use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
-use ribtide_tables::{Connection, TableError, state_table};
+use ribtide_tables::{Connection, state_table};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The table in STATE_DB: keys are daemons, fields are queues.
 const TABLE: &str = "RIBTIDE_QUEUES";
-/// Poll interval.
-const QUEUES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -48,21 +39,13 @@ pub struct Level {
 /// Starts to write the queues of `daemon`: those in `rings` now and later. `keys`: also the number
 /// of pending keys of this table of APPL_DB.
 pub(super) fn publish(keys: Option<&'static str>, daemon: &Daemon) -> Result<(), Error> {
-    let connection = daemon.connect(Db::State)?;
-    let keys = keys.map(|table| Keys::open(table, daemon)).transpose()?;
-    let key = connection.database().key(TABLE, daemon.name);
-    let publisher = Publisher {
-        daemon: daemon.name,
-        rings: daemon.rings.clone(),
-        keys,
-        connection,
-        generation: None,
-        key,
-        seen: BTreeMap::new(),
-    };
-    let stop = daemon.stop.clone();
-    let thread = thread::spawn("queues", move || publisher.run(&stop));
-    thread.map(drop).map_err(|e| Error::new(format!("no thread to look at queues: {e}")))
+    let mut keys = keys.map(|table| Keys::open(table, daemon)).transpose()?;
+    let rings = daemon.rings.clone();
+    daemon.bookkeeping.follow(TABLE, daemon.name, move || {
+        keys.iter_mut().for_each(Keys::look);
+        rings.depths().into_iter().map(line).collect()
+    });
+    Ok(())
 }
 
 /// Pending keys of a table, which are read from the server.
@@ -79,64 +62,11 @@ impl Keys {
         Ok(Keys { connection: daemon.connect(Db::Appl)?, set, gauge })
     }
 
-    fn look(&mut self) -> Result<(), TableError> {
-        let depth = self.connection.query(&["SCARD", &self.set])?.as_integer().unwrap_or(0);
-        self.gauge.set(usize::try_from(depth).unwrap_or(0));
-        Ok(())
-    }
-}
-
-struct Publisher {
-    daemon: &'static str,
-    rings: Rings,
-    keys: Option<Keys>,
-    connection: Connection,
-    /// The generation of the server that has the written values.
-    generation: Option<u64>,
-    key: String,
-    /// The written value of each queue.
-    seen: BTreeMap<String, String>,
-}
-
-impl Publisher {
-    fn run(mut self, stop: &Stop) {
-        while !stop.stopped() {
-            match self.look() {
-                Ok(told) if idle::on_wait(!told) => {
-                    self.connection.shrink_to_fit();
-                    self.keys.iter_mut().for_each(|keys| keys.connection.shrink_to_fit());
-                }
-                // The connection for routes is not affected.
-                Err(e) if !stop.stopped() => {
-                    return log!(self.daemon, error, error = %e, "queue levels are not published any more");
-                }
-                _ => {}
-            }
-            std::thread::sleep(QUEUES_POLL_INTERVAL);
+    /// A server that refuses to count leaves the count as it is.
+    fn look(&mut self) {
+        if let Ok(depth) = self.connection.query(&["SCARD", &self.set]) {
+            self.gauge.set(depth.as_integer().and_then(|depth| usize::try_from(depth).ok()).unwrap_or(0));
         }
-    }
-
-    /// Whether there was a change.
-    fn look(&mut self) -> Result<bool, TableError> {
-        self.keys.as_mut().map_or(Ok(()), Keys::look)?;
-        // A restarted server may have lost the values, or have old ones.
-        self.connection.query(&["PING"])?;
-        if self.generation != Some(self.connection.generation()) {
-            self.generation = Some(self.connection.generation());
-            self.seen.clear();
-            self.connection.queue(&["DEL", &self.key]);
-        }
-        let now: BTreeMap<String, String> = self.rings.depths().into_iter().map(line).collect();
-        let changed: Vec<_> = now.iter().filter(|(name, line)| self.seen.get(*name) != Some(line)).collect();
-        for (name, line) in &changed {
-            self.connection.queue(&["HSET", &self.key, name, line]);
-        }
-        let gone = self.seen.keys().filter(|name| !now.contains_key(*name));
-        gone.for_each(|name| self.connection.queue(&["HDEL", &self.key, name]));
-        let wrote = !changed.is_empty() || self.seen.len() > now.len();
-        self.connection.flush()?;
-        self.seen = now;
-        Ok(wrote)
     }
 }
 

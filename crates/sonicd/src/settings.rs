@@ -38,21 +38,17 @@ pub struct Setting {
 
 /// The settings of a daemon.
 pub(super) struct Settings {
-    connection: Connection,
-    key: String,
+    daemon: Daemon,
     all: Vec<Setting>,
-    generation: u64,
 }
 
 impl Settings {
-    pub(super) fn open(daemon: &Daemon) -> Result<Settings, Error> {
-        let connection = daemon.connect(Db::State)?;
-        let key = connection.database().key(TABLE, daemon.name);
-        let mut settings = Settings { connection, key, all: Vec::new(), generation: 0 };
+    pub(super) fn new(daemon: &Daemon) -> Settings {
+        let mut settings = Settings { daemon: daemon.clone(), all: Vec::new() };
         let (requested, active, why) =
             multi_db(Path::new(ENABLE_MULTIDB).exists(), daemon.databases.server_count());
         settings.note("multi-db", requested, active, &why);
-        Ok(settings)
+        settings
     }
 
     /// Notes a setting; [`Settings::write`] writes it.
@@ -75,35 +71,20 @@ impl Settings {
     }
 
     /// Writes all settings and removes those of an earlier run.
-    pub(super) fn write(&mut self) -> Result<(), Error> {
-        self.connection.queue(&["DEL", &self.key]);
-        for setting in &self.all {
-            let text = serde_json::to_string(setting).unwrap_or_default();
-            self.connection.queue(&["HSET", &self.key, &setting.name, &text]);
-        }
-        Ok(self.connection.flush()?)
+    pub(super) fn write(&self) {
+        let text = |setting: &Setting| serde_json::to_string(setting).unwrap_or_default();
+        let fields = self.all.iter().map(|setting| (setting.name.clone(), text(setting))).collect();
+        self.daemon.bookkeeping.set(TABLE, self.daemon.name, fields);
     }
 
     /// Changes the active value of a setting, or the note, and writes it if it differs.
-    pub(super) fn now(&mut self, name: &str, active: &str, why: &str) -> Result<(), Error> {
-        match self.all.iter_mut().find(|setting| setting.name == name) {
-            Some(setting) if (setting.active.as_str(), setting.why.as_str()) != (active, why) => {
-                (setting.active, setting.why) = (active.into(), why.into());
-                self.write()
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Writes them again after a loss of the server.
-    pub(super) fn keep(&mut self) -> Result<(), Error> {
-        self.connection.query(&["PING"])?;
-        if std::mem::replace(&mut self.generation, self.connection.generation())
-            != self.connection.generation()
+    pub(super) fn now(&mut self, name: &str, active: &str, why: &str) {
+        if let Some(setting) = self.all.iter_mut().find(|setting| setting.name == name)
+            && (setting.active.as_str(), setting.why.as_str()) != (active, why)
         {
-            self.write()?;
+            (setting.active, setting.why) = (active.into(), why.into());
+            self.write();
         }
-        Ok(())
     }
 }
 

@@ -208,7 +208,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let asked = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
     refuse_with_warm_restart(daemon, asked, &["syncd"])?;
     let vids = Box::new(RedisVids::open(daemon)?);
-    let mut warm = WarmStart::begin(DAEMON, DAEMON, daemon)?;
+    let warm = WarmStart::begin(DAEMON, DAEMON, daemon)?;
     let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
     let kept = match wanted && (persistence == Persistence::Off || AsicDb::has_rows(daemon)?) {
         true => warm_file::load(&file(options, READ_FILE)?, ports.clone(), vids)?,
@@ -240,7 +240,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, daemon)?;
     let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
     let endpoint = asic_transport::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
-    let mut settings = Settings::open(daemon)?;
+    let mut settings = Settings::new(daemon);
     asic_transport::note(mode, &mut config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
     settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
@@ -259,11 +259,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         settings.note("-t", asked, active, why);
     }
     options.ignored.note(&mut settings);
-    let timers = Timers::start(options.performance, &mut settings, daemon)?;
+    let timers = Timers::start(options.performance, &mut settings, daemon);
     let link = AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, daemon)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
     if resumed {
-        warm.set_state(State::Reconciled)?;
+        warm.set_state(State::Reconciled);
     }
     let shutdown = Shutdown { asked: listen_for_shutdown(daemon)?, file: file(options, WRITE_FILE)? };
     let mut stage =

@@ -12,8 +12,11 @@ use super::{Daemon, Error};
 use ribtide_runtime::log::target;
 use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
 use ribtide_swss::{Db, json};
-use ribtide_tables::{Connection, PubSubEvent, listen};
+use ribtide_tables::{Bookkeeping, Connection, PubSubEvent, listen};
 use std::time::{Duration, Instant};
+
+/// STATE_DB's table of the daemons.
+const TABLE: &str = "WARM_RESTART_TABLE";
 
 /// The progress of a daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +45,8 @@ impl State {
 /// A daemon in SONiC's tables.
 pub(super) struct WarmStart {
     state: Connection,
+    bookkeeping: Bookkeeping,
+    restore_count: u64,
     app: &'static str,
     container: &'static str,
     warm: bool,
@@ -54,7 +59,8 @@ impl WarmStart {
         container: &'static str,
         daemon: &Daemon,
     ) -> Result<WarmStart, Error> {
-        let mut warm = WarmStart { state: daemon.connect(Db::State)?, app, container, warm: false };
+        let (state, bookkeeping) = (daemon.connect(Db::State)?, daemon.bookkeeping.clone());
+        let mut warm = WarmStart { state, bookkeeping, restore_count: 0, app, container, warm: false };
         warm.again()?;
         Ok(warm)
     }
@@ -66,13 +72,13 @@ impl WarmStart {
             let key = self.state.database().key("WARM_RESTART_ENABLE_TABLE", of);
             enabled |= self.state.query(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true");
         }
-        let key = self.key();
+        let key = self.state.database().key(TABLE, self.app);
         let count = self.state.query(&["HGET", &key, "restore_count"])?.into_text();
         let count = count.and_then(|text| text.parse::<u64>().ok());
         self.warm = enabled && count.is_some();
-        let count = if self.warm { count.unwrap_or(0) + 1 } else { 0 };
-        self.state.queue(&["HSET", &key, "restore_count", &count.to_string()]);
-        self.set_state(if self.warm { State::Initialized } else { State::Disabled })
+        self.restore_count = if self.warm { count.unwrap_or(0) + 1 } else { 0 };
+        self.set_state(if self.warm { State::Initialized } else { State::Disabled });
+        Ok(())
     }
 
     /// Whether it starts warm.
@@ -81,14 +87,10 @@ impl WarmStart {
     }
 
     /// Writes its progress.
-    pub(super) fn set_state(&mut self, state: State) -> Result<(), Error> {
-        let key = self.key();
-        self.state.queue(&["HSET", &key, "state", state.name()]);
-        Ok(self.state.flush()?)
-    }
-
-    fn key(&self) -> String {
-        self.state.database().key("WARM_RESTART_TABLE", self.app)
+    pub(super) fn set_state(&self, state: State) {
+        let field = |name: &str, value: String| (name.to_owned(), value);
+        let count = field("restore_count", self.restore_count.to_string());
+        self.bookkeeping.set_fields(TABLE, self.app, [count, field("state", state.name().into())].into());
     }
 }
 
@@ -139,8 +141,9 @@ impl Replay {
         match (self.warm.is_warm(), self.holding) {
             (true, true) => self.warm.set_state(State::Restored),
             (true, false) => self.warm.set_state(State::Reconciled),
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     /// Checks whether the replay is complete, except for what `waits` to be read.
@@ -166,7 +169,7 @@ impl Replay {
         if machine.is_replayed() {
             self.holding = false;
             machine.set_quiet(self.quiet_ms);
-            self.warm.set_state(State::Reconciled)?;
+            self.warm.set_state(State::Reconciled);
             tracing::info!(target: target::FPMSYNCD, duration_ms = on, "the replay is over; APPL_DB gets the difference");
         }
         Ok(())
@@ -193,9 +196,9 @@ pub struct Restore {
 }
 
 impl Restore {
-    pub(super) fn begin(mut warm: WarmStart, resync: Option<Duration>) -> Result<Restore, Error> {
-        warm.set_state(State::Restored)?;
-        Ok(Restore { warm, resync_until: resync.map(|limit| Instant::now() + limit) })
+    pub(super) fn begin(warm: WarmStart, resync: Option<Duration>) -> Restore {
+        warm.set_state(State::Restored);
+        Restore { warm, resync_until: resync.map(|limit| Instant::now() + limit) }
     }
 
     /// Checks whether every row is in; `quiet`: nothing arrives. Returns `true` once the view is
@@ -208,7 +211,7 @@ impl Restore {
         if stage.orch.restoring() {
             return Ok(false);
         }
-        self.warm.set_state(State::Reconciled)?;
+        self.warm.set_state(State::Reconciled);
         tracing::info!(target: target::ORCHAGENT, "started warm: what was there stays, what changed meanwhile is done");
         Ok(true)
     }

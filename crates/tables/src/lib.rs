@@ -9,6 +9,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod bookkeeping;
 mod coalesce;
 mod connection;
 mod database;
@@ -26,6 +27,7 @@ mod subscribe;
 mod write_behind;
 pub mod zmq;
 
+pub use bookkeeping::{Bookkeeping, Fields};
 pub use connection::{Connection, ScanCursor};
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;

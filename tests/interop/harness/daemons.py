@@ -225,37 +225,51 @@ class Gobgp:
 
 class Redis:
     """A Redis server for the test, on a Unix socket and on a port of the host's loopback or
-    another of its addresses."""
+    another of its addresses. `state`: STATE_DB and COUNTERS_DB are on a server of their own."""
 
-    def __init__(self, host, port=6379, address="127.0.0.1"):
+    def __init__(self, host, port=6379, address="127.0.0.1", state=False):
         need("redis-server")
         pytest.importorskip("redis", reason="the Python module redis is not installed (scripts/setup test installs it)")
         self.host, self.port, self.address = host, port, address
-        self.socket = host.folder / "redis.sock"
+        self.socket = self.state_socket = host.folder / "redis.sock"
         self.start()
+        if state:
+            self.state_socket = host.folder / "redis-state.sock"
+            self.serve("redis-state", port + 1, self.state_socket)
+            wait_for("the other Redis answers", lambda: self.ping(6), 10)
+            self.configure()
+
+    def serve(self, name, port, socket, append=False):
+        return self.host.start(name, "redis-server", "--port", str(port), "--bind", self.address, "--protected-mode", "no",
+                               "--unixsocket", socket, "--save", "", "--appendonly", "yes" if append else "no",
+                               "--notify-keyspace-events", "AKE", "--lua-time-limit", "0", "--dir", self.host.folder)
 
     def start(self, append=False):
         """`append`: from its file of every write, which it also keeps."""
-        self.process = self.host.start("redis", "redis-server", "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
-                                       "--unixsocket", self.socket, "--save", "", "--appendonly", "yes" if append else "no",
-                                       "--notify-keyspace-events", "AKE", "--lua-time-limit", "0", "--dir", self.host.folder)
+        self.process = self.serve("redis", self.port, self.socket, append)
         wait_for("Redis answers", self.ping, 10, alive=[self.process])
-        instances = {"redis": {"hostname": self.address, "port": self.port, "unix_socket_path": str(self.socket),
-                               "persistence_for_warm_boot": "yes"}}
-        databases = {name: {"id": n, "separator": s, "instance": "redis"} for name, n, s in [
-            ("APPL_DB", 0, ":"), ("ASIC_DB", 1, ":"), ("COUNTERS_DB", 2, ":"), ("LOGLEVEL_DB", 3, ":"),
-            ("CONFIG_DB", 4, "|"), ("STATE_DB", 6, "|"), ("APPL_STATE_DB", 14, ":")]}
+        self.configure()
+
+    def configure(self):
+        def server(port, socket):
+            return {"hostname": self.address, "port": port, "unix_socket_path": str(socket), "persistence_for_warm_boot": "yes"}
+        state = "redis" if self.state_socket == self.socket else "redis-state"
+        instances = {"redis": server(self.port, self.socket), state: server(self.port + (state != "redis"), self.state_socket)}
+        databases = {name: {"id": n, "separator": s, "instance": on} for name, n, s, on in [
+            ("APPL_DB", 0, ":", "redis"), ("ASIC_DB", 1, ":", "redis"), ("COUNTERS_DB", 2, ":", state), ("LOGLEVEL_DB", 3, ":", "redis"),
+            ("CONFIG_DB", 4, "|", "redis"), ("STATE_DB", 6, "|", state), ("APPL_STATE_DB", 14, ":", "redis")]}
         self.config = self.host.folder / "database_config.json"
         self.config.write_text(json.dumps({"INSTANCES": instances, "DATABASES": databases, "VERSION": "1.0"}))
 
-    def ping(self):
+    def ping(self, number=0):
         import redis
         try:
-            return self.db(0).ping()
+            return self.db(number).ping()
         except redis.ConnectionError:
             return False
 
     def db(self, number):
         """A plain client."""
         import redis
-        return redis.Redis(unix_socket_path=str(self.socket), db=number, decode_responses=True)
+        socket = self.state_socket if number in (2, 6) else self.socket
+        return redis.Redis(unix_socket_path=str(socket), db=number, decode_responses=True)

@@ -46,12 +46,13 @@ CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in POR
 class Sonic:
     """Redis and the three daemons, or those of `start`, in a host whose ports are up. `config` is for CONFIG_DB; `flags`
     are given to a daemon beside SONiC's. `vrfs` names the VRF of ports that are not in the default one; `redis` is the address that
-    the databases have beside their socket."""
+    the databases have beside their socket; `state`: STATE_DB and COUNTERS_DB are on another server."""
 
-    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1"):
+    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1",
+                 state=False):
         self.host = host
         self.vrfs = vrfs or {}
-        self.redis = Redis(host, address=redis)
+        self.redis = Redis(host, address=redis, state=state)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
         self.config = dict(config or {})
         if suppress:
