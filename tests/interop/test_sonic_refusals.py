@@ -37,7 +37,7 @@ def test_writes_that_are_refused_for_a_time(host, transport, refusal):
     refused(feed.kill)
     wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])
     check(sonic, router, own, appl_db)
-    assert any("refused a command" in sonic.processes[name].log() for name in ("fpmsyncd", "orchagent", "syncd"))
+    assert any("Redis refuses commands" in sonic.processes[name].log() for name in ("fpmsyncd", "orchagent", "syncd"))
 
 
 def test_bookkeeping_that_is_refused_for_good(host):
