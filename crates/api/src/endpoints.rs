@@ -12,7 +12,7 @@ use axum::extract::{ConnectInfo, FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{AsicAddresses, AsicFaults, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
 use serde::Serialize;
@@ -39,47 +39,43 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
+    fn with(mut self, method: Method, path: &'static str, route: MethodRouter<Arc<ApiState>>) -> Self {
+        self.router = self.router.route(path, route);
+        self.list.push((method, path));
+        self
+    }
+
     /// `GET path`, with a query of type `Q`.
-    fn read<Q, T>(mut self, path: &'static str, answer: fn(&ApiState, Q) -> Result<T, Refusal>) -> Self
+    fn read<Q, T>(self, path: &'static str, answer: fn(&ApiState, Q) -> Result<T, Refusal>) -> Self
     where
         Q: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
     {
         let handler = move |s, UrlQuery(q): UrlQuery<Q>| blocking(s, move |i| answer(i, q));
-        self.router = self.router.route(path, get(handler));
-        self.list.push((Method::GET, path));
-        self
+        self.with(Method::GET, path, get(handler))
     }
 
     /// `GET path` with a variable last part.
-    fn read_one<T>(mut self, path: &'static str, answer: fn(&ApiState, &str) -> Result<T, Refusal>) -> Self
+    fn read_one<T>(self, path: &'static str, answer: fn(&ApiState, &str) -> Result<T, Refusal>) -> Self
     where
         T: Serialize + Send + 'static,
     {
         let handler = move |s, Named(name), UrlQuery(Nothing {})| blocking(s, move |i| answer(i, &name));
-        self.router = self.router.route(path, get(handler));
-        self.list.push((Method::GET, path));
-        self
+        self.with(Method::GET, path, get(handler))
     }
 
     /// `POST path` with a body of type `B` and without effect: the query is too long for a URL.
-    fn look_up<B, T>(mut self, path: &'static str, answer: fn(&ApiState, B) -> Result<T, Refusal>) -> Self
+    fn look_up<B, T>(self, path: &'static str, answer: fn(&ApiState, B) -> Result<T, Refusal>) -> Self
     where
         B: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
     {
         let handler = move |s, Sent(body): Sent<B>| blocking(s, move |i| answer(i, body));
-        self.router = self.router.route(path, post(handler));
-        self.list.push((Method::POST, path));
-        self
+        self.with(Method::POST, path, post(handler))
     }
 
     /// `POST path` with a body of type `B`, which changes the router.
-    fn change<B, T>(
-        mut self,
-        path: &'static str,
-        apply: fn(&ApiState, B) -> Result<Changed<T>, Refusal>,
-    ) -> Self
+    fn change<B, T>(self, path: &'static str, apply: fn(&ApiState, B) -> Result<Changed<T>, Refusal>) -> Self
     where
         B: DeserializeOwned + Send + 'static,
         T: Serialize + Send + 'static,
@@ -110,20 +106,16 @@ impl Endpoints {
                 blocking(State(router), logged).await
             }
         };
-        self.router = self.router.route(path, post(handler));
-        self.list.push((Method::POST, path));
-        self
+        self.with(Method::POST, path, post(handler))
     }
 
     /// The metrics for Prometheus.
-    fn metrics(mut self, path: &'static str) -> Self {
+    fn metrics(self, path: &'static str) -> Self {
         let scrape = async |s, UrlQuery(Nothing {})| {
             let text = elsewhere(s, |i| metrics::text(i)).await?;
             Ok::<_, Refusal>(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
         };
-        self.router = self.router.route(path, get(scrape));
-        self.list.push((Method::GET, path));
-        self
+        self.with(Method::GET, path, get(scrape))
     }
 }
 

@@ -13,11 +13,12 @@
 mod bgp;
 mod kernel;
 
+use super::answers::interface_name;
 use super::state::RouterState;
 use ribtide_asic::{Explained, InProcess, Selected};
 use ribtide_model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Set};
-use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
+use ribtide_rib::{FibGroup, FibHop, InstallStatus, VrfId, VrfPrefix};
 use ribtide_ribd::RibStage;
 use ribtide_runtime::call::NoReply;
 use ribtide_swss::orch::Waiting;
@@ -104,26 +105,22 @@ struct Expected {
     open: Vec<(String, Option<String>)>,
 }
 
-fn expected(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Expected> {
+fn expected(stage: &RibStage, route: VrfPrefix) -> Option<Expected> {
     let rib = stage.rib.get(route.vrf)?;
     let info = rib.lookup(route.prefix)?;
-    let interface = |index: IfIndex| {
-        stage.rib.interface(index).map_or_else(|| format!("if{index}"), |interface| interface.name.clone())
-    };
     let forwarding = match &info.content {
         FibGroup::Blackhole => Forwarding::Drop,
         FibGroup::Unresolved => Forwarding::Unresolved,
         FibGroup::Hops(hops) => {
-            Forwarding::Hops(hops.iter().map(|hop| (hop.gateway, interface(hop.interface))).collect())
+            let hop = |hop: &FibHop| (hop.gateway, interface_name(stage, hop.interface));
+            Forwarding::Hops(hops.iter().map(hop).collect())
         }
     };
-    let open = rib.status(route.prefix).into_iter().filter_map(|(id, status)| {
-        let name = || names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
-        match status {
-            InstallStatus::Installed => None,
-            InstallStatus::Pending => Some((name(), None)),
-            InstallStatus::Failed(why) => Some((name(), Some(why))),
-        }
+    let statuses = stage.install_statuses(rib, route.prefix).into_iter();
+    let open = statuses.filter_map(|(name, status)| match status {
+        InstallStatus::Installed => None,
+        InstallStatus::Pending => Some((name, None)),
+        InstallStatus::Failed(why) => Some((name, Some(why))),
     });
     Some(Expected { forwarding, selected: (info.group, info.protocol), open: open.collect() })
 }
@@ -273,10 +270,8 @@ struct Open {
 fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoReply> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let page_copy = page.to_vec();
-    let of_rib: Vec<Option<Expected>> = rib.handle.call(move |stage| {
-        let names = stage.plane_names();
-        page_copy.into_iter().map(|route| expected(stage, &names, route)).collect()
-    })?;
+    let of_rib: Vec<Option<Expected>> =
+        rib.handle.call(move |stage| page_copy.into_iter().map(|route| expected(stage, route)).collect())?;
     let mut of_chips = Vec::with_capacity(router.asics.len());
     for (name, asic) in &router.asics {
         of_chips.push((name, asic.entries(page)?));
@@ -412,10 +407,8 @@ fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoReply> {
     let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let page_copy = routes.clone();
-    let of_rib = rib.handle.call(move |stage| {
-        let names = stage.plane_names();
-        page_copy.into_iter().map(|route| expected(stage, &names, route)).collect::<Vec<_>>()
-    })?;
+    let of_rib: Vec<Option<Expected>> =
+        rib.handle.call(move |stage| page_copy.into_iter().map(|route| expected(stage, route)).collect())?;
     let mut chips = Vec::with_capacity(router.asics.len());
     for asic in router.asics.values() {
         chips.push(asic.entries(&routes)?);

@@ -15,6 +15,7 @@ use ribtide_dataplane::{BATCHES, DataplaneSink, merge};
 use ribtide_rib::{DataplaneId, DataplaneInfo, FibBatch, GroupId, UrgentOp};
 use ribtide_runtime::ring::TrySend;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// All dataplanes, by number.
@@ -37,9 +38,14 @@ impl DataplaneSinks {
         self.0.push(Plane { name: name.into(), sink, overdue: Vec::new(), held: VecDeque::new() });
     }
 
-    /// The names.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.0.iter().map(|plane| plane.name.clone()).collect()
+    /// The numbers.
+    pub(super) fn ids(&self) -> Range<DataplaneId> {
+        0..self.0.len() as DataplaneId
+    }
+
+    /// The name of a dataplane.
+    pub(super) fn name(&self, id: DataplaneId) -> Option<&str> {
+        self.0.get(usize::from(id)).map(|plane| &*plane.name)
     }
 
     /// Whether a batch or operation is held for any.

@@ -38,7 +38,8 @@ use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, Reachability, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
+    CacheMode, DataplaneId, InstallStatus, Reachability, Rib, RibConfig, RibIn, RibOut, Source, VrfId,
+    VrfPrefix, Vrfs,
 };
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -158,7 +159,7 @@ impl RibBuilder {
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> RibChannel {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
         let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
-        let id = self.planes.names().len() as DataplaneId;
+        let id = self.planes.ids().end;
         let (channel, sink) = RibChannel::new(id, name, rings, rib, meter, stop.clone());
         self.planes.add(name, sink);
         channel
@@ -171,7 +172,7 @@ impl RibBuilder {
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (handle, calls) = pair("RIB");
         let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
-        config.dataplanes = (0..self.planes.names().len() as DataplaneId).collect();
+        config.dataplanes = self.planes.ids().collect();
         let mut stage = RibStage {
             rib: Vrfs::new(config),
             planes: self.planes,
@@ -313,9 +314,19 @@ impl RibHandle {
 }
 
 impl RibStage {
-    /// The names of dataplanes, by number.
-    pub fn plane_names(&self) -> Vec<String> {
-        self.planes.names()
+    /// The numbers of the configured dataplanes, whether they are up or not.
+    pub fn planes(&self) -> impl Iterator<Item = DataplaneId> {
+        self.planes.ids()
+    }
+
+    /// The name of a dataplane; of one that is not there, its number.
+    pub fn plane_name(&self, id: DataplaneId) -> String {
+        self.planes.name(id).map_or_else(|| format!("dataplane {id}"), str::to_owned)
+    }
+
+    /// The state of a route of `rib` in each dataplane, by name.
+    pub fn install_statuses(&self, rib: &Rib, prefix: AnyPrefix) -> Vec<(String, InstallStatus)> {
+        rib.status(prefix).into_iter().map(|(id, status)| (self.plane_name(id), status)).collect()
     }
 
     /// The interface that a static route of `prefix` waits for, if one does.

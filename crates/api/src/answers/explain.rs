@@ -160,11 +160,8 @@ fn exports<F: Family>(
 fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, Refusal> {
     let waits = rib.handle.call(move |stage| {
         let has = stage.rib.default_vrf().status(prefix);
-        let done = |id: usize| {
-            has.iter().any(|(has, state)| usize::from(*has) == id && *state == InstallStatus::Installed)
-        };
-        let names = stage.plane_names().into_iter().enumerate();
-        names.filter(|(id, _)| !done(*id)).map(|(_, name)| name).collect::<Vec<_>>()
+        let done = |id| has.contains(&(id, InstallStatus::Installed));
+        stage.planes().filter(|id| !done(*id)).map(|id| stage.plane_name(id)).collect::<Vec<_>>()
     })?;
     let by = if waits.is_empty() { "the RIB manager".into() } else { waits.join(" and ") };
     Ok(match held {
@@ -205,8 +202,8 @@ struct RibView {
 fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let VrfPrefix { vrf, prefix } = route;
     let (found, awaited) = rib.handle.call(move |s| {
-        let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
-        let found = explained.map(|explanation| {
+        let explained = s.rib.get(vrf).and_then(|rib| Some((rib, rib.explain(prefix)?)));
+        let found = explained.map(|(rib, explanation)| {
             let policy = match vrf {
                 VrfId::DEFAULT => "fib.policy".into(),
                 _ => format!("vrf.{}", s.vrf_name(vrf)),
@@ -215,16 +212,18 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
             let others = explanation.candidates.iter().map(|candidate| {
                 let unresolved = candidate.selection == SelectionResult::Unresolved;
-                let rib = s.rib.get(vrf).filter(|_| unresolved);
-                rib.and_then(|rib| rib.group(candidate.group)).map_or(Vec::new(), |group| group.hops)
+                let group = unresolved.then(|| rib.group(candidate.group)).flatten();
+                group.map_or(Vec::new(), |group| group.hops)
             });
             let unresolved: Vec<Vec<HopInfo>> = others.collect();
             let delayed = delayed(s, vrf, &explanation);
-            (explanation, unresolved, content, tracks, policy, s.plane_names(), delayed)
+            let statuses = explanation.dataplanes.iter().cloned();
+            let statuses: Vec<_> = statuses.map(|(id, status)| (s.plane_name(id), status)).collect();
+            (explanation, unresolved, content, tracks, policy, statuses, delayed)
         });
         (found, s.awaited_interface(vrf, prefix))
     })?;
-    let Some((e, unresolved, content, tracks, policy, names, delayed)) = found else {
+    let Some((e, unresolved, content, tracks, policy, statuses, delayed)) = found else {
         let stage = match awaited {
             Some(name) => {
                 let messages = format!("the static route waits until there is an interface {name}");
@@ -247,8 +246,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     });
     let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
     stages[0].messages.extend(delayed);
-    for (id, status) in e.dataplanes {
-        let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
+    for (name, status) in statuses {
         stages.push(match status {
             InstallStatus::Installed => {
                 stage(name, StageState::Passed, vec!["installed, and confirmed".into()])

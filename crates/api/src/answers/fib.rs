@@ -15,13 +15,9 @@ struct Described {
 }
 
 fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Described {
-    let names = stage.plane_names();
-    let states = rib.status(info.prefix).into_iter().map(|(id, status)| {
-        (names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}")), status)
-    });
     Described {
         vrf: stage.vrf_name(vrf),
-        states: states.collect(),
+        states: stage.install_statuses(rib, info.prefix),
         hops: content(stage, &info.content),
         info,
     }
@@ -49,7 +45,7 @@ fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
 }
 
 /// The name of an interface, or its index after removal.
-pub(super) fn interface_name(stage: &RibStage, index: IfIndex) -> String {
+pub(crate) fn interface_name(stage: &RibStage, index: IfIndex) -> String {
     stage.rib.interface(index).map_or_else(|| format!("if{index}"), |i| i.name.clone())
 }
 

@@ -24,6 +24,7 @@ pub use change::resized;
 pub(crate) use change::{Changed, reload, resize};
 pub(super) use explain::explain;
 pub(super) use fib::fib;
+pub(crate) use fib::interface_name;
 pub(super) use groups::bgp_groups;
 pub(super) use nexthop::{nexthop_groups, set_nexthop_cache};
 pub(super) use performance::performance;

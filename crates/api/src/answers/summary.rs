@@ -76,9 +76,8 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
 pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
     let Some(rib) = &router.rib else { return Ok(None) };
     let table = rib.handle.call(|stage| {
-        let names = stage.plane_names();
         let dataplanes = stage.rib.dataplanes().map(|d| DataplaneCount {
-            name: names.get(usize::from(d.id)).cloned().unwrap_or_default(),
+            name: stage.plane_name(d.id),
             outstanding_batches: d.outstanding as u64,
             failed: d.failed as u64,
             lagging_by: d.lag.map(|prefixes| prefixes as u64),

@@ -21,7 +21,7 @@ pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> R
         }
     };
     let (reads, routes) = rib.handle.call(move |stage| {
-        let (names, now) = (stage.plane_names(), stage.now());
+        let now = stage.now();
         let mut routes = Vec::new();
         while routes.len() < limit
             && let Some((vrf, read)) = reads.front_mut()
@@ -32,7 +32,7 @@ pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> R
             routes.extend(page.into_iter().flatten().map(|failed| FailedRoute {
                 vrf: stage.vrf_name(*vrf),
                 prefix: failed.prefix.to_string(),
-                dataplane: names.get(usize::from(failed.dataplane)).cloned().unwrap_or_default(),
+                dataplane: stage.plane_name(failed.dataplane),
                 seconds: now.saturating_sub(failed.since) as f64 / 1000.0,
                 reason: failed.reason,
             }));

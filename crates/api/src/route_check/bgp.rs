@@ -294,12 +294,11 @@ fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<W
     if !rib.suppresses() {
         return None;
     }
-    let (names, states) = (stage.plane_names(), rib.status(prefix));
-    let name = |id: u8| names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
-    let missing = states.iter().find_map(|(id, status)| match status {
+    let states = stage.install_statuses(rib, prefix);
+    let missing = states.iter().find_map(|(name, status)| match status {
         InstallStatus::Installed => None,
-        InstallStatus::Pending => Some((name(*id), "sent, not yet confirmed".to_owned())),
-        InstallStatus::Failed(why) => Some((name(*id), why.clone())),
+        InstallStatus::Pending => Some((name.clone(), "sent, not yet confirmed".to_owned())),
+        InstallStatus::Failed(why) => Some((name.clone(), why.clone())),
     });
     match (standing, missing) {
         (Standing::Advertised, Some((name, why))) => Some(Wrong::NotInPlace(name, why)),
@@ -307,7 +306,7 @@ fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<W
             Some(Wrong::NotInPlace("rib".into(), "no route of the prefix is installed".into()))
         }
         // Dataplanes that are down confirm nothing.
-        (Standing::Waiting { .. } | Standing::Blocked, None) if states.len() == names.len() => {
+        (Standing::Waiting { .. } | Standing::Blocked, None) if states.len() == stage.planes().count() => {
             Some(Wrong::HeldBack)
         }
         _ => None,
