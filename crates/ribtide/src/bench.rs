@@ -43,32 +43,19 @@ pub(crate) enum Suite {
 
 /// Runs the command.
 pub(crate) fn run(bench: &Bench) -> Result<(), String> {
-    match bench {
-        Bench::List => write_stdout(&list()),
-        Bench::Run { suite: Suite::Bgp(options) } => bgp::run(options).map_err(|e| e.to_string()),
-        Bench::Run { suite: Suite::Kernel(options) } => kernel::run(options).map_err(|e| e.to_string()),
-        Bench::Run { suite: Suite::RouteDownload(options) } => {
-            download::run(options).map_err(|e| e.to_string())
-        }
-        Bench::Run { suite: Suite::Transport(options) } => {
-            download::transport::run(options).map_err(|e| e.to_string())
-        }
-        Bench::Run { suite: Suite::Loading(options) } => {
-            download::loading::run(options).map_err(|e| e.to_string())
-        }
-        Bench::Run { suite: Suite::Everything(options) } => {
-            download::everything::run(options).map_err(|e| e.to_string())
-        }
-        Bench::Run { suite: Suite::RouteCheck(options) } => {
-            download::check::run(options).map_err(|e| e.to_string())
-        }
-        Bench::Run { suite: Suite::BatchSizes(options) } => {
-            download::sizes::run(options).map_err(|e| e.to_string())
-        }
-        Bench::Run { suite: Suite::NexthopCache(options) } => {
-            nexthop::run(options).map_err(|e| e.to_string())
-        }
-    }
+    let Bench::Run { suite } = bench else { return write_stdout(&list()) };
+    let measured = match suite {
+        Suite::Bgp(options) => bgp::run(options),
+        Suite::Kernel(options) => kernel::run(options),
+        Suite::NexthopCache(options) => nexthop::run(options),
+        Suite::RouteDownload(options) => download::run(options),
+        Suite::Transport(options) => download::transport::run(options),
+        Suite::Loading(options) => download::loading::run(options),
+        Suite::Everything(options) => download::everything::run(options),
+        Suite::RouteCheck(options) => download::check::run(options),
+        Suite::BatchSizes(options) => download::sizes::run(options),
+    };
+    measured.map_err(|e| e.to_string())
 }
 
 fn list() -> String {

@@ -1,13 +1,12 @@
 //! `ribtide config` and `ribtide reload`: changes of the running router.
 
 use crate::client::Client;
-use crate::show::{self, Output};
-use crate::text;
+use crate::show::{Output, asic};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 use ribtide_model::{
-    AsicFaults, AsicState, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache,
-    SetSuppression, ShardCount, SuppressionSet,
+    AsicFaults, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache, SetSuppression,
+    ShardCount, SuppressionSet,
 };
 use ribtide_sonicd::config_db;
 use ribtide_sonicd::syncd::chip_setting;
@@ -118,7 +117,7 @@ impl AsicChange {
     }
 }
 
-fn asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), String> {
+fn change_asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), String> {
     let (word, prefixes) = match &what.what {
         AsicChange::Refuse { prefixes } => ("refuse", &prefixes[..]),
         AsicChange::Take { prefixes } => ("take", &prefixes[..]),
@@ -128,15 +127,13 @@ fn asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), Strin
     if let Some(path) = &what.syncd {
         let settings = settings.iter().flatten().map(|(name, value)| format!(" {name}={value}"));
         let words = prefixes.iter().map(|prefix| format!(" {prefix}")).chain(settings);
-        return show::asic::print(
-            output,
-            &show::asic::of_syncd(path, &format!("{word}{}", words.collect::<String>()))?,
-        );
+        let reply = asic::of_syncd(path, &format!("{word}{}", words.collect::<String>()))?;
+        return output.print(&reply, asic::state);
     }
     match settings {
         Some(set) => {
             let set = SetAsic { asic: what.asic.clone(), set: set.into_iter().collect() };
-            show::asic::print(output, &client.post::<_, AsicState>("/v1/asic", &set)?)
+            output.print(&client.post("/v1/asic", &set)?, asic::state)
         }
         None => {
             let request =
@@ -187,7 +184,7 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
                 &config_db::set(*setting, on, database_config.as_deref()).map_err(|e| e.to_string())?,
             )
         }
-        Config::Asic(what) => asic(what, output, &client),
+        Config::Asic(what) => change_asic(what, output, &client),
         Config::Fib(ConfigFib::NexthopCache { mode }) => {
             let request = SetNextHopCache { mode: mode.clone() };
             print(output, &client.post::<_, NextHopCacheSet>("/v1/nexthop-cache", &request)?)
@@ -201,9 +198,5 @@ pub(crate) fn reload(output: &Output) -> Result<(), String> {
 }
 
 fn print<T: Serialize + Display>(output: &Output, reply: &T) -> Result<(), String> {
-    if output.json {
-        let json = serde_json::to_string_pretty(reply).map_err(|e| e.to_string())?;
-        return text::write_stdout(&format!("{json}\n"));
-    }
-    text::write_stdout(&format!("{reply}\n"))
+    output.print(reply, |reply| format!("{reply}\n"))
 }

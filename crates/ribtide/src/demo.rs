@@ -6,17 +6,18 @@ use crate::text::{Table, bytes, number, write_stdout};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ribtide_bench::Expected;
-use ribtide_bench::blast::{self, Blast};
+use ribtide_bench::blast::{self, Blast, NextHopOptions};
 use ribtide_bench::expected::TableCheck;
-use ribtide_bench::options::interrupted;
-use ribtide_bench::replay::{self, Replay};
+use ribtide_bench::options::{ConnectOptions, SpeakerOptions, StayOptions, interrupted};
+use ribtide_bench::replay::{self, NextHopRule, PeerChoice, Prepend, Replay};
+use ribtide_bench::table::TableOptions;
 use ribtide_config as config;
 use ribtide_daemon::router::Router;
 use ribtide_model::{AsicLookup, Pipeline, Stage};
 use ribtide_prefix::{V4, V6};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -53,9 +54,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
-
-const NEXT_HOPS_4: &str = "10.0.0.0/16";
-const NEXT_HOPS_6: &str = "2001:db8::/64";
 
 fn configuration(port: u16, socket: &std::path::Path) -> String {
     format!(
@@ -215,55 +213,39 @@ fn load(
 }
 
 fn send(options: &Options, port: u16) -> Result<(Feed, Expected, f64), String> {
-    let mut args = vec![
-        "feed".to_string(),
-        "--to".into(),
-        format!("127.0.0.1:{port}"),
-        "--from".into(),
-        "127.0.0.2".into(),
-    ];
-    args.extend(["--wait".into(), "10".into(), "--quiet".into()]);
+    let from = Some(Ipv4Addr::new(127, 0, 0, 2).into());
+    let connect = ConnectOptions { to: format!("127.0.0.1:{port}"), from, wait: 10 };
+    let stay = StayOptions { quiet: true, ..StayOptions::default() };
+    // The subnets of the built-in configuration's interface.
+    let next_hops = NextHopOptions { next_hops: 64, ..NextHopOptions::default() };
     match &options.mrt {
         Some(file) => {
-            args.extend(["--next-hop".into(), format!("map:{NEXT_HOPS_4}"), file.display().to_string()]);
-            let mut replay = Replay::connect(&parse::<replay::Options>(&args)?).map_err(|e| e.to_string())?;
+            let options = replay::Options {
+                file: file.clone(),
+                connect,
+                speaker: SpeakerOptions::default(),
+                peer: PeerChoice::Auto,
+                prepend: Prepend::Auto,
+                next_hop: vec![NextHopRule::Map(next_hops.next_hops4)],
+                stay,
+            };
+            let mut replay = Replay::connect(&options).map_err(|e| e.to_string())?;
             let report = replay.play().map_err(|e| e.to_string())?;
             let expected = replay.expected();
             Ok((Feed::Recorded(Box::new(replay)), expected, report.seconds))
         }
         None => {
-            let ipv6 = if options.uniform { 0 } else { options.prefixes / 6 };
-            args.extend(options.uniform.then(|| "--uniform".into()));
-            args.extend([
-                "--ipv4".into(),
-                (options.prefixes - ipv6).to_string(),
-                "--ipv6".into(),
-                ipv6.to_string(),
-            ]);
-            args.extend(["--seed".into(), options.seed.to_string(), "--next-hops".into(), "64".into()]);
-            args.extend([
-                "--next-hops4".into(),
-                NEXT_HOPS_4.into(),
-                "--next-hops6".into(),
-                NEXT_HOPS_6.into(),
-            ]);
-            let blast = Blast::connect(&parse::<blast::Options>(&args)?).map_err(|e| e.to_string())?;
+            let Options { prefixes, uniform, seed, .. } = *options;
+            let ipv6 = if uniform { 0 } else { prefixes / 6 };
+            let table =
+                TableOptions { seed, ipv4: prefixes - ipv6, ipv6, uniform, ..TableOptions::default() };
+            let options = blast::Options { connect, table, next_hops, stay, ..blast::Options::default() };
+            let blast = Blast::connect(&options).map_err(|e| e.to_string())?;
             let report = blast.send().map_err(|e| e.to_string())?;
             let expected = blast.expected();
             Ok((Feed::Made(Box::new(blast)), expected, report.seconds))
         }
     }
-}
-
-/// The load tools' options with their defaults.
-fn parse<O: Args>(args: &[String]) -> Result<O, String> {
-    #[derive(clap::Parser)]
-    struct Wrapper<O: Args> {
-        #[command(flatten)]
-        options: O,
-    }
-    let parsed = <Wrapper<O> as clap::Parser>::try_parse_from(args);
-    parsed.map(|w| w.options).map_err(|e| format!("the demonstration's own options are wrong: {e}"))
 }
 
 /// Waits until the chip holds `total` routes and no stage moves.

@@ -1,7 +1,6 @@
 //! The virtual ASIC itself: of the router, or of a syncd that runs as a process.
 
-use super::Output;
-use crate::text::{self, Table, number};
+use crate::text::{Table, number};
 use ribtide_model::{ApiError, AsicState};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -22,16 +21,8 @@ pub(crate) fn of_syncd(path: &Path, line: &str) -> Result<AsicState, String> {
     })
 }
 
-/// Prints it.
-pub(crate) fn print(output: &Output, reply: &AsicState) -> Result<(), String> {
-    if output.json {
-        let json = serde_json::to_string_pretty(reply).map_err(|e| e.to_string())?;
-        return text::write_stdout(&format!("{json}\n"));
-    }
-    text::write_stdout(&state(reply))
-}
-
-pub(super) fn state(s: &AsicState) -> String {
+/// Its settings, entries and work.
+pub(crate) fn state(s: &AsicState) -> String {
     let mut out = match (s.stalled, s.stalled_seconds) {
         (false, _) => String::new(),
         (true, Some(seconds)) => format!("Stalled for {seconds:.1} s more: it does nothing\n"),

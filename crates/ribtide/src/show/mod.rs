@@ -6,12 +6,14 @@ mod bgp;
 mod fib;
 mod nexthop;
 mod performance;
+mod printer;
 mod route;
 mod threads;
 
 use crate::client::Client;
-use crate::text::{Table, count};
+use crate::text::count;
 use clap::{Args, Subcommand};
+use printer::{Printed, Printer};
 use ribtide_model::{
     AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor, NeighborPage,
     NextHopGroupPage, Performance, RoutePage, Sharding,
@@ -19,9 +21,6 @@ use ribtide_model::{
 use ribtide_sonicd::{
     explain as sonic_explain, performance as sonic_performance, pipeline as sonic_pipeline,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -235,95 +234,81 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     let request = ribtide_model::Clear { address, all, soft: soft.is_some() };
     let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
     let did = if request.soft { "Routes are exchanged again" } else { "Sessions are reset" };
-    let mut out = io::stdout().lock();
-    finish(print(&mut out, output, &reply, |a| {
-        format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour"))
-    }))
+    output.print(&reply, |a| format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour")))
 }
 
 /// Runs `ribtide show`.
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
-    let client = Client::new(&output.socket);
-    let mut out = BufWriter::new(io::stdout().lock());
-    let written = match what {
-        Show::Bgp(ShowBgp::Summary) => summary(&client, output, &mut out)?,
+    output.print_by(|to| match what {
+        Show::Bgp(ShowBgp::Summary) => summary(to),
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
-            print(&mut out, output, &client.get(&format!("/v1/bgp/neighbors/{a}"))?, bgp::neighbor)
+            to.ask(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
         }
         Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread }) => {
-            let only = query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]);
-            neighbors(&client, output, &mut out, &only)?
+            neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
         }
         Show::Bgp(ShowBgp::Nexthop { address }) => {
-            let only = query(&[("address", address.map(|a| a.to_string()))]);
-            print(&mut out, output, &client.get(&format!("/v1/bgp/nexthops?{only}"))?, nexthop::tracked)
+            let only = query(&[("address", text_of(*address))]);
+            to.ask(&format!("/v1/bgp/nexthops?{only}"), nexthop::tracked)
         }
         Show::Bgp(ShowBgp::Group { name, update_thread }) => {
             let only = query(&[("name", name.clone()), ("update-thread", text_of(*update_thread))]);
-            let groups: Groups = client.get(&format!("/v1/bgp/groups?{only}"))?;
-            print(&mut out, output, &groups.groups, |groups| bgp::groups(groups))
+            let groups: Groups = to.client.get(&format!("/v1/bgp/groups?{only}"))?;
+            to.print(&groups.groups, |groups| bgp::groups(groups))
         }
-        Show::Route { what: Some(ShowRoute::Summary), .. } => {
-            print(&mut out, output, &client.get("/v1/routes/summary")?, route::summary)
-        }
-        Show::Route { what: Some(ShowRoute::Failed), .. } => failed(&client, output, &mut out)?,
+        Show::Route { what: Some(ShowRoute::Summary), .. } => to.ask("/v1/routes/summary", route::summary),
+        Show::Route { what: Some(ShowRoute::Failed), .. } => failed(to),
         Show::Route { what: Some(ShowRoute::RibSharding { shard: None }), .. } => {
-            print(&mut out, output, &client.get("/v1/routes/sharding")?, route::sharding)
+            to.ask("/v1/routes/sharding", route::sharding)
         }
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Main) }), .. } => {
-            fib(&client, output, &mut out, None, None)?
+            fib(to, None, None)
         }
         Show::Route { what: Some(ShowRoute::Vrf { name, prefix }), .. } => {
-            fib(&client, output, &mut out, Some(name), prefix.as_deref())?
+            fib(to, Some(name), prefix.as_deref())
         }
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Number(n)) }), .. } => {
-            shard_routes(&client, output, &mut out, *n)?
+            shard_routes(to, *n)
         }
-        Show::Route { what: None, prefix } => routes(&client, output, &mut out, prefix.as_deref())?,
-        Show::Fib { prefix, vrf } => fib(&client, output, &mut out, vrf.as_deref(), prefix.as_deref())?,
-        Show::Asic { syncd: Some(path), .. } => {
-            print(&mut out, output, &asic::of_syncd(path, "chip")?, asic::state)
-        }
+        Show::Route { what: None, prefix } => routes(to, prefix.as_deref()),
+        Show::Fib { prefix, vrf } => fib(to, vrf.as_deref(), prefix.as_deref()),
+        Show::Asic { syncd: Some(path), .. } => to.print(&asic::of_syncd(path, "chip")?, asic::state),
         Show::Asic { addresses, asic, .. } if addresses.is_empty() => {
-            let only = query(&[("asic", asic.clone())]);
-            print(&mut out, output, &client.get(&format!("/v1/asic?{only}"))?, asic::state)
+            to.ask(&format!("/v1/asic?{}", query(&[("asic", asic.clone())])), asic::state)
         }
         Show::Asic { addresses, vrf, asic, .. } => {
             let lookup = AsicAddresses { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
-            let reply: AsicLookups = client.post("/v1/asic/lookup", &lookup)?;
-            print(&mut out, output, &reply, |a| fib::asic_table(addresses, a))
+            let reply: AsicLookups = to.client.post("/v1/asic/lookup", &lookup)?;
+            to.print(&reply, |a| fib::asic_table(addresses, a))
         }
         Show::NextHopGroup { id: Some(id), .. } => {
-            let page: NextHopGroupPage = client.get(&format!("/v1/nexthop-groups?id={id}"))?;
-            print(&mut out, output, &page, |page| {
+            to.ask(&format!("/v1/nexthop-groups?id={id}"), |page: &NextHopGroupPage| {
                 let groups = page.groups.iter().map(|g| nexthop::group(&page.cache, g));
                 nexthop::cache(&page.cache) + &groups.collect::<String>()
             })
         }
-        Show::NextHopGroup { id: None, vrf } => nexthop_groups(&client, output, &mut out, vrf.as_deref())?,
+        Show::NextHopGroup { id: None, vrf } => nexthop_groups(to, vrf.as_deref()),
         Show::Bfd { address } => {
-            let only = query(&[("peer", address.map(|a| a.to_string()))]);
-            print(&mut out, output, &client.get(&format!("/v1/bfd?{only}"))?, bfd::sessions)
+            to.ask(&format!("/v1/bfd?{}", query(&[("peer", text_of(*address))])), bfd::sessions)
         }
-        Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
+        Show::Fpm => to.ask("/v1/fpm", fib::fpm),
         Show::Pipeline { sonic: true, database_config } => {
             let daemons =
                 sonic_pipeline::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?;
-            print(&mut out, output, &daemons, |daemons| threads::daemons(daemons))
+            to.print(&daemons, |daemons| threads::daemons(daemons))
         }
-        Show::Pipeline { .. } => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
+        Show::Pipeline { .. } => to.ask("/v1/pipeline", threads::pipeline),
         Show::Performance { stage, sonic, database_config } => {
             let stages = match sonic {
                 true => {
                     sonic_performance::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?
                 }
-                false => client.get("/v1/performance")?,
+                false => to.client.get("/v1/performance")?,
             };
-            performance(&stages, stage.as_deref(), output, &mut out)?
+            performance(to, &stages, stage.as_deref())
         }
-        Show::Threads => print(&mut out, output, &client.get("/v1/threads")?, threads::threads),
-    };
-    finish(written.and_then(|()| out.flush()))
+        Show::Threads => to.ask("/v1/threads", threads::threads),
+    })
 }
 
 /// Runs `ribtide explain`; with `databases`, also in SONiC's daemons on the databases of this file,
@@ -344,132 +329,108 @@ pub(crate) fn explain(
             sonic_explain::of_daemons(config, vrf, prefix, router).map_err(|e| e.to_string())?
         }
     };
-    let mut out = io::stdout().lock();
-    finish(print(&mut out, output, &reply, fib::explain_text))
+    output.print(&reply, fib::explain_text)
 }
-
-/// The result of printing. The outer error is the router's, the inner one the output's.
-type Printed = Result<io::Result<()>, String>;
 
 /// All stages, or the records of one.
-fn performance(stages: &[Performance], only: Option<&str>, output: &Output, out: &mut impl Write) -> Printed {
-    let Some(name) = only else {
-        return Ok(print(out, output, &stages, |stages| performance::all(stages)));
-    };
+fn performance(to: &mut Printer, stages: &[Performance], only: Option<&str>) -> Printed {
+    let Some(name) = only else { return to.print(&stages, |stages| performance::all(stages)) };
     let Some(stage) = stages.iter().find(|s| s.stage == name) else {
         let names: Vec<&str> = stages.iter().map(|s| s.stage.as_str()).collect();
-        return Err(format!("there is no stage \"{name}\"; there are {}", names.join(", ")));
+        return Err(format!("there is no stage \"{name}\"; there are {}", names.join(", ")).into());
     };
-    Ok(if output.json {
-        stage.records.iter().try_for_each(|record| {
-            serde_json::to_writer(&mut *out, record)?;
-            writeln!(out)
-        })
-    } else {
-        out.write_all(performance::one(stage).as_bytes())
-    })
+    if to.json { to.json_lines(&stage.records) } else { to.text(&performance::one(stage)) }
 }
 
-fn summary(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
-    let mut reply: BgpSummary = client.get("/v1/bgp/summary")?;
-    if output.json {
-        let mut all = Vec::new();
-        let printed = paged(client, "/v1/bgp/neighbors", NEIGHBORS, "", |page: NeighborPage| {
-            all.extend(page.neighbors);
-            Ok(page.next)
-        })?;
-        reply.neighbors = Some(all);
-        return Ok(printed.and_then(|()| print(out, output, &reply, bgp::summary)));
+fn summary(to: &mut Printer) -> Printed {
+    let mut reply: BgpSummary = to.client.get("/v1/bgp/summary")?;
+    if to.json {
+        reply.neighbors = Some(all_neighbors(to, "")?);
+        return to.print(&reply, bgp::summary);
     }
-    if let Err(e) = out.write_all(bgp::summary(&reply).as_bytes()) {
-        return Ok(Err(e));
-    }
+    to.text(&bgp::summary(&reply))?;
     let mut table = bgp::neighbor_table();
-    paged(client, "/v1/bgp/neighbors", NEIGHBORS, "", |page: NeighborPage| {
+    to.paged("/v1/bgp/neighbors", NEIGHBORS, "", |to, page: NeighborPage| {
         page.neighbors.iter().for_each(|n| bgp::neighbor_row(&mut table, n));
-        out.write_all(table.render().as_bytes())?;
+        to.text(&table.render())?;
         Ok(page.next)
     })
 }
 
-fn neighbors(client: &Client, output: &Output, out: &mut impl Write, only: &str) -> Printed {
-    let mut all: Vec<Neighbor> = Vec::new();
-    let mut first = true;
-    let printed = paged(client, "/v1/bgp/neighbors", NEIGHBORS, only, |page: NeighborPage| {
-        if output.json {
-            all.extend(page.neighbors);
-            return Ok(page.next);
-        }
-        for neighbor in &page.neighbors {
-            let gap = if std::mem::take(&mut first) { "" } else { "\n" };
-            out.write_all(format!("{gap}{}", bgp::neighbor(neighbor)).as_bytes())?;
-        }
+/// The neighbours that fit `only`, for one JSON document.
+fn all_neighbors(to: &mut Printer, only: &str) -> Result<Vec<Neighbor>, printer::Failure> {
+    let mut all = Vec::new();
+    to.paged("/v1/bgp/neighbors", NEIGHBORS, only, |_, page: NeighborPage| {
+        all.extend(page.neighbors);
         Ok(page.next)
     })?;
-    match printed {
-        Ok(()) if output.json => Ok(print(out, output, &all, |_| String::new())),
-        other => Ok(other),
-    }
+    Ok(all)
 }
 
-fn routes(client: &Client, output: &Output, out: &mut impl Write, prefix: Option<&str>) -> Printed {
+fn neighbors(to: &mut Printer, only: &str) -> Printed {
+    if to.json {
+        let all = all_neighbors(to, only)?;
+        return to.json(&all);
+    }
+    let mut gap = "";
+    to.paged("/v1/bgp/neighbors", NEIGHBORS, only, |to, page: NeighborPage| {
+        for neighbor in &page.neighbors {
+            to.text(&format!("{gap}{}", bgp::neighbor(neighbor)))?;
+            gap = "\n";
+        }
+        Ok(page.next)
+    })
+}
+
+fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
     let mut table = route::table();
-    paged(client, "/v1/routes", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |page: RoutePage| {
-        lines(out, output, &page.routes, &mut table, route::rows)?;
-        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), output.json) {
-            out.write_all(route::owner(one).as_bytes())?;
+    to.paged("/v1/routes", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |to, page: RoutePage| {
+        to.lines(&page.routes, &mut table, route::rows)?;
+        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
+            to.text(&route::owner(one))?;
         }
         Ok(page.next)
     })
 }
 
-fn shard_routes(client: &Client, output: &Output, out: &mut impl Write, shard: usize) -> Printed {
-    let only = query(&[("shard", Some(shard.to_string()))]);
+fn shard_routes(to: &mut Printer, shard: usize) -> Printed {
     let mut table = route::table_of_shard();
-    if !output.json {
-        let all: Sharding = client.get("/v1/routes/sharding")?;
+    if !to.json {
+        let all: Sharding = to.client.get("/v1/routes/sharding")?;
         let own = all.shards.iter().find(|s| s.summary.shard == shard);
-        if let Err(e) = out.write_all(own.map(route::shard).unwrap_or_default().as_bytes()) {
-            return Ok(Err(e));
-        }
+        to.text(&own.map(route::shard).unwrap_or_default())?;
     }
-    paged(client, "/v1/routes", PAGE, &only, |page: RoutePage| {
-        lines(out, output, &page.routes, &mut table, route::rows_of_shard)?;
+    to.paged("/v1/routes", PAGE, &query(&[("shard", Some(shard.to_string()))]), |to, page: RoutePage| {
+        to.lines(&page.routes, &mut table, route::rows_of_shard)?;
         Ok(page.next)
     })
 }
 
-fn fib(
-    client: &Client,
-    output: &Output,
-    out: &mut impl Write,
-    vrf: Option<&str>,
-    prefix: Option<&str>,
-) -> Printed {
+fn fib(to: &mut Printer, vrf: Option<&str>, prefix: Option<&str>) -> Printed {
     let mut table = fib::fib_table();
     let only = query(&[("vrf", vrf.map(Into::into)), ("prefix", prefix.map(Into::into))]);
-    paged(client, "/v1/fib", PAGE, &only, |page: FibPage| {
-        lines(out, output, &page.routes, &mut table, fib::fib_row)?;
+    to.paged("/v1/fib", PAGE, &only, |to, page: FibPage| {
+        to.lines(&page.routes, &mut table, fib::fib_row)?;
         Ok(page.next)
     })
 }
 
-fn failed(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
+fn failed(to: &mut Printer) -> Printed {
     let mut table = fib::failed_table();
-    paged(client, "/v1/fib/failed", PAGE, "", |page: FailedPage| {
-        lines(out, output, &page.routes, &mut table, fib::failed_row)?;
+    to.paged("/v1/fib/failed", PAGE, "", |to, page: FailedPage| {
+        to.lines(&page.routes, &mut table, fib::failed_row)?;
         Ok(page.next)
     })
 }
 
-fn nexthop_groups(client: &Client, output: &Output, out: &mut impl Write, vrf: Option<&str>) -> Printed {
+fn nexthop_groups(to: &mut Printer, vrf: Option<&str>) -> Printed {
     let only = query(&[("vrf", vrf.map(Into::into))]);
     let mut all: Option<NextHopGroupPage> = None;
     let mut table = nexthop::table();
     let mut first = true;
-    let printed = paged(client, "/v1/nexthop-groups", GROUPS, &only, |mut page: NextHopGroupPage| {
+    to.paged("/v1/nexthop-groups", GROUPS, &only, |to, mut page: NextHopGroupPage| {
         let next = page.next.take();
-        if output.json {
+        if to.json {
             match &mut all {
                 None => all = Some(page),
                 Some(all) => all.groups.extend(page.groups),
@@ -477,76 +438,13 @@ fn nexthop_groups(client: &Client, output: &Output, out: &mut impl Write, vrf: O
             return Ok(next);
         }
         if std::mem::take(&mut first) {
-            out.write_all(format!("{}\n", nexthop::cache(&page.cache)).as_bytes())?;
+            to.text(&format!("{}\n", nexthop::cache(&page.cache)))?;
         }
         page.groups.iter().for_each(|g| nexthop::row(&mut table, &page.cache, g));
-        out.write_all(table.render().as_bytes())?;
+        to.text(&table.render())?;
         Ok(next)
     })?;
-    match printed {
-        Ok(()) if output.json => Ok(print(out, output, &all, |_| String::new())),
-        other => Ok(other),
-    }
-}
-
-/// A closed pipe (`ribtide show route | head`) is not an error.
-fn finish(written: io::Result<()>) -> Result<(), String> {
-    match written {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write the output: {e}")),
-        _ => Ok(()),
-    }
-}
-
-fn print<T: Serialize>(
-    out: &mut impl Write,
-    output: &Output,
-    reply: &T,
-    text: impl Fn(&T) -> String,
-) -> io::Result<()> {
-    if output.json {
-        serde_json::to_writer_pretty(&mut *out, reply)?;
-        writeln!(out)
-    } else {
-        out.write_all(text(reply).as_bytes())
-    }
-}
-
-/// A page of a list: rows of `table`, or a line of JSON each.
-fn lines<T: Serialize>(
-    out: &mut impl Write,
-    output: &Output,
-    items: &[T],
-    table: &mut Table,
-    rows: impl Fn(&mut Table, &T),
-) -> io::Result<()> {
-    if !output.json {
-        items.iter().for_each(|item| rows(table, item));
-        return out.write_all(table.render().as_bytes());
-    }
-    for item in items {
-        serde_json::to_writer(&mut *out, item)?;
-        writeln!(out)?;
-    }
-    Ok(())
-}
-
-/// Requests pages of at most `limit` items, filtered by `only`, a part of a URL's query.
-fn paged<P: DeserializeOwned>(
-    client: &Client,
-    path: &str,
-    limit: usize,
-    only: &str,
-    mut print: impl FnMut(P) -> io::Result<Option<String>>,
-) -> Printed {
-    let mut cursor = None;
-    loop {
-        let place = query(&[("limit", Some(limit.to_string())), ("cursor", cursor)]);
-        match print(client.get(&format!("{path}?{place}&{only}"))?) {
-            Err(e) => return Ok(Err(e)),
-            Ok(None) => return Ok(Ok(())),
-            Ok(next) => cursor = next,
-        }
-    }
+    if to.json { to.json(&all) } else { Ok(()) }
 }
 
 /// A URL query of the parts that have a value.
@@ -555,8 +453,8 @@ fn query(parts: &[(&str, Option<String>)]) -> String {
     some.collect::<Vec<_>>().join("&")
 }
 
-fn text_of(number: Option<usize>) -> Option<String> {
-    number.map(|n| n.to_string())
+fn text_of(value: Option<impl ToString>) -> Option<String> {
+    value.map(|value| value.to_string())
 }
 
 /// Percent-encodes the characters that a URL query cannot contain.

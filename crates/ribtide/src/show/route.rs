@@ -3,8 +3,8 @@
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, number};
 use ribtide_model::{
-    BackupNextHop, Forwarding, InstalledGroup, Route, RouteCounts, RouteGroups, RouteSummary, ShardLoad,
-    Sharding,
+    BackupNextHop, Forwarding, InstalledGroup, ProtocolCount, Route, RouteCounts, RouteGroups, RouteSummary,
+    ShardLoad, Sharding,
 };
 
 const COLUMNS: [&str; 7] = ["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"];
@@ -106,15 +106,8 @@ pub(super) fn summary(s: &RouteSummary) -> String {
         out.push_str("\nNo main table: this router installs no routes.\n");
         return out;
     };
-    let mut table = Table::new(&["Main table", "Family", ">Routes", ">Active"]);
-    for p in &main.protocols {
-        table.row([p.protocol.clone(), p.family.replace("ip", "IP"), number(p.routes), number(p.active)]);
-    }
-    out.push_str(&format!("\n{}", table.render()));
-    let denied: u64 = main.protocols.iter().map(|p| p.denied).sum();
-    if denied > 0 {
-        out.push_str(&format!("{} selected and not installed: fib.policy denies them\n", number(denied)));
-    }
+    out.push_str(&protocols("Main table", &main.protocols));
+    out.push_str(&denied("fib.policy", &main.protocols));
     out.push_str(&format!(
         "{} next-hop groups, cached by {}; tables of {}\n",
         number(main.next_hop_groups as u64),
@@ -129,21 +122,13 @@ pub(super) fn summary(s: &RouteSummary) -> String {
         ));
     }
     for vrf in &s.vrfs {
-        let mut table = Table::new(&[&format!("VRF {}", vrf.vrf), "Family", ">Routes", ">Active"]);
-        for p in &vrf.protocols {
-            table.row([p.protocol.clone(), p.family.replace("ip", "IP"), number(p.routes), number(p.active)]);
-        }
+        out.push_str(&protocols(&format!("VRF {}", vrf.vrf), &vrf.protocols));
         out.push_str(&format!(
-            "\n{}{} next-hop groups; tables of {}\n",
-            table.render(),
+            "{} next-hop groups; tables of {}\n",
             number(vrf.next_hop_groups as u64),
             bytes(vrf.memory_bytes)
         ));
-        let denied: u64 = vrf.protocols.iter().map(|p| p.denied).sum();
-        if denied > 0 {
-            let policy = format!("vrf.{}.policy", vrf.vrf);
-            out.push_str(&format!("{} selected and not installed: {policy} denies them\n", number(denied)));
-        }
+        out.push_str(&denied(&format!("vrf.{}.policy", vrf.vrf), &vrf.protocols));
     }
     if !s.vrfs.is_empty() {
         out.push('\n');
@@ -161,6 +146,23 @@ pub(super) fn summary(s: &RouteSummary) -> String {
         ));
     }
     out
+}
+
+/// A table of the routes of each protocol.
+fn protocols(title: &str, protocols: &[ProtocolCount]) -> String {
+    let mut table = Table::new(&[title, "Family", ">Routes", ">Active"]);
+    for p in protocols {
+        table.row([p.protocol.clone(), p.family.replace("ip", "IP"), number(p.routes), number(p.active)]);
+    }
+    format!("\n{}", table.render())
+}
+
+/// How many routes a policy keeps from the dataplanes, if any.
+fn denied(policy: &str, protocols: &[ProtocolCount]) -> String {
+    match protocols.iter().map(|p| p.denied).sum() {
+        0 => String::new(),
+        denied => format!("{} selected and not installed: {policy} denies them\n", number(denied)),
+    }
 }
 
 fn counts(table: &mut Table, name: &str, c: &RouteCounts, memory: u64) {
@@ -232,8 +234,8 @@ pub(super) fn shard(load: &ShardLoad) -> String {
 mod tests {
     use super::*;
     use ribtide_model::{
-        DataplaneCount, LogicalShardLoad, MainTable, NextHopCache, PerFamilyCount, ProtocolCount, Ring,
-        ShardSummary, VrfTable,
+        DataplaneCount, LogicalShardLoad, MainTable, NextHopCache, PerFamilyCount, Ring, ShardSummary,
+        VrfTable,
     };
 
     fn both(ipv4: u64, ipv6: u64) -> PerFamilyCount {
