@@ -1,6 +1,6 @@
-//! The references of the documentation: tables between `<!-- generated: NAME -->` and `<!-- end -->`, which
-//! `ribtide reference NAME` prints. The test `references` of the binary compares them, as `make test` does; it builds with the
-//! other tests and so costs lint no build of its own.
+//! The references of the documentation: tables between `<!-- generated: NAME -->` and `<!-- end -->`. The test `references` of
+//! the binary compares them with the code, as `make test` does; it builds with the other tests and so costs lint no build of
+//! its own.
 
 use crate::Tree;
 

@@ -15,8 +15,6 @@ mod demo;
 mod exit;
 #[cfg(feature = "router")]
 mod flush;
-#[cfg(feature = "router")]
-mod reference;
 mod route_check;
 #[cfg(feature = "router")]
 mod router;
@@ -54,13 +52,6 @@ enum Command {
     /// The shape of the configuration as JSON Schema, for editors and programs
     #[cfg(feature = "router")]
     Schema,
-    /// References of the documentation as Markdown, from what this binary has
-    #[cfg(feature = "router")]
-    #[command(hide = true)]
-    Reference {
-        #[command(subcommand)]
-        what: reference::Reference,
-    },
     /// Look inside the running router
     Show {
         #[command(subcommand)]
@@ -218,8 +209,6 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Check(file) => router::check(&file.config)?,
         #[cfg(feature = "router")]
         Command::Schema => router::schema()?,
-        #[cfg(feature = "router")]
-        Command::Reference { what } => reference::run(&what)?,
         Command::Show { what, output } => show::show(&what, &output)?,
         Command::Explain { prefix, vrf, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());

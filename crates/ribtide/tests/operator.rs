@@ -1,7 +1,7 @@
 //! An operator's view of a running router: the real binary with real sessions, through `ribtide
 //! show`, the API over TCP, `/metrics` and standard error.
 
-use ribtide_daemon::registry;
+use ribtide_daemon::registry::{Process, QUEUES, QueueKind};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -420,7 +420,7 @@ fn threads(router: &Router) {
     let rings = threads["rings"].as_array().unwrap();
     for ring in rings {
         let name = ring["name"].as_str().unwrap();
-        let bound = registry::router_queue(name).and_then(|queue| queue.bound);
+        let bound = router_queue(name).and_then(|queue| queue.bound);
         assert_eq!(bound, ring["capacity"].as_u64(), "{name} in crates/runtime/src/registry.rs");
     }
     assert!(
@@ -712,4 +712,36 @@ fn a_refused_session_is_logged_with_the_reason_and_a_stop_with_its_farewell() {
         log.lines().any(|l| l.contains("127.0.0.13") && l.contains("is down") && l.contains(farewell)),
         "{log}"
     );
+}
+
+/// What is known about a queue of the router, by its name.
+fn router_queue(name: &str) -> Option<&'static QueueKind> {
+    // What belongs to one of several ASICs has its name in front.
+    let name = name.split_once(": ").map_or(name, |(_, name)| name);
+    QUEUES.iter().find(|kind| kind.process == Process::Router && matches(kind.name, name))
+}
+
+/// Whether a name has the pattern of a kind.
+fn matches(pattern: &str, name: &str) -> bool {
+    if let Some((before, after)) = pattern.split_once("NAME") {
+        let inside = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        return inside.is_some_and(|inside| !inside.is_empty() && !inside.contains(", "));
+    }
+    match pattern.strip_suffix('N') {
+        Some(before) => {
+            let number = name.strip_prefix(before);
+            number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        }
+        None => pattern == name,
+    }
+}
+
+#[test]
+fn router_queue_is_found_by_number_name_and_asic() {
+    let bound = |name| router_queue(name).and_then(|queue| queue.bound);
+    assert_eq!(bound("readers to shard 12"), Some(8));
+    assert_eq!(bound("RIB to fpm-1"), Some(64));
+    assert_eq!(bound("RIB to kernel, urgent"), Some(8));
+    assert_eq!(bound("asic1: ROUTE_TABLE"), Some(64));
+    assert_eq!((bound("readers to shard"), bound("ROUTE_TABLES")), (None, None));
 }

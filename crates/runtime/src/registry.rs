@@ -1,7 +1,7 @@
 //! Every thread and every queue, for `ribtide show threads` and the references of the documentation, which are printed
 //! from here. Texts are Markdown; links are relative to `docs`.
 //!
-//! A test compares the queues of a running router with [`QUEUES`], names and bounds.
+//! A test of the program compares the queues of a running router with [`QUEUES`], names and bounds.
 
 /// Which processes have a thread or a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,41 +205,9 @@ pub fn router_thread(role: &str) -> Option<&'static ThreadKind> {
     THREADS.iter().find(|kind| kind.process == Router && base(kind) == role)
 }
 
-/// What is known about a queue of the router, by its name.
-pub fn router_queue(name: &str) -> Option<&'static QueueKind> {
-    // What belongs to one of several ASICs has its name in front.
-    let name = name.split_once(": ").map_or(name, |(_, name)| name);
-    QUEUES.iter().find(|kind| kind.process == Router && matches(kind.name, name))
-}
-
-/// Whether a name has the pattern of a kind.
-fn matches(pattern: &str, name: &str) -> bool {
-    if let Some((before, after)) = pattern.split_once("NAME") {
-        let inside = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-        return inside.is_some_and(|inside| !inside.is_empty() && !inside.contains(", "));
-    }
-    match pattern.strip_suffix('N') {
-        Some(before) => {
-            let number = name.strip_prefix(before);
-            number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-        }
-        None => pattern == name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn router_queue_is_found_by_number_name_and_asic() {
-        let bound = |name| router_queue(name).and_then(|queue| queue.bound);
-        assert_eq!(bound("readers to shard 12"), Some(8));
-        assert_eq!(bound("RIB to fpm-1"), Some(64));
-        assert_eq!(bound("RIB to kernel, urgent"), Some(8));
-        assert_eq!(bound("asic1: ROUTE_TABLE"), Some(64));
-        assert_eq!((bound("readers to shard"), bound("ROUTE_TABLES")), (None, None));
-    }
 
     #[test]
     fn router_thread_is_found_without_its_number() {

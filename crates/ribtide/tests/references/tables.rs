@@ -1,4 +1,4 @@
-//! `ribtide reference`: the references of the documentation as Markdown tables, from what this binary has.
+//! The references of the documentation as Markdown tables, from what the code has.
 
 use crate::exit::Exit;
 use ribtide_config as config;
@@ -7,60 +7,29 @@ use ribtide_daemon::registry::{Process, QUEUES, THREADS};
 use ribtide_runtime::log::target;
 use serde_json::{Map, Value};
 
-#[derive(Debug, clap::Subcommand)]
-pub(super) enum Reference {
-    /// The keys of a table of the configuration
-    Settings {
-        /// The table, such as `fib.kernel`, or `bgp.group.NAME` for one with a name of its own
-        table: String,
-    },
-    /// The metrics of `/metrics`
-    Metrics,
-    /// The targets of log lines
-    LogTargets,
-    /// The exit statuses of the program
-    Exits,
-    /// The threads
-    Threads {
-        /// Whose
-        process: Whose,
-    },
-    /// The queues
-    Queues {
-        /// Whose
-        process: Whose,
-    },
+/// The reference of a name: `metrics`, `log-targets`, `exits`, `threads` or `queues` and whose, `settings` and a table of the
+/// configuration, such as `fib.kernel`, or `bgp.group.NAME` for one with a name of its own.
+///
+/// # Errors
+/// There is no such reference.
+pub(crate) fn reference(name: &str) -> Result<String, String> {
+    Ok(match name.split_once(' ') {
+        None if name == "metrics" => metrics(),
+        None if name == "log-targets" => log_targets(),
+        None if name == "exits" => exits(),
+        Some(("settings", table)) => settings(&config::schema(), table)?,
+        Some(("threads", whose)) => threads(process(whose)?),
+        Some(("queues", whose)) => queues(process(whose)?),
+        _ => return Err(format!("there is no reference {name}")),
+    })
 }
 
-/// Processes, as an argument names them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Whose {
-    /// `ribtide run`
-    Router,
-    /// SONiC's daemons as processes of their own
-    Sonic,
-}
-
-impl From<Whose> for Process {
-    fn from(whose: Whose) -> Process {
-        match whose {
-            Whose::Router => Process::Router,
-            Whose::Sonic => Process::Sonic,
-        }
+fn process(whose: &str) -> Result<Process, String> {
+    match whose {
+        "router" => Ok(Process::Router),
+        "sonic" => Ok(Process::Sonic),
+        _ => Err(format!("{whose} has no threads and queues")),
     }
-}
-
-/// Prints a reference.
-pub(super) fn run(what: &Reference) -> Result<(), String> {
-    let text = match what {
-        Reference::Settings { table } => settings(&config::schema(), table)?,
-        Reference::Metrics => metrics(),
-        Reference::LogTargets => log_targets(),
-        Reference::Exits => exits(),
-        Reference::Threads { process } => threads((*process).into()),
-        Reference::Queues { process } => queues((*process).into()),
-    };
-    crate::text::write_stdout(&text)
 }
 
 /// A Markdown table.
@@ -103,8 +72,34 @@ fn log_targets() -> String {
 }
 
 fn exits() -> String {
-    let rows = Exit::ALL.map(|exit| vec![(exit as u8).to_string(), exit.when().into()]);
-    markdown(&["status", "when"], rows)
+    let mut rows: Vec<(u8, &str)> =
+        [Exit::Done, Exit::Failed, Exit::Unusable].map(|exit| (exit as u8, when(exit))).into();
+    rows.push((
+        134,
+        "SIGABRT: a thread failed, and the process with it, so that no route is silently lost. Standard error names \
+         the thread; the supervisor starts the program again",
+    ));
+    markdown(
+        &["status", "when"],
+        rows.into_iter().map(|(status, when)| vec![status.to_string(), when.into()]),
+    )
+}
+
+/// When the program ends so.
+fn when(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Done => {
+            "The command did what it says. `run`: stopped by SIGTERM or SIGINT. `route-check`: all agree"
+        }
+        Exit::Failed => {
+            "The command failed: a configuration with errors, a router that cannot start or be reached, a change that was \
+             refused. The last lines on standard error have what is wrong, where, and what to do. `route-check`: routes \
+             differ. `flush`: routes or objects are left"
+        }
+        Exit::Unusable => {
+            "The command line is wrong; standard error has the usage. `route-check`: the comparison failed"
+        }
+    }
 }
 
 fn threads(process: Process) -> String {

@@ -1,32 +1,27 @@
-//! The references in the documentation are what `ribtide reference` prints. `cargo xtask docs --write` writes them again.
+//! The references in the documentation are what the code has. `cargo xtask docs --write` writes them again.
+
+#[path = "../../src/exit.rs"]
+mod exit;
+mod tables;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use tables::reference;
 
-/// Begins a reference; the arguments of `ribtide reference` follow, and `-->`.
+/// Begins a reference; its name follows, and `-->`.
 const BEGIN: &str = "<!-- generated: ";
 /// Ends it.
 const END: &str = "<!-- end -->";
 /// Set by `cargo xtask docs --write`.
 const WRITE: &str = "RIBTIDE_WRITE_REFERENCES";
 
-/// What `ribtide reference` prints.
-fn reference(arguments: &str) -> String {
-    let ribtide = env!("CARGO_BIN_EXE_ribtide");
-    let output =
-        Command::new(ribtide).arg("reference").args(arguments.split(' ')).output().expect("ribtide runs");
-    assert!(output.status.success(), "reference {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("a reference is text")
-}
-
-/// The document with its references as the binary prints them, and the names of those that were otherwise.
+/// The document with its references as the code has them, and the names of those that were otherwise.
 fn generated(text: &str) -> (String, Vec<&str>) {
     let (mut out, mut rest, mut stale) = (String::new(), text, Vec::new());
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let (name, after) = after.split_once(" -->\n").expect("the name of a reference ends with -->");
         let (present, after) = after.split_once(END).unwrap_or_else(|| panic!("{name}: {END} is missing"));
-        let table = reference(name);
+        let table = reference(name).expect("a reference of the code");
         if present != table {
             stale.push(name);
         }
@@ -37,7 +32,7 @@ fn generated(text: &str) -> (String, Vec<&str>) {
 }
 
 #[test]
-fn references_of_the_documentation_equal_what_the_binary_prints() {
+fn references_of_the_documentation_equal_the_code() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut faults = Vec::new();
     let mut found = 0;
