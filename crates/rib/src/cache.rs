@@ -84,6 +84,7 @@ pub struct CacheCounters {
 }
 
 /// The cache's state, without the results, which each group holds.
+#[derive(Default)]
 pub(crate) struct Cache {
     mode: CacheMode,
     pub(crate) counters: CacheCounters,

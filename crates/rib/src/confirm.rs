@@ -38,6 +38,7 @@ use ribtide_prefix::{AnyPrefix, Set, for_each_family};
 use std::collections::VecDeque;
 
 /// Unconfirmed fences and blocked prefixes.
+#[derive(Default)]
 pub(crate) struct Confirm {
     /// Whether any announcer suppresses unconfirmed routes.
     on: bool,
@@ -63,17 +64,7 @@ pub(crate) struct Confirm {
 
 impl Confirm {
     pub(crate) fn new(planes: Vec<DataplaneId>) -> Confirm {
-        Confirm {
-            on: false,
-            planes,
-            fences: VecDeque::new(),
-            fresh: Vec::new(),
-            blocked: Set::default(),
-            named: Vec::new(),
-            suspects: Vec::new(),
-            changing: VecDeque::new(),
-            refilled: 0,
-        }
+        Confirm { planes, ..Confirm::default() }
     }
 
     pub(crate) fn is_on(&self) -> bool {

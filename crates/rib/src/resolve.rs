@@ -94,6 +94,7 @@ pub(crate) enum GroupStatus {
 }
 
 /// Targets, groups and their dependencies.
+#[derive(Default)]
 pub(crate) struct Resolver {
     pub(crate) config: RibConfig,
     pub(crate) cache: Cache,
@@ -132,26 +133,10 @@ impl Resolver {
     pub(crate) fn new(config: RibConfig) -> Resolver {
         Resolver {
             cache: Cache::new(config.cache),
-            interfaces: Map::default(),
-            own: Map::default(),
-            nodes: Store::default(),
-            by_target: Map::default(),
-            by_address: Edges::default(),
-            by_interface: Edges::default(),
-            on_trust: Edges::default(),
-            unusable: BTreeSet::new(),
             groups: Groups::above(config.vrf.id.groups()),
             tracking: Tracking::new(config.damping),
-            assumed: Map::default(),
             config,
-            parents: Edges::default(),
-            dependents: Edges::default(),
-            stale_nodes: Vec::new(),
-            stale_groups: Vec::new(),
-            touched: Vec::new(),
-            unused: Vec::new(),
-            sent_unresolved: 0,
-            unresolved_before: false,
+            ..Resolver::default()
         }
     }
 

@@ -72,6 +72,7 @@ pub struct TrackedInfo {
 }
 
 /// All registered next hops.
+#[derive(Default)]
 pub(crate) struct Tracking {
     entries: Map<TrackedNextHop, Entry>,
     /// Next hops whose answers may have changed.
@@ -86,13 +87,7 @@ pub(crate) struct Tracking {
 
 impl Tracking {
     pub(crate) fn new(damping: bool) -> Tracking {
-        Tracking {
-            entries: Map::default(),
-            stale: Vec::new(),
-            due: BTreeSet::new(),
-            held: BTreeSet::new(),
-            damping,
-        }
+        Tracking { damping, ..Tracking::default() }
     }
 
     /// Registers a next hop that the target `node` answers.

@@ -59,6 +59,7 @@ pub struct Counts {
 }
 
 /// A switch in software. One thread owns it; other threads send it queries.
+#[derive(Default)]
 pub struct VirtualSwitch {
     setup: Vec<PortSetup>,
     behavior: Behavior,
@@ -115,29 +116,7 @@ fn index(afi: Afi) -> usize {
 impl VirtualSwitch {
     /// A chip without a switch; the creation of the switch object starts it.
     pub fn new(setup: Vec<PortSetup>, behavior: Behavior) -> VirtualSwitch {
-        VirtualSwitch {
-            setup,
-            behavior,
-            objects: Objects::default(),
-            routers: Map::default(),
-            targets: Targets::default(),
-            neighbors: Map::default(),
-            labels: BTreeMap::new(),
-            members: Map::default(),
-            port_names: Map::default(),
-            next_hops: [0; 2],
-            labelled_next_hops: 0,
-            neighbor_counts: [0; 2],
-            routes: [0; 2],
-            groups: 0,
-            group_members: 0,
-            started: None,
-            refused: Set::default(),
-            watches: Watches::default(),
-            operations: 0,
-            stall: None,
-            pace: Pace::default(),
-        }
+        VirtualSwitch { setup, behavior, ..VirtualSwitch::default() }
     }
 
     /// Its behaviour.

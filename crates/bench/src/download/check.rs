@@ -342,20 +342,11 @@ impl fmt::Display for Report {
                 Spread::of(values).map_or("-".into(), |spread| spread.show(as_text))
             };
             let (fine, tenth) = (|n: f64| format!("{n:.3}"), |n: f64| format!("{n:.1}"));
-            let none = || "-".to_owned();
-            rows.push(vec![
-                name.clone(),
-                "none".into(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                show(&mut runs.iter().map(|run| run.before.0), tenth),
-                show(&mut runs.iter().map(|run| run.before.1), rounded),
-                none(),
-            ]);
+            let mut before = header.map(|_| "-".to_owned());
+            (before[0], before[1]) = (name.clone(), "none".into());
+            before[8] = show(&mut runs.iter().map(|run| run.before.0), tenth);
+            before[9] = show(&mut runs.iter().map(|run| run.before.1), rounded);
+            rows.push(before.to_vec());
             for first in [true, false] {
                 let looks: Vec<&CheckFigures> = (runs.iter())
                     .flat_map(|run| if first { &run.looks[..1] } else { &run.looks[1..] })

@@ -356,21 +356,8 @@ fn own_routes(case: &Case) -> (u64, u64) {
 
 /// Writes the rows of SONiC's other daemons: a port, its addresses and the neighbours.
 fn rows(appl: &mut Redis, case: &Case) -> io::Result<()> {
-    let port = [
-        "lanes",
-        "1,2,3,4",
-        "speed",
-        "40000",
-        "alias",
-        "1",
-        "index",
-        "0",
-        "mtu",
-        "9100",
-        "admin_status",
-        "up",
-    ];
-    appl.set("PORT_TABLE", PROGRAM_LINK, &port)?;
+    let port = "lanes 1,2,3,4 speed 40000 alias 1 index 0 mtu 9100 admin_status up";
+    appl.set("PORT_TABLE", PROGRAM_LINK, &port.split(' ').collect::<Vec<_>>())?;
     let ports = if case.reactions { "2" } else { "1" };
     appl.set("PORT_TABLE", "PortConfigDone", &["count", ports])?;
     appl.set("PORT_TABLE", "PortInitDone", &["lanes", "0"])?;

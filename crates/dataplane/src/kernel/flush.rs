@@ -46,7 +46,7 @@ pub struct Table {
 }
 
 /// The result of a flush, or of a dry run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Flushed {
     /// Whether it was a dry run.
     pub dry_run: bool,
@@ -140,15 +140,7 @@ struct Objects {
 /// The error of the kernel when it refuses the socket or a dump.
 pub fn flush(scope: &Scope, dry_run: bool, deadline: Option<Instant>) -> io::Result<Flushed> {
     let mut flush = Flush { socket: Socket::open()?, protocol: scope.protocol, dry_run, deadline };
-    let mut out = Flushed {
-        dry_run,
-        protocol: scope.protocol,
-        tables: Vec::new(),
-        next_hop_groups: 0,
-        next_hops: 0,
-        in_use: 0,
-        left: 0,
-    };
+    let mut out = Flushed { dry_run, protocol: scope.protocol, ..Flushed::default() };
     for (number, vrf) in &scope.tables {
         let mut table = Table { table: *number, vrf: vrf.clone(), ipv4_routes: 0, ipv6_routes: 0 };
         for afi in [Afi::Ipv4, Afi::Ipv6] {

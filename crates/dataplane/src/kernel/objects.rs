@@ -96,6 +96,7 @@ struct Found {
 }
 
 /// The state of all objects.
+#[derive(Default)]
 pub(super) struct Objects {
     protocol: u8,
     singles: Map<SingleContent, Single>,
@@ -115,17 +116,7 @@ pub(super) struct Objects {
 
 impl Objects {
     pub(super) fn new(protocol: u8) -> Self {
-        Objects {
-            protocol,
-            singles: Map::default(),
-            groups: Map::default(),
-            dirty: Vec::new(),
-            doomed: Vec::new(),
-            idle: Vec::new(),
-            found: Found::default(),
-            next_id: IDS.start,
-            free: Vec::new(),
-        }
+        Objects { protocol, next_id: IDS.start, ..Objects::default() }
     }
 
     /// The kernel id of a group of the RIB, if the kernel has it.

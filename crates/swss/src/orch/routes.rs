@@ -55,6 +55,7 @@ pub(super) struct Deps<'a> {
 }
 
 /// All routes.
+#[derive(Default)]
 pub(super) struct Routes {
     table: RouteTable,
     completions: CompletionTracker,
@@ -80,20 +81,7 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn new(config: &OrchConfig) -> Routes {
-        Routes {
-            table: RouteTable::default(),
-            completions: CompletionTracker::default(),
-            ready: VecDeque::new(),
-            retry_cache: RetryCache::default(),
-            own: Map::default(),
-            resyncs: [Resync::default(); 2],
-            pops: Map::default(),
-            unreported: false,
-            resynced: false,
-            default_ok: [false; 2],
-            responses: config.responses,
-            sort: config.sort_routes,
-        }
+        Routes { responses: config.responses, sort: config.sort_routes, ..Routes::default() }
     }
 
     /// Whether clients wait for responses.

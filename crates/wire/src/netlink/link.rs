@@ -6,7 +6,7 @@ use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
 
 /// An interface (`RTM_NEWLINK`, `RTM_DELLINK`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link<'a> {
     /// The interface's index.
     pub index: u32,
@@ -44,13 +44,8 @@ impl<'a> Link<'a> {
         }
         let mut link = Link {
             index: u32::from_ne_bytes([i0, i1, i2, i3]),
-            name: "",
             flags: u32::from_ne_bytes([f0, f1, f2, f3]),
-            mtu: 0,
-            master: None,
-            kind: None,
-            vrf_table: None,
-            carrier_down_count: None,
+            ..Link::default()
         };
         let mut data = None;
         for attr in Attrs::new(attrs) {
