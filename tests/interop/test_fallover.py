@@ -168,7 +168,7 @@ def test_interface_down_ends_the_single_hop_session_at_once(link, fib):
                              (f"addresses of the interface changed: {Pair.A4}/24 added", f"sessions_released={Pair.B4}"),
                              ("the interface is gone", "")):
         parts = (" INFO bgp::session: ", sentence, f"interface={name}", fields)
-        assert router.process.logged(*parts), f"{parts} is not in the log:\n{router.process.log(100_000)}"
+        wait_for(f"{parts} are in the log", lambda: router.process.logged(*parts))
 
 
 def test_fast_external_fallover_off_keeps_the_session_and_reload_switches_it_on(link):

@@ -46,7 +46,7 @@ def test_stock_command_lines(host):
     assert [said[name]["multi-db"]["active"] for name in ("fpmsyncd", "orchagent", "syncd")] == ["disabled"] * 3
     assert said["syncd"]["-t"] == {"name": "-t", "requested": "fast", "active": "cold", "why": said["syncd"]["-t"]["why"]}
     # A watchdog of a microsecond: every request takes longer.
-    assert sonic.processes["syncd"].logged(" WARN syncd: the switch took long for a request", "ms=")
+    wait_for("the watchdog logs", lambda: sonic.processes["syncd"].logged(" WARN syncd: the switch took long for a request", "duration_ms="))
     wait_for("orchagent tells supervisord", lambda: sonic.processes["orchagent"].log().count("<!--XSUPERVISOR:BEGIN-->heartbeat<!--XSUPERVISOR:END-->") > 1, 20)
     assert (host.folder / "swss.asic0.rec").stat().st_size and (host.folder / "sairedis.asic0.rec").stat().st_size
 
