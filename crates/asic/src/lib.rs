@@ -28,7 +28,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_sonicd::Error;
+pub use ribtide_sonicd::Error;
 use ribtide_sonicd::chip_state::chip_state;
 use ribtide_sonicd::events;
 use ribtide_sonicd::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
@@ -191,8 +191,7 @@ pub fn start(
                 all.stop();
             }
         };
-        thread::spawn(format!("{name}-{stage}"), run)
-            .map_err(|e| Error::new(format!("no thread for {stage}: {e}")))
+        thread::spawn(format!("{name}-{stage}"), run).map_err(Error::no_thread(&format!("for {stage}")))
     };
     let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;

@@ -13,6 +13,7 @@ use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -259,7 +260,7 @@ impl Engine {
     ///
     /// # Errors
     /// A sentence when a socket cannot be bound; nothing has changed.
-    pub fn configure(&mut self, config: &BfdConfig) -> Result<Changes, String> {
+    pub fn configure(&mut self, config: &BfdConfig) -> io::Result<Changes> {
         self.listen_for(config)?;
         let now = self.now();
         let mut changes = Changes::default();
@@ -324,7 +325,7 @@ impl Engine {
     }
 
     /// Binds the missing sockets of the sessions of `config`.
-    fn listen_for(&mut self, config: &BfdConfig) -> Result<(), String> {
+    fn listen_for(&mut self, config: &BfdConfig) -> io::Result<()> {
         let mut new: Vec<Listener> = Vec::new();
         for (peer, session) in &config.sessions {
             let multihop = session.settings.min_ttl.is_some();
@@ -339,8 +340,10 @@ impl Engine {
             let token = Token(self.listeners.len());
             let fd = listener.socket.as_raw_fd();
             let watched = self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE);
-            watched
-                .map_err(|e| format!("BFD cannot watch its socket: {e}; raise the limit of open files"))?;
+            watched.map_err(|e| {
+                let sentence = format!("BFD cannot watch its socket: {e}; raise the limit of open files");
+                io::Error::new(e.kind(), sentence)
+            })?;
             self.listeners.push(listener);
         }
         Ok(())

@@ -28,7 +28,6 @@ use ribtide_rib::RibIn;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::ring::{Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -54,45 +53,29 @@ pub struct Outputs {
     pub bgp: Option<Sender<BfdNews>>,
 }
 
-/// Why BFD cannot do as it is configured. Displays as a sentence.
-#[derive(Debug)]
-pub struct NotStarted(String);
-
-impl fmt::Display for NotStarted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotStarted {}
-
-impl From<io::Error> for NotStarted {
-    fn from(e: io::Error) -> NotStarted {
-        NotStarted(format!(
-            "the BFD thread cannot start: {e}; raise the limits of processes and open files (ulimit)"
-        ))
-    }
-}
-
 /// Binds the sockets, and starts the thread with the sessions of `config`. `interfaces`: those whose numbers the
 /// configuration gives.
 ///
 /// # Errors
-/// When a socket cannot be bound, or the system gives no thread.
+/// When a socket cannot be bound, or the system gives no thread. Displays as a sentence; the kind is the system's.
 pub fn start(
     config: &BfdConfig,
     interfaces: &[InterfaceConfig],
     outputs: Outputs,
     stop: Stop,
-) -> Result<Bfd, NotStarted> {
-    let poll = Poll::new()?;
-    let waker = Waker::new(poll.registry(), WAKE)?;
+) -> io::Result<Bfd> {
+    let failed = |e: io::Error| {
+        let cure = "raise the limits of processes and open files (ulimit)";
+        io::Error::new(e.kind(), format!("the BFD thread cannot start: {e}; {cure}"))
+    };
+    let poll = Poll::new().map_err(failed)?;
+    let waker = Waker::new(poll.registry(), WAKE).map_err(failed)?;
     // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
     let wake: Wake = Arc::new(move || drop(waker.wake()));
     let (handle, calls) = pair("BFD");
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
-    engine.configure(config).map_err(NotStarted)?;
-    let thread = thread::spawn("bfd", move || run(engine, &calls, &stop))?;
+    engine.configure(config)?;
+    let thread = thread::spawn("bfd", move || run(engine, &calls, &stop)).map_err(failed)?;
     Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 

@@ -40,7 +40,7 @@ impl Listener {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) fn bind(address: IpAddr, multihop: bool) -> Result<Listener, String> {
+    pub(super) fn bind(address: IpAddr, multihop: bool) -> io::Result<Listener> {
         let port = if multihop { MULTIHOP_PORT } else { SINGLE_HOP_PORT };
         let bound = bind(SocketAddr::new(address, port)).map_err(|error| {
             let cure = match error.kind() {
@@ -49,7 +49,8 @@ impl Listener {
                 }
                 _ => "set bfd.listen to addresses of this machine",
             };
-            format!("BFD cannot receive on {address} port {port}: {error}; {cure}")
+            let sentence = format!("BFD cannot receive on {address} port {port}: {error}; {cure}");
+            io::Error::new(error.kind(), sentence)
         })?;
         let control = nix::cmsg_space!(libc::in6_pktinfo, libc::in_pktinfo, libc::c_int, libc::c_int);
         Ok(Listener { socket: bound, address, multihop, ready: true, control })

@@ -106,9 +106,11 @@ impl BgpBuilder {
     /// Listens, and creates the queues.
     ///
     /// # Errors
-    /// An address cannot be bound or a CPU cannot be used; the error names it.
+    /// An address cannot be bound, with the system's kind of error, or a CPU cannot be used (`InvalidInput`); the error
+    /// names it.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
-        let placement = Placement::new(&bgp.cpus).map_err(io::Error::other)?;
+        let refused = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
+        let placement = Placement::new(&bgp.cpus).map_err(refused)?;
         let sessions = SessionsBuilder::new(bgp, rings)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))

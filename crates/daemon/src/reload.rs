@@ -18,6 +18,7 @@ use ribtide_runtime::call::NoReply;
 use ribtide_runtime::log;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -103,7 +104,7 @@ pub enum NotReloaded {
     /// The number of shards.
     Shards(NotResized),
     /// BFD.
-    Bfd(String),
+    Bfd(io::Error),
     /// The BFD thread does not reply.
     NoBfd(NoReply),
     /// The neighbours.

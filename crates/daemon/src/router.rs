@@ -2,7 +2,8 @@
 
 use crate::reload::{NotReloaded, Reloader};
 use crate::vrf_numbers::VrfNumbers;
-use ribtide_api::{Api, ListenError, RouterState, SocketFile, answers};
+pub use ribtide_api::ListenError;
+use ribtide_api::{Api, RouterState, SocketFile, answers};
 use ribtide_bfdd as bfd;
 use ribtide_bgpd::{BgpBuilder, initial};
 use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
@@ -50,14 +51,14 @@ pub struct Router {
 pub enum StartError {
     /// The API cannot listen.
     Api(ListenError),
-    /// BGP cannot listen.
-    Bgp(String),
-    /// BFD cannot work.
-    Bfd(bfd::NotStarted),
-    /// The kernel dataplane cannot work.
-    Kernel(String),
+    /// BGP cannot listen, or bgp.cpus cannot be obeyed (`InvalidInput`).
+    Bgp(io::Error),
+    /// BFD cannot listen.
+    Bfd(io::Error),
+    /// The kernel dataplane cannot work, or the kernel's interfaces cannot be watched.
+    Kernel(io::Error),
     /// The virtual ASIC cannot work.
-    Asic(String),
+    Asic(ribtide_asic::Error),
     /// A VRF is not what it should be.
     Vrf(String),
     /// The system gives no thread.
@@ -68,10 +69,9 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Api(e) => e.fmt(f),
-            StartError::Bfd(e) => e.fmt(f),
-            StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) | StartError::Vrf(e) => {
-                f.write_str(e)
-            }
+            StartError::Bgp(e) | StartError::Bfd(e) | StartError::Kernel(e) => e.fmt(f),
+            StartError::Asic(e) => e.fmt(f),
+            StartError::Vrf(e) => f.write_str(e),
             StartError::Thread(e) => {
                 write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)")
             }
@@ -87,6 +87,28 @@ impl From<io::Error> for StartError {
     }
 }
 
+/// Why a running router ended without being asked to. Displays as a sentence.
+#[derive(Debug)]
+pub enum RunError {
+    /// Signals cannot be caught.
+    Signals(io::Error),
+    /// A stage could not go on; the log has its reason.
+    Stage,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Signals(e) => write!(f, "cannot catch signals: {e}"),
+            RunError::Stage => f.write_str(
+                "a stage could not go on, so the router has stopped; an earlier line has its reason",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
 impl Router {
     /// Starts everything that `config` names; `file` is what a reload reads. Returns once listeners are bound and the kernel has been asked; what
     /// cannot work is refused here and not found out later.
@@ -101,7 +123,7 @@ impl Router {
             (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
         let bgp = match &config.bgp {
-            Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(|e| StartError::Bgp(e.to_string()))?),
+            Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(StartError::Bgp)?),
             None => None,
         };
         // Meters appear in the order of the route's way, whichever thread starts first.
@@ -134,7 +156,7 @@ impl Router {
                 let threads = if named { name } else { "sonic" };
                 let started =
                     ribtide_asic::start(threads, port, &config.interfaces, &vrfs, *asic, &of_it, &meters);
-                asics.insert(name.clone(), started.map_err(|e| StartError::Asic(e.to_string()))?);
+                asics.insert(name.clone(), started.map_err(StartError::Asic)?);
             }
         }
         let to_rib = rib.as_ref().filter(|_| config.uses_kernel_interfaces()).map(RibBuilder::failures);
@@ -265,10 +287,9 @@ impl Router {
     /// Runs until SIGINT or SIGTERM, then says goodbye to peers. SIGHUP reads the configuration file again.
     ///
     /// # Errors
-    /// A sentence when signals cannot be caught, or a stage had to stop.
-    pub fn run_until_signal(self) -> Result<(), String> {
-        let mut signals =
-            Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
+    /// When signals cannot be caught, or a stage had to stop.
+    pub fn run_until_signal(self) -> Result<(), RunError> {
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(RunError::Signals)?;
         loop {
             let pending: Vec<i32> = signals.pending().collect();
             if let Some(signal) = pending.iter().find(|signal| **signal != SIGHUP) {
@@ -288,7 +309,7 @@ impl Router {
                 }
             }
             if self.stop.stopped() {
-                return Err("a stage could not go on, so the router has stopped; its reason is above".into());
+                return Err(RunError::Stage);
             }
             std::thread::sleep(STOP_POLL_INTERVAL);
         }
@@ -357,9 +378,12 @@ fn watch_interfaces(
     }
     match InterfaceWatch::start(vrfs, rib, sessions, stop) {
         Ok(watch) => Ok(Some(watch)),
-        Err(e) if resolves => Err(StartError::Kernel(format!(
-            "the kernel's interfaces, over which next hops resolve, cannot be watched: {e}; write [[interface]] tables"
-        ))),
+        Err(e) if resolves => {
+            let sentence = format!(
+                "the kernel's interfaces, over which next hops resolve, cannot be watched: {e}; write [[interface]] tables"
+            );
+            Err(StartError::Kernel(io::Error::new(e.kind(), sentence)))
+        }
         Err(e) => {
             tracing::warn!(
                 target: target::KERNEL,

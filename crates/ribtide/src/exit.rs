@@ -9,12 +9,65 @@ pub(crate) enum Exit {
     Done = 0,
     /// The command failed.
     Failed = 1,
-    /// The command line is wrong; of `route-check` also: the comparison failed.
+    /// The command line or the configuration is wrong; of `route-check` also: the comparison failed.
     Unusable = 2,
+    /// The system denies a permission.
+    Permission = 3,
+    /// An address or a socket cannot be listened on.
+    Listen = 4,
+    /// A database cannot be reached.
+    Database = 5,
+    /// Another daemon does not answer, or was started again.
+    Peer = 6,
+    /// The kernel lacks what a dataplane needs.
+    Kernel = 7,
+    /// The system gives no thread or shows no interfaces.
+    System = 8,
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)
+    }
+}
+
+impl From<&ribtide_sonicd::Error> for Exit {
+    fn from(error: &ribtide_sonicd::Error) -> Exit {
+        use ribtide_sonicd::Error;
+        match error {
+            Error::Configuration(_) => Exit::Unusable,
+            Error::Permission(_) => Exit::Permission,
+            Error::Listen(_) => Exit::Listen,
+            Error::Database(_) => Exit::Database,
+            Error::Peer(_) => Exit::Peer,
+            Error::System(_) => Exit::System,
+            Error::Failed(_) => Exit::Failed,
+        }
+    }
+}
+
+#[cfg(feature = "router")]
+impl From<&ribtide_daemon::router::StartError> for Exit {
+    fn from(error: &ribtide_daemon::router::StartError) -> Exit {
+        use ribtide_daemon::router::{ListenError, StartError};
+        use std::io::{Error, ErrorKind};
+        let of = |e: &Error, otherwise: Exit| match e.kind() {
+            ErrorKind::PermissionDenied => Exit::Permission,
+            ErrorKind::InvalidInput => Exit::Unusable,
+            // No thread, or no memory for one.
+            ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Exit::System,
+            _ => otherwise,
+        };
+        match error {
+            StartError::Vrf(_) => Exit::Unusable,
+            StartError::Api(ListenError::InUse(_) | ListenError::Occupied(_)) => Exit::Listen,
+            StartError::Api(
+                ListenError::Unix(_, e) | ListenError::Group(_, _, e) | ListenError::Tcp(_, e),
+            ) => of(e, Exit::Listen),
+            StartError::Bgp(e) | StartError::Bfd(e) => of(e, Exit::Listen),
+            StartError::Kernel(e) => of(e, Exit::Kernel),
+            StartError::Asic(error) => Exit::from(error),
+            StartError::Thread(_) => Exit::System,
+        }
     }
 }

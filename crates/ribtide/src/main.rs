@@ -174,7 +174,7 @@ fn start_log(settings: &LogSettings) -> Result<(), Failure> {
     log::start(settings).map_err(|e| {
         let exit = match e {
             log::StartError::Variable(_) => Exit::Unusable,
-            log::StartError::Thread(_) => Exit::Failed,
+            log::StartError::Thread(_) => Exit::System,
         };
         Failure::new(exit, e)
     })
@@ -242,7 +242,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
 fn daemon(name: &str, ended: Result<(), ribtide_sonicd::Error>) -> Result<(), Failure> {
     ended.map_err(|e| {
         ribtide_sonicd::events::log_failure(name, &e);
-        Failure { exit: Exit::Failed, sentence: None }
+        Failure { exit: Exit::from(&e), sentence: None }
     })
 }
 

@@ -5,22 +5,23 @@ use crate::{Failure, start_log, text};
 use ribtide_config as config;
 use ribtide_daemon::router::Router;
 use ribtide_runtime::log::target;
+use std::fmt::Display;
 use std::path::Path;
 
 /// Starts the router of a configuration and runs it until a signal.
 pub(crate) fn run(path: &Path) -> Result<(), Failure> {
-    let config = config::load(path).map_err(|e| e.to_string())?;
+    let config = config::load(path).map_err(|e| Failure::new(Exit::Unusable, e))?;
     // Whoever reloads need not be where the router was started.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     start_log(&config.log)?;
     for warning in config.warnings() {
         tracing::warn!(target: target::ROUTER, file = %path.display(), "{warning}");
     }
-    let failed = |error: String| {
+    let failed = |exit: Exit, error: &dyn Display| {
         tracing::error!(target: target::ROUTER, "{error}");
-        Failure { exit: Exit::Failed, sentence: None }
+        Failure { exit, sentence: None }
     };
-    let router = Router::start(config, Some(file)).map_err(|e| failed(e.to_string()))?;
+    let router = Router::start(config, Some(file)).map_err(|e| failed(Exit::from(&e), &e))?;
     let socket = router.socket().display();
     tracing::info!(
         target: target::ROUTER,
@@ -28,7 +29,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         %socket,
         "the router is running; `ribtide show bgp summary --socket {socket}` looks inside"
     );
-    router.run_until_signal().map_err(failed)
+    router.run_until_signal().map_err(|e| failed(Exit::Failed, &e))
 }
 
 /// `ribtide check`: whether a configuration is valid.

@@ -186,14 +186,14 @@ fn daemon_log_options_are_obeyed_and_unknown_values_refused() {
     };
     let (code, text) = fpmsyncd(&[]);
     assert!(
-        code == Some(1) && text.contains(" ERROR fpmsyncd: ") && text.contains("/nonexistent.json"),
+        code == Some(2) && text.contains(" ERROR fpmsyncd: ") && text.contains("/nonexistent.json"),
         "{text}"
     );
     let (_, json) = fpmsyncd(&["--log-format", "json"]);
     let line: Value = serde_json::from_str(json.trim_end()).unwrap();
     assert_eq!((&line["level"], &line["target"]), (&"ERROR".into(), &"fpmsyncd".into()));
-    assert_eq!(fpmsyncd(&["--log-level", "off"]), (Some(1), String::new()));
-    assert_eq!(fpmsyncd(&["--log-level", "info,fpmsyncd=off"]), (Some(1), String::new()));
+    assert_eq!(fpmsyncd(&["--log-level", "off"]), (Some(2), String::new()));
+    assert_eq!(fpmsyncd(&["--log-level", "info,fpmsyncd=off"]), (Some(2), String::new()));
     for (options, says) in [
         (["--log-level", "loud"], "\"loud\" is neither a level"),
         (["--log-level", "fpm=loud"], "\"fpm=loud\": "),

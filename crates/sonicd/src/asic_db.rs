@@ -221,8 +221,7 @@ impl AsicWriter {
                 }
             }
         };
-        let thread =
-            thread::spawn("asic-db", body).map_err(|e| Error::new(format!("no thread for ASIC_DB: {e}")))?;
+        let thread = thread::spawn("asic-db", body).map_err(Error::no_thread("for ASIC_DB"))?;
         Ok(AsicWriter { batches: Some(batches), pace, thread: Some(thread), failed, lost, given: 0, written })
     }
 

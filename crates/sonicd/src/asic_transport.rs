@@ -70,7 +70,7 @@ pub(super) fn window(mode: Mode) -> usize {
 
 /// The endpoint of requests over ZeroMQ.
 pub(super) fn endpoint(given: &str) -> Result<Endpoint, Error> {
-    Endpoint::parse(given, PORT).map_err(Error::new)
+    Endpoint::parse(given, PORT).map_err(Error::Configuration)
 }
 
 /// The mode in CONFIG_DB.
@@ -227,7 +227,7 @@ impl AsicTransport {
 }
 
 fn unreadable(why: impl fmt::Display) -> Error {
-    Error::new(format!("syncd's answer cannot be read: {why}"))
+    Error::Peer(format!("syncd's answer cannot be read: {why}"))
 }
 
 /// Encodes a request for ZeroMQ, to ribtide's or another syncd. Each has a reply.
@@ -289,9 +289,9 @@ impl SyncdLink for AsicTransport {
 
     fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error> {
         if self.shutdown.try_recv().is_ok() {
-            return Err(Error::new(
+            return Err(Error::Peer(
                 "syncd was started again and does not have what it was told; start orchagent again, so that it describes \
-                 the switch again",
+                 the switch again".into(),
             ));
         }
         replies.append(&mut self.assumed);
@@ -313,9 +313,9 @@ impl SyncdLink for AsicTransport {
             replies.push(reply);
         }
         match self.waiting.front() {
-            Some(due) if *due <= Instant::now() => Err(Error::new(
+            Some(due) if *due <= Instant::now() => Err(Error::Peer(
                 "syncd did not answer in time; see whether it runs, in the same mode (-s, -z), on the same ASIC_DB; making the \
-                 switch may take as long as -t says, all else five minutes",
+                 switch may take as long as -t says, all else five minutes".into(),
             )),
             _ => Ok(()),
         }

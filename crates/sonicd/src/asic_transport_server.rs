@@ -193,7 +193,7 @@ impl AsicTransportServer {
             }
         };
         let replier = thread::spawn("asic-replies", body);
-        let replier = replier.map_err(|e| Error::new(format!("no thread for replies: {e}")))?;
+        let replier = replier.map_err(Error::no_thread("for replies"))?;
         settings.write();
         Ok(AsicTransportServer {
             requests,
@@ -404,7 +404,7 @@ impl OrchLink for AsicTransportServer {
                 if !reply.status.is_success() {
                     // The next syncd must not repeat it.
                     self.finish()?;
-                    return Err(Error::new(format!(
+                    return Err(Error::Peer(format!(
                         "the switch answered {} in redis_async, where orchagent cannot be told; start syncd and orchagent \
                          again, both with -s",
                         reply.status.name()

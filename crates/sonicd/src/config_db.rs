@@ -181,15 +181,15 @@ pub fn set(switch: Switch, on: bool, config: Option<&Path>) -> Result<Written, E
     let databases = Databases::load(config)?;
     let mut config = ConfigDb(Connection::open(databases.get(Db::Config), &Stop::default())?);
     if switch == Switch::SynchronousMode && !on && config.has(Switch::SuppressFibPending)? {
-        return Err(Error::new(
+        return Err(Error::Configuration(
             "suppress-fib-pending wants synchronous_mode: without replies it is not known what the switch has; disable \
-             suppress-fib-pending first",
+             suppress-fib-pending first".into(),
         ));
     }
     if switch == Switch::SuppressFibPending && on && !config.has(Switch::SynchronousMode)? {
-        return Err(Error::new(
+        return Err(Error::Configuration(
             "suppress-fib-pending wants synchronous_mode: without replies it is not known what the switch has; enable \
-             synchronous_mode first",
+             synchronous_mode first".into(),
         ));
     }
     let (table, key, field, words) = switch.place();

@@ -51,8 +51,7 @@ impl ConfigWatch {
                 }
             }
         };
-        thread::spawn("config-watch", body)
-            .map_err(|e| Error::new(format!("no thread to follow CONFIG_DB: {e}")))?;
+        thread::spawn("config-watch", body).map_err(Error::no_thread("to follow CONFIG_DB"))?;
         Ok(ConfigWatch { on: follows, wake })
     }
 

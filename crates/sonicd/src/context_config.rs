@@ -54,13 +54,14 @@ impl ContextFile {
 
     fn find(&self, file: &Path, text: &str) -> Result<Context, Error> {
         let (file, number) = (file.display(), self.number);
-        let all: Contexts = serde_json::from_str(text)
-            .map_err(|e| Error::new(format!("{file} is not a context_config.json of SONiC: {e}")))?;
+        let all: Contexts = serde_json::from_str(text).map_err(|e| {
+            Error::Configuration(format!("{file} is not a context_config.json of SONiC: {e}"))
+        })?;
         let context = all.contexts.into_iter().find(|context| context.guid == number).ok_or_else(|| {
-            Error::new(format!("{file} has no context {number}; name one that it has with -g"))
+            Error::Configuration(format!("{file} has no context {number}; name one that it has with -g"))
         })?;
         if context.db_asic != asic_db() {
-            return Err(Error::new(format!(
+            return Err(Error::Configuration(format!(
                 "context {number} of {file} keeps its objects in {}; ribtide's syncd keeps them in ASIC_DB only: give it a \
                  database_config.json in which ASIC_DB is that database, and a context that says ASIC_DB",
                 context.db_asic

@@ -103,7 +103,7 @@ pub(super) fn answer<S: 'static>(
             answers.shrink_to_fit();
         }
     };
-    thread::spawn("explain", body).map_err(|e| Error::new(format!("no thread to answer questions: {e}")))?;
+    thread::spawn("explain", body).map_err(Error::no_thread("to answer questions"))?;
     Ok(listen(state, vec![channel_of(daemon)], &of.stop, move |heard| {
         if let PubSubEvent::Message { payload, .. } = heard
             && let Ok(query) = serde_json::from_str(payload)

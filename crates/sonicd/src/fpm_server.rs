@@ -47,9 +47,8 @@ pub(super) fn start(
     stop: &Stop,
 ) -> Result<(SocketAddr, ring::Receiver<FpmEvent>), Error> {
     let listening = |e: io::Error| {
-        Error::new(format!(
-            "cannot listen for FPM on {address}: {e}; stop what listens there, or choose another --listen"
-        ))
+        let cure = "stop what listens there, or choose another --listen";
+        Error::listen(&e, format!("cannot listen for FPM on {address}: {e}; {cure}"))
     };
     let listener = TcpListener::bind(address).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
@@ -71,7 +70,7 @@ pub(super) fn start(
             }
         }
     };
-    thread::spawn("fpm-read", body).map_err(|e| Error::new(format!("no thread for FPM: {e}")))?;
+    thread::spawn("fpm-read", body).map_err(Error::no_thread("for FPM"))?;
     Ok((address, received))
 }
 

@@ -130,7 +130,9 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     if options.flush.pipeline == 0 {
-        return Err(Error::new("--pipeline 0 would never take anything; give a number from 1 up"));
+        return Err(Error::Configuration(
+            "--pipeline 0 would never take anything; give a number from 1 up".into(),
+        ));
     }
     let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
@@ -232,7 +234,7 @@ fn open_routes(
         let labels = Routes::redis(pipeline, None, daemon)?;
         return Ok((Routes::redis(pipeline, flush, daemon)?, labels));
     };
-    let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
+    let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::Configuration)?;
     let persistence = options.appl_db.unwrap_or(Persistence::WriteBehind);
     if options.stable_table {
         settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");

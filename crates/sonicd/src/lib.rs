@@ -53,22 +53,62 @@ use ribtide_settings::RequestedSettings;
 use ribtide_swss::{Db, Row};
 use ribtide_tables::{Bookkeeping, Connection, Databases, PlainTable, TableError};
 use std::fmt;
+use std::io;
 use std::path::Path;
 
-/// Why a daemon ended or did not start: one sentence, for the operator.
+/// Why a daemon ended or did not start. Displays as its sentence, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Error(String);
+pub enum Error {
+    /// The command line, CONFIG_DB or a file has what does not work.
+    Configuration(String),
+    /// The system does not permit to listen on an address or a socket.
+    Permission(String),
+    /// An address or a socket cannot be listened on for another reason.
+    Listen(String),
+    /// A database cannot be reached, refuses a command or lost its data.
+    Database(String),
+    /// The daemon at the other end was started again, does not answer, or sent what it must not.
+    Peer(String),
+    /// The system gives no thread, or does not list its interfaces.
+    System(String),
+    /// Anything else.
+    Failed(String),
+}
 
 impl Error {
-    /// An error of this sentence.
+    /// An error that is of no kind but [`Error::Failed`].
     pub fn new(sentence: impl Into<String>) -> Error {
-        Error(sentence.into())
+        Error::Failed(sentence.into())
+    }
+
+    /// The system refuses to listen with `e`.
+    fn listen(e: &io::Error, sentence: String) -> Error {
+        match e.kind() {
+            io::ErrorKind::PermissionDenied => Error::Permission(sentence),
+            _ => Error::Listen(sentence),
+        }
+    }
+
+    /// The system gives no thread to do `what`.
+    pub fn no_thread(what: &str) -> impl Fn(io::Error) -> Error {
+        move |e| {
+            let cure = "raise the limit of processes (ulimit -u)";
+            Error::System(format!("the system gives no thread {what}: {e}; {cure}"))
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Error::Configuration(sentence)
+            | Error::Permission(sentence)
+            | Error::Listen(sentence)
+            | Error::Database(sentence)
+            | Error::Peer(sentence)
+            | Error::System(sentence)
+            | Error::Failed(sentence) => f.write_str(sentence),
+        }
     }
 }
 
@@ -76,7 +116,17 @@ impl std::error::Error for Error {}
 
 impl From<TableError> for Error {
     fn from(e: TableError) -> Error {
-        Error(e.to_string())
+        let kind = match e {
+            TableError::Config { .. } => Error::Configuration,
+            TableError::Endpoint { .. } => Error::Listen,
+            TableError::Unreachable { .. }
+            | TableError::Lost { .. }
+            | TableError::Refused { .. }
+            | TableError::Emptied { .. } => Error::Database,
+            TableError::Malformed { .. } | TableError::Interrupted { .. } => Error::Peer,
+            TableError::Stopped { .. } => Error::Failed,
+        };
+        kind(e.to_string())
     }
 }
 
@@ -131,7 +181,7 @@ impl From<&LogOptions> for LogSettings {
 /// Refuses settings that cannot be combined.
 fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
     match ribtide_settings::broken(asked).next() {
-        Some(rule) => Err(Error::new(rule.message)),
+        Some(rule) => Err(Error::Configuration(rule.message.into())),
         None => Ok(()),
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn watch(
     stop: &Stop,
 ) -> Result<(Vec<LinkEvent>, ring::Receiver<LinkEvent>), Error> {
     let failed =
-        |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
+        |e: io::Error| Error::System(format!("cannot learn the names of interfaces from the kernel: {e}"));
     // The subscription precedes the dump, so nothing is missed.
     let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL).map_err(failed)?;
     let now = list().map_err(failed)?;

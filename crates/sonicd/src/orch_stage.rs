@@ -469,7 +469,7 @@ impl OrchStage {
 
     fn carry_out(&mut self, out: &mut OrchOut) -> Result<bool, Error> {
         if let Some(sentence) = events::log_orchagent(&mut out.events) {
-            return Err(Error::new(sentence));
+            return Err(Error::Peer(sentence));
         }
         if let Some(record) = &mut self.requests {
             out.requests.iter().for_each(|request| record.request(request));

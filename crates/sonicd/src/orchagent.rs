@@ -268,7 +268,7 @@ impl Given {
         let (batch, bulk) = (args.batch.unwrap_or(batch), args.bulk.unwrap_or(bulk));
         for (flag, value) in [("-b", batch), ("-k", bulk)] {
             if value == 0 {
-                return Err(Error::new(format!(
+                return Err(Error::Configuration(format!(
                     "{flag} 0 would never take anything; give a number from 1 up"
                 )));
             }
@@ -282,7 +282,7 @@ impl Given {
         let mac = match mac {
             None => OrchConfig::default().mac,
             Some(text) => text.parse::<Mac>().map_err(|_| {
-                Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01"))
+                Error::Configuration(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01"))
             })?,
         };
         let mode = asic_transport::mode_of(args.synchronous, args.mode, scripts, config)?;
@@ -317,7 +317,7 @@ fn route_endpoint(
     settings: &mut Settings,
 ) -> Result<Option<Endpoint>, Error> {
     let endpoint = args.zmq.as_deref().map(|text| Endpoint::parse(text, appl_transport::port())).transpose();
-    let endpoint = endpoint.map_err(|e| Error::new(format!("-q: {e}")))?;
+    let endpoint = endpoint.map_err(|e| Error::Configuration(format!("-q: {e}")))?;
     if !args.route_zmq && !config.routes_over_zmq()? {
         let why =
             if endpoint.is_some() { "CONFIG_DB does not enable it, so -q listens for nothing" } else { "" };
@@ -327,7 +327,7 @@ fn route_endpoint(
     // SONiC's script omits -q on the virtual switch, and then fpmsyncd has no consumer.
     let endpoint = match endpoint {
         Some(endpoint) => endpoint,
-        None => Endpoint::parse("tcp://127.0.0.1", appl_transport::port()).map_err(Error::new)?,
+        None => Endpoint::parse("tcp://127.0.0.1", appl_transport::port()).map_err(Error::Configuration)?,
     };
     settings.note("swss_zmq", "enabled", &endpoint, "");
     Ok(Some(endpoint))

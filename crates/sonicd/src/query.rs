@@ -42,8 +42,10 @@ pub(super) fn start<S: 'static>(
     handle: StageHandle<S>,
     see: fn(&mut S) -> Seen<'_>,
 ) -> Result<(), Error> {
-    let failed =
-        |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
+    let failed = |e: std::io::Error| {
+        let path = path.display();
+        Error::listen(&e, format!("cannot answer queries on {path}: {e}; name a path that can be written"))
+    };
     // A stale socket of an earlier run would block the name.
     if UnixStream::connect(path).is_err() {
         let _ = std::fs::remove_file(path);

@@ -102,7 +102,7 @@ impl Recording {
                 }
             }
         };
-        thread::spawn("recorder", body).map_err(|e| Error::new(format!("no thread to record on: {e}")))?;
+        thread::spawn("recorder", body).map_err(Error::no_thread("to record on"))?;
         Ok(Recording { out: Out::Thread(chunks, Vec::with_capacity(CHUNK_BYTES)), line: String::new() })
     }
 
@@ -220,7 +220,7 @@ impl Recording {
 fn append(path: &PathBuf) -> Result<BufWriter<File>, Error> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let file = file.map_err(|e| {
-        Error::new(format!(
+        Error::Configuration(format!(
             "cannot record to {}: {e}; name a directory with -d, or record nothing with -r 0",
             path.display()
         ))

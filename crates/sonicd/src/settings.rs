@@ -152,7 +152,7 @@ pub(super) fn refuse_with_warm_restart(
         }
     };
     let thread = thread::spawn("warm-restart", body);
-    thread.map(drop).map_err(|e| Error::new(format!("no thread to look for warm restart: {e}")))
+    thread.map(drop).map_err(Error::no_thread("to look for warm restart"))
 }
 
 #[cfg(test)]

@@ -235,7 +235,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     syncd
         .chip_mut()
         .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-        .map_err(Error::new)?;
+        .map_err(Error::Configuration)?;
     queues::publish(None, daemon)?;
     let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, daemon)?;
     let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
@@ -318,7 +318,7 @@ fn file(options: &Options, key: &str) -> Result<PathBuf, Error> {
 
 fn profile_value(profile: &Path, key: &str) -> Result<Option<String>, Error> {
     let text = std::fs::read_to_string(profile);
-    let text = text.map_err(|e| Error::new(format!("cannot read {}: {e}", profile.display())))?;
+    let text = text.map_err(|e| Error::Configuration(format!("cannot read {}: {e}", profile.display())))?;
     let mut pairs = text.lines().filter_map(|line| line.trim().split_once('='));
     Ok(pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned()))
 }
@@ -327,7 +327,8 @@ fn profile_value(profile: &Path, key: &str) -> Result<Option<String>, Error> {
 /// file of `NAME:LANES`.
 fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
     let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))
+        std::fs::read_to_string(path)
+            .map_err(|e| Error::Configuration(format!("cannot read {}: {e}", path.display())))
     };
     let map = profile_value(profile, "SAI_VS_INTERFACE_LANE_MAP_FILE")?;
     let Some(map) = map else { return Ok(PortSetup::usual()) };
@@ -342,7 +343,10 @@ fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
                 Some(PortSetup { name: name.trim().into(), lanes, speed: 40_000 })
             });
             port.ok_or_else(|| {
-                Error::new(format!("\"{line}\" in {} is no port; write NAME:LANE,LANE,…", map.display()))
+                Error::Configuration(format!(
+                    "\"{line}\" in {} is no port; write NAME:LANE,LANE,…",
+                    map.display()
+                ))
             })
         })
         .collect()

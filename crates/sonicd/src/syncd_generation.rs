@@ -67,7 +67,5 @@ pub(super) fn watch(
             }
         }
     };
-    thread::spawn("asic-generation", body)
-        .map(drop)
-        .map_err(|e| Error::new(format!("no thread to watch syncd: {e}")))
+    thread::spawn("asic-generation", body).map(drop).map_err(Error::no_thread("to watch syncd"))
 }

@@ -73,7 +73,8 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TableError::Config { file, cause } => {
-                write!(f, "the database configuration {} cannot be used: {cause}", file.display())
+                let cure = "name SONiC's database_config.json with --database-config";
+                write!(f, "the database configuration {} cannot be used: {cause}; {cure}", file.display())
             }
             TableError::Unreachable { database, address, cause } => write!(
                 f,

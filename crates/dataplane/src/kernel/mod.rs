@@ -103,17 +103,19 @@ enum Note {
 /// [`RibIn::DataplaneUp`]. `sessions`: BGP's session thread, which is told of interfaces too.
 ///
 /// # Errors
-/// A sentence that says what is missing (a capability, next-hop objects) and what to do.
+/// A sentence that says what is missing and what to do: a capability (`PermissionDenied`), next-hop objects
+/// (`Unsupported`), the VRF of the configuration (`InvalidInput`), or a thread.
 pub fn start(
     mut config: KernelConfig,
     vrfs: &[VrfSetup],
     channel: RibChannel,
     sessions: Option<ring::Sender<InterfaceNews>>,
     rings: &Rings,
-) -> Result<(KernelHandle, [JoinHandle<()>; 3]), String> {
+) -> io::Result<(KernelHandle, [JoinHandle<()>; 3])> {
     let vrf = match &config.vrf {
         Some(name) => {
-            let (ifindex, table) = vrf::find(name)?;
+            let (ifindex, table) =
+                vrf::find(name).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
             config.table = table;
             Some(ifindex)
         }
@@ -125,7 +127,7 @@ pub fn start(
     if !config.compat_mode {
         leave_compat_mode();
     }
-    let cannot = |e: io::Error| format!("the kernel dataplane cannot start: {e}");
+    let cannot = |e: io::Error| io::Error::new(e.kind(), format!("the kernel dataplane cannot start: {e}"));
     let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
     let writing_port = Arc::new(AtomicU32::new(kernel.port()));
     let handle =
@@ -335,9 +337,9 @@ impl Writer {
                     return self.channel.rib.feedback.send(RibIn::DataplaneUp(self.channel.id));
                 }
                 Err(_) if self.channel.stop.stopped() => return Err(Closed),
-                Err(why) => tracing::error!(
+                Err(e) => tracing::error!(
                     target: target::KERNEL,
-                    error = why,
+                    error = %e,
                     "the kernel's routing table cannot be opened; trying again"
                 ),
             }

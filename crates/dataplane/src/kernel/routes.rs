@@ -122,9 +122,12 @@ impl Kernel {
     /// Opens the kernel in the network namespace of the calling thread and checks the permissions.
     ///
     /// # Errors
-    /// A sentence that says what is missing and what to do.
-    pub(crate) fn open(config: KernelConfig, vrfs: &[Vrf]) -> Result<Kernel, String> {
-        let cannot = |e: io::Error| format!("the kernel's routing socket (netlink) cannot be used: {e}");
+    /// A sentence that says what is missing and what to do: a capability (`PermissionDenied`), next-hop objects
+    /// (`Unsupported`) or a socket.
+    pub(crate) fn open(config: KernelConfig, vrfs: &[Vrf]) -> io::Result<Kernel> {
+        let cannot = |e: io::Error| {
+            io::Error::new(e.kind(), format!("the kernel's routing socket (netlink) cannot be used: {e}"))
+        };
         let mut socket = Socket::open().map_err(cannot)?;
         let mut answer = None;
         // Object 0 cannot exist, so this changes nothing, and fails without the permission.
@@ -136,12 +139,15 @@ impl Kernel {
             )
             .map_err(cannot)?;
         match answer.map(|r| r.errno) {
-            Some(libc::EPERM | libc::EACCES) => Err("installing routes into the kernel needs the capability \
-                CAP_NET_ADMIN; run as root, give the binary the capability (setcap cap_net_admin+ep), or set fib.kernel = false"
-                .into()),
-            Some(libc::EOPNOTSUPP) => {
-                Err("this kernel has no next-hop objects, which need Linux 5.3 or later; set fib.kernel = false".into())
-            }
+            Some(libc::EPERM | libc::EACCES) => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "installing routes into the kernel needs the capability CAP_NET_ADMIN; run as root, give the binary the \
+                 capability (setcap cap_net_admin+ep), or set fib.kernel = false",
+            )),
+            Some(libc::EOPNOTSUPP) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel has no next-hop objects, which need Linux 5.3 or later; set fib.kernel = false",
+            )),
             _ => Ok(Kernel {
                 vrfs: std::iter::once((VrfId::DEFAULT, config.table))
                     .chain(vrfs.iter().map(|vrf| (vrf.id, vrf.table)))

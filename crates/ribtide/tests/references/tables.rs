@@ -72,8 +72,19 @@ fn log_targets() -> String {
 }
 
 fn exits() -> String {
-    let mut rows: Vec<(u8, &str)> =
-        [Exit::Done, Exit::Failed, Exit::Unusable].map(|exit| (exit as u8, when(exit))).into();
+    let mut rows: Vec<(u8, &str)> = [
+        Exit::Done,
+        Exit::Failed,
+        Exit::Unusable,
+        Exit::Permission,
+        Exit::Listen,
+        Exit::Database,
+        Exit::Peer,
+        Exit::Kernel,
+        Exit::System,
+    ]
+    .map(|exit| (exit as u8, when(exit)))
+    .into();
     rows.push((
         134,
         "SIGABRT: a thread failed, and the process with it, so that no route is silently lost. Standard error names \
@@ -89,15 +100,42 @@ fn exits() -> String {
 fn when(exit: Exit) -> &'static str {
     match exit {
         Exit::Done => {
-            "The command did what it says. `run`: stopped by SIGTERM or SIGINT. `route-check`: all agree"
+            "The command did what it says. `run`: stopped by SIGTERM or SIGINT. \
+                 `route-check`: all agree"
         }
         Exit::Failed => {
-            "The command failed: a configuration with errors, a router that cannot start or be reached, a change that was \
-             refused. The last lines on standard error have what is wrong, where, and what to do. `route-check`: routes \
-             differ. `flush`: routes or objects are left"
+            "The command failed for a reason that has no status of its own: a router that cannot be reached, a change that \
+                 was refused, a stage or a daemon that cannot go on. `check`: a configuration with errors. The last lines on \
+                 standard error have what is wrong, where, and what to do. `route-check`: routes differ. `flush`: routes or \
+                 objects are left"
         }
         Exit::Unusable => {
-            "The command line is wrong; standard error has the usage. `route-check`: the comparison failed"
+            "The command line is wrong; standard error has the usage. `run` and the SONiC daemons: also the configuration \
+                 file, CONFIG_DB, a file that an option names or `RIBTIDE_LOG` is wrong, or settings cannot be combined. A \
+                 restart does not help. `route-check`: the comparison failed"
+        }
+        Exit::Permission => {
+            "`run` and the SONiC daemons: a permission is missing, such as CAP_NET_ADMIN for `fib.kernel` or \
+                 CAP_NET_BIND_SERVICE for port 179. A restart does not help"
+        }
+        Exit::Listen => {
+            "`run` and the SONiC daemons: an address or a socket cannot be listened on, of BGP, BFD, the API, FPM, ZeroMQ or \
+                 queries; most often another program has it"
+        }
+        Exit::Database => {
+            "The SONiC daemons: a database cannot be reached, refuses a command or lost its data. A daemon that runs waits \
+                 for a lost database instead of ending"
+        }
+        Exit::Peer => {
+            "The SONiC daemons: the daemon at the other end was started again, does not answer in time, or sent what it \
+                 must not. A restart describes the switch again"
+        }
+        Exit::Kernel => {
+            "`run`: the kernel lacks what `fib.kernel` or next-hop resolution needs, such as next-hop objects"
+        }
+        Exit::System => {
+            "`run` and the SONiC daemons: the system gives no thread, or does not list its interfaces; see the limits of \
+                 processes and open files"
         }
     }
 }
