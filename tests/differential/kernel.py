@@ -99,12 +99,12 @@ class Kernel:
                     struct.pack("BBBBI", socket.AF_INET, int(length), 0, UNIVERSE, self.links[link])
                     + attribute(IFA_LOCAL, local) + attribute(IFA_ADDRESS, local))
 
-    def add_route(self, prefix, protocol, metric, ways):
-        """A route of others, by (gateway, link), each taken for on the link."""
+    def add_route(self, prefix, protocol, metric, ways, onlink=True):
+        """A route of others, by (gateway, link), each taken for on the link or, without `onlink`, in a subnet of it."""
         hops = b""
         for gateway, link in ways:
             via = attribute(RTA_GATEWAY, socket.inet_aton(gateway))
-            hops += struct.pack("HBBi", 8 + len(via), ONLINK, 0, self.links[link]) + via
+            hops += struct.pack("HBBi", 8 + len(via), ONLINK if onlink else 0, 0, self.links[link]) + via
         more = attribute(RTA_PRIORITY, struct.pack("I", metric)) if metric else b""
         self.change(NEW_ROUTE, CREATE | EXCL, self.route(prefix, protocol, UNIVERSE, UNICAST) + more + attribute(RTA_MULTIPATH, hops))
 

@@ -141,7 +141,7 @@ class Router:
             kernel.delete_route(event["prefix"], int(OTHERS))
         if event["via"]:
             with contextlib.suppress(OSError):  # The kernel takes none by a link that is down.
-                kernel.add_route(event["prefix"], int(OTHERS), event.get("metric", 0), event["via"])
+                kernel.add_route(event["prefix"], int(OTHERS), event.get("metric", 0), event["via"], event.get("onlink", True))
 
     def peer(self, event):
         self.sessions()

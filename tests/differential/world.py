@@ -74,6 +74,9 @@ class World:
         self.statics = {}
         #: Prefix → event: routes that another program put into the kernel, so far as the kernel took them.
         self.kernel = {}
+        #: Prefix → (event, links): the same routes as the kernel has them. It keeps a route while one of its next hops is not
+        #: dead; those by these links are. A link that is up again, or gets an address, revives them.
+        self.installed = {}
         #: Prefixes whose kernel route went with its link or address, and did not come back.
         self.lost = set()
         #: Those of which it did once, or another way of it, with the route.
@@ -103,6 +106,8 @@ class World:
         do = event["do"]
         if do == "link":
             (self.admin if event["how"] == "admin" else self.carrier)[event["link"]] = event["up"]
+            if event["up"] and event["how"] == "admin":
+                self.revive(event["link"])
             if not event["up"] and event["how"] == "admin":
                 # The kernel removes routes of a link that is taken down; of several ways it keeps the others.
                 self.lose(lambda way: way[1] == event["link"])
@@ -112,15 +117,19 @@ class World:
             if not have:
                 # With the last address of a link the kernel removes the routes by it.
                 self.lose(lambda way: way[1] == event["link"])
+            elif event["present"] and self.admin[event["link"]]:
+                self.revive(event["link"])
         elif do == "static":
             self.statics.pop(event["prefix"], None)
             if event["routes"]:
                 self.statics[event["prefix"]] = event["routes"]
         elif do == "kernel":
             self.kernel.pop(event["prefix"], None)
+            self.installed.pop(event["prefix"], None)
             self.lost.discard(event["prefix"])
             if event["via"] and all(self.admin[link] for _, link in event["via"]):
                 self.kernel[event["prefix"]] = event
+                self.installed[event["prefix"]] = (event, frozenset())
         elif do == "peer":
             self.peers[event["peer"]] = event["up"]
         elif do == "policy":
@@ -144,6 +153,15 @@ class World:
                 del self.kernel[prefix]
             elif left != event["via"]:
                 self.kernel[prefix] = dict(event, via=left)
+        for prefix, (event, dead) in list(self.installed.items()):
+            dead |= {way[1] for way in event["via"] if lost(way)}
+            self.installed[prefix] = (event, dead)
+            if all(link in dead for _, link in event["via"]):
+                del self.installed[prefix]
+
+    def revive(self, link):
+        for prefix, (event, dead) in self.installed.items():
+            self.installed[prefix] = (event, dead - {link})
 
     def undo(self):
         """Events that lead back to the beginning."""
