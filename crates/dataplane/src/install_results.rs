@@ -28,6 +28,11 @@ impl InstallResults {
         }
     }
 
+    /// Whether the last result of a route is a failure.
+    pub fn has_failed(&self, route: VrfPrefix) -> bool {
+        self.news.get(&route).map_or_else(|| self.failed.contains(&route), Option::is_some)
+    }
+
     /// The acknowledgement of every batch up to `seq`, with all results since the last one.
     pub fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
         let mut ack = FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() };

@@ -42,6 +42,15 @@ enum Doubt {
     Resent,
 }
 
+/// A refusal of a route of an unfinished batch, which is one from `first` to `last`. The report goes
+/// out with the end of each of them: before the end of its batch the RIB manager ignores it, and
+/// with the end, it would take the route for confirmed.
+struct Refusal {
+    first: u64,
+    last: u64,
+    why: String,
+}
+
 /// The replies and their results.
 pub(super) struct Replies {
     dataplane: DataplaneId,
@@ -49,10 +58,8 @@ pub(super) struct Replies {
     /// The last batch that changed each prefix.
     pending: Map<VrfPrefix, u64>,
     doubts: Map<VrfPrefix, Doubt>,
-    /// Refused routes of unfinished batches, with batch and reason. The report goes out with the
-    /// end of the batch: before, the RIB manager would ignore it, and after, it would take the
-    /// route for confirmed.
-    refused: Map<VrfPrefix, (u64, String)>,
+    /// Refused routes of unfinished batches.
+    refused: Map<VrfPrefix, Refusal>,
     results: InstallResults,
     /// The batch under write, which is unfinished in any case.
     writing: Option<u64>,
@@ -152,7 +159,9 @@ impl Replies {
             Some(Doubt::Resent) => now,
             Some(Doubt::Until(_)) | None => now + DOUBT,
         };
-        if refused.is_some() || self.pending.contains_key(&at) {
+        // A route that counts as failed, because the server was silent, may be in hardware.
+        let failed = self.refused.contains_key(&at) || self.results.has_failed(at);
+        if refused.is_some() || failed || self.pending.contains_key(&at) {
             self.doubts.insert(at, Doubt::Until(doubt));
         }
     }
@@ -187,16 +196,14 @@ impl Replies {
     }
 
     fn refuse(&mut self, at: VrfPrefix, why: String) {
-        let batch = match self.pending.get(&at) {
-            Some(seq) => Some(*seq),
-            None => {
-                // Its batch may be finished, or any of these.
-                self.results.refused(at, why.clone());
-                self.open.back().map(|open| open.seq)
-            }
-        };
-        if let Some(seq) = batch {
-            self.refused.insert(at, (seq, why));
+        let known = self.pending.get(&at).map(|seq| (*seq, *seq));
+        let batches = known.or_else(|| {
+            // Its batch may be finished, or any of these.
+            self.results.refused(at, why.clone());
+            self.open.back().map(|open| (0, open.seq))
+        });
+        if let Some((first, last)) = batches {
+            self.refused.insert(at, Refusal { first, last, why });
         }
         self.settle(at);
     }
@@ -220,12 +227,11 @@ impl Replies {
         match self.open.drain(..done).next_back() {
             Some(Open { seq, .. }) => {
                 let results = &mut self.results;
-                self.refused.retain(|at, (batch, why)| {
-                    let held = *batch > seq;
-                    if !held {
-                        results.refused(*at, std::mem::take(why));
+                self.refused.retain(|at, refusal| {
+                    if refusal.first <= seq {
+                        results.refused(*at, refusal.why.clone());
                     }
-                    held
+                    refusal.last > seq
                 });
                 shrink_if_sparse(&mut self.refused);
                 Some(self.results.ack(self.dataplane, seq))
