@@ -51,9 +51,9 @@ def judge(step, states, facts):
     """(findings, names of the rules that explained something). The model allows no difference. Beside the rules it counts the routes that were compared with both
     rivals, those that agreed with neither, and those where the rivals agreed with each other."""
     findings, used = invariant(step, states["ribtide"], facts), []
-    verdict = model.judge(states["ribtide"], facts.world, facts.profile)
-    findings += [Finding(step, "difference", "model", view, prefix, shown(ours), shown(theirs)) for view, prefix, ours, theirs in verdict.wrong]
-    for what, count in zip(("routes", "mutual", "excluded"), verdict[1:]):
+    comparison = model.judge(states["ribtide"], facts.world, facts.profile)
+    findings += [Finding(step, "difference", "model", view, prefix, shown(ours), shown(theirs)) for view, prefix, ours, theirs in comparison.wrong]
+    for what, count in zip(("routes", "mutual", "excluded"), comparison[1:]):
         used += [f"model-{what}"] * count
     excused = {}
     for rival in states:

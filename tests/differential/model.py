@@ -383,7 +383,7 @@ class Model:
         return table
 
 
-class Verdict(NamedTuple):
+class Comparison(NamedTuple):
     #: [(view, prefix, what ribtide has, what it has to have)]
     wrong: list
     #: Routes of each view that were compared; those of them that depend on mutual choices, which may have several stable states;
@@ -402,7 +402,7 @@ def judge(state, world, profile):
         mutual = {key for key in keys if model.depends(key[1])}
         wrong = [key for key in keys if state[key[0]].get(key[1]) != expected[key[0]].get(key[1])]
         excluded = set() if stable else mutual
-        found = Verdict([(view, prefix, state[view].get(prefix), expected[view].get(prefix)) for view, prefix in wrong
+        found = Comparison([(view, prefix, state[view].get(prefix), expected[view].get(prefix)) for view, prefix in wrong
                          if (view, prefix) not in excluded], len(keys), len(mutual), len(excluded))
         if nearest is None or (found.excluded, len(found.wrong)) < (nearest.excluded, len(nearest.wrong)):
             nearest = found

@@ -425,7 +425,7 @@ fn peer_of_a_point_to_point_link_is_on_it_and_the_own_address_is_not() {
         b.handle(vec![announce(&prefix, Protocol::BgpExternal, &[gw(gateway)])]);
         match is_used {
             true => b.expect(&prefix, &[hop(gateway, 1)]),
-            false => b.expect_why(&prefix, UnresolvedReason::NotConnected),
+            false => b.expect_why(&prefix, UnresolvedReason::NoRoute),
         }
     }
     b.handle(vec![announce("20.0.4.0/24", Protocol::Static, &[gw("10.9.0.1")])]);

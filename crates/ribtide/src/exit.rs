@@ -20,6 +20,7 @@ pub(crate) enum Exit {
     /// Another daemon does not answer, or was started again.
     Peer = 6,
     /// The kernel lacks what a dataplane needs.
+    #[cfg(feature = "router")]
     Kernel = 7,
     /// The system gives no thread or shows no interfaces.
     System = 8,

@@ -73,9 +73,10 @@ fn exit_status_and_sentence_of_each_failure() {
     let sonic = |daemon: &str| words(&[daemon, "--database-config", config_json.to_str().unwrap()]);
     let mut loud = run("loud-variable.toml", [SILENT, "", ""]);
     loud.env("RIBTIDE_LOG", "loud");
-    let mut no_thread = Command::new("sh");
+    let mut no_thread = Command::new("bash");
     let file = config(folder, "no-thread.toml", [SILENT, "", ""]);
-    let script = format!("ulimit -u 0; exec {} run -c {}", folder.join("ribtide").display(), file.display());
+    let script =
+        format!("ulimit -u 0 && exec {} run -c {}", folder.join("ribtide").display(), file.display());
     no_thread.args(["-c", &script]);
     let cases: Vec<(Command, i32, [&str; 3])> = vec![
         (
