@@ -10,6 +10,7 @@ use crate::message::{Reachability, TrackedNextHop};
 use crate::target::{Outcome, Resolution, Target};
 use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Undelayed notifications of one flapping next hop.
 pub(crate) const FREE_CHANGES: u32 = 4;
@@ -181,7 +182,7 @@ impl Tracking {
                     self.held.extend(entry.held.map(|until| (until, next_hop)));
                     notified
                 }
-                Some(notified) if self.damping && !bad && entry.delays(now) => {
+                Some(notified) if self.damping && !bad && entry.delays(next_hop, now) => {
                     let is_new = entry.due.is_some_and(|due| self.due.insert((due, next_hop)));
                     // The log reports only growing delays, because a next hop may flap often
                     // between notifications.
@@ -257,7 +258,7 @@ impl Entry {
     }
 
     /// Whether a reachable answer must wait, until `due`.
-    fn delays(&mut self, now: u64) -> bool {
+    fn delays(&mut self, next_hop: TrackedNextHop, now: u64) -> bool {
         if let Some(due) = self.due {
             return now < due;
         }
@@ -268,7 +269,7 @@ impl Entry {
             return false;
         }
         self.delay = (self.delay * 2).clamp(FIRST_DELAY_MS, LAST_DELAY_MS);
-        self.due = Some(now + self.delay);
+        self.due = Some(now + self.delay + spread(next_hop, self.delay));
         true
     }
 
@@ -297,6 +298,16 @@ impl Entry {
             self.changed_at = now;
         }
     }
+}
+
+/// The part of a delay that differs by next hop: less than an eighth. Next hops whose answers depend
+/// on each other's would otherwise come back all at once, each time, and never find a state that is
+/// stable (RFC 4264).
+fn spread(next_hop: TrackedNextHop, delay: u64) -> u64 {
+    // Its keys are fixed: a history has the same delays in each run.
+    let mut hasher = DefaultHasher::new();
+    next_hop.hash(&mut hasher);
+    hasher.finish() % 64 * delay / (64 * 8)
 }
 
 #[cfg(test)]
@@ -463,6 +474,16 @@ mod tests {
     }
 
     #[test]
+    fn delays_of_different_next_hops_differ_by_less_than_an_eighth() {
+        let address = |n: u8| TrackedNextHop { address: [192, 0, 2, n].into(), ..next_hop() };
+        let spreads: BTreeSet<u64> = (0..100).map(|n| spread(address(n), LAST_DELAY_MS)).collect();
+        assert!(spreads.len() > 30 && *spreads.last().unwrap() < LAST_DELAY_MS / 8, "{spreads:?}");
+        assert_eq!(spread(next_hop(), LAST_DELAY_MS), spread(next_hop(), LAST_DELAY_MS));
+        // A next hop that waits is not taken for one that is stable.
+        assert!(LAST_DELAY_MS / 8 < QUIET_MS);
+    }
+
+    #[test]
     fn delayed_next_hop_ends_with_the_truth_and_forgets_after_a_quiet_time() {
         let mut tracking = Tracking::new(true);
         tracking.register(next_hop(), 1);
@@ -470,16 +491,17 @@ mod tests {
             assert_eq!(resolution(&mut tracking, now, state), [state]);
         }
         assert_eq!(resolution(&mut tracking, 6, GOOD), []);
-        assert_eq!((tracking.next_due(), tracking.delayed()), (Some(1006), 1));
+        let due = 6 + FIRST_DELAY_MS + spread(next_hop(), FIRST_DELAY_MS);
+        assert_eq!((tracking.next_due(), tracking.delayed()), (Some(due), 1));
         // A shard that registers it meanwhile hears what the others have heard.
         tracking.register(next_hop(), 1);
         assert_eq!(resolution(&mut tracking, 7, GOOD), [BAD]);
         let mut out = Vec::new();
-        tracking.notify(1005, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+        tracking.notify(due - 1, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!(out, []);
-        tracking.notify(1006, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+        tracking.notify(due, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!((out.len(), tracking.next_due(), tracking.delayed()), (1, None, 0));
-        let quiet = 1006 + QUIET_MS + FIRST_DELAY_MS + 1;
+        let quiet = due + QUIET_MS + FIRST_DELAY_MS + 1;
         assert_eq!(resolution(&mut tracking, quiet, BAD), [BAD]);
         assert_eq!(resolution(&mut tracking, quiet + 1, GOOD), [GOOD]);
     }
