@@ -61,7 +61,7 @@ const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const TICK_INTERVAL: Duration = Duration::from_millis(LISTENING_MS);
 /// How long a start waits for the snapshot of the chip. After that it continues without it, or, if
 /// an orchagent is present that will send it, without writes until it arrives.
-const HEARD: Duration = SETTLE.saturating_mul(2);
+const SNAPSHOT_TIMEOUT: Duration = SETTLE.saturating_mul(2);
 /// The files with names of route protocols; the first that exists is used.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
 
@@ -180,11 +180,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         disagreement: "",
         responses: None,
         are_rows_last: true,
-        heard: !suppress,
+        has_snapshot: !suppress,
         count: Count::Done,
         daemon: daemon.clone(),
         resending: None,
-        changed: daemon.rings.gauge("pending row changes", Some(choked_at(options.flush))),
+        changed: daemon.rings.gauge("pending row changes", Some(choke_threshold(options.flush))),
         objectless: daemon.rings.gauge("routes without their next-hop object", None),
         unanswered: daemon.rings.gauge("routes without a response", None),
         counted: Instant::now(),
@@ -197,7 +197,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.settings.write();
     // The snapshot of the chip must not be older than the rows that were read.
     stage.responses = suppress.then(|| ResponseReceiver::open(daemon)).transpose()?;
-    stage.hear_first(stop)?;
+    stage.wait_for_snapshot(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &daemon.rings, stop)?;
     tracing::info!(target: target::FPMSYNCD, %address, suppress_fib_pending = suppress, "listening for FPM");
     let (handle, asked) = call::pair(DAEMON);
@@ -266,7 +266,7 @@ fn protocols() -> Protocols {
 }
 
 /// Changed rows at which reading stops, if they cannot be written.
-fn choked_at(flush: Flush) -> usize {
+fn choke_threshold(flush: Flush) -> usize {
     Pipeline::default().capacity.max(flush.pipeline)
 }
 
@@ -279,12 +279,12 @@ enum Count {
     /// then.
     Due { held: bool },
     /// Counting started at this time; the snapshot of the chip must arrive before the next write.
-    Hearing(Instant),
+    AwaitsSnapshot(Instant),
 }
 
 impl Count {
     fn holds(self) -> bool {
-        matches!(self, Count::Due { held: true } | Count::Hearing(_))
+        matches!(self, Count::Due { held: true } | Count::AwaitsSnapshot(_))
     }
 }
 
@@ -315,7 +315,7 @@ struct Stage {
     /// and counting at the time of the write.
     are_rows_last: bool,
     /// Whether the snapshot of the chip arrived since counting started.
-    heard: bool,
+    has_snapshot: bool,
     count: Count,
     daemon: Daemon,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
@@ -363,14 +363,14 @@ impl Stage {
                 self.fpm(event)?;
             }
             self.apply_config()?;
-            self.look_count()?;
-            busy |= self.hear()?;
+            self.advance_count()?;
+            busy |= self.take_responses()?;
             let waits = choked || !frames.is_empty();
             self.machine.look(waits, &mut self.out);
             self.replay.look(waits, &mut self.machine, &mut self.out)?;
-            busy |= self.look_north()?;
-            self.look_back();
-            self.look_client();
+            busy |= self.advance_resend()?;
+            self.record_response_channel();
+            self.record_client();
             self.carry_out()?;
             self.note_depths();
             if !busy {
@@ -457,21 +457,21 @@ impl Stage {
 
     /// Reads the snapshot of the chip before any announcement, so that present routes are not
     /// written again.
-    fn hear_first(&mut self, stop: &Stop) -> Result<(), Error> {
+    fn wait_for_snapshot(&mut self, stop: &Stop) -> Result<(), Error> {
         let begin = Instant::now();
-        while !self.heard && !stop.stopped() {
-            if begin.elapsed() >= HEARD {
+        while !self.has_snapshot && !stop.stopped() {
+            if begin.elapsed() >= SNAPSHOT_TIMEOUT {
                 if !self.is_awaited(begin) {
-                    return self.hear_rows();
+                    return self.read_state_rows();
                 }
                 tracing::warn!(
                     target: target::FPMSYNCD,
                     "orchagent runs and has not reported what is in the chip; nothing is written until it has"
                 );
-                self.count = Count::Hearing(begin);
+                self.count = Count::AwaitsSnapshot(begin);
                 return Ok(());
             }
-            if !self.hear()? {
+            if !self.take_responses()? {
                 let mut select = Select::new();
                 if let Some(responses) = &self.responses {
                     responses.watch(&mut select);
@@ -501,7 +501,7 @@ impl Stage {
         self.are_rows_last = false;
         match on {
             true => self.restart_count(),
-            false => (self.responses, self.heard, self.count) = (None, true, Count::Done),
+            false => (self.responses, self.has_snapshot, self.count) = (None, true, Count::Done),
         }
         note_suppression(on, &mut self.settings);
         self.settings.write();
@@ -512,7 +512,7 @@ impl Stage {
     /// coalesced, in APPL_DB or in orchagent, there are fewer responses than counted. So when one
     /// seems to be missing, counting starts again. SONiC's orchagent sends no snapshot of the chip.
     fn recount(&mut self) {
-        let is_sure = self.heard && self.responses.as_ref().is_some_and(ResponseReceiver::are_direct);
+        let is_sure = self.has_snapshot && self.responses.as_ref().is_some_and(ResponseReceiver::are_direct);
         if is_sure && self.machine.is_unanswered() {
             self.restart_count();
         }
@@ -521,26 +521,26 @@ impl Stage {
     /// Ignores responses until counting starts again.
     fn restart_count(&mut self) {
         self.responses = None;
-        self.heard = false;
+        self.has_snapshot = false;
         self.count = Count::Due { held: false };
     }
 
     /// Continues to restart counting.
-    fn look_count(&mut self) -> Result<(), Error> {
+    fn advance_count(&mut self) -> Result<(), Error> {
         if let Count::Due { .. } = self.count {
             let handed_over = self.routes.handed_over()?;
             self.count = Count::Due { held: handed_over == HandedOver::Some };
             if handed_over == HandedOver::All {
                 self.machine.recount(self.routes.queued()?);
                 self.responses = Some(ResponseReceiver::open(&self.daemon)?);
-                self.count = Count::Hearing(Instant::now());
+                self.count = Count::AwaitsSnapshot(Instant::now());
             }
         }
-        if let Count::Hearing(since) = self.count {
-            if !self.heard && since.elapsed() >= HEARD && !self.is_awaited(since) {
-                self.hear_rows()?;
+        if let Count::AwaitsSnapshot(since) = self.count {
+            if !self.has_snapshot && since.elapsed() >= SNAPSHOT_TIMEOUT && !self.is_awaited(since) {
+                self.read_state_rows()?;
             }
-            if self.heard {
+            if self.has_snapshot {
                 self.count = Count::Done;
             }
         }
@@ -554,13 +554,13 @@ impl Stage {
 
     /// Handles responses up to the bound of one message to the routing daemon. Returns `false`
     /// without any.
-    fn hear(&mut self) -> Result<bool, Error> {
-        let mut heard = false;
+    fn take_responses(&mut self) -> Result<bool, Error> {
+        let mut received = false;
         while self.out.offloads.len() < CONFIRMATIONS_BATCH_MAX
             && let Some(responses) = &mut self.responses
             && let Some(response) = responses.hear()
         {
-            heard = true;
+            received = true;
             match response {
                 ReceivedResponse::Direct(message) => {
                     if self.direct(&message).is_err() {
@@ -569,16 +569,16 @@ impl Stage {
                     }
                 }
                 ReceivedResponse::Published(response) => self.machine.confirm(&response, &mut self.out),
-                ReceivedResponse::Missed => self.hear_rows()?,
+                ReceivedResponse::Missed => self.read_state_rows()?,
             }
         }
-        Ok(heard)
+        Ok(received)
     }
 
     fn direct(&mut self, message: &[u8]) -> Result<(), MalformedResponses> {
         let mut reader = ResponseReader::new(message)?;
         if reader.kind == ResponseKind::SnapshotEnd {
-            self.heard = true;
+            self.has_snapshot = true;
             self.machine.all_said();
         }
         let exact = self.is_row_last();
@@ -606,8 +606,8 @@ impl Stage {
 
     /// Reads APPL_STATE_DB as the snapshot of the chip. ribtide's orchagent writes it behind, so a
     /// row may be of a deleted route; a restarted orchagent sends the snapshot itself.
-    fn hear_rows(&mut self) -> Result<(), Error> {
-        self.heard = true;
+    fn read_state_rows(&mut self) -> Result<(), Error> {
+        self.has_snapshot = true;
         let is_row_last = self.is_row_last();
         let (Some(responses), machine) = (&mut self.responses, &mut self.machine) else { return Ok(()) };
         let exact = is_row_last && self.are_rows_last && !responses.may_rows_lag()?;
@@ -636,7 +636,7 @@ impl Stage {
         }
         let due = waiting < self.flush.small_traffic
             || waiting >= self.flush.pipeline
-            || self.flushed.elapsed() >= self.put_off();
+            || self.flushed.elapsed() >= self.flush_interval();
         if due { self.flush() } else { Ok(()) }
     }
 
@@ -650,12 +650,12 @@ impl Stage {
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && (self.count.holds() || !self.has_room())
-            && self.machine.pending() >= choked_at(self.flush)
+            && self.machine.pending() >= choke_threshold(self.flush)
     }
 
     /// Continues transmission over ZeroMQ: waiting messages, and a resend to a new orchagent.
     /// Returns whether there is more at once.
-    fn look_north(&mut self) -> Result<bool, Error> {
+    fn advance_resend(&mut self) -> Result<bool, Error> {
         let (held, replayed) = (self.holds(), self.machine.is_replayed());
         // Changed rows go to APPL_DB too; resent rows do not.
         if let Some(as_resync) = self.labels.resend_due(held, replayed) {
@@ -672,7 +672,7 @@ impl Stage {
         if held {
             return Ok(false);
         }
-        let more = self.say_again()?;
+        let more = self.resend_rows()?;
         let Routes::Zmq(zmq) = &self.routes else { return Ok(more) };
         match (zmq.producer.is_connected(), zmq.producer.is_acknowledged()) {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
@@ -686,7 +686,7 @@ impl Stage {
     }
 
     /// Resends some rows to orchagent, if there is room. Returns whether there is room for more.
-    fn say_again(&mut self) -> Result<bool, Error> {
+    fn resend_rows(&mut self) -> Result<bool, Error> {
         if !self.routes.is_resending() {
             self.resending = None;
         }
@@ -712,13 +712,13 @@ impl Stage {
             return START_POLL_INTERVAL;
         }
         if self.machine.pending() > 0 && self.has_room() && !self.holds() {
-            self.put_off().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL)
+            self.flush_interval().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL)
         } else {
             TICK_INTERVAL
         }
     }
 
-    fn put_off(&self) -> Duration {
+    fn flush_interval(&self) -> Duration {
         Duration::from_millis(self.flush.flush_timer)
     }
 
@@ -759,7 +759,7 @@ impl Stage {
     }
 
     /// Records the channel of responses.
-    fn look_back(&mut self) {
+    fn record_response_channel(&mut self) {
         if let Some(responses) = &self.responses {
             let (way, why) = responses.way();
             self.settings.now("responses", way, why);
@@ -767,7 +767,7 @@ impl Stage {
     }
 
     /// Records whether the routing daemon, if it is ribtide, waits for FIB confirmations.
-    fn look_client(&mut self) {
+    fn record_client(&mut self) {
         let why = match (self.machine.suppresses(), self.machine.client_waits()) {
             (false, Some(true)) => CONFIRMED_TOO_EARLY,
             (true, Some(false)) => SUPPRESSION_OFF_IN_ROUTER,

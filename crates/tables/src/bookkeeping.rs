@@ -1,8 +1,8 @@
 //! Rows that a daemon writes for others to read, and that no route waits for: its settings, queues and timers, how far its
 //! warm restart is, CRM's counters, and orchagent's rows of STATE_DB.
 //!
-//! A thread keeps the database equal to the rows that are wanted. A stage only says what it wants, which never waits. A server
-//! that refuses a write, is lost, or comes back with other rows delays these rows and nothing else.
+//! A thread keeps the database equal to the desired rows. A stage sets a desired row, which never waits. A server that refuses
+//! a write, is lost, or comes back with other rows delays these rows and nothing else.
 
 use crate::{Connection, Database, Databases, TableError};
 use ribtide_runtime::idle;
@@ -20,22 +20,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The fields of a row.
 pub type Fields = BTreeMap<String, String>;
 
-/// A row that is wanted.
+/// A desired row.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Wanted {
-    /// Without fields, no row.
+struct Desired {
+    /// Empty: the row is deleted.
     fields: Fields,
-    /// Fields of others stay.
+    /// Whether fields that others wrote stay.
     shared: bool,
 }
 
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("wanted", &self.wanted).finish_non_exhaustive()
-    }
-}
-
-/// A row that is read from its source at each look.
+/// A row whose fields come from a source, at each poll.
 struct Source {
     key: String,
     fields: Box<dyn FnMut() -> Fields + Send>,
@@ -43,10 +37,16 @@ struct Source {
 
 #[derive(Default)]
 struct State {
-    wanted: BTreeMap<String, Wanted>,
-    /// A row is wanted that was not before.
+    desired: BTreeMap<String, Desired>,
+    /// Whether a row was set since the thread last waited.
     changed: bool,
     sources: Vec<Source>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("desired", &self.desired).finish_non_exhaustive()
+    }
 }
 
 #[derive(Default, Debug)]
@@ -92,35 +92,35 @@ impl Bookkeeping {
         Ok(Bookkeeping { shared, database: databases.get(db).clone() })
     }
 
-    /// Wants these fields of a row, and no others.
+    /// Sets all fields of a row; no fields delete it.
     pub fn set(&self, table: &str, key: &str, fields: Fields) {
-        self.want(table, key, Wanted { fields, shared: false });
+        self.set_row(table, key, Desired { fields, shared: false });
     }
 
-    /// Wants these fields of a row, whatever others write to it.
+    /// Sets fields of a row, and keeps those that others write.
     pub fn set_fields(&self, table: &str, key: &str, fields: Fields) {
-        self.want(table, key, Wanted { fields, shared: true });
+        self.set_row(table, key, Desired { fields, shared: true });
     }
 
-    /// Wants the row of a typed table, whatever others write to it, or no row.
+    /// Sets or deletes a row of a typed table, and keeps fields that others write.
     pub fn change<R: Row>(&self, change: &Change<R>) {
         let (mut key, mut fields) = (String::new(), Fields::new());
         R::key_text(&change.key, &mut key);
         if let Some(row) = &change.row {
             row.fields(&mut |field, value| drop(fields.insert(field.into(), value.into())));
         }
-        self.want(R::TABLE, &key, Wanted { fields, shared: change.row.is_some() });
+        self.set_row(R::TABLE, &key, Desired { fields, shared: change.row.is_some() });
     }
 
-    /// Wants the fields that `source` returns from now on. It runs on the thread, at each look.
+    /// Sets the fields of a row to what `source` returns at each poll. It runs on the thread.
     pub fn follow(&self, table: &str, key: &str, source: impl FnMut() -> Fields + Send + 'static) {
         let source = Source { key: self.database.key(table, key), fields: Box::new(source) };
         self.shared.lock().sources.push(source);
     }
 
-    fn want(&self, table: &str, key: &str, wanted: Wanted) {
+    fn set_row(&self, table: &str, key: &str, desired: Desired) {
         let mut state = self.shared.lock();
-        state.wanted.insert(self.database.key(table, key), wanted);
+        state.desired.insert(self.database.key(table, key), desired);
         state.changed = true;
         self.shared.wake.notify_one();
     }
@@ -131,9 +131,9 @@ struct Writer {
     shared: Arc<Shared>,
     connection: Connection,
     generation: u64,
-    /// What the server has, as far as it is known.
-    written: BTreeMap<String, Wanted>,
-    /// The refusal that the log has.
+    /// The rows that the server has, as far as the thread wrote them.
+    written: BTreeMap<String, Desired>,
+    /// The refusal that was logged last.
     refusal: Option<TableError>,
 }
 
@@ -141,11 +141,11 @@ impl Writer {
     fn run(mut self, stop: &Stop) {
         let mut due = Instant::now();
         while !stop.stopped() {
-            let look = due <= Instant::now();
-            if look {
+            let poll = due <= Instant::now();
+            if poll {
                 due = Instant::now() + POLL_INTERVAL;
             }
-            let wrote = self.write(look);
+            let wrote = self.write(poll);
             if idle::on_wait(wrote == Ok(false)) {
                 self.connection.shrink_to_fit();
             }
@@ -161,36 +161,36 @@ impl Writer {
         }
     }
 
-    /// Writes what differs from what is written, and returns whether that was anything.
-    fn write(&mut self, look: bool) -> Result<bool, TableError> {
-        if look {
+    /// Writes the rows that differ from the written ones. Returns whether there was one.
+    fn write(&mut self, poll: bool) -> Result<bool, TableError> {
+        if poll {
             self.connection.query(&["PING"])?;
             // A source may wait for another server, so it runs without the lock.
             let mut sources = std::mem::take(&mut self.shared.lock().sources);
             for source in &mut sources {
-                let wanted = Wanted { fields: (source.fields)(), shared: false };
-                self.shared.lock().wanted.insert(source.key.clone(), wanted);
+                let desired = Desired { fields: (source.fields)(), shared: false };
+                self.shared.lock().desired.insert(source.key.clone(), desired);
             }
             self.shared.lock().sources.append(&mut sources);
         }
-        // A server that was lost may have nothing, or the rows of another time.
+        // After a loss, the server may have no rows, or old ones.
         if std::mem::replace(&mut self.generation, self.connection.generation()) != self.generation {
             self.written.clear();
         }
-        let differs = |(key, wanted): &(&String, &Wanted)| self.written.get(*key) != Some(wanted);
-        let copy = |(key, wanted): (&String, &Wanted)| (key.clone(), wanted.clone());
-        let changed: Vec<_> = self.shared.lock().wanted.iter().filter(differs).map(copy).collect();
-        for (key, wanted) in &changed {
+        let differs = |(key, desired): &(&String, &Desired)| self.written.get(*key) != Some(desired);
+        let copy = |(key, desired): (&String, &Desired)| (key.clone(), desired.clone());
+        let changed: Vec<_> = self.shared.lock().desired.iter().filter(differs).map(copy).collect();
+        for (key, desired) in &changed {
             let before = self.written.remove(key).map(|row| row.fields);
-            if !wanted.shared && (before.is_none() || wanted.fields.is_empty()) {
+            if !desired.shared && (before.is_none() || desired.fields.is_empty()) {
                 self.connection.queue(&["DEL", key]);
             }
             let before = before.unwrap_or_default();
-            for field in before.keys().filter(|field| !wanted.fields.contains_key(*field)) {
+            for field in before.keys().filter(|field| !desired.fields.contains_key(*field)) {
                 self.connection.queue(&["HDEL", key, field]);
             }
             for (field, value) in
-                wanted.fields.iter().filter(|(field, value)| before.get(*field) != Some(value))
+                desired.fields.iter().filter(|(field, value)| before.get(*field) != Some(value))
             {
                 self.connection.queue(&["HSET", key, field, value]);
             }
