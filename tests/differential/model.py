@@ -9,10 +9,8 @@ import functools
 from typing import NamedTuple
 
 from prng import Random
-from world import ASN, LINKS, PEERS, ROUTER, interface, ip, net
+from world import ASN, LINKS, PEERS, PREPENDED, ROUTER, interface, ip, net
 
-#: The AS that the harness's policies prepend.
-PREPENDED = 65390
 DEFAULT = "0.0.0.0/0"
 BLACKHOLE = ("blackhole", "")
 #: [4] The longest chain of look-ups.

@@ -19,7 +19,9 @@ from world import World
 QUIET, LIMIT, RIVAL_LIMIT, LATE = 0.12, 12.0, 5.0, 4.0
 #: How many times 0.3 s a router has to forget a history.
 UNDO = 20
-#: The same where ribtide may hold back good news about next hops that changed often (ADR 20 section 6).
+#: The longest that ribtide delays a next hop that changed often (ADR 20 section 6), in seconds. What differs may take that much longer.
+DELAY = 64.0
+#: How long two orders are watched where ribtide may delay next hops.
 PATIENT = 5.0
 #: A router that makes more changes for one event than this many times the most of its rivals, and this many besides for each event.
 TIMES, BESIDES = 3, 20
@@ -241,13 +243,14 @@ def at_pace(history, names, result):
 
 
 def look(stage, number, facts, rivals):
-    """The states that are compared. What differs may need a moment longer."""
-    waited = 0.0
+    """The states that are compared. What differs may need a moment longer, and as long as ribtide delays next hops."""
+    waited, delayed = 0.0, False
     while True:
         states = {**{name: {} for name in stage.routers}, **stage.each(lambda r: r.state())}
         found, used = compare.judge(number, {name: states[name] for name in rivals}, facts)
-        if not found or waited >= LATE:
-            return found, used, states
+        if not found or waited >= LATE and not (waited < LATE + DELAY and stage.routers["ribtide"].delays()):
+            return found, used + ["ribtide-delayed"] * delayed, states
+        delayed = waited >= LATE
         pause = 0.3 if waited < 1 else 1.0
         stage.each(lambda r: r.settle(pause, limit(r)))
         waited += pause

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import select
 import shutil
 import socket
@@ -11,10 +12,7 @@ from harness import Bird, Frr, Host, Ribtide
 from harness.speaker import NOTIFICATION, ROUTE_REFRESH, Speaker, attribute, prefixes, raw_update, block
 from kernel import Kernel
 from observe import OTHERS, KernelMonitor, Observer, kernel_table
-from world import ASN, FENCE, FEEDS, LINKS, OBSERVERS, PEERS, ROUTER, World, expand, own, subnet
-
-#: An AS that import and export policies put before others.
-PREPENDED = 65390
+from world import ASN, FENCE, FEEDS, LINKS, OBSERVERS, PEERS, PREPENDED, ROUTER, World, expand, own, subnet
 
 
 class Side:
@@ -341,14 +339,25 @@ actions.policy-result = "accept"
                 what = "blackhole = true" if route.get("blackhole") else "next-hop = [" + ", ".join(f'"{a}"' for a in route["via"]) + "]"
                 text += f'\n[[static]]\nprefix = "{prefix}"\ndistance = {route["distance"]}\n{what}\n'
         self.process.config.write_text(text + f'\n[api]\nsocket = "{self.process.socket}"\n')
+        self.call("POST", "/v1/reload", "{}")
+
+    def delays(self):
+        """Whether BGP has yet to hear of a next hop that changed often."""
+        return any(hop.get("delayed_ms") for hop in self.call("GET", "/v1/bgp/nexthops")["next_hops"])
+
+    def call(self, method, path, body=""):
+        """The reply of the API, parsed."""
         with socket.socket(socket.AF_UNIX) as api:
             api.settimeout(60)
             api.connect(str(self.process.socket))
-            api.sendall(b"POST /v1/reload HTTP/1.1\r\nHost: ribtide\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+            request = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+            api.sendall(request.encode())
             answer = b""
             while piece := api.recv(65536):
                 answer += piece
-        assert answer.startswith(b"HTTP/1.1 200"), answer
+        status, _, content = answer.partition(b"\r\n\r\n")
+        assert b" 200" in status[:13], answer
+        return json.loads(content)
 
 
 class FrrRouter(Router):

@@ -5,9 +5,10 @@ rule explains is a failure. `explain` names the first rule that applies.
 """
 
 import functools
+import itertools
 from typing import NamedTuple
 
-from world import PEERS, ROUTER, World, interface, ip, net
+from world import ASN, PEERS, PREPENDED, ROUTER, World, interface, ip, net
 
 RULES = []
 
@@ -152,6 +153,11 @@ def allow(change: Change, facts: Facts):
 
 # How often ribtide changes its mind.
 
+def announced(path):
+    """The path as the peer announced it: an observer's has this router's AS and what policies prepend before it."""
+    return list(itertools.dropwhile(lambda asn: asn in (ASN, PREPENDED), path))
+
+
 #: The most changes of a prefix within the time that a step may take: a next hop changes 4 times at once, then at the damped rate.
 MUTUAL = 12
 
@@ -167,8 +173,8 @@ def by_way_of_a_valid_path(c, facts):
     said = [said[c.prefix]["path"] for f in (facts, *facts.former[-1:]) for said in f.world.says.values() if c.prefix in said]
     if c.values[0] is None:
         return own is not None and len(said) > 1 and c.new is not None
-    told = list(c.values[0][0])
-    return any(told[-len(path):] == path for path in said) and not (own and c.new is None and told[-len(own):] == own)
+    told = announced(c.values[0][0])
+    return any(told[-len(path):] == path for path in said) and not (own and c.new is None and told == own)
 
 
 @rule("changes-unseen-by-external-peers", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
@@ -178,8 +184,8 @@ def unseen_by_external_peers(c, facts):
     if c.view != "external" or c.old != c.new or c.count != 1:
         return False
     own = c.event["do"] == "announce" and c.event["prefix"] == c.prefix
-    paths = [said[c.prefix]["path"] for said in facts.world.says.values() if c.prefix in said]
-    like = [path for path in paths if paths.count(path) > 1 or own and path == c.event["path"]]
+    paths = [[said[c.prefix]["path"] for said in f.world.says.values() if c.prefix in said] for f in (facts, *facts.former[-1:])]
+    like = [path for path in paths[0] if any(said.count(path) > 1 for said in paths) or own and path == c.event["path"]]
     return any(list(c.new[0])[-len(path):] == path for path in like)
 
 
@@ -358,9 +364,26 @@ def frr_route_lost(d, facts):
 @rule("frr-advertised-not-installed", "frr", "RFC 4271 section 9.1.3: what is advertised is what is used")
 def frr_advertised_not_installed(d, facts):
     """FRR advertises the same path as ribtide, and zebra has not installed it: a recursive route that did not resolve when it came. FRR
-    contradicts itself, and is no judge of the kernel's route of this prefix or of what leads to it; BIRD and the invariant are."""
-    return d.view == "kernel" and d.ours is not None and d.ours[0] == "router" \
-        and any(q in d.uninstalled and facts.recursive(q) for q in facts.reach(d.prefix))
+    contradicts itself, and is no judge of the kernel's route of this prefix, nor of what leads to it and whether that is advertised; BIRD and the
+    invariant are."""
+    through = facts.reach(d.prefix) if d.view == "kernel" else facts.reach(d.prefix) - {d.prefix}
+    return d.ours is not None and (d.view != "kernel" or d.ours[0] == "router") \
+        and any(q in d.uninstalled and facts.recursive(q) for q in through)
+
+
+@rule("frr-shorter-match-after-policy", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1: the longest match")
+def frr_shorter_match(d, facts):
+    """An import policy changed, and bgpd announced the peer's routes again. While the route by which a next hop resolves was replaced, zebra
+    resolved the next hop by a less specific one, and keeps that; ribtide takes the longest match."""
+    if d.view != "kernel" or None in (d.ours, d.theirs) or d.theirs[0] != "router":
+        return False
+    changed = {peer for f in facts.former for peer, policy in f.world.policies.items() if policy != facts.world.policies[peer]}
+    theirs = {gateway for gateway, _, _ in d.theirs[1]}
+
+    def shorter(hop):
+        longest, *others = facts.covering(hop) or [None]
+        return any(origin in changed for origin, _, _ in facts.hops(longest)) and any(theirs <= {h for _, _, h in facts.hops(q)} for q in others)
+    return any(kind != "single" and shorter(hop) for q in facts.reach(d.prefix) for _, kind, hop in facts.hops(q) if facts.covering(hop))
 
 
 @rule("frr-kernel-route-back", "frr", "rtnetlink: the kernel names no route whose link lost its carrier or has it again")

@@ -223,6 +223,9 @@ def test_needless_change_found_and_allowed():
     assert not allowed(((65001, 65399), "198.19.0.1", None)) and not allowed(told[1], 3)
     # What the event announces is taken back at once.
     assert not allowed(told[2], new=None)
+    # Another path, which only ends as the announced one does.
+    event = dict(event, path=[65301])
+    assert allowed(told[1], new=None) == "changes-by-way-of-a-valid-path"
     world.apply({"do": "withdraw", "peer": "i0", "prefix": "70.0.0.0/24"})
     facts = rules.Facts(world, PROFILES[0])
     assert not allowed(None), "nothing else is there that would have been chosen for a moment"

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 #: The router's AS, and the stable link to the peers that are not under test: the fence, the observers, internal peers.
 ASN, ROUTER = 65001, "198.19.0.1"
+#: What policies prepend.
+PREPENDED = 65390
 #: Links whose state changes. The router is .1; .2 and .3 are peers, .9 to .11 are gateways without a host.
 LINKS = ("l0", "l1", "l2", "l3")
 
