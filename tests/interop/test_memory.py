@@ -9,6 +9,8 @@ from harness.sonic import Sonic
 from test_backpressure import BEFORE_THEM, ROUTER, SENDER, WIRINGS, memory
 
 MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
+#: Enough to fill every buffer of a fixed size before memory is read.
+WARM_UP = min(20_000, MANY)
 #: A table that stays, as a router has it.
 TABLE = int(os.environ.get("MEMORY_TABLE", 300_000))
 #: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread. 0.8 was the most at rest
@@ -61,7 +63,7 @@ def compare(host, router, processes, routes, table):
         wait_for(f"{table} routes are there", lambda: router.count() == table and routes() >= table, 120, alive=[router.process])
         beside, slack = table, 0
     # Once, so that code and buffers that are always needed are there.
-    come_and_go(host, router, 1000, beside, routes)
+    come_and_go(host, router, WARM_UP, beside, routes)
     before = at_rest(processes)
     for _ in range(2):
         come_and_go(host, router, MANY, beside, routes)
