@@ -331,14 +331,14 @@ def frr_own_address(d, facts):
 
 @rule("frr-static-partly-resolved", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
 def frr_static_partly_resolved(d, facts):
-    """A static route has several next hops, of which one is unresolved. By timing zebra leaves the whole route out and keeps another
-    one of the prefix; ribtide drops the next hop, not the route."""
+    """A static route has several next hops, of which one is unresolved, or was when the route came. By timing zebra leaves the whole route
+    out and keeps another one of the prefix, or goes on without the next hop; ribtide drops the next hop while it is unresolved."""
     usable = (lambda q: True) if facts.profile["resolve_via_default"] else (lambda q: q != "0.0.0.0/0")
 
-    def part(q):
-        return any(len(route.get("via", [])) > 1 and any(not facts.on_link(a) and not any(map(usable, facts.covering(a))) for a in route["via"])
-                   for route in facts.world.statics.get(q, []))
-    return facts.some(d.prefix, part)
+    def part(f, q):
+        return any(len(route.get("via", [])) > 1 and any(not f.on_link(a) and not any(map(usable, f.covering(a))) for a in route["via"])
+                   for route in f.world.statics.get(q, []))
+    return facts.some(d.prefix, lambda q: any(part(f, q) for f in (facts, *facts.former)))
 
 
 @rule("frr-removed-route-left", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2")
