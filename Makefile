@@ -31,7 +31,7 @@ bench: ## BGP beside other daemons, in the same run; BENCH='--work learn --runs 
 	@scripts/setup bench
 	@cargo run --release --quiet --package ribtide -- bench run bgp $(BENCH)
 
-campaign: ## kill, stall, disconnect and restart SONiC's daemons and Redis under load in each wiring (CAMPAIGN_ROUNDS, CAMPAIGN_SEED)
+campaign: ## kill, stall, disconnect and restart SONiC's daemons and Redis under load in each combination (CAMPAIGN_ROUNDS, CAMPAIGN_SEED)
 	@scripts/setup test
 	@CAMPAIGN_ROUNDS=$${CAMPAIGN_ROUNDS:-50} scripts/test interop -s -k test_campaign
 

@@ -81,10 +81,10 @@ def invariant(step, state, facts):
     up = {link for _, _, link in facts.connected} | {link for link in facts.world.admin if facts.world.up(link)}
     for view in ("external", "internal"):
         for prefix in sorted(state[view]):
-            who, ways = state["kernel"].get(prefix, (None, ()))
+            who, hops = state["kernel"].get(prefix, (None, ()))
             if who is None:
                 findings.append(Finding(step, "invariant", "", view, prefix, "advertised and not in the kernel", ""))
-            elif who == "router" and any(dev and dev not in up for _, dev, _ in ways):
+            elif who == "router" and any(dev and dev not in up for _, dev, _ in hops):
                 findings.append(Finding(step, "invariant", "", view, prefix, "advertised, and in the kernel by a link that is down", ""))
     return findings
 

@@ -99,10 +99,10 @@ class Kernel:
                     struct.pack("BBBBI", socket.AF_INET, int(length), 0, UNIVERSE, self.links[link])
                     + attribute(IFA_LOCAL, local) + attribute(IFA_ADDRESS, local))
 
-    def add_route(self, prefix, protocol, metric, ways, onlink=True):
+    def add_route(self, prefix, protocol, metric, hops, onlink=True):
         """A route of others, by (gateway, link), each taken for on the link or, without `onlink`, in a subnet of it."""
         hops = b""
-        for gateway, link in ways:
+        for gateway, link in hops:
             via = attribute(RTA_GATEWAY, socket.inet_aton(gateway))
             hops += struct.pack("HBBi", 8 + len(via), ONLINK if onlink else 0, 0, self.links[link]) + via
         more = attribute(RTA_PRIORITY, struct.pack("I", metric)) if metric else b""
@@ -125,7 +125,7 @@ class Kernel:
             _, length, _, _, _, protocol, _, what, _ = struct.unpack_from("BBBBBBBBI", data)
             given = attributes(data[12:])
             route = {"dst": f"{socket.inet_ntoa(given.get(RTA_DST, bytes(4)))}/{length}", "type": TYPES.get(what, str(what)),
-                     "protocol": PROTOCOLS.get(protocol, str(protocol)), **self.way(given)}
+                     "protocol": PROTOCOLS.get(protocol, str(protocol)), **self.next_hop(given)}
             if RTA_PRIORITY in given:
                 route["metric"] = number(given[RTA_PRIORITY])
             if RTA_NH_ID in given:
@@ -134,13 +134,13 @@ class Kernel:
                 route["nexthops"], at = [], 0
                 while at + 8 <= len(hops):
                     size, _, weight, index = struct.unpack_from("HBBi", hops, at)
-                    way = self.way(attributes(hops[at + 8:at + size]))
-                    route["nexthops"].append({**way, "dev": self.names[index], "weight": weight + 1})
+                    hop = self.next_hop(attributes(hops[at + 8:at + size]))
+                    route["nexthops"].append({**hop, "dev": self.names[index], "weight": weight + 1})
                     at += (size + 3) & ~3
             found.append(route)
         return found
 
-    def way(self, given):
+    def next_hop(self, given):
         """A gateway and an interface, as far as they are given."""
         found = {}
         if RTA_GATEWAY in given:

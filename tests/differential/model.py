@@ -57,7 +57,7 @@ class Candidate(NamedTuple):
 class Answer(NamedTuple):
     """Resolved next hops (gateway, interface); none: unresolved."""
 
-    ways: frozenset = frozenset()
+    hops: frozenset = frozenset()
     level: int = 0
     cost: int = 0
 
@@ -212,7 +212,7 @@ class Answers:
                 reach[node] = seen
             for circle in {frozenset(r) for r in reach.values() if all(reach[other] == r for other in r)}:
                 groups = {node: self.join(node) for node in circle if len(node) == 2}
-                supported = {node: answer for node, answer in groups.items() if answer.ways}
+                supported = {node: answer for node, answer in groups.items() if answer.hops}
                 if supported:
                     self.known.update(supported)
                 else:
@@ -229,8 +229,8 @@ class Answers:
             if group not in self.known:
                 return None, [group]
             answer = self.known[group]
-            if answer.ways:
-                return (Answer(answer.ways, answer.level + 1, metric) if answer.level < DEPTH else UNRESOLVED), []
+            if answer.hops:
+                return (Answer(answer.hops, answer.level + 1, metric) if answer.level < DEPTH else UNRESOLVED), []
         return end, []
 
     def joined(self, group):
@@ -242,9 +242,9 @@ class Answers:
         """[3] The resolved next hops of all members that are known; a blackhole counts when there is no other."""
         queries, given = group
         answers = [Answer(given, 1), *(self.known.get(query, UNRESOLVED) for query in queries)]
-        ways = frozenset().union(*(answer.ways for answer in answers))
-        ways = ways - {BLACKHOLE} or ways
-        return Answer(ways, max((answer.level for answer in answers if answer.ways & ways), default=0))
+        hops = frozenset().union(*(answer.hops for answer in answers))
+        hops = hops - {BLACKHOLE} or hops
+        return Answer(hops, max((answer.level for answer in answers if answer.hops & hops), default=0))
 
 
 class Model:
@@ -260,8 +260,8 @@ class Model:
         if prefix in self.world.installed:
             event, _ = self.world.installed[prefix]
             # [1] As given: the interface is up. The kernel's own mark that a next hop is dead counts for the kernel alone.
-            ways = frozenset((gateway, link) for gateway, link in event["via"] if self.world.up(link))
-            found.append(Candidate(DISTANCE["kernel"], event.get("metric", 0), "kernel", given=ways))
+            hops = frozenset((gateway, link) for gateway, link in event["via"] if self.world.up(link))
+            found.append(Candidate(DISTANCE["kernel"], event.get("metric", 0), "kernel", given=hops))
         return found
 
     def candidate(self, prefix, fed):
@@ -286,7 +286,7 @@ class Model:
             visited = answers.visited(answers.query(path.member, prefix))
             table = self.answers({**fed, prefix: [path]}) if prefix in visited else answers
             answer = table.resolve(path.member, prefix)
-            if answer.ways:
+            if answer.hops:
                 costs[path] = answer.cost
         if costs:
             return decide(costs), True
@@ -326,18 +326,18 @@ class Model:
 
     @functools.cached_property
     def mutual(self):
-        """[6] Prefixes that have several paths and lead to another such prefix which leads to them: what BGP chooses of one may
+        """[6] Prefixes that have several paths and resolve to another such prefix which resolves to them: what BGP chooses of one may
         decide about the other."""
         several = [prefix for prefix, found in self.paths.items() if len({path.member for path in found}) > 1]
         return {p for p in several if any(q != p and q in self.reached[p] and p in self.reached[q] for q in several)}
 
     def depends(self, prefix):
-        """Whether a prefix leads to choices that depend on each other, so that its state need not be the only stable one."""
+        """Whether a prefix resolves to choices that depend on each other, so that its state need not be the only stable one."""
         return bool(self.mutual & (self.reached.get(prefix, set()) | {prefix}))
 
     def states(self, had):
         """(state, whether it is stable). Where no choices depend on each other there is one. Else ribtide has to have one of several:
-        those that choices lead to which began as ribtide's, by what observers were told, or anyhow."""
+        those that choices resolve to which began as ribtide's, by what observers were told, or anyhow."""
         first, mutual, seen = self.first(), sorted(self.mutual), []
         random = Random(0)
         beginnings = [{}, {prefix: self.seen(prefix, had) or first[prefix] for prefix in mutual}]
@@ -358,12 +358,12 @@ class Model:
         """The kernel's table and what observers are told, as `Router.state` has them."""
         answers, kernel = self.answers(fed), {}
         for prefix, candidates in answers.table.items():
-            used = next(((c, ways) for c in candidates if (ways := answers.of_route(prefix, c).ways)), None)
+            used = next(((c, hops) for c in candidates if (hops := answers.of_route(prefix, c).hops)), None)
             event = self.world.installed.get(prefix, (None,))[0]
             if event and (not used or used[0].origin == "kernel" or event.get("metric", 0) < METRIC):
                 kernel[prefix] = ("others", frozenset((gateway, link, 1) for gateway, link in event["via"]))
             elif used:
-                kernel[prefix] = ("router", frozenset((*way, 1) for way in used[1]))
+                kernel[prefix] = ("router", frozenset((*hop, 1) for hop in used[1]))
         best = {prefix: equal[0] for prefix, equal in fed.items() if eligible[prefix]}
         return {"kernel": kernel, "external": self.told("external", best), "internal": self.told("internal", best)}
 

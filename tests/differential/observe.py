@@ -87,17 +87,17 @@ def kernel_table(kernel):
     """The table of `read_table`, read again while a route names an object that was made after its list."""
     for _ in range(10):
         table = read_table(kernel)
-        if not any(way[0] == "gone" for _, ways in table.values() for way in ways):
+        if not any(hop[0] == "gone" for _, hops in table.values() for hop in hops):
             break
         time.sleep(0.05)
     return table
 
 
 def read_table(kernel):
-    """Prefix → (who, ways): the route that forwards, which is the one of the lowest metric. `who` is "others" for those
-    that no routing daemon made, else "router"; ways are (gateway, interface, weight), a blackhole ("blackhole", "", 1)."""
+    """Prefix → (who, hops): the route that forwards, which is the one of the lowest metric. `who` is "others" for those
+    that no routing daemon made, else "router"; hops are (gateway, interface, weight), a blackhole ("blackhole", "", 1)."""
     routes = kernel.routes()
-    # The kernel says the ways of most routes itself, also of those by objects.
+    # The kernel says the hops of most routes itself, also of those by objects.
     objects = kernel.next_hops() if any("nhid" in r and not r.keys() & {"nexthops", "dev"} for r in routes) else {}
     best = {}
     for route in routes:
@@ -107,7 +107,7 @@ def read_table(kernel):
         who = "others" if route.get("protocol") == OTHERS else "router"
         metric = route.get("metric", 0)
         if prefix not in best or metric < best[prefix][0]:
-            best[prefix] = (metric, (who, frozenset(ways(route, objects))))
+            best[prefix] = (metric, (who, frozenset(next_hops(route, objects))))
     return {prefix: value for prefix, (_, value) in best.items()}
 
 
@@ -115,7 +115,7 @@ def read_table(kernel):
 OTHERS = "77"
 
 
-def ways(route, objects, weight=1):
+def next_hops(route, objects, weight=1):
     kind = route.get("type", "unicast")
     if kind in ("blackhole", "unreachable", "prohibit"):
         return [(kind, "", 1)]
@@ -135,14 +135,14 @@ def named(number, objects, weight=1):
     if thing is None:
         return [("gone", "", 1)]
     if "group" in thing:
-        return even([(way[0], way[1], member.get("weight", 1)) for member in thing["group"] for way in named(member["id"], objects)])
+        return even([(hop[0], hop[1], member.get("weight", 1)) for member in thing["group"] for hop in named(member["id"], objects)])
     if thing.get("blackhole") or "blackhole" in thing.get("flags", []):
         return [("blackhole", "", 1)]
     return [(thing.get("gateway", ""), thing.get("dev", ""), weight)]
 
 
 def even(parts):
-    """Weights by their ratio: routers differ in what they multiply them with. A way that is there twice counts twice."""
+    """Weights by their ratio: routers differ in what they multiply them with. A next hop that is there twice counts twice."""
     total = collections.Counter()
     for gateway, dev, weight in parts:
         total[(gateway, dev)] += weight

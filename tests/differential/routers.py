@@ -96,7 +96,7 @@ class Router:
             if event["do"] not in ("static", "policy"):
                 getattr(self, event["do"])(event)
         for event in lost:
-            # zebra takes a route of others for present that went with its link, and the kernel revives one of several ways. So it
+            # zebra takes a route of others for present that went with its link, and the kernel revives one of several next hops. So it
             # comes again, and goes.
             self.kernel(event)
             self.kernel(dict(event, via=[]))
@@ -384,8 +384,8 @@ class FrrRouter(Router):
         # The harness's host of FRR has its folder made by a process that is not root.
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.host.folder / "frr")
-        way = "" if self.profile["resolve_via_default"] else "no "
-        self.process = Frr(self.host, bgpd=text, staticd="", zebra=f"{way}ip nht resolve-via-default\n")
+        negation = "" if self.profile["resolve_via_default"] else "no "
+        self.process = Frr(self.host, bgpd=text, staticd="", zebra=f"{negation}ip nht resolve-via-default\n")
         self.terminals, self.lines, self.told = {}, set(), {}
 
     def close(self):
@@ -418,14 +418,14 @@ class FrrRouter(Router):
         lines = set()
         for prefix, routes in self.world.statics.items():
             for route in routes:
-                for way in ["blackhole"] if route.get("blackhole") else route["via"]:
-                    lines.add(f"ip route {prefix} {way} {route['distance']}")
+                for hop in ["blackhole"] if route.get("blackhole") else route["via"]:
+                    lines.add(f"ip route {prefix} {hop} {route['distance']}")
         if lines != self.lines:
             self.tell("staticd", *(f"no {line}" for line in sorted(self.lines - lines)), *sorted(lines - self.lines))
         self.lines = lines
 
     def set_policy(self, peer, policy, before):
-        name, way = f"policy-{peer.name}", "out" if peer.observer else "in"
+        name, direction = f"policy-{peer.name}", "out" if peer.observer else "in"
         commands = []
         if "reject" in before:
             commands += [f"no route-map {name} deny 5", f"no ip prefix-list refused-{peer.name}"]
@@ -439,7 +439,7 @@ class FrrRouter(Router):
                 commands.append(f"set {words} {value}")
             elif key in before:
                 commands.append(f"no set {words}")
-        self.tell("bgpd", *commands, "end", f"clear bgp ipv4 unicast {peer.address} soft {way}", "configure terminal")
+        self.tell("bgpd", *commands, "end", f"clear bgp ipv4 unicast {peer.address} soft {direction}", "configure terminal")
 
 
 class BirdRouter(Router):

@@ -97,7 +97,7 @@ class Facts:
         return {q for _, kind, hop in self.hops(prefix) if kind != "single" for q in self.covering(hop)}
 
     def reach(self, prefix):
-        """The prefix and all that its next hops lead to, however far."""
+        """The prefix and all that its next hops resolve to, however far."""
         if prefix not in self.reached:
             seen, todo = {prefix}, [prefix]
             while todo:
@@ -108,7 +108,7 @@ class Facts:
         return self.reached[prefix]
 
     def circular(self, prefix):
-        """Whether it leads back to itself."""
+        """Whether it resolves back to itself."""
         return any(prefix in self.reach(q) for q in self.points_at(prefix))
 
     def of_bgp(self, prefix):
@@ -120,21 +120,21 @@ class Facts:
         return sum(origin not in ("static", "kernel") for origin, _, _ in self.world.candidates(prefix))
 
     def mutual(self, prefix):
-        """Whether it leads to a circle, and on the way to a prefix of which BGP has several paths to choose from."""
+        """Whether it resolves to a circle, and on the way to a prefix of which BGP has several paths to choose from."""
         return self.some(prefix, self.circular) and self.some(
             prefix, lambda q: self.bgp_paths(q) > 1)
 
     def lost_covers(self, prefix):
-        """Whether a next hop that it leads to lies in a prefix whose kernel route went with its link."""
+        """Whether a next hop that it resolves to lies in a prefix whose kernel route went with its link."""
         lost = [net(p) for p in self.world.lost]
         return any(ip(hop) in n for q in self.reach(prefix) for _, _, hop in self.hops(q) for n in lost)
 
     def some(self, prefix, what):
-        """Whether something holds of the prefix or of what it leads to."""
+        """Whether something holds of the prefix or of what it resolves to."""
         return any(what(q) for q in self.reach(prefix))
 
     def recursive(self, prefix):
-        """Whether a next hop of a candidate leads through a route."""
+        """Whether a next hop of a candidate resolves through a route."""
         return any(kind != "single" and self.covering(hop) for _, kind, hop in self.hops(prefix))
 
 
@@ -207,7 +207,7 @@ def after_export_policy(c, facts):
 
 @rule("changes-of-mutual-choices", "changes", "RFC 4264; ADR 20 section 6")
 def mutual_choices(c, facts):
-    """Prefixes lead to each other, and BGP has several paths of one: each choice changes the other's next hops. ribtide tries both, and
+    """Prefixes resolve to each other, and BGP has several paths of one: each choice changes the other's next hops. ribtide tries both, and
     damps that; FRR and BIRD do not look at the next hops again."""
     return c.count <= MUTUAL and facts.mutual(c.prefix)
 
@@ -240,7 +240,7 @@ def multihop_apart(d, facts):
         kinds = {kind for _, kind, _ in facts.world.candidates(q)}
         return "single" in kinds and "multihop" in kinds
     return d.view == "kernel" and facts.profile["multipath"] > 1 and None not in (d.ours, d.theirs) \
-        and {way[:2] for way in d.ours[1]} < {way[:2] for way in d.theirs[1]} and facts.some(d.prefix, both)
+        and {hop[:2] for hop in d.ours[1]} < {hop[:2] for hop in d.theirs[1]} and facts.some(d.prefix, both)
 
 
 for rival in ("frr", "bird"):
@@ -255,7 +255,7 @@ for rival in ("frr", "bird"):
 
 @rule("frr-circle", "frr", "RFC 4271 section 9.1.2.1; ADR 20 section 4")
 def frr_circle(d, facts):
-    """A next hop leads back to its own prefix. zebra keeps the answer that it had before the circle closed, or takes the
+    """A next hop resolves back to its own prefix. zebra keeps the answer that it had before the circle closed, or takes the
     less specific route, by the order of events; ribtide's answer depends on what is there alone."""
     return facts.some(d.prefix, facts.circular)
 
@@ -275,30 +275,30 @@ def frr_kernel_route_lost(d, facts):
     return facts.some(d.prefix, lambda q: q in facts.world.lost) or facts.lost_covers(d.prefix)
 
 
-@rule("frr-way-twice", "frr", "ADR 20 section 3; no RFC")
+@rule("frr-next-hop-twice", "frr", "ADR 20 section 3; no RFC")
 def frr_way_twice(d, facts):
-    """Two next hops resolve to the same way out: zebra installs it twice, which doubles its weight. ribtide has each once."""
+    """Two next hops resolve to the same next hop on a link: zebra installs it twice, which doubles its weight. ribtide has each once."""
     return d.view == "kernel" and None not in (d.ours, d.theirs) and d.ours[0] == d.theirs[0] \
-        and {way[:2] for way in d.ours[1]} == {way[:2] for way in d.theirs[1]} and any(way[2] > 1 for way in d.theirs[1])
+        and {hop[:2] for hop in d.ours[1]} == {hop[:2] for hop in d.theirs[1]} and any(hop[2] > 1 for hop in d.theirs[1])
 
 
-@rule("frr-way-not-returned", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
+@rule("frr-next-hop-not-returned", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
 def frr_way_not_returned(d, facts):
-    """A link came back, and zebra leaves it out of a route of several ways, or of one that leads through such a route."""
+    """A link came back, and zebra leaves it out of a route of several next hops, or of one that resolves through such a route."""
     if d.view != "kernel" or None in (d.ours, d.theirs):
         return False
-    missing = {way[1] for way in d.ours[1]} - {way[1] for way in d.theirs[1]}
-    return {way[:2] for way in d.theirs[1]} < {way[:2] for way in d.ours[1]} \
+    missing = {hop[1] for hop in d.ours[1]} - {hop[1] for hop in d.theirs[1]}
+    return {hop[:2] for hop in d.theirs[1]} < {hop[:2] for hop in d.ours[1]} \
         and all(any(not f.world.up(link) for f in facts.former) for link in missing if link in facts.world.admin)
 
 
-@rule("frr-multihop-way-alone", "frr", "`frr-multihop-apart` and `frr-way-not-returned` at once")
+@rule("frr-multihop-next-hop-alone", "frr", "`frr-multihop-apart` and `frr-next-hop-not-returned` at once")
 def frr_multihop_way_alone(d, facts):
-    """A single-hop path and an equal multihop one. FRR has a way of the multihop path more; and a link came back, and zebra leaves out a way
-    by it. ribtide has the best path's ways alone."""
+    """A single-hop path and an equal multihop one. FRR has a next hop of the multihop path more; and a link came back, and zebra leaves out a next hop
+    by it. ribtide has the best path's next hops alone."""
     if d.view != "kernel" or None in (d.ours, d.theirs) or facts.profile["multipath"] == 1:
         return False
-    ours, theirs = ({way[:2] for way in side[1]} for side in (d.ours, d.theirs))
+    ours, theirs = ({hop[:2] for hop in side[1]} for side in (d.ours, d.theirs))
     multihop = {hop for q in facts.reach(d.prefix) if {"single", "multihop"} <= {kind for _, kind, _ in facts.hops(q)}
                 for _, kind, hop in facts.hops(q) if kind == "multihop"}
     returned = all(link in facts.world.admin and any(not f.world.up(link) for f in facts.former) for _, link in ours - theirs)
@@ -315,10 +315,10 @@ def frr_one_tracked(d, facts):
                                               for _, kind, hop in facts.hops(q)))
 
 
-@rule("frr-blackhole-way", "frr", "FRR 8.4, observed; ADR 20 section 3")
+@rule("frr-blackhole-next-hop", "frr", "FRR 8.4, observed; ADR 20 section 3")
 def frr_blackhole_way(d, facts):
-    """A next hop leads through several ways of which one is a blackhole: zebra then resolves nothing by them. ribtide takes the
-    ways that resolve."""
+    """A next hop resolves through several next hops of which one is a blackhole: zebra then resolves nothing by them. ribtide takes the
+    next hops that resolve."""
     return facts.some(d.prefix, lambda q: any(route.get("blackhole") for route in facts.world.statics.get(q, [])))
 
 
@@ -364,7 +364,7 @@ def frr_route_lost(d, facts):
 @rule("frr-advertised-not-installed", "frr", "RFC 4271 section 9.1.3: what is advertised is what is used")
 def frr_advertised_not_installed(d, facts):
     """FRR advertises the same path as ribtide, and zebra has not installed it: a recursive route that did not resolve when it came. FRR
-    contradicts itself, and is no judge of the kernel's route of this prefix, nor of what leads to it and whether that is advertised; BIRD and the
+    contradicts itself, and is no judge of the kernel's route of this prefix, nor of what resolves to it and whether that is advertised; BIRD and the
     invariant are."""
     through = facts.reach(d.prefix) if d.view == "kernel" else facts.reach(d.prefix) - {d.prefix}
     return d.ours is not None and (d.view != "kernel" or d.ours[0] == "router") \
@@ -396,13 +396,13 @@ def frr_kernel_route_back(d, facts):
 
 # BIRD.
 
-@rule("bird-dead-way-left", "bird", "BIRD 2.0, observed; RFC 4271 section 9.1.2.1")
+@rule("bird-dead-next-hop-left", "bird", "BIRD 2.0, observed; RFC 4271 section 9.1.2.1")
 def bird_dead_way_left(d, facts):
-    """BIRD leaves a route of several ways in the kernel with a way by a link that was taken down. The other ways are the same."""
+    """BIRD leaves a route of several next hops in the kernel with a next hop on a link that was taken down. The other next hops are the same."""
     if d.view != "kernel" or None in (d.ours, d.theirs):
         return False
-    more = {way[:2] for way in d.theirs[1]} - {way[:2] for way in d.ours[1]}
-    return bool(more) and {way[:2] for way in d.ours[1]} < {way[:2] for way in d.theirs[1]} \
+    more = {hop[:2] for hop in d.theirs[1]} - {hop[:2] for hop in d.ours[1]}
+    return bool(more) and {hop[:2] for hop in d.ours[1]} < {hop[:2] for hop in d.theirs[1]} \
         and all(link in facts.world.admin and not facts.world.up(link) for _, link in more)
 
 
@@ -423,12 +423,12 @@ def bird_recursive(d, facts):
     return facts.some(d.prefix, lambda q: any(recursive(r) for r in facts.points_at(q)))
 
 
-@rule("bird-one-way-of-several", "bird", "BIRD user's guide, protocol kernel, `merge paths`")
+@rule("bird-one-next-hop-of-several", "bird", "BIRD user's guide, protocol kernel, `merge paths`")
 def bird_one_way(d, facts):
-    """A next hop leads through a prefix that BGP has by several equal paths. BIRD merges paths on the way to the kernel only, so
+    """A next hop resolves through a prefix that BGP has by several equal paths. BIRD merges paths on the way to the kernel only, so
     its recursive routes have the next hop of the best path alone; ribtide and FRR take all."""
     return d.view == "kernel" and facts.profile["multipath"] > 1 and None not in (d.ours, d.theirs) \
-        and {way[:2] for way in d.theirs[1]} < {way[:2] for way in d.ours[1]} \
+        and {hop[:2] for hop in d.theirs[1]} < {hop[:2] for hop in d.ours[1]} \
         and facts.some(d.prefix, lambda q: any(sum(origin not in ("static", "kernel") for origin, _, _ in facts.world.candidates(r)) > 1
                                                for r in facts.points_at(q)))
 
@@ -442,13 +442,13 @@ def bird_dead_link(d, facts):
     return facts.some(d.prefix, lambda q: any(ip(hop) in n for _, _, hop in facts.hops(q) for n in dead))
 
 
-@rule("bird-static-ways", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
+@rule("bird-static-next-hops", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
 def bird_static_ways(d, facts):
     """A static route with several next hops that are not all on links: BIRD cannot be configured so, and leaves some out."""
     def left_out(q):
-        ways = [route["via"] for route in facts.world.statics.get(q, []) if "via" in route]
+        hops = [route["via"] for route in facts.world.statics.get(q, []) if "via" in route]
         return any(any(not facts.on_link(a) for a in via if a.startswith("10.")) or
-                   (len(via) > 1 and not all(a.startswith("10.") for a in via)) for via in ways)
+                   (len(via) > 1 and not all(a.startswith("10.") for a in via)) for via in hops)
     return facts.some(d.prefix, left_out)
 
 

@@ -42,7 +42,7 @@ def test_generate_all_kinds_of_events():
 
 
 def test_permuted_same_end():
-    """What events lead to does not depend on their order, where they commute."""
+    """The effect of events does not depend on their order, where they commute."""
     for seed in range(100):
         first, other = World(), World()
         for world, h in ((first, history.generate(seed)), (other, history.permuted(history.generate(seed), 1))):
@@ -67,9 +67,9 @@ def test_shrink_two_events_left():
 def test_ways_objects_and_weights():
     objects = {1: {"id": 1, "gateway": "10.0.0.9", "dev": "l0"}, 2: {"id": 2, "gateway": "10.0.1.9", "dev": "l1"},
                3: {"id": 3, "group": [{"id": 1, "weight": 4}, {"id": 2, "weight": 2}]}, 4: {"id": 4, "blackhole": True}}
-    assert sorted(observe.ways({"nhid": 3}, objects)) == [("10.0.0.9", "l0", 2), ("10.0.1.9", "l1", 1)]
-    assert observe.ways({"nhid": 4}, objects) == [("blackhole", "", 1)]
-    assert observe.ways({"nhid": 5}, objects) == [("gone", "", 1)]
+    assert sorted(observe.next_hops({"nhid": 3}, objects)) == [("10.0.0.9", "l0", 2), ("10.0.1.9", "l1", 1)]
+    assert observe.next_hops({"nhid": 4}, objects) == [("blackhole", "", 1)]
+    assert observe.next_hops({"nhid": 5}, objects) == [("gone", "", 1)]
 
 
 def test_judge_unexplained_difference_found():
@@ -117,7 +117,7 @@ def modelled(*events, via_default=True):
 
 
 def kernel(state):
-    return {prefix: {f"{gateway} {link}".strip() for gateway, link, _ in ways} for prefix, (_, ways) in state["kernel"].items()}
+    return {prefix: {f"{gateway} {link}".strip() for gateway, link, _ in hops} for prefix, (_, hops) in state["kernel"].items()}
 
 
 @pytest.mark.parametrize("name, step, expected", [
@@ -194,7 +194,7 @@ def test_random_histories(routers):
 
 
 def test_stage_undo_empty_and_same_states(routers):
-    """A history that is played after others in one stage leads where it leads in a fresh one, and nothing of it is left."""
+    """A history that is played after others in one stage ends as in a fresh one, and nothing of it is left."""
     names = ("ribtide",)
     first, second = (dict(history.generate(seed), profile=PROFILES[1]) for seed in (3, 4))
     with play.Stage(PROFILES[1], names) as stage:
@@ -233,7 +233,7 @@ def test_needless_change_found_and_allowed():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_order_same_state(mode, routers):
-    """Confluence: another order of events that commute, at once, leads to the same state in each cache mode."""
+    """Confluence: another order of events that commute, at once, ends in the same state in each cache mode."""
     for seed in (1, 500 + MODES.index(mode)):
         findings = play.orders(history.generate(seed), 1, (mode,))
         assert not findings, "\n".join(f.text() for f in findings)

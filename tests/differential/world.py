@@ -81,7 +81,7 @@ class World:
         self.installed = {}
         #: Prefixes whose kernel route went with its link or address, and did not come back.
         self.lost = set()
-        #: Those of which it did once, or another way of it, with the route.
+        #: Those of which it did once, or another next hop of it, with the route.
         self.once_lost = {}
         self.peers = {p.name: False for p in FEEDS}
         #: Peer → prefix → announcement.
@@ -111,14 +111,14 @@ class World:
             if event["up"] and event["how"] == "admin":
                 self.revive(event["link"])
             if not event["up"] and event["how"] == "admin":
-                # The kernel removes routes of a link that is taken down; of several ways it keeps the others.
-                self.lose(lambda way: way[1] == event["link"])
+                # The kernel removes routes of a link that is taken down; of several next hops it keeps the others.
+                self.lose(lambda hop: hop[1] == event["link"])
         elif do == "address":
             have = self.addresses[event["link"]]
             (have.add if event["present"] else have.discard)(event["address"])
             if not have:
                 # With the last address of a link the kernel removes the routes by it.
-                self.lose(lambda way: way[1] == event["link"])
+                self.lose(lambda hop: hop[1] == event["link"])
             elif event["present"] and self.admin[event["link"]]:
                 self.revive(event["link"])
         elif do == "static":
@@ -147,7 +147,7 @@ class World:
 
     def lose(self, lost):
         for prefix, event in list(self.kernel.items()):
-            left = [way for way in event["via"] if not lost(way)]
+            left = [hop for hop in event["via"] if not lost(hop)]
             if left != event["via"]:
                 self.lost.add(prefix)
                 self.once_lost[prefix] = event
@@ -156,7 +156,7 @@ class World:
             elif left != event["via"]:
                 self.kernel[prefix] = dict(event, via=left)
         for prefix, (event, dead) in list(self.installed.items()):
-            dead |= {way[1] for way in event["via"] if lost(way)}
+            dead |= {hop[1] for hop in event["via"] if lost(hop)}
             self.installed[prefix] = (event, dead)
             if all(link in dead for _, link in event["via"]):
                 del self.installed[prefix]
@@ -166,7 +166,7 @@ class World:
             self.installed[prefix] = (event, dead - {link})
 
     def undo(self):
-        """Events that lead back to the beginning."""
+        """Events that restore the beginning."""
         events = []
         for name, said in self.says.items():
             events += [{"do": "withdraw", "peer": name, "prefix": prefix} for prefix in said]

@@ -95,7 +95,7 @@ def settled(router):
         same = last == [now] and not any(r["depth"] for r in pipeline["rings"])
         last[:] = [now]
         return same
-    wait_for("the pipeline is at rest", still, 60, 0.5, alive=[router.process])
+    wait_for("the pipeline is idle", still, 60, 0.5, alive=[router.process])
 
 
 def test_the_chip_follows_every_change(host):

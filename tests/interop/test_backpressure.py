@@ -139,14 +139,14 @@ class InOneProcess:
     def keys(self):
         return 0
 
-    def leads(self, prefixes):
+    def next_hops(self, prefixes):
         addresses = [prefix.replace(".0/24", ".1") for prefix in prefixes]
         answers = json.loads(self.router.text("show", "asic", *addresses, "--json"))["lookups"]
         return {hop for answer in answers for hop in answer.get("next_hops", ["nowhere"])}
 
 
 #: CONFIG_DB, and flags of the daemons.
-WIRINGS = {
+COMBINATIONS = {
     "redis": ({}, {}),
     "redis_ring": ({}, {"orchagent": ["-R", "-r", "0"], "fpmsyncd": ["--stable-table"]}),
     "redis_async": ({}, {"orchagent": ["-z", "redis_async", "-r", "0"], "syncd": ["-z", "redis_async", "-R"]}),
@@ -163,8 +163,8 @@ class Daemons:
 
     gateways = ["10.2.0.17", "10.2.0.18"]
 
-    def __init__(self, host, wiring):
-        config, flags = WIRINGS[wiring]
+    def __init__(self, host, combination):
+        config, flags = COMBINATIONS[combination]
         self.sonic = Sonic(host, config=config, flags=flags)
         self.router = Ribtide(host, BEFORE_THEM)
         self.syncd = host.folder / "syncd.sock"
@@ -180,15 +180,15 @@ class Daemons:
     def keys(self):
         return self.sonic.appl.scard("ROUTE_TABLE_KEY_SET")
 
-    def leads(self, prefixes):
+    def next_hops(self, prefixes):
         answers = self.sonic.query_all(f"route {prefix}" for prefix in prefixes)
         return {hop["gateway"] for answer in answers for hop in (answer or {"hops": [{"gateway": "nowhere"}]})["hops"]}
 
 
-def begin(host, wiring):
+def begin(host, combination):
     """A path with all routes in the chip, and their sender."""
     host.small_sockets()
-    path = InOneProcess(host) if wiring == "memory" else Daemons(host, wiring)
+    path = InOneProcess(host) if combination == "memory" else Daemons(host, combination)
     sender = Speaker(host, SENDER, 65010, hold=90)
     sender.send(b"".join(announcement(path.gateways[0])))
     wait_for("they are there", lambda: path.count() >= PREFIXES, 120, alive=path.processes.values())
@@ -208,9 +208,9 @@ def stall(path, sender):
 def the_last_word(path, last):
     """The last state is in the chip, and all stages agree."""
     alive = path.processes.values()
-    wait_for("the last word is in the chip", lambda: path.leads(ALL[::997] + ALL[-1:]) == {last}, 240, alive=alive)
+    wait_for("the last word is in the chip", lambda: path.next_hops(ALL[::997] + ALL[-1:]) == {last}, 240, alive=alive)
     agree(*path.at)
-    assert path.leads(ALL[::50]) == {last}
+    assert path.next_hops(ALL[::50]) == {last}
     assert path.router.neighbor(SENDER)["flaps"] == 0
 
 
@@ -220,15 +220,15 @@ def agree(*at):
     assert done.returncode == 0, done.stdout[:3000] + done.stderr
 
 
-@pytest.mark.parametrize("wiring", ["memory", *WIRINGS])
-def test_a_chip_that_stalls_stops_bgp(host, wiring):
-    path, sender = begin(host, wiring)
+@pytest.mark.parametrize("combination", ["memory", *COMBINATIONS])
+def test_a_chip_that_stalls_stops_bgp(host, combination):
+    path, sender = begin(host, combination)
     watch = Watch(path.processes, path.keys)
     flaps = stall(path, sender)
     rings = {ring["name"]: ring for ring in path.router.show("pipeline")["rings"]}
     assert all(ring["depth"] <= ring["capacity"] for ring in rings.values())
     assert any(ring["full"] for ring in rings.values()), rings
-    if wiring == "redis":
+    if combination == "redis":
         # Answers are counted from now on: but for that nothing is written out of its turn.
         subprocess.run([binary(), "config", "sonic", "suppress-fib-pending", "enable", "--database-config", path.sonic.redis.config],
                        check=True, capture_output=True)
@@ -239,7 +239,7 @@ def test_a_chip_that_stalls_stops_bgp(host, wiring):
     path.order("resume")
     the_last_word(path, flaps.ends())
     watch.bounded()
-    assert (10_000 < watch.most <= KEYS) == wiring.startswith("redis"), watch.most
+    assert (10_000 < watch.most <= KEYS) == combination.startswith("redis"), watch.most
     flaps.send(WITHDRAWAL)
     wait_for("they are gone", lambda: path.count() < 100, 240, alive=path.processes.values())
     agree(*path.at)

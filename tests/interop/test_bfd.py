@@ -106,7 +106,7 @@ def down(router, peer):
     return bfd(router, peer)
 
 
-def way(host, prefix="198.51.100.0/24"):
+def next_hop(host, prefix="198.51.100.0/24"):
     """The gateway of a route in the kernel, which has it by a next-hop object."""
     routes = json.loads(host.ip("-j", "route", "show", prefix))
     objects = {n["id"]: n for n in json.loads(host.ip("-j", "nexthop", "show"))}
@@ -119,8 +119,8 @@ def way(host, prefix="198.51.100.0/24"):
     return ",".join(sorted(objects[m["id"]]["gateway"] for m in hop["group"])) if "group" in hop else hop.get("gateway")
 
 
-def leads(host, gateway, prefix="198.51.100.0/24"):
-    wait_for(f"{prefix} leads to {gateway}", lambda: way(host, prefix) == gateway, 30)
+def wait_next_hop(host, gateway, prefix="198.51.100.0/24"):
+    wait_for(f"{prefix} resolves to {gateway}", lambda: next_hop(host, prefix) == gateway, 30)
 
 
 def established(router, *peers):
@@ -174,7 +174,7 @@ neighbors = ["{FAR_B}"]
     peers = [Pair.B4, Pair.B6, neighbor, FAR_B]
     router = Ribtide(a, config)
     # Before there is a peer, nothing is held against the way to it.
-    leads(a, Pair.B4)
+    wait_next_hop(a, Pair.B4)
     bird = Bird(b, bird_config(LINK_A, far))
     up(router, *peers)
     established(router, Pair.B4, Pair.B6, FAR_B)
@@ -190,7 +190,7 @@ neighbors = ["{FAR_B}"]
     for peer in peers:
         session = down(router, peer)
         assert session["diagnostic"] == "detection time expired" and not session["usable"], session
-    leads(a, OTHER)
+    wait_next_hop(a, OTHER)
     wait_for("the IPv6 route is gone", lambda: "2001:db8:77" not in a.ip("-6", "route", "show"), 30)
     assert json.loads(a.ip("-j", "link", "show", "eth0"))[0]["operstate"] == "UP"
     for peer in (Pair.B4, Pair.B6, FAR_B):
@@ -200,16 +200,16 @@ neighbors = ["{FAR_B}"]
     middle.plug()
     up(router, *peers)
     established(router, Pair.B4, Pair.B6, FAR_B)
-    leads(a, Pair.B4)
+    wait_next_hop(a, Pair.B4)
 
     # Its death is a failure.
     bird.kill()
     assert not down(router, Pair.B4)["usable"]
-    leads(a, OTHER)
+    wait_next_hop(a, OTHER)
     bird = Bird(b, bird_config(LINK_A, far))
     up(router, *peers)
     established(router, Pair.B4, Pair.B6, FAR_B)
-    leads(a, Pair.B4)
+    wait_next_hop(a, Pair.B4)
     down_line = (" WARN bfd: the session is down", f"neighbor={Pair.B4}", "nothing came for 1200 ms, the detection time")
     wait_for("the end of the session is logged", lambda: router.process.logged(*down_line))
 
@@ -300,7 +300,7 @@ bfd = true
     # bfdd dies alone: bgpd is told why its session ends, over the session.
     peer.processes["bfdd"].kill()
     assert down(router, Pair.B4)["diagnostic"] == "detection time expired"
-    leads(a, OTHER)
+    wait_next_hop(a, OTHER)
     told = wait_for("bgpd is told", lambda: json.loads(peer.query(f"show bgp neighbors {Pair.A4} json", "bgpd"))[Pair.A4]
                     .get("lastErrorCodeSubcode"), 30)
     assert told == "060A", told
@@ -308,26 +308,26 @@ bfd = true
     peer.start("bfdd")
     up(router, *peers)
     established(router, Pair.B4, Pair.B6)
-    leads(a, Pair.B4)
+    wait_next_hop(a, Pair.B4)
 
     # The neighbour's link goes, ours stays up.
     b.ip("link", "set", "eth0", "down")
     assert not down(router, Pair.B4)["usable"]
-    leads(a, OTHER)
+    wait_next_hop(a, OTHER)
     b.ip("link", "set", "eth0", "up")
     b.address("eth0", f"{Pair.B6}/64", f"{LINK_B}/64")
     up(router, Pair.B4, Pair.B6)
     established(router, Pair.B4, Pair.B6)
-    leads(a, Pair.B4)
+    wait_next_hop(a, Pair.B4)
 
     # The neighbour's address goes.
     b.ip("addr", "del", f"{Pair.B4}/24", "dev", "eth0")
     down(router, Pair.B4)
-    leads(a, OTHER)
+    wait_next_hop(a, OTHER)
     assert bfd(router, Pair.B6)["state"] == "Up"
     b.address("eth0", f"{Pair.B4}/24")
     up(router, Pair.B4)
     established(router, Pair.B4)
-    leads(a, Pair.B4)
+    wait_next_hop(a, Pair.B4)
     metrics = router.show("bfd")
     assert all(s["received"] > 0 and s["sent"] > 0 for s in metrics["sessions"] if s["peer"] != OTHER)

@@ -54,12 +54,12 @@ def objects(host):
     return {n["id"]: n for n in json.loads(host.ip("-j", "-d", "nexthop", "show"))}
 
 
-def leads_to(objects, number):
+def gateways_of(objects, number):
     """The sorted gateways of a next-hop object, or that it drops. An object created after the
     listing of `objects`, or under change, is unknown."""
     found = objects.get(number, {"gateway": "unknown"})
     if "group" in found:
-        return tuple(sorted(g for member in found["group"] for g in leads_to(objects, member["id"])))
+        return tuple(sorted(g for member in found["group"] for g in gateways_of(objects, member["id"])))
     return ("blackhole",) if "blackhole" in found else (found.get("gateway", "unknown"),)
 
 
@@ -72,7 +72,7 @@ def kernel_table(host, at_rest=True):
         for r in json.loads(host.ip("-j", "-d", family, "route", "show", "table", "254", "proto", "bgp")):
             prefix = default if r["dst"] == "default" else r["dst"] if "/" in r["dst"] else r["dst"] + bits
             assert not at_rest or prefix not in routes, f"{prefix} is in the kernel twice"
-            routes[prefix] = leads_to(known, r["nhid"]) if "nhid" in r else (r.get("gateway"),)
+            routes[prefix] = gateways_of(known, r["nhid"]) if "nhid" in r else (r.get("gateway"),)
     return routes
 
 
@@ -233,18 +233,18 @@ def test_a_lost_next_hop_is_a_handful_of_messages_whatever_the_routes(pair):
     def routes():
         return len(a.ip("route", "show", "proto", "bgp").splitlines())
 
-    def ways():
+    def next_hops():
         """The number of next hops in the group of the routes."""
         groups = [n["group"] for n in objects(a).values() if "group" in n]
         return max((len(g) for g in groups), default=0)
     wait_for("all routes are in the kernel", lambda: routes() == ROUTES + 1, 60, 0.5, alive=[router.process])
-    wait_for("they share 512 ways", lambda: ways() == 512, 10)
+    wait_for("they share 512 next hops", lambda: next_hops() == 512, 10)
 
     def told(what, then):
         """The notifications of the kernel while `what` changes the group to `then` next hops."""
         messages = Messages(a)
         what()
-        wait_for(f"there are {then} ways", lambda: ways() == then, 20, alive=[router.process])
+        wait_for(f"there are {then} next hops", lambda: next_hops() == then, 20, alive=[router.process])
         counts = messages.stop()
         assert routes() == ROUTES + 1
         return counts, messages.total()

@@ -6,14 +6,14 @@ import time
 import pytest
 from harness import Host, Ribtide, binary, wait_for
 from harness.sonic import Sonic
-from test_backpressure import BEFORE_THEM, ROUTER, SENDER, WIRINGS, memory
+from test_backpressure import BEFORE_THEM, COMBINATIONS, ROUTER, SENDER, memory
 
 MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
 #: Enough to fill every buffer of a fixed size before memory is read.
 WARM_UP = min(20_000, MANY)
 #: A table that stays, as a router has it.
 TABLE = int(os.environ.get("MEMORY_TABLE", 300_000))
-#: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread. 0.8 was the most at rest
+#: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread. 0.8 was the most while idle
 #: (docs/perf/2026-11-memory.md).
 SLACK = 3 << 19
 #: For figures: so many seconds after each withdrawal, rather than until memory is back.
@@ -91,9 +91,9 @@ def test_in_one_process(host, table):
 
 
 @pytest.mark.parametrize("table", [0, TABLE], ids=["empty", "table"])
-@pytest.mark.parametrize("wiring", ["redis_async", "zmq"])
-def test_the_daemons(host, wiring, table):
-    config, flags = WIRINGS[wiring]
+@pytest.mark.parametrize("combination", ["redis_async", "zmq"])
+def test_the_daemons(host, combination, table):
+    config, flags = COMBINATIONS[combination]
     sonic = Sonic(host, config=config, flags=flags)
     router = Ribtide(host, both(BEFORE_THEM.replace("Ethernet4", "Ethernet0").replace("10.2.0.1/24", "193.203.0.250/24")))
     routes = lambda: sonic.query("counts").get("ipv4_routes", 0)

@@ -234,7 +234,7 @@ class Bed:
                 found[prefix] = {"RIB": found[prefix], "chip": in_chip}
         return found
 
-    def leads(self, expected):
+    def wait_installed(self, expected):
         """Waits until exactly this is installed."""
         wait_for(f"{expected} is installed", lambda: self.installed() == expected, 20, 0.2,
                  alive=[self.router.process])
@@ -277,7 +277,7 @@ def test_one_of_two_links_lost_keeps_all_that_resolves_by_the_other(bed, host, l
     feed.send(update(many[400:], [65300], "192.0.2.1", LOCAL_PREF))
     underlay.send(update(["10.77.0.0/24"], [FEED_ASN], FEEDS[1]))
     everything = ["0.0.0.0/0", *many, *([] if by_another else ["192.0.2.0/24"])]
-    bed.leads({**dict.fromkeys(everything, tuple(sorted((way, FAR)))), "10.77.0.0/24": (FEEDS[1],)})
+    bed.wait_installed({**dict.fromkeys(everything, tuple(sorted((way, FAR)))), "10.77.0.0/24": (FEEDS[1],)})
     wait_for("all is advertised", lambda: len(observer.read(0.5).table) >= 902, 20)
     before = dict(observer.announced)
     messages = Messages(host) if bed.plane == "kernel" else None
@@ -287,7 +287,7 @@ def test_one_of_two_links_lost_keeps_all_that_resolves_by_the_other(bed, host, l
         host.ip("link", "set", "near0", "down")
     else:
         underlay.send(raw_update(prefixes(["10.77.0.0/24"])))
-    wait_for("all leads by the other way", lambda: {p: v for p, v in bed.installed().items() if p != "10.77.0.0/24"}
+    wait_for("all resolve by the other next hop", lambda: {p: v for p, v in bed.installed().items() if p != "10.77.0.0/24"}
              == dict.fromkeys(everything, (FAR,)), 20, 0.2, alive=[bed.router.process])
     observer.read()
     assert observer.withdrawn == ({} if of_link else {"10.77.0.0/24": 1}), "no other change is advertised"
@@ -310,8 +310,8 @@ def test_two_routes_each_by_the_other_stay_as_they_are(bed, host):
     feed = Speaker(host, FEEDS[0], FEED_ASN)
     feed.send(update(["20.0.1.0/24"], [FEED_ASN], "30.0.0.1"))
     feed.send(update(["30.0.0.0/24"], [FEED_ASN], "20.0.1.1"))
-    # Both lead where the default route leads: neither answers for the other.
-    bed.leads({"0.0.0.0/0": (NEAR,), "20.0.1.0/24": (NEAR,), "30.0.0.0/24": (NEAR,)})
+    # Both resolve as the default route does: neither answers for the other.
+    bed.wait_installed({"0.0.0.0/0": (NEAR,), "20.0.1.0/24": (NEAR,), "30.0.0.0/24": (NEAR,)})
     observer.read()
     generation = bed.router.show("nexthop-group")["cache"]["generation"]
     messages = Messages(host) if bed.plane == "kernel" else None
@@ -332,18 +332,18 @@ def test_path_whose_next_hop_is_off_the_link_is_not_used(bed, host, covering):
     observer = Observer(host)
     good, bad = (Speaker(host, feed, FEED_ASN) for feed in FEEDS)
     good.send(update(["20.0.1.0/24"], [FEED_ASN, 65300], FEEDS[0]))
-    bed.leads({covering: (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
+    bed.wait_installed({covering: (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
     wait_for("it is advertised", lambda: observer.read(0.5).table, 20)
     bad.send(update(["20.0.1.0/24", "20.0.2.0/24"], [FEED_ASN], "172.16.0.1"))
     observer.read()
-    bed.leads({covering: (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
+    bed.wait_installed({covering: (NEAR,), "20.0.1.0/24": (FEEDS[0],)})
     assert (observer.announced, observer.withdrawn) == ({"20.0.1.0/24": 1}, {}), "also not for a moment"
     shown = {n["address"]: n for n in bed.router.show("bgp", "nexthop")["next_hops"]}
     assert shown["172.16.0.1"]["reachable"] is False and shown["172.16.0.1"]["kind"] == "on-link", shown
     assert "connected subnet" in shown["172.16.0.1"]["unresolved"]
     bed.agrees()
     good.send(raw_update(prefixes(["20.0.1.0/24"])))
-    bed.leads({covering: (NEAR,)})
+    bed.wait_installed({covering: (NEAR,)})
     observer.read()
     assert observer.table == set() and observer.withdrawn == {"20.0.1.0/24": 1}
     bed.agrees()
@@ -355,11 +355,11 @@ def test_route_does_not_resolve_its_own_next_hop(bed, host):
     observer = Observer(host)
     good, bad = (Speaker(host, feed, FEED_ASN) for feed in FEEDS)
     good.send(update(["0.0.0.0/0"], [FEED_ASN, 65300, 65301], NEAR))
-    bed.leads({"0.0.0.0/0": (NEAR,)})
+    bed.wait_installed({"0.0.0.0/0": (NEAR,)})
     wait_for("it is advertised", lambda: observer.read(0.5).table, 20)
     bad.send(update(["0.0.0.0/0"], [FEED_ASN], "30.0.9.1"))
     bad.send(update(["20.0.0.0/16"], [FEED_ASN], "30.0.9.1"))
-    bed.leads({"0.0.0.0/0": (NEAR,), "20.0.0.0/16": (NEAR,)})
+    bed.wait_installed({"0.0.0.0/0": (NEAR,), "20.0.0.0/16": (NEAR,)})
     observer.read()
     assert (observer.announced, observer.withdrawn) == ({"0.0.0.0/0": 1, "20.0.0.0/16": 1}, {})
     bed.agrees()
@@ -374,12 +374,12 @@ def test_next_hop_that_becomes_reachable_brings_its_routes(bed, host):
     observer.read()
     assert observer.announced == {} and bed.installed() == {}
     underlay.send(update(["192.0.2.0/24"], [FEED_ASN], FEEDS[1]))
-    bed.leads({"192.0.2.0/24": (FEEDS[1],), "20.0.1.0/24": (FEEDS[1],)})
+    bed.wait_installed({"192.0.2.0/24": (FEEDS[1],), "20.0.1.0/24": (FEEDS[1],)})
     wait_for("both are advertised", lambda: len(observer.read(0.5).table) == 2, 20)
     observer.read()
     assert observer.announced == {"192.0.2.0/24": 1, "20.0.1.0/24": 1}
     underlay.close()
-    bed.leads({})
+    bed.wait_installed({})
     wait_for("both are withdrawn", lambda: observer.read(0.5).table == set(), 20)
 
 
@@ -389,7 +389,7 @@ def test_routes_of_others_are_taken_as_they_are(bed, host):
     gateway."""
     bed = bed(static(f"{NEAR}/32", FAR) + static("20.0.1.0/24", "203.0.113.9"))
     host.ip("route", "add", "203.0.113.0/24", "via", NEAR, "dev", "near0")
-    bed.leads({f"{NEAR}/32": (FAR,), "20.0.1.0/24": (NEAR,)})
+    bed.wait_installed({f"{NEAR}/32": (FAR,), "20.0.1.0/24": (NEAR,)})
     shown = {r["prefix"]: r["hops"] for r in bed.router.show("fib")}
     assert shown["203.0.113.0/24"] == [f"via {NEAR} dev near0"], shown
     # The kernel keeps its route when the address goes that made the gateway's subnet, as long as the interface is up.
@@ -397,11 +397,11 @@ def test_routes_of_others_are_taken_as_they_are(bed, host):
     host.ip("addr", "del", "10.7.0.1/24", "dev", "near0")
     assert NEAR in host.ip("route", "show", "203.0.113.0/24")
     time.sleep(QUIET)
-    bed.leads({f"{NEAR}/32": (FAR,), "20.0.1.0/24": (NEAR,)})
+    bed.wait_installed({f"{NEAR}/32": (FAR,), "20.0.1.0/24": (NEAR,)})
     shown = {r["prefix"]: r["hops"] for r in bed.router.show("fib")}
     assert shown["203.0.113.0/24"] == [f"via {NEAR} dev near0"], shown
     host.ip("link", "set", "near0", "down")
-    bed.leads({f"{NEAR}/32": (FAR,)})
+    bed.wait_installed({f"{NEAR}/32": (FAR,)})
 
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)
@@ -413,14 +413,14 @@ def test_route_of_others_lost_with_its_link_is_replaced_by_the_one_of_the_next_m
     host.ip("route", "add", "203.0.113.0/24", "via", NEAR, "dev", "near0", "metric", "10")
     host.ip("route", "add", "203.0.113.0/24", "via", FAR, "dev", "far0", "metric", "20")
     feed.send(update(["20.0.1.0/24"], [65300], "203.0.113.9", LOCAL_PREF))
-    bed.leads({"20.0.1.0/24": (NEAR,)})
+    bed.wait_installed({"20.0.1.0/24": (NEAR,)})
     wait_for("it is advertised", lambda: observer.read(0.5).table, 20)
     host.ip("link", "set", "near0", "down")
-    bed.leads({"20.0.1.0/24": (FAR,)})
+    bed.wait_installed({"20.0.1.0/24": (FAR,)})
     observer.read()
     assert (observer.announced, observer.withdrawn) == ({"20.0.1.0/24": 1}, {}), "it is not advertised"
     host.ip("link", "set", "far0", "down")
-    bed.leads({})
+    bed.wait_installed({})
     wait_for("it is withdrawn", lambda: not observer.read(0.5).table, 20)
 
 
@@ -437,12 +437,12 @@ def test_default_route_that_moves_to_another_peer_withdraws_nothing_that_resolve
     first.send(update(many, [65300], "192.0.2.1", LOCAL_PREF))
     second.send(update(["0.0.0.0/0"], [65300, 65301], "198.51.100.2", LOCAL_PREF))
     statics = {"198.51.100.1/32": (NEAR,), "198.51.100.2/32": (FAR,)}
-    bed.leads({**statics, **dict.fromkeys(["0.0.0.0/0", *many], (NEAR,))})
+    bed.wait_installed({**statics, **dict.fromkeys(["0.0.0.0/0", *many], (NEAR,))})
     wait_for("all is advertised", lambda: len(observer.read(0.5).table) == 201, 20)
     before = dict(observer.announced)
     host.ip("link", "set", "near0", "down")
     # The first static route's gateway is behind the default route now.
-    bed.leads({**dict.fromkeys(statics, (FAR,)), **dict.fromkeys(["0.0.0.0/0", *many], (FAR,))})
+    bed.wait_installed({**dict.fromkeys(statics, (FAR,)), **dict.fromkeys(["0.0.0.0/0", *many], (FAR,))})
     observer.read()
     assert observer.withdrawn == {}, "nothing is out of reach but for the moment of the choice"
     assert {p: n for p, n in observer.announced.items() if p != "0.0.0.0/0"} \
@@ -451,9 +451,9 @@ def test_default_route_that_moves_to_another_peer_withdraws_nothing_that_resolve
 
 
 def test_max_ecmp_keeps_next_hops_on_every_link(bed):
-    ways = [NEAR, "10.7.0.3", FAR, "10.8.0.3"]
-    bed = bed(static("20.0.1.0/24", *ways), "max-ecmp = 2")
-    bed.leads({"20.0.1.0/24": (NEAR, FAR)})
+    next_hops = [NEAR, "10.7.0.3", FAR, "10.8.0.3"]
+    bed = bed(static("20.0.1.0/24", *next_hops), "max-ecmp = 2")
+    bed.wait_installed({"20.0.1.0/24": (NEAR, FAR)})
     assert "fib.max-ecmp leaves 2 resolved next hops out" in bed.router.text("explain", "20.0.1.0/24")
 
 

@@ -45,7 +45,7 @@ def test_in_one_process(host):
     status, found = look(*at)
     assert (status, found["full"], found["checked"]) == (0, False, 0), found
     announce(sender, ALL[:7], "10.0.0.6")
-    wait_for("they lead there", lambda: "10.0.0.6" in router.show("fib", ALL[0])[0]["hops"][0], 30)
+    wait_for("they have the other next hop", lambda: "10.0.0.6" in router.show("fib", ALL[0])[0]["hops"][0], 30)
     seen = [look(*at)[1] for _ in range(3)]
     assert all(not found["full"] and found["checked"] <= 7 for found in seen), seen
     assert look(*at, "--full")[1]["checked"] >= len(ALL)
@@ -185,12 +185,12 @@ def test_the_daemons(host):
     assert look(*at, "--default-route")[0] == 1
     sonic.set("ROUTE_TABLE", "0.0.0.0/0", protocol="bgp", nexthop="10.2.0.17", ifname="Ethernet4")
     wait_for("the default route", lambda: look(*at, "--default-route")[0] == 0, 30)
-    # Looks of one process that find nothing changed compare nothing.
-    looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.5", *map(str, at)], stdout=subprocess.PIPE, text=True)
+    # Checks of one process that find nothing changed compare nothing.
+    checks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.5", *map(str, at)], stdout=subprocess.PIPE, text=True)
     try:
-        again = [json.loads(line)["full"] for line in itertools.islice(looks.stdout, 5)]
+        again = [json.loads(line)["full"] for line in itertools.islice(checks.stdout, 5)]
     finally:
-        looks.kill()
+        checks.kill()
     assert again[-1] is False, again
 
 
@@ -211,17 +211,17 @@ def agreed(host, ipv4, ipv6):
 def test_the_daemons_a_part_at_a_time(host):
     """One process checks each second: differences are found, though no check reads everything."""
     sonic, router, at = agreed(host, 40_000, 400)
-    looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
+    checks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
 
     def until(what, so):
-        """The looks until one is so, that included."""
+        """The checks until one is so, that included."""
         seen = []
-        for line in looks.stdout:
+        for line in checks.stdout:
             seen.append(json.loads(line))
             if so(seen[-1]):
                 return seen
             assert len(seen) < 200, (what, seen[-1])
-        raise AssertionError(f"no more looks before: {what}")
+        raise AssertionError(f"no more checks before: {what}")
 
     try:
         assert until("the first is of everything", lambda found: True)[0]["full"]
@@ -259,11 +259,11 @@ def test_the_daemons_a_part_at_a_time(host):
         churn.ends()
         until("all agree at last", lambda found: found["differing"] == 0)
     finally:
-        looks.kill()
+        checks.kill()
     assert router.process.poll() is None
 
 
-class Looks(threading.Thread):
+class Checks(threading.Thread):
     """Consecutive checks of one process."""
 
     def __init__(self, *at):
@@ -277,7 +277,7 @@ class Looks(threading.Thread):
             self.seen.append(json.loads(line))
 
     def until(self, what, so):
-        """The looks from here until one is so, that included."""
+        """The checks from here until one is so, that included."""
         begin = len(self.seen)
         first = lambda: next((n for n, found in enumerate(self.seen) if n >= begin and so(found)), None)
         try:
@@ -288,49 +288,49 @@ class Looks(threading.Thread):
 
     def next(self, count):
         begin = len(self.seen)
-        wait_for("more looks", lambda: len(self.seen) >= begin + count, 90)
+        wait_for("more checks", lambda: len(self.seen) >= begin + count, 90)
         return self.seen[begin:begin + count]
 
 
 def test_two_checks_run_at_once(host):
     """Each of two checks keeps finding all differences, also surplus entries of the switch,
     which it watches for both."""
-    # Two parts: a lap is two looks.
+    # Two parts: a lap is two checks.
     sonic, router, at = agreed(host, 12_000, 200)
-    both = [Looks("--every", "0.2", *at) for _ in range(2)]
+    both = [Checks("--every", "0.2", *at) for _ in range(2)]
     churn = Churn(sonic)
     try:
-        for looks in both:
-            assert wait_for("a first look", lambda: looks.seen[:1], 90)[0]["full"]
+        for checks in both:
+            assert wait_for("a first check", lambda: checks.seen[:1], 90)[0]["full"]
         # What is under way differs for a moment, and nothing is too much.
-        for looks in both:
-            assert not [found for found in looks.next(6) if says(found)]
+        for checks in both:
+            assert not [found for found in checks.next(6) if says(found)]
         key = next(key for key in sonic.asic.scan_iter("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*", 1000) if "10.255" not in key)
         prefix, entry = json.loads(key.split(":", 2)[2])["dest"], sonic.asic.hgetall(key)
         row = sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}")
         sonic.appl.delete(f"ROUTE_TABLE:{prefix}")
         sonic.asic.delete(key)
-        for looks in both:
-            looks.until("what only the switch has is found", only_chip_says(prefix))
-        for looks in both:
-            assert [says(found) for found in looks.next(12)] == [{prefix}] * 12
-        # At rest too: the lap in which nothing changes any more comes by it.
+        for checks in both:
+            checks.until("what only the switch has is found", only_chip_says(prefix))
+        for checks in both:
+            assert [says(found) for found in checks.next(12)] == [{prefix}] * 12
+        # Idle too: the lap in which nothing changes any more comes by it.
         churn.ends()
-        for looks in both:
-            looks.until("nothing changes", lambda found: found["checked"] == 0 and not found["full"])
-            assert [says(found) for found in looks.next(5)] == [{prefix}] * 5
+        for checks in both:
+            checks.until("nothing changes", lambda found: found["checked"] == 0 and not found["full"])
+            assert [says(found) for found in checks.next(5)] == [{prefix}] * 5
         sonic.asic.hset(key, mapping=entry)
-        for looks in both:
-            looks.until("its entry has no row", lambda found: [(d["prefix"], d["stage"]) for d in found["differences"]] == [(prefix, "orchagent")])
+        for checks in both:
+            checks.until("its entry has no row", lambda found: [(d["prefix"], d["stage"]) for d in found["differences"]] == [(prefix, "orchagent")])
         sonic.appl.hset(f"ROUTE_TABLE:{prefix}", mapping=row)
-        for looks in both:
-            looks.until("all agree", lambda found: found["differing"] == 0)
-            looks.until("nothing changes", lambda found: found["checked"] == 0 and not found["full"])
-            assert looks.next(1)[0]["differing"] == 0
+        for checks in both:
+            checks.until("all agree", lambda found: found["differing"] == 0)
+            checks.until("nothing changes", lambda found: found["checked"] == 0 and not found["full"])
+            assert checks.next(1)[0]["differing"] == 0
     finally:
         churn.over.set()
-        for looks in both:
-            looks.process.kill()
+        for checks in both:
+            checks.process.kill()
     assert router.process.poll() is None
 
 
@@ -396,7 +396,7 @@ def test_next_hops_of_the_daemons_are_compared(host):
         [key] = [k for k in sonic.asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*") if f'"{prefix}"' in k and router in k]
         return key
 
-    def lead(key, to):
+    def set_next_hop(key, to):
         """ASIC_DB has another next hop."""
         return [(sonic.asic, key, "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", to)]
 
@@ -414,13 +414,13 @@ def test_next_hops_of_the_daemons_are_compared(host):
                 == sonic.asic.hget(entry("20.0.2.0/24"), "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID")}
     other = [(sonic.asic, member + oid, "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID", hop("193.203.0.9")) for oid in sorted(of_group)[:1]]
     wrong = [
-        # What is changed; VRF, prefix and stage of what is found, and two words of where it should lead and leads.
-        (lead(entry("20.0.0.0/24"), hop("193.203.0.6")), "default", "20.0.0.0/24", "orchagent", "193.203.0.5", "193.203.0.6"),
-        (lead(entry("20.0.0.0/24", True), hop("10.2.0.18")), "Vrfred", "20.0.0.0/24", "orchagent", "10.2.0.17", "10.2.0.18"),
-        (lead(entry("20.0.1.0/24"), "oid:0x4000000000fff"), "default", "20.0.1.0/24", "orchagent", "193.203.0.6", "not there"),
-        (lead(entry("20.0.3.0/24"), hop("193.203.0.5")), "default", "20.0.3.0/24", "orchagent", "193.203.0.6", "193.203.0.5"),
-        (lead(entry("193.203.0.0/24"), hop("193.203.0.5")), "default", "193.203.0.0/24", "orchagent", "dev Ethernet0", "via 193.203.0.5"),
-        (lead(entry("20.0.4.0/24"), hop("193.203.0.5")) + [(sonic.asic, entry("20.0.4.0/24"), "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION",
+        # What is changed; VRF, prefix and stage of what is found, and two words of what it should and does resolve to.
+        (set_next_hop(entry("20.0.0.0/24"), hop("193.203.0.6")), "default", "20.0.0.0/24", "orchagent", "193.203.0.5", "193.203.0.6"),
+        (set_next_hop(entry("20.0.0.0/24", True), hop("10.2.0.18")), "Vrfred", "20.0.0.0/24", "orchagent", "10.2.0.17", "10.2.0.18"),
+        (set_next_hop(entry("20.0.1.0/24"), "oid:0x4000000000fff"), "default", "20.0.1.0/24", "orchagent", "193.203.0.6", "not there"),
+        (set_next_hop(entry("20.0.3.0/24"), hop("193.203.0.5")), "default", "20.0.3.0/24", "orchagent", "193.203.0.6", "193.203.0.5"),
+        (set_next_hop(entry("193.203.0.0/24"), hop("193.203.0.5")), "default", "193.203.0.0/24", "orchagent", "dev Ethernet0", "via 193.203.0.5"),
+        (set_next_hop(entry("20.0.4.0/24"), hop("193.203.0.5")) + [(sonic.asic, entry("20.0.4.0/24"), "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION",
                                                             "SAI_PACKET_ACTION_FORWARD")],
          "default", "20.0.4.0/24", "orchagent", "drop", "193.203.0.5"),
         (row("20.0.1.0/24", nexthop="193.203.0.9"), "default", "20.0.1.0/24", "orchagent", "193.203.0.9", "193.203.0.6"),
@@ -431,9 +431,9 @@ def test_next_hops_of_the_daemons_are_compared(host):
         ([(sonic.appl, "NEXTHOP_GROUP_TABLE:7", "nexthop", "193.203.0.5,193.203.0.9")], "default", "20.0.2.0/24", "orchagent",
          "193.203.0.9", "193.203.0.6"),
         # Both databases are wrong alike: only the switch has it right.
-        (row("20.0.0.0/24", nexthop="193.203.0.6") + lead(entry("20.0.0.0/24"), hop("193.203.0.6")), "default", "20.0.0.0/24", "chip",
+        (row("20.0.0.0/24", nexthop="193.203.0.6") + set_next_hop(entry("20.0.0.0/24"), hop("193.203.0.6")), "default", "20.0.0.0/24", "chip",
          "193.203.0.6", "193.203.0.5"),
-        (row("Vrfred:20.0.0.0/24", nexthop="10.2.0.18") + lead(entry("20.0.0.0/24", True), hop("10.2.0.18")), "Vrfred", "20.0.0.0/24",
+        (row("Vrfred:20.0.0.0/24", nexthop="10.2.0.18") + set_next_hop(entry("20.0.0.0/24", True), hop("10.2.0.18")), "Vrfred", "20.0.0.0/24",
          "chip", "10.2.0.18", "10.2.0.17"),
     ]
     for changes, *what in wrong:
@@ -463,12 +463,12 @@ def test_what_only_the_switch_has(host):
     for label in "200", "201":
         sonic.set("LABEL_ROUTE_TABLE", label, nexthop="193.203.0.5", ifname="Ethernet0", mpls_pop="1")
     wait_for("all agree", lambda: look(*at)[1]["routes"].get("chip labels") == 2 and look(*at)[0] == 0, 60)
-    looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
+    checks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
     too_much = lambda found: sorted((d["vrf"], d["prefix"], d["stage"]) for d in found["differences"] if d["rib"] == "not in ASIC_DB")
 
     def until(what):
-        """Both kinds of looks say that this is too much, and nothing else."""
-        for n, line in enumerate(looks.stdout):
+        """Both kinds of checks say that this is too much, and nothing else."""
+        for n, line in enumerate(checks.stdout):
             if too_much(json.loads(line)) == what:
                 break
             assert n < 50, line
@@ -476,7 +476,7 @@ def test_what_only_the_switch_has(host):
         assert (status, too_much(found)) == (1, what), found
 
     try:
-        assert json.loads(looks.stdout.readline())["differing"] == 0
+        assert json.loads(checks.stdout.readline())["differing"] == 0
         sonic.appl.delete("LABEL_ROUTE_TABLE:201")
         [key] = [key for key in sonic.asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_INSEG_ENTRY:*") if '"201"' in key]
         sonic.asic.delete(key)
@@ -492,4 +492,4 @@ def test_what_only_the_switch_has(host):
         sonic.appl.delete("ROUTE_TABLE:Vrfred:20.0.0.0/24")
         until(sorted([("labels", "201", "chip"), *((rid, json.loads(key.split(":", 2)[2])["dest"], "chip") for key in keys)]))
     finally:
-        looks.kill()
+        checks.kill()

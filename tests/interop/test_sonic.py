@@ -334,14 +334,14 @@ def bench(folder, *words):
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(report.read_text())
     assert all(run["figures"]["wall_s"] > 0 for run in report["runs"])
-    return {summary["wiring"]: summary for summary in report["summary"]}, done.stdout
+    return {summary["combination"]: summary for summary in report["summary"]}, done.stdout
 
 
-def test_every_wiring_of_the_bench(folder):
-    """Each way of wiring the three, on Redis servers that ribtide starts, one or several."""
+def test_every_combination_of_the_bench(folder):
+    """Each combination of the three, on Redis servers that ribtide starts, one or several."""
     assert len(bench(folder, "route-download", "--routes", "3000")[0]) == 14
     columns = ",".join(f"column-{n}" for n in range(10))
-    assert len(bench(folder, "route-download", "--routes", "3000", "--family", "both", "--ways", "2", "--dut", columns)[0]) == 10
+    assert len(bench(folder, "route-download", "--routes", "3000", "--family", "both", "--next-hops", "2", "--dut", columns)[0]) == 10
 
 
 def test_the_other_suites_of_the_bench(folder):

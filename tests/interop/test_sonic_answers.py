@@ -14,7 +14,7 @@ from harness.config import HEAD, external
 from harness.sonic import CONFIG, Sonic
 from harness.speaker import Speaker, prefixes as nlri, raw_update
 from test_sonic import connect_fpm, ifindex, own_routes
-from test_sonic_warm import WIRINGS, Warm
+from test_sonic_warm import COMBINATIONS, Warm
 from test_suppression import Receiver, announce, failed
 
 CHANNEL = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL"
@@ -25,7 +25,7 @@ MARK = 99
 SIZE, WAVES = 2000, 7
 
 
-def way(sonic):
+def channel(sonic):
     return sonic.setting("fpmsyncd", "responses")["active"]
 
 
@@ -86,12 +86,12 @@ class Daemon:
                  alive=self.sonic.alive())
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
+@pytest.mark.parametrize("combination", COMBINATIONS)
 @pytest.mark.parametrize("daemon", ["orchagent", "fpmsyncd"])
-def test_either_side_is_killed(host, wiring, daemon):
-    sonic = Sonic(host, suppress=True, flags=WIRINGS[wiring])
+def test_either_side_is_killed(host, combination, daemon):
+    sonic = Sonic(host, suppress=True, flags=COMBINATIONS[combination])
     own = own_routes(sonic)
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     router = Daemon(sonic)
     for wave in range(WAVES):
         # New ones, and others by another way.
@@ -103,13 +103,13 @@ def test_either_side_is_killed(host, wiring, daemon):
                 # A new one describes everything again: what the old one confirmed was true before that. Of what it said fpmsyncd
                 # takes all, and then its end.
                 sonic.processes.pop(daemon)
-                wait_for("fpmsyncd knows", lambda: way(sonic) != "direct", 20, alive=sonic.alive())
+                wait_for("fpmsyncd knows", lambda: channel(sonic) != "direct", 20, alive=sonic.alive())
                 router.look(router.hear())
             sonic.start(daemon)
             if daemon == "fpmsyncd":
                 router.connect()
     router.listen_until_all()
-    assert way(sonic) == "direct"
+    assert channel(sonic) == "direct"
     sonic.wait_routes("the switch has them all", own | {p: (f"193.203.0.{hop}",) for p, hop in router.announced.items()})
     states = sonic.redis.db(STATES)
     wait_for("APPL_STATE_DB has caught up", lambda: {k.removeprefix("ROUTE_TABLE:") for k in states.keys("ROUTE_TABLE:*")} >= router.announced.keys(), 60)
@@ -145,12 +145,12 @@ def test_other_clients_get_publications_as_before(host):
         listener.close()
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_what_the_chip_has_waits_for_nothing_else(host, wiring):
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_what_the_chip_has_waits_for_nothing_else(host, combination):
     """Responses are batched, but present ones do not wait for those of a slow chip."""
-    sonic = Sonic(host, suppress=True, flags=WIRINGS[wiring])
+    sonic = Sonic(host, suppress=True, flags=COMBINATIONS[combination])
     own_routes(sonic)
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     router = Daemon(sonic)
     sonic.query("set bulk-us=2000000")
     # More than one bulk. On a machine that stood still between two of them they look like one.
@@ -166,17 +166,17 @@ def test_what_the_chip_has_waits_for_nothing_else(host, wiring):
 
 #: More than orchagent takes while the chip stands still.
 FILL = 50_000
-FORMER = WIRINGS | {f"zmq, {kept}": WIRINGS["zmq"] | {"fpmsyncd": [*WIRINGS["zmq"]["fpmsyncd"], "--appl-db", kept]} for kept in ("in-line", "off")}
+FORMER = COMBINATIONS | {f"zmq, {kept}": COMBINATIONS["zmq"] | {"fpmsyncd": [*COMBINATIONS["zmq"]["fpmsyncd"], "--appl-db", kept]} for kept in ("in-line", "off")}
 
 
 @pytest.mark.parametrize("as_before", [False, True], ids=["as the former", "as the chip"])
-@pytest.mark.parametrize("wiring", FORMER)
-def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, wiring, as_before):
+@pytest.mark.parametrize("combination", FORMER)
+def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, combination, as_before):
     """fpmsyncd is killed while its rows wait for a stalled chip: in the state machine, in
     queues, in sockets, in Redis. Its successor confirms nothing until the chip has its own rows."""
-    sonic = Sonic(host, suppress=True, flags=FORMER[wiring])
+    sonic = Sonic(host, suppress=True, flags=FORMER[combination])
     own_routes(sonic)
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     router = Daemon(sonic)
     some = {prefix(n): 7 for n in range(SIZE)}
     router.announce(some)
@@ -189,7 +189,7 @@ def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, wiring, as_before):
     router.listen(1)
     router.send(dict.fromkeys(some, 9))
     row = lambda p: sonic.appl.hgetall(f"_ROUTE_TABLE:{p}") or sonic.appl.hgetall(f"ROUTE_TABLE:{p}")
-    if "off" not in wiring:
+    if "off" not in combination:
         wait_for("all was written", lambda: all(row(p)["nexthop"] == "193.203.0.9" for p in list(some)[::50]), 60)
     router.listen(1)
     sonic.processes["fpmsyncd"].kill()
@@ -207,13 +207,13 @@ def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, wiring, as_before):
     wait_for("everything is confirmed", listen, 60, 0, alive=sonic.alive())
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_warm_with_suppression(host, wiring):
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_warm_with_suppression(host, combination):
     """After a warm restart, routes in the switch are confirmed at once without writes; missing
     ones are not."""
-    sonic = Warm(host, wiring, suppress=True)
+    sonic = Warm(host, combination, suppress=True)
     own = own_routes(sonic)
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     router = Daemon(sonic)
     router.announce({prefix(n): 7 for n in range(SIZE)})
     router.listen_until_all()
@@ -223,7 +223,7 @@ def test_warm_with_suppression(host, wiring):
     nowhere = prefix(SIZE)
     router.announce({nowhere: 222})
     states = sonic.redis.db(STATES)
-    wait_for("it is asked for", lambda: sonic.in_flight() == 0 and (wiring == "zmq" or sonic.appl.exists(f"ROUTE_TABLE:{nowhere}")), 20)
+    wait_for("it is asked for", lambda: sonic.in_flight() == 0 and (combination == "zmq" or sonic.appl.exists(f"ROUTE_TABLE:{nowhere}")), 20)
     # Over ZeroMQ APPL_DB is behind, and what it lacks would be written after the restart.
     wait_for("APPL_DB has caught up", lambda: len(sonic.appl.keys("ROUTE_TABLE:20.*")) >= SIZE, 60)
     wait_for("APPL_STATE_DB has caught up", lambda: len(states.keys("ROUTE_TABLE:20.*")) == SIZE, 60)
@@ -245,12 +245,12 @@ def test_warm_with_suppression(host, wiring):
     sonic.wait_routes("all are there", routes | {nowhere: ("193.203.0.222",)})
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_on_and_off_at_run_time(host, wiring):
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_on_and_off_at_run_time(host, combination):
     """The daemons follow CONFIG_DB. On: a later announcement waits for the chip. Off: waiting
     routes are confirmed at once. Under any number of changes, a route announced while it was on
     is confirmed after the switch has it."""
-    sonic = Sonic(host, flags=WIRINGS[wiring])
+    sonic = Sonic(host, flags=COMBINATIONS[combination])
     own = own_routes(sonic)
     router = Daemon(sonic)
     order = lambda what: subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", what], check=True, capture_output=True)
@@ -296,7 +296,7 @@ def test_on_and_off_at_run_time(host, wiring):
     suppress(True)
     late = announce(7, SIZE, 2 * SIZE) | announce(8, 0, SIZE // 2)
     # It follows too; and what it was handed while answers were not counted is no answer to what came since.
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     assert sonic.setting("orchagent", "suppress-fib-pending")["active"] == "enabled"
     assert router.client.replies(1, 1) == []
     suppress(False)
@@ -349,13 +349,13 @@ def test_on_and_off_at_run_time(host, wiring):
     confirmed()
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_a_session_after_a_burst_writes_nothing(host, wiring):
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_a_session_after_a_burst_writes_nothing(host, combination):
     """Rows of a route coalesce before orchagent takes them, and one response covers several. So
     the next session, without changes, writes nothing."""
-    sonic = Warm(host, wiring, suppress=True)
+    sonic = Warm(host, combination, suppress=True)
     own = own_routes(sonic)
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     router = Daemon(sonic)
     orchagent = sonic.processes["orchagent"].popen
     for stopped in (True, False):
@@ -364,12 +364,12 @@ def test_a_session_after_a_burst_writes_nothing(host, wiring):
         for hop in (7, 8, 9):
             router.announce({prefix(n): hop for n in range(SIZE)})
             row = lambda n: sonic.appl.hgetall(f"_ROUTE_TABLE:{prefix(n)}") or sonic.appl.hgetall(f"ROUTE_TABLE:{prefix(n)}")
-            if wiring != "zmq":
+            if combination != "zmq":
                 wait_for("that is written", lambda: all(row(n).get("nexthop") == f"193.203.0.{hop}" for n in (0, SIZE // 2, SIZE - 1)), 20, 0.01)
         orchagent.send_signal(signal.SIGCONT)
         router.listen_until_all()
         sonic.wait_routes("they are there", own | {p: ("193.203.0.9",) for p in router.announced})
-        if wiring == "zmq":
+        if combination == "zmq":
             hops = lambda: {p: row.get("nexthop") for p, row in sonic.routes().items()}
             wait_for("APPL_DB has caught up", lambda: hops() == dict.fromkeys(router.announced, "193.203.0.9"), 60)
         for _ in range(2):
@@ -381,14 +381,14 @@ def test_a_session_after_a_burst_writes_nothing(host, wiring):
             assert sonic.heard() == [] and sonic.operations() == operations
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_a_route_refused_by_the_chip_is_named_and_never_advertised(host, wiring):
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_a_route_refused_by_the_chip_is_named_and_never_advertised(host, combination):
     """A peer of the router gets no route before the switch has it, and none that the switch
     refuses. The router shows the reason from orchagent."""
-    flags = WIRINGS[wiring] | {"syncd": [*WIRINGS[wiring].get("syncd", []), "--chip", "fail-rate=0.01", "--chip", "rate=5000"]}
+    flags = COMBINATIONS[combination] | {"syncd": [*COMBINATIONS[combination].get("syncd", []), "--chip", "fail-rate=0.01", "--chip", "rate=5000"]}
     sonic = Sonic(host, suppress=True, flags=flags)
     own_routes(sonic)
-    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    wait_for("orchagent answers", lambda: channel(sonic) == "direct", 20)
     chip = lambda *order: subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", *order], check=True, capture_output=True)
     in_the_chip = lambda texts: {p for p, answer in zip(texts, sonic.query_all([f"route {p}" for p in texts])) if answer}
     router = Ribtide(host, ROUTER)

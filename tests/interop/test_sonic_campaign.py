@@ -26,20 +26,20 @@ SEED = int(os.environ.get("CAMPAIGN_SEED", "1"))
 DAEMONS = ("fpmsyncd", "orchagent", "syncd")
 
 
-def zmq(appl_db, asic_db, south="zmq_async"):
-    return {"syncd": ["-z", south, "--asic-db", asic_db], "orchagent": ["-z", south, "-q", "tcp://127.0.0.1", "--route-zmq"],
+def zmq(appl_db, asic_db, mode="zmq_async"):
+    return {"syncd": ["-z", mode, "--asic-db", asic_db], "orchagent": ["-z", mode, "-q", "tcp://127.0.0.1", "--route-zmq"],
             "fpmsyncd": ["-q", "tcp://127.0.0.1", "--appl-db", appl_db]}
 
 
 #: Name → flags, and how APPL_DB and ASIC_DB are kept.
-WIRINGS = {
+COMBINATIONS = {
     "redis-sync": ({"orchagent": ["-R"]}, "in-line", "in-line"),
     "redis-async": ({"syncd": ["-z", "redis_async"], "orchagent": ["-z", "redis_async", "-R", "-A"]}, "in-line", "in-line"),
     "redis-async-behind": ({"syncd": ["-z", "redis_async", "-R"], "orchagent": ["-z", "redis_async"]}, "in-line", "behind"),
     "zmq-in-line": (zmq("in-line", "in-line"), "in-line", "in-line"),
     "zmq-behind": (zmq("behind", "behind"), "behind", "behind"),
     "zmq-off": (zmq("off", "off"), "off", "off"),
-    "zmq-north": (zmq("behind", "in-line", "redis_sync"), "behind", "in-line"),
+    "zmq-redis": (zmq("behind", "in-line", "redis_sync"), "behind", "in-line"),
 }
 #: Those whose short run is part of every test run, and whether with FIB suppression.
 SHORT = (("redis-async", False), ("zmq-behind", True))
@@ -69,14 +69,14 @@ class Supervisor:
 
 
 class Campaign:
-    def __init__(self, host, wiring, seed, suppress=False):
-        flags, self.appl_db, self.asic_db = WIRINGS[wiring]
-        self.host, self.random = host, random.Random(f"{wiring} {seed}")
+    def __init__(self, host, combination, seed, suppress=False):
+        flags, self.appl_db, self.asic_db = COMBINATIONS[combination]
+        self.host, self.random = host, random.Random(f"{combination} {seed}")
         self.sonic = Sonic(host, flags=flags, suppress=suppress)
         self.own = own_routes(self.sonic) if self.asic_db != "off" else None
         self.router = Ribtide(host, TWO_FEEDS.replace("[fib]", f"[fib]\nsuppress-fib-pending = {str(suppress).lower()}"))
         self.feed = None
-        self.wiring, self.suppress = wiring + (" suppress" if suppress else ""), suppress
+        self.combination, self.suppress = combination + (" suppress" if suppress else ""), suppress
         self.told = []
         self.losses = 0
 
@@ -176,7 +176,7 @@ class Campaign:
     def round(self):
         faults = self.random.choices(*self.faults(), k=self.random.choice((1, 1, 2, 3)))
         self.told.append([(fault.__name__, what) for fault, what in faults])
-        print(f"{self.wiring} round {len(self.told)}: {self.told[-1]}", flush=True)
+        print(f"{self.combination} round {len(self.told)}: {self.told[-1]}", flush=True)
         self.load()
         for fault, what in faults:
             time.sleep(self.random.uniform(0, 1.5))
@@ -251,22 +251,22 @@ class Campaign:
                 self.round()
                 self.check()
         except BaseException:
-            print(f"{self.wiring} failed in round {len(self.told)}, losses {self.losses}: {self.told}", flush=True)
+            print(f"{self.combination} failed in round {len(self.told)}, losses {self.losses}: {self.told}", flush=True)
             raise
         finally:
             self.supervisor.close()
-        print(f"{self.wiring}: {rounds} rounds, {self.supervisor.started} daemons started again, losses {self.losses}", flush=True)
+        print(f"{self.combination}: {rounds} rounds, {self.supervisor.started} daemons started again, losses {self.losses}", flush=True)
 
 
-@pytest.mark.parametrize("wiring,suppress", itertools.product(WIRINGS, (False, True)) if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
-def test_campaign(host, wiring, suppress):
-    Campaign(host, wiring, SEED, suppress).run(ROUNDS)
+@pytest.mark.parametrize("combination,suppress", itertools.product(COMBINATIONS, (False, True)) if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
+def test_campaign(host, combination, suppress):
+    Campaign(host, combination, SEED, suppress).run(ROUNDS)
 
 
-@pytest.mark.parametrize("wiring", ["redis-sync", "redis-async", "zmq-north"])
-def test_redis_comes_back(host, wiring):
+@pytest.mark.parametrize("combination", ["redis-sync", "redis-async", "zmq-redis"])
+def test_redis_comes_back(host, combination):
     """Redis returns with its data, with old data, and without data."""
-    campaign = Campaign(host, wiring, 0)
+    campaign = Campaign(host, combination, 0)
     campaign.supervisor = Supervisor(campaign.sonic)
 
     def replace():

@@ -11,7 +11,7 @@ from harness.config import HEAD, external
 from harness.sonic import STATE, Sonic
 from harness.speaker import Speaker, update
 from test_sonic import connect_fpm, ifindex, own_routes
-from test_sonic_warm import WIRINGS
+from test_sonic_warm import COMBINATIONS
 
 STAGES = ["fpmsyncd", "APPL_DB", "orchagent", "ASIC_DB", "virtual switch"]
 STALLED = "the route waits at virtual switch: it is stalled until it is told to go on"
@@ -29,9 +29,9 @@ class Explained:
         self.messages = {stage["stage"]: stage["messages"] for stage in said["stages"]}
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_where_a_route_waits(host, wiring):
-    sonic = Sonic(host, suppress=True, flags=WIRINGS[wiring])
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_where_a_route_waits(host, combination):
+    sonic = Sonic(host, suppress=True, flags=COMBINATIONS[combination])
     own = own_routes(sonic)
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
     announce = lambda prefix, gateway="193.203.0.1": client.send(fpm.route(fpm.NEWROUTE, prefix, gateway, port))
@@ -90,7 +90,7 @@ def test_where_a_route_waits(host, wiring):
     # It names a next-hop object that was not announced.
     body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 186, 0, 1, 0) + fpm.attribute(1, bytes([24, 0, 0, 0]))
     client.send(fpm.framed(fpm.NEWROUTE, body + fpm.attribute(30, struct.pack("=I", 77))))
-    concludes("24.0.0.0/24", "the route waits at fpmsyncd: next-hop object 77, which it leads to, was not announced", orchagent="absent")
+    concludes("24.0.0.0/24", "the route waits at fpmsyncd: next-hop object 77, which it resolves to, was not announced", orchagent="absent")
 
     # A chip that stands still, and what the daemons say meanwhile; a withdrawal waits for it as well.
     sonic.query("set stall=on")

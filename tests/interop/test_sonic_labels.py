@@ -93,7 +93,7 @@ def test_labels_through_all_stages(host, over):
     assert sonic.query("label 500")["action"] == "drop"
     client.send(fpm.label_route(fpm.DELROUTE, 500))
     holds(sonic, "the others changed", left)
-    # Next hops with labels go with the last that leads to them; those of neighbours stay.
+    # Next hops with labels go with the last that resolves to them; those of neighbours stay.
     client.send(fpm.route(fpm.DELROUTE, "192.0.2.0/24", table=0) + fpm.route(fpm.DELROUTE, "192.0.3.0/24", table=0))
     sonic.wait_routes("as before", own)
     labelled = [hop for hop in sonic.chip().objects["NEXT_HOP"].values() if hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_MPLS"]

@@ -12,14 +12,14 @@ from harness import binary, fpm, settled, wait_for
 from harness.sonic import Sonic
 from test_sonic import connect_fpm, ifindex, own_routes
 
-#: SONiC's usual way, the quickest through Redis, and the quickest of all: flags, and how many requests may be under way.
-WIRINGS = {
+#: SONiC's usual combination, the quickest through Redis, and the quickest of all: flags, and how many requests may be under way.
+COMBINATIONS = {
     "redis_sync": ({}, 1),
     "redis_async": ({"orchagent": ["-z", "redis_async", "-r", "0"], "syncd": ["-z", "redis_async"], "fpmsyncd": []}, 8),
     "zmq": ({"orchagent": ["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"],
              "syncd": ["-z", "zmq_sync"], "fpmsyncd": ["-q", "tcp://127.0.0.1"]}, 8),
 }
-#: Of the ways through Redis; over ZeroMQ what orchagent holds, what the window holds, and what fpmsyncd keeps before it stops reading.
+#: Of the combinations through Redis; over ZeroMQ what orchagent holds, what the window holds, and what fpmsyncd keeps before it stops reading.
 ROUTES = {"zmq": 250_000}
 ROWS, KEYS, CHANGED = 50_000, 10_000, 50_000
 
@@ -43,12 +43,12 @@ def read(connection):
             pass
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_a_chip_that_stalls(host, wiring):
-    flags, window = WIRINGS[wiring]
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_a_chip_that_stalls(host, combination):
+    flags, window = COMBINATIONS[combination]
     sonic = Sonic(host, flags=flags)
     alive = sonic.alive()
-    count = ROUTES.get(wiring, 120_000)
+    count = ROUTES.get(combination, 120_000)
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
     look = lambda: shown(sonic, "--json")
     depths = lambda: {(daemon, name): queue["depth"] for daemon, queues in look().items() for name, queue in queues.items() if queue["depth"]}
@@ -83,7 +83,7 @@ def test_a_chip_that_stalls(host, wiring):
             assert queue["bound"] == bound and min(queue["depth"], queue["peak"]) >= bound, (name, now)
 
     full = [("orchagent", "requests in flight to syncd", window), ("orchagent", "rows in m_toSync", ROWS)]
-    if wiring == "zmq":
+    if combination == "zmq":
         full += [("fpmsyncd", "ROUTE_TABLE messages without an acknowledgement", 64),
                  ("fpmsyncd", "pending row changes", CHANGED), ("fpmsyncd", "FPM frames to fpmsyncd", 16)]
     else:

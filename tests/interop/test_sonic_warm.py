@@ -13,7 +13,7 @@ from harness.sonic import APPL, ASIC, CONFIG, STATE, Sonic
 from harness.speaker import END_OF_RIB, Speaker, prefixes, raw_update, update
 from test_sonic import TWO_FEEDS, check, connect_fpm, ifindex, own_routes
 
-WIRINGS = {
+COMBINATIONS = {
     "redis_sync": {},
     "redis_async": {"syncd": ["-z", "redis_async", "-R"], "orchagent": ["-z", "redis_async", "-R", "-A"]},
     "zmq": {"syncd": ["-z", "zmq_sync"], "orchagent": ["-z", "zmq_async", "-q", "tcp://127.0.0.1", "--route-zmq"],
@@ -30,8 +30,8 @@ HERE = "TEST_HERE"
 class Warm(Sonic):
     """The daemons, allowed to start warm from the second time on."""
 
-    def __init__(self, host, wiring, **kw):
-        super().__init__(host, flags=WIRINGS[wiring], **kw)
+    def __init__(self, host, combination, **kw):
+        super().__init__(host, flags=COMBINATIONS[combination], **kw)
         with open(host.folder / "sai.profile", "a") as profile:
             profile.write(f"SAI_WARM_BOOT_WRITE_FILE={host.folder}/switch\nSAI_WARM_BOOT_READ_FILE={host.folder}/switch\n")
         # syncd read its profile before it named the file.
@@ -91,7 +91,7 @@ class Warm(Sonic):
 
     def end_all(self, names):
         """Ends the daemons in SONiC's order: the client before the server."""
-        # Without asking for a stand-still syncd may go alone, at rest.
+        # Without asking for a stand-still syncd may go alone, while idle.
         for name in names:
             self.end(name)
 
@@ -124,9 +124,9 @@ RESTARTS = [["fpmsyncd"], ["orchagent"], ["syncd"], ["fpmsyncd", "orchagent", "s
 
 
 @pytest.mark.parametrize("suppress", [False, True], ids=["", "suppressed"])
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_warm(host, wiring, suppress):
-    sonic = Warm(host, wiring, suppress=suppress)
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_warm(host, combination, suppress):
+    sonic = Warm(host, combination, suppress=suppress)
     own = own_routes(sonic)
     router = Ribtide(host, TWO_FEEDS.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n") if suppress else TWO_FEEDS)
     check(sonic, router, own)
@@ -135,7 +135,7 @@ def test_warm(host, wiring, suppress):
     feed = Speaker(host, FEEDS[0], FEED_ASN)
     feed.send(update(["192.0.2.0/24", "0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33") + END_OF_RIB)
     wait_for("so are two more", lambda: router.count() == 3302, 30)
-    appl_db = "behind" if wiring == "zmq" else "in-line"
+    appl_db = "behind" if combination == "zmq" else "in-line"
     check(sonic, router, own, appl_db)
     sonic.enable()
     for names in RESTARTS:
@@ -166,11 +166,11 @@ def test_warm(host, wiring, suppress):
     assert sonic.state.hget("ROUTE_TABLE|0.0.0.0/0", "state") == "ok"
 
 
-@pytest.mark.parametrize("wiring", ["redis_sync", "redis_async"])
-def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, wiring):
+@pytest.mark.parametrize("combination", ["redis_sync", "redis_async"])
+def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, combination):
     """fpmsyncd waits for a late snapshot of the chip: until then it writes nothing. It does not
     wait for an orchagent that ended."""
-    sonic = Warm(host, wiring, suppress=True)
+    sonic = Warm(host, combination, suppress=True)
     own = own_routes(sonic)
     router = Ribtide(host, TWO_FEEDS.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n"))
     check(sonic, router, own)
@@ -242,18 +242,18 @@ def test_a_routing_daemon_that_starts_again(host):
     port = ifindex(host, "Ethernet0")
     def announce(client, hops):
         client.send(b"".join(fpm.route(fpm.NEWROUTE, f"10.0.{n}.0/24", f"193.203.0.{hop}", port) for n, hop in hops.items()))
-    def ways(hops):
+    def next_hops(hops):
         return {f"10.0.{n}.0/24": (f"193.203.0.{hop}",) for n, hop in hops.items()}
     hops = {n: 7 for n in range(50)}
     client = connect_fpm(sonic)
     announce(client, hops)
-    sonic.wait_routes("all are there", own | ways(hops))
+    sonic.wait_routes("all are there", own | next_hops(hops))
     sonic.enable()
     for mark in (True, False):
         client.close()
         client = connect_fpm(sonic)
         wait_for("it is held back", lambda: sonic.warm_state("bgp") == "restored", 10)
-        # On the way there routes lead elsewhere, and some are late.
+        # On the way there routes resolve elsewhere, and some are late.
         announce(client, dict.fromkeys(list(hops)[:40], 9))
         announce(client, hops)
         if mark:
@@ -264,7 +264,7 @@ def test_a_routing_daemon_that_starts_again(host):
         assert sonic.heard() == [] and sonic.warm_state("bgp") == "restored"
         wait_for("it is over", lambda: sonic.warm_state("bgp") == "reconciled", 20)
         assert sonic.heard() == []
-        assert sonic.chip().routes() == own | ways(hops)
+        assert sonic.chip().routes() == own | next_hops(hops)
     # What is not said again goes, and what is new comes.
     client.close()
     client = connect_fpm(sonic)
@@ -273,7 +273,7 @@ def test_a_routing_daemon_that_starts_again(host):
     announce(client, hops)
     for family in ("IPv4", "IPv6"):
         sonic.state.hset(f"BGP_STATE_TABLE|{family}|eoiu", "state", "reached")
-    sonic.wait_routes("the difference is made", own | ways(hops))
+    sonic.wait_routes("the difference is made", own | next_hops(hops))
     written = {key for key in sonic.heard() if key.startswith("ROUTE_TABLE:")}
     assert written == {"ROUTE_TABLE:10.0.0.0/24", "ROUTE_TABLE:10.0.99.0/24"}
 

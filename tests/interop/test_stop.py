@@ -138,7 +138,7 @@ def test_flush_removes_what_a_crash_left_and_nothing_else(lan):
 def test_flush_of_one_table_keeps_the_objects_of_others(lan):
     router = start(lan, "keep")
     router.stop()
-    # Four groups and five ways out are used by routes; what the router had of connected ones, by none.
+    # Four groups and five next hops are used by routes; what the router had of connected ones, by none.
     count = len(objects(lan))
     done = json.loads(flush(router, "--protocol", PROTOCOL, "--table", RED, "--json", "--socket", router.socket).stdout)
     assert installed(lan) == {"main": WANTED["main"], str(RED): set()}

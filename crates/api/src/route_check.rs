@@ -86,11 +86,11 @@ impl std::fmt::Display for Forwarding {
             Forwarding::Drop => f.write_str("drop"),
             Forwarding::Unresolved => f.write_str("unresolved"),
             Forwarding::Hops(hops) => {
-                let way = |(gateway, interface): &NextHop| match gateway {
+                let hop = |(gateway, interface): &NextHop| match gateway {
                     Some(gateway) => format!("via {gateway} dev {interface}"),
                     None => format!("dev {interface}"),
                 };
-                f.write_str(&hops.iter().map(way).collect::<Vec<_>>().join(", "))
+                f.write_str(&hops.iter().map(hop).collect::<Vec<_>>().join(", "))
             }
         }
     }
@@ -340,7 +340,9 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
     };
     let chip = chip.map(|(_, forward)| match &forward {
         None => "absent".to_owned(),
-        Some(forward) => found(forward).map_or_else(|| "to the CPU".to_owned(), |leads| leads.to_string()),
+        Some(forward) => {
+            found(forward).map_or_else(|| "to the CPU".to_owned(), |forward| forward.to_string())
+        }
     });
     Ok(Difference {
         vrf,

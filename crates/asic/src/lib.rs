@@ -19,7 +19,7 @@ use acks::{Acks, BatchHeader};
 use crossbeam_channel::Select;
 use ribtide_config::{InterfaceConfig, VirtualAsicConfig, VrfSetup};
 use ribtide_dataplane::RibChannel;
-use ribtide_dataplane::announce::{Announcer, Style};
+use ribtide_dataplane::announcer::{Announcer, Style};
 use ribtide_model::AsicState;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
@@ -597,7 +597,7 @@ impl Fpm {
             AnyPrefix::V4(prefix) => row(announcer, &mut rows, 0, &FibRoute { prefix, group, protocol }),
             AnyPrefix::V6(prefix) => row(announcer, &mut rows, 0, &FibRoute { prefix, group, protocol }),
         };
-        change?.row.ok_or_else(|| "it leads through the switch's management, so it has no row".into())
+        change?.row.ok_or_else(|| "its next hops are on the management interface, so it has no row".into())
     }
 }
 

@@ -130,7 +130,7 @@ impl fmt::Display for Report {
 /// # Errors
 /// A session did not come up, or ended before the work was done.
 pub fn run(options: &Options) -> Result<Report, Error> {
-    let sink = Bound::new(options)?.open()?;
+    let sink = ListeningSink::new(options)?.open()?;
     let outcome = sink.wait();
     let report = sink.report();
     crate::print(&report, options.json);
@@ -138,17 +138,17 @@ pub fn run(options: &Options) -> Result<Report, Error> {
 }
 
 /// Receivers that listen, if they are to, and have no session yet.
-pub struct Bound {
+pub struct ListeningSink {
     options: Options,
     listeners: Vec<TcpListener>,
 }
 
-impl Bound {
+impl ListeningSink {
     /// Starts to listen, when the options say so.
     ///
     /// # Errors
     /// A port cannot be listened on.
-    pub fn new(options: &Options) -> Result<Bound, Error> {
+    pub fn new(options: &Options) -> Result<ListeningSink, Error> {
         let listen = |at: SocketAddr| TcpListener::bind(at).map_err(|source| Error::Listen { at, source });
         let listeners = match options.listen {
             None => Vec::new(),
@@ -157,12 +157,12 @@ impl Bound {
                 .map(|i| listen(SocketAddr::new(nth(first.ip(), i), first.port())))
                 .collect::<Result<_, _>>()?,
         };
-        Ok(Bound { options: options.clone(), listeners })
+        Ok(ListeningSink { options: options.clone(), listeners })
     }
 
     /// The same on a listener that is there already, from which all receivers take their connections.
-    pub fn on(options: &Options, listener: TcpListener) -> Bound {
-        Bound { options: options.clone(), listeners: vec![listener] }
+    pub fn on(options: &Options, listener: TcpListener) -> ListeningSink {
+        ListeningSink { options: options.clone(), listeners: vec![listener] }
     }
 
     /// Where it listens; nowhere when the receivers connect.
@@ -175,7 +175,7 @@ impl Bound {
     /// # Errors
     /// A session did not come up, or no peer connected in time.
     pub fn open(self) -> Result<Sink, Error> {
-        let Bound { options, listeners } = self;
+        let ListeningSink { options, listeners } = self;
         let interrupted = interrupted()?;
         let one = |index: u32| -> Result<Receiver, Error> {
             let speaker = options.speaker_of(index);

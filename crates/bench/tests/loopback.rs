@@ -35,15 +35,15 @@ fn options<P: Parser>(line: &str) -> P {
 }
 
 /// Receivers that listen on a free port of loopback, the first at `first`.
-fn listen(first: &str, arguments: &str) -> (sink::Bound, SocketAddr) {
+fn listen(first: &str, arguments: &str) -> (sink::ListeningSink, SocketAddr) {
     let line = format!("--listen {first}:0 --table --quiet --wait 20 {arguments}");
-    let bound = sink::Bound::new(&options::<Sink>(&line).options).unwrap();
+    let bound = sink::ListeningSink::new(&options::<Sink>(&line).options).unwrap();
     let at = bound.addresses()[0];
     (bound, at)
 }
 
 /// Opens the sink while `connect` connects to it.
-fn both<T: Send>(bound: sink::Bound, connect: impl FnOnce() -> T + Send) -> (sink::Sink, T) {
+fn both<T: Send>(bound: sink::ListeningSink, connect: impl FnOnce() -> T + Send) -> (sink::Sink, T) {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(connect);
         let sink = bound.open().unwrap();
@@ -199,7 +199,7 @@ fn a_made_up_table_arrives_from_every_sender_and_survives_churn() {
          --churn 30 --churn-rounds 2 --quiet"
     );
     let senders = options::<Blast>(&line).options;
-    let bound = sink::Bound::on(&receivers, listener);
+    let bound = sink::ListeningSink::on(&receivers, listener);
     let (sink, blast) = both(bound, || blast::Blast::connect(&senders).unwrap());
     let report = blast.send().unwrap();
     assert_eq!(report.sent.announced, 3 * 25_000);
@@ -355,5 +355,5 @@ fn what_goes_wrong_is_a_sentence() {
         error
     });
     assert!(error.contains("bad BGP identifier"), "{error}");
-    assert!(sink::Bound::new(&options::<Sink>(&format!("--listen {}", at)).options).is_ok());
+    assert!(sink::ListeningSink::new(&options::<Sink>(&format!("--listen {}", at)).options).is_ok());
 }

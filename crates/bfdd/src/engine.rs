@@ -56,7 +56,7 @@ pub struct Engine {
     listen: Vec<IpAddr>,
     listeners: Vec<Listener>,
     sessions: Sessions,
-    known: BTreeMap<Discriminator, Known>,
+    known: BTreeMap<Discriminator, SessionEntry>,
     by_peer: BTreeMap<BfdPeer, Discriminator>,
     /// Interface indices from the configuration.
     numbers: BTreeMap<String, IfIndex>,
@@ -68,7 +68,7 @@ pub struct Engine {
 }
 
 /// A session with its socket.
-struct Known {
+struct SessionEntry {
     peer: BfdPeer,
     wanted: BfdSession,
     standing: Standing,
@@ -225,7 +225,7 @@ impl Engine {
         }
     }
 
-    fn gateway(&self, known: &Known) -> Gateway {
+    fn gateway(&self, known: &SessionEntry) -> Gateway {
         let number = |name: &String| self.numbers.get(name).copied().or(known.interface);
         (known.peer.address, known.peer.interface.as_ref().and_then(number))
     }
@@ -360,7 +360,8 @@ impl Engine {
         };
         let id = self.sessions.add(place, timers(&wanted.settings), now);
         let standing = Standing::Unproven;
-        let known = Known { peer: peer.clone(), wanted, standing, socket: None, interface, error: None };
+        let known =
+            SessionEntry { peer: peer.clone(), wanted, standing, socket: None, interface, error: None };
         self.known.insert(id, known);
         self.by_peer.insert(peer, id);
         self.inform(id);
@@ -378,7 +379,7 @@ impl Engine {
     }
 }
 
-impl Known {
+impl SessionEntry {
     /// The local address for packets.
     fn local(&self, listen: &[IpAddr]) -> IpAddr {
         let any: IpAddr = match self.peer.address {

@@ -19,7 +19,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod egress;
-pub mod initial;
+pub mod initial_routes;
 mod mailbox;
 pub mod messages;
 pub mod owners;

@@ -164,7 +164,7 @@ impl fmt::Display for NotResized {
             NotResized::Busy => write!(f, "the shards are just being resized; try again when that is done"),
             NotResized::Off => write!(
                 f,
-                "from or to no shard threads at all (bgp.shards = \"off\") only a restart leads; set bgp.shards in the \
+                "from or to no shard threads at all (bgp.shards = \"off\") the number changes only at a restart; set bgp.shards in the \
                  configuration and restart the router"
             ),
             NotResized::Number(n) => write!(f, "{n} shard threads cannot be; 1 to 64 can, or \"auto\""),
@@ -175,7 +175,7 @@ impl fmt::Display for NotResized {
             ),
             NotResized::NotIdle(who) => write!(
                 f,
-                "{who} did not come to rest within {} s, so logical shards that have not moved stay where they are, and all \
+                "{who} did not become idle within {} s, so logical shards that have not moved stay where they are, and all \
                  shards that have any go on; `ribtide show pipeline` shows which queue is full, try again with less load",
                 RESIZE_TIMEOUT.as_secs()
             ),

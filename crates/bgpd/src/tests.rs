@@ -2,7 +2,7 @@
 
 mod bfd;
 mod interfaces;
-mod reconfigure;
+mod reconfiguration;
 mod resize;
 
 use super::*;

@@ -178,7 +178,7 @@ pub struct FibConfig {
     pub suppress_fib_pending: bool,
     /// The most next hops that a route has in the FIB.
     pub max_ecmp: u16,
-    /// Whether a way out through another route has that route's weight for it.
+    /// Whether a next hop that resolves through another route has that route's weight.
     pub underlay_weights: bool,
     /// The effect of a stop on installed routes.
     pub on_stop: OnStop,

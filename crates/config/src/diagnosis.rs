@@ -37,7 +37,7 @@ impl From<usize> for Step {
     }
 }
 
-/// The way to a key: `key!["bgp", "group", name]`.
+/// The path to a key: `key!["bgp", "group", name]`.
 macro_rules! key {
     ($($step:expr),* $(,)?) => { &[$($crate::diagnosis::Step::from($step)),*] };
 }

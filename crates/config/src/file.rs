@@ -680,7 +680,7 @@ pub(super) struct Track {
     pub(super) interface: Option<String>,
     /// That there is a resolved route for exactly this prefix.
     pub(super) prefix: Option<String>,
-    /// That a route leads to this address.
+    /// That a route covers this address.
     pub(super) address: Option<IpAddr>,
 }
 

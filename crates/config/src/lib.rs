@@ -3,7 +3,7 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`] and
-//! [`unwanted`] are the parts of the check that make policies, static routes, VRFs, and lists of what is never taken.
+//! [`import_filter`] are the parts of the check that make policies, static routes, VRFs, and lists of what is never taken.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -13,11 +13,11 @@ mod check;
 mod diagnosis;
 mod fib_policy;
 mod file;
+mod import_filter;
 mod or_table;
 mod policy;
 mod statics;
 mod threads;
-mod unwanted;
 mod vrf;
 
 pub use api::{ApiConfig, SocketGroup, Token};

@@ -28,7 +28,7 @@ pub(super) struct Policies {
     compiled: Vec<(Vec<String>, bool, Arc<Policy>)>,
 }
 
-/// Which way a list of policies is for.
+/// The direction of routes that a list of policies is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Import,

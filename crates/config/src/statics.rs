@@ -31,11 +31,11 @@ pub enum StaticTrack {
     Interface(String),
     /// That there is a route for exactly this prefix.
     Prefix(AnyPrefix),
-    /// That a route leads to this address.
+    /// That a route covers this address.
     Address(IpAddr),
 }
 
-/// One way of a static route.
+/// One next hop of a static route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaticHop {
     /// The gateway; none: the interface itself.
@@ -110,9 +110,9 @@ impl Checker {
                 return None;
             }
         };
-        let ways =
+        let kinds =
             usize::from(file.blackhole) + usize::from(!file.next_hop.is_empty() || file.interface.is_some());
-        if ways != 1 {
+        if kinds != 1 {
             self.problem(
                 at,
                 "a static route needs either next-hop (and, if you like, interface), or interface alone, or blackhole = true",
@@ -151,7 +151,7 @@ impl Checker {
             if matches!(gateway, IpAddr::V6(a) if a.is_unicast_link_local()) {
                 self.problem(
                     &below(at, key!["backup", j]),
-                    format!("{gateway} is on some link, and a backup names none; write an address that a route leads to"),
+                    format!("{gateway} is on some link, and a backup names none; write an address that a route covers"),
                 );
             }
         }
@@ -182,7 +182,7 @@ impl Checker {
             (None, None, Some(IpAddr::V6(address))) if address.is_unicast_link_local() => {
                 self.problem(
                     &below(at, key!["track", "address"]),
-                    format!("no route leads to {address}, which is on every link; track its interface"),
+                    format!("no route covers {address}, which is on every link; track its interface"),
                 );
                 None
             }

@@ -1,4 +1,4 @@
-//! The wiring: starts and connects the stages of the router, reloads the configuration, and stops.
+//! Starts and connects the stages of the router, reloads the configuration, and stops.
 //!
 //! [`router`] builds and runs it, [`reload`] applies another configuration. The stages are in the
 //! crates below.

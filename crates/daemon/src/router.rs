@@ -5,7 +5,7 @@ use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
 use ribtide_api::{Api, RouterState, SocketFile, answers};
 use ribtide_bfdd as bfd;
-use ribtide_bgpd::{BgpBuilder, initial};
+use ribtide_bgpd::{BgpBuilder, initial_routes};
 use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_dataplane::fpm::{self, FpmHandle};
@@ -208,7 +208,7 @@ impl Router {
             _ => None,
         };
         if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
-            initial::watch(
+            initial_routes::watch(
                 bgp.neighbors.len(),
                 running.sessions.clone(),
                 rings.clone(),

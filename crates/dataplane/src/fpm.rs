@@ -21,7 +21,7 @@ mod replies;
 mod sent_state;
 
 use super::RibChannel;
-use super::announce::Style;
+use super::announcer::Style;
 use super::install_results::InstallResults;
 use encode::{Done, Encoder};
 use negotiated::Negotiated;

@@ -14,7 +14,7 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod announce;
+pub mod announcer;
 pub mod fpm;
 pub mod install_results;
 mod interface_news;

@@ -7,7 +7,7 @@
 //! - `dependency`: an event marks only the groups that depend on it, and each of them is resolved
 //!   once.
 //!
-//! All modes track next hops in the same way ([`crate::resolve`]), as zebra does. A route is
+//! All modes track next hops in the same way ([`crate::resolver`]), as zebra does. A route is
 //! touched when its candidates change. In the first two modes, a changed next hop touches it too.
 //! Tracking, and not the generation, keeps routes off stale next hops; see
 //! `docs/adr/0009-next-hop-resolution-cache.md`.
@@ -15,7 +15,7 @@
 
 use crate::group::Group;
 use crate::message::FibGroup;
-use crate::resolve::{GroupStatus, LookupResult, Resolver};
+use crate::resolver::{GroupStatus, LookupResult, Resolver};
 use crate::table::RouteTables;
 use crate::target::{Outcome, Target, UnresolvedReason};
 use ribtide_prefix::for_each_family;

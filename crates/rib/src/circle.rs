@@ -10,7 +10,7 @@
 //! The search has a stack of its own: a hostile peer may advertise a chain as long as its table.
 
 use crate::message::NextHops;
-use crate::resolve::{LookupResult, Resolver};
+use crate::resolver::{LookupResult, Resolver};
 use crate::table::RouteTables;
 use std::collections::BTreeSet;
 

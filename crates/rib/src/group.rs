@@ -167,7 +167,7 @@ pub(crate) struct Group {
     pub(crate) changed: bool,
     /// It went from resolved to unresolved or back in this batch.
     pub(crate) turned: bool,
-    /// It is listed for [`crate::resolve::Resolver::finish`].
+    /// It is listed for [`crate::resolver::Resolver::finish`].
     pub(crate) touched: bool,
 }
 

@@ -12,7 +12,7 @@
 
 use crate::dataplane::PAGE;
 use crate::message::{FibBatch, FibRoute, GroupId, Protocol};
-use crate::resolve::Resolver;
+use crate::resolver::Resolver;
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 

@@ -7,7 +7,7 @@
 
 mod cache;
 mod circle;
-mod confirm;
+mod confirmations;
 mod dataplane;
 mod fib_policy;
 mod group;
@@ -16,7 +16,7 @@ mod lagging;
 pub mod message;
 mod query;
 mod reselection_scan;
-mod resolve;
+mod resolver;
 mod rib;
 mod store;
 mod table;

@@ -2,7 +2,7 @@
 
 use crate::RibConfig;
 use crate::cache::CacheMode;
-use crate::confirm::Confirm;
+use crate::confirmations::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
 use crate::fib_policy::{FibPolicyResult, NoRouteMaps, RouteMaps};
 use crate::group::GroupKey;
@@ -12,7 +12,7 @@ use crate::message::{
     DataplaneId, FibAck, FibBatch, GroupId, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop,
     RibIn, RibOut, RouteBatch, RouteSet, Source, UrgentOp, Vrf, VrfId,
 };
-use crate::resolve::Resolver;
+use crate::resolver::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::sync::Arc;

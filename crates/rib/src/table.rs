@@ -2,7 +2,7 @@
 
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::reselection_scan::ReselectionScan;
-use crate::resolve::Resolver;
+use crate::resolver::Resolver;
 use ribtide_prefix::{
     Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse, shrink_to_fit,
 };

@@ -122,7 +122,7 @@ fn an_event_elsewhere_outdates_every_stamp_but_no_dependency() {
 }
 
 #[test]
-fn a_route_that_could_lead_to_itself_is_not_cached() {
+fn a_route_that_could_resolve_to_itself_is_not_cached() {
     let mut rib = rib(CacheMode::Epoch);
     let own = |metric| {
         let set = RouteSet { metric, ..set(INT, &[gw("192.0.2.1")]) };

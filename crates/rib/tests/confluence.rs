@@ -1,7 +1,7 @@
 //! `docs/adr/0020-next-hop-resolution.md`, "What follows": the same facts in any order, in any batches and after any detour
-//! lead to the same FIB and the same answers; and an event causes no more changes than it makes differences.
+//! give the same FIB and the same answers; and an event causes no more changes than it makes differences.
 //!
-//! The tables are made so that routes lead to each other: the oracle counts what they meet, and a test checks that all of it
+//! The tables are made so that routes resolve through each other: the oracle counts what they meet, and a test checks that all of it
 //! occurs.
 
 mod common;
@@ -314,7 +314,7 @@ fn convergent(config: RibConfig, facts: Facts, next: Facts, seed: u64) {
         assert!(counts.groups.values().all(|n| *n == 1), "one change of a group: {counts:?}");
         assert!(counts.deleted.values().all(|n| *n == 1));
         let out = run.rib.handle([]);
-        assert!(out.fib.is_none_or(|fib| fib.is_empty()) && out.next_hops.is_empty(), "at rest");
+        assert!(out.fib.is_none_or(|fib| fib.is_empty()) && out.next_hops.is_empty(), "idle");
     }
     assert_eq!(run.model.fib(), now.evaluate(&[]).fib());
 }

@@ -65,7 +65,7 @@ fn two_statics_below_a_recursive_default_lose_one_link_and_keep_the_other() {
         ("20.0.0.0/24", set(INT, &[gw("192.0.2.1")])),
     ]);
     table.expect("0.0.0.0/0", &[1, 2]);
-    // The first member leads to the default route, which leads back: dropped from this group.
+    // The first member resolves to the default route, which resolves back: dropped from this group.
     table.link(1, false);
     for prefix in ["192.0.2.0/24", "0.0.0.0/0", "20.0.0.0/24"] {
         table.expect(prefix, &[2]);
@@ -160,7 +160,7 @@ fn circle_through_a_backup_member_takes_the_default_route() {
     ]);
     table.expect("40.0.0.0/24", &[1]);
     table.expect("41.0.0.0/24", &[1]);
-    // 10.0.1.2 itself leads by the default route then: no backup is needed.
+    // 10.0.1.2 itself resolves by the default route then: no backup is needed.
     table.link(1, false);
     table.expect("40.0.0.0/24", &[2]);
     table.expect("41.0.0.0/24", &[2]);
@@ -193,7 +193,7 @@ fn gateway_tied_to_an_interface_in_a_circle_takes_only_hops_by_it() {
     let table = Table::new(&routes(2));
     table.expect("40.0.0.0/24", &[2]);
     table.expect("41.0.0.0/24", &[2]);
-    // Decided by interface 2, 41.0.0.0/24 has no way by interface 1: the default route has.
+    // Decided by interface 2, 41.0.0.0/24 has no next hop on interface 1: the default route has.
     let table = Table::new(&routes(1));
     table.expect("40.0.0.0/24", &[1]);
     table.expect("41.0.0.0/24", &[2]);

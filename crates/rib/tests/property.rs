@@ -328,7 +328,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         let mut events: Vec<RibIn> = batch.into_iter().map(|event| rib_takes(event, second.seq)).collect();
         to_register.retain(|next_hop| of_paths.insert(*next_hop));
         events.extend((!to_register.is_empty()).then(|| RibIn::Track(std::mem::take(&mut to_register))));
-        // Interfaces and gateways that lead take the urgent queue.
+        // Interfaces and gateways that resolve take the urgent queue.
         let fails =
             |e: &&RibIn| matches!(e, RibIn::Interface(_) | RibIn::InterfaceRemoved(_) | RibIn::Gateway(_));
         let urgent = events.iter().take_while(fails);

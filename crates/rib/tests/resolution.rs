@@ -66,7 +66,7 @@ fn next_hops_avoid_a_gateway_that_is_down() {
     ]);
     let gateway =
         |address, interface, usable| RibIn::Gateway(GatewayEvent { address: ip(address), interface, usable });
-    // What leads there through other routes, too.
+    // What resolves there through other routes, too.
     b.handle(vec![gateway("10.1.0.2", None, false)]);
     b.expect("40.0.0.0/8", &[hop("10.2.0.2", 2)]);
     b.expect("50.0.0.0/8", &[hop("fe80::9", 1), hop("fe80::9", 2)]);
@@ -390,7 +390,7 @@ fn circle_without_support_resolves_to_nothing_and_heals_in_any_order() {
 
 #[test]
 fn chains_resolve_to_the_level_allowed_and_no_further() {
-    // Route n leads to a gateway inside route n - 1; route 0's gateway is connected.
+    // Route n resolves to a gateway inside route n - 1; route 0's gateway is connected.
     let chain = |n: u8| announce(&format!("30.{n}.0.0/16"), STATIC, &[gw(&format!("30.{}.0.1", n - 1))]);
     let mut events = vec![announce("30.0.0.0/16", STATIC, &[gw("10.0.0.2")])];
     events.extend((1..40).map(chain));
@@ -415,8 +415,8 @@ fn chains_resolve_to_the_level_allowed_and_no_further() {
 
 #[test]
 fn peer_of_a_point_to_point_link_is_on_it_and_the_own_address_is_not() {
-    let ways = &["10.9.0.1 peer 10.9.0.2/32", "10.9.0.1 peer 10.9.0.8/30"];
-    let mut b = Bench::with(vec![interface(1, true, ways)]);
+    let addresses = &["10.9.0.1 peer 10.9.0.2/32", "10.9.0.1 peer 10.9.0.8/30"];
+    let mut b = Bench::with(vec![interface(1, true, addresses)]);
     for connected in ["10.9.0.2/32", "10.9.0.8/30", "10.9.0.1/32"] {
         b.expect(connected, &[link(1)]);
     }
@@ -431,7 +431,7 @@ fn peer_of_a_point_to_point_link_is_on_it_and_the_own_address_is_not() {
     b.handle(vec![announce("20.0.4.0/24", Protocol::Static, &[gw("10.9.0.1")])]);
     b.expect_why("20.0.4.0/24", UnresolvedReason::OwnAddress);
     // One of the two peers goes.
-    b.handle(vec![interface(1, true, &ways[1..])]);
+    b.handle(vec![interface(1, true, &addresses[1..])]);
     assert_eq!(b.fib("20.0.1.0/24"), None);
     b.expect("20.0.2.0/24", &[hop("10.9.0.9", 1)]);
 }

@@ -225,7 +225,7 @@ proptest! {
 
     /// Whatever overtakes what, the dataplane never names what is not there, and ends as the RIB manager has it.
     #[test]
-    fn overtaking_leads_to_the_same(
+    fn overtaking_ends_in_the_same(
         steps in prop::collection::vec(step(), 1..60),
         turn in prop::sample::select(&[1usize, 2048][..]),
     ) {

@@ -124,8 +124,8 @@ fn changes(sets: Vec<RouteSet>, numbers: std::ops::Range<u32>, set: u32) -> RibI
     RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })
 }
 
-/// How many ways out a batch gives to its one resolved group.
-fn ways(batch: &FibBatch) -> usize {
+/// How many next hops a batch gives to its one resolved group.
+fn next_hops(batch: &FibBatch) -> usize {
     let mut contents = batch.groups.iter().map(|op| &op.content).filter(|c| **c != FibGroup::Unresolved);
     match (contents.next(), contents.next()) {
         (Some(FibGroup::Hops(hops)), None) => hops.len(),
@@ -139,12 +139,12 @@ fn reached(usable: bool) -> RibIn {
     RibIn::Gateway(GatewayEvent { address, interface: None, usable })
 }
 
-/// A dataplane that is full when one of two ways out ends, and has taken what came of that; and how many routes there
+/// A dataplane that is full when one of two next hops ends, and has taken what came of that; and how many routes there
 /// are, of which it has one.
 fn overtaken(failure: RibIn) -> (Running, u32) {
     let mut running = Running::new();
     running.rib.inbox.send(routes(0..1)).unwrap();
-    assert_eq!(ways(&running.take()), 2);
+    assert_eq!(next_hops(&running.take()), 2);
     // Nothing is taken from now on: its ring fills, and the RIB manager waits for it.
     let mut next = 1;
     while running.ring("RIB to test").depth < ribtide_dataplane::BATCHES as u64
@@ -157,7 +157,11 @@ fn overtaken(failure: RibIn) -> (Running, u32) {
     running.channel.rib.failures.send(failure).unwrap();
     wait(|| (running.ring("RIB to test, urgent").depth > 0).then_some(()));
     let first = running.take();
-    assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
+    assert_eq!(
+        (first.seq, first.route_count(), next_hops(&first)),
+        (0, 0, 1),
+        "the group, before all routes"
+    );
     (running, next)
 }
 
@@ -250,7 +254,7 @@ fn measure_failover() {
     }
     sender.join().unwrap();
     let first_link = |up| link(1, up);
-    flap(&mut running, first_link, "1,000,000 routes of one group, at rest: a link");
+    flap(&mut running, first_link, "1,000,000 routes of one group, idle: a link");
     flap(&mut running, reached, "the same: BFD");
 
     // A backlog that never ends while links flap: routes come, and go again, as fast as they are taken.
@@ -425,6 +429,10 @@ fn a_failed_link_reaches_a_dataplane_that_is_behind_too() {
         || rings.read().into_iter().find(|ring| ring.name == "RIB to test-1, urgent").map(|ring| ring.depth);
     wait(|| (urgent()? > 0).then_some(()));
     let first = wait(|| takers[1].channel.try_next().unwrap());
-    assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
+    assert_eq!(
+        (first.seq, first.route_count(), next_hops(&first)),
+        (0, 0, 1),
+        "the group, before all routes"
+    );
     stop.stop();
 }

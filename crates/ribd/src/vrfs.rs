@@ -61,7 +61,7 @@ pub(super) fn config_interfaces(setup: &VrfsSetup) -> impl Iterator<Item = Inter
 pub(super) struct VrfEntry {
     pub(super) name: String,
     pub(super) statics: Statics,
-    /// The default VRF's is not here: it comes by another way.
+    /// The default VRF's is not here: it comes over another channel.
     policy: FibPolicy,
 }
 

@@ -27,15 +27,15 @@ pub(crate) enum Suite {
     /// Next hops: what resolving them costs the RIB manager with each mode of its cache, beside zebra
     NexthopCache(nexthop::Options),
     /// SONiC's route path: from FPM through fpmsyncd, orchagent and syncd as processes to the virtual switch, for each
-    /// way of wiring them; ends with a count of every database
+    /// combination of transports; ends with a count of every database
     RouteDownload(download::Options),
     /// SONiC's transports: the combinations of "Improve orchagent route performance", with its two workloads
     Transport(download::transport::Options),
     /// "BGP loading optimization", before and after: fpmsyncd and orchagent by their PerformanceTimers
     Loading(download::loading::Options),
-    /// FIB suppression, warm restart and both databases, all on against all off, in each wiring
+    /// FIB suppression, warm restart and both databases, all on against all off, in each combination
     Everything(download::everything::Options),
-    /// `ribtide route-check --sonic`: what a look takes, at rest and while all routes change
+    /// `ribtide route-check --sonic`: the cost of a check, while idle and while all routes change
     RouteCheck(download::check::Options),
     /// orchagent's -b and -k: speed, and how soon an urgent route and a link event get through under load
     BatchSizes(download::sizes::Options),
@@ -70,16 +70,16 @@ fn list() -> String {
     out += &values::<nexthop::NexthopWorkload>();
     out += "\nwhat nexthop-cache measures (--dut):\n";
     out += &values::<nexthop::Subject>();
-    out += "\nwirings of route-download (--dut):\n";
-    out += &values::<download::Wiring>();
+    out += "\ncombinations of route-download (--dut):\n";
+    out += &values::<download::Combination>();
     out += "\nworkloads of transport (--work):\n";
     out += &values::<download::transport::TransportWorkload>();
-    out += "\ncombinations of transport (--dut):\n";
-    out += &values::<download::transport::Combination>();
+    out += "\nfeature sets of transport (--dut):\n";
+    out += &values::<download::transport::FeatureSet>();
     out += "\nwhat loading measures (--dut):\n";
     out += &values::<download::loading::When>();
-    out += "\nwirings of everything (--dut):\n";
-    out += &values::<download::everything::Seams>();
+    out += "\ntransports of everything (--dut):\n";
+    out += &values::<download::everything::Transports>();
     out += "\nrouters of bgp (--dut):\n";
     for dut in ["ribtide", "bird", "frr", "gobgp", "openbgpd"] {
         let version = dut.parse::<bgp::dut::Dut>().and_then(|dut| dut.version());

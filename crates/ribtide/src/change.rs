@@ -51,7 +51,7 @@ pub(crate) enum ConfigFib {
         #[arg(value_parser = ["on", "off"])]
         on: String,
     },
-    /// Resolve next hops another way; what they resolve to stays
+    /// Change the resolution cache; what next hops resolve to stays
     NexthopCache {
         /// off: for each route; epoch: for each group after any event; dependency: where an event may have changed something
         #[arg(value_parser = ["off", "epoch", "dependency"])]
@@ -158,7 +158,7 @@ fn shards(text: &str) -> Result<ShardCount, String> {
     match text {
         "auto" => Ok(ShardCount::Word(Auto::Auto)),
         "off" => {
-            Err("only a restart leads to no shard threads; set bgp.shards = \"off\" in the configuration"
+            Err("the router has no shard threads only after a restart; set bgp.shards = \"off\" in the configuration"
                 .into())
         }
         _ => text.parse().map(ShardCount::Number).map_err(|_| "write 1 to 64, or auto".into()),

@@ -131,7 +131,7 @@ fn a_wrong_router_is_detected() {
     let (output, report) = bench(
         &dut,
         &folder.path().join("report.json"),
-        &["--work", "learn", "--patience", "1", "--family", "ipv4,ipv6"],
+        &["--work", "learn", "--stall-timeout", "1", "--family", "ipv4,ipv6"],
     );
     assert!(!output.status.success());
     let wrong: Vec<&str> = phases(&report).filter_map(|phase| phase["wrong"].as_str()).collect();

@@ -165,7 +165,7 @@ fn loss_of_one_of_two_static_next_hops_keeps_what_is_recursive() {
 
 /// Row 2 of the table that ADR 20 was written for.
 #[test]
-fn routes_by_each_others_next_hops_come_to_rest() {
+fn routes_by_each_others_next_hops_become_idle() {
     for kind in [Kind::Multihop, Kind::Internal] {
         let mut network = Network::empty(DecisionOptions::default());
         let source = network.neighbor(kind);

@@ -37,7 +37,7 @@ pub(super) fn in_namespace(port: u16) -> u16 {
 pub struct Lag {
     /// Rows that may wait for a write-behind database, in thousands; routes wait for it then
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
-    pub behind_by: usize,
+    pub write_behind_max: usize,
 }
 
 /// A row of a table that has resyncs.
@@ -312,7 +312,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
                 Kept::Off
             }
             Persistence::WriteBehind => {
-                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.behind_by, rings)?)
+                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.write_behind_max, rings)?)
             }
             Persistence::InLine => Kept::InLine(Box::new(table()?)),
         };

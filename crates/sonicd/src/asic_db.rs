@@ -166,7 +166,7 @@ pub(super) struct AsicWriter {
 
 impl AsicWriter {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<AsicWriter, Error> {
-        let bound = lag.behind_by / BULK;
+        let bound = lag.write_behind_max / BULK;
         let (batches, waiting) =
             rings.bounded::<Box<(PackedChanges, Instant)>>("rows to ASIC_DB (write-behind)", bound);
         let pace = LowPriorityPace::new(bound);
@@ -203,7 +203,7 @@ impl AsicWriter {
                 }
                 let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {
-                    its_pace.rest(begin.elapsed(), oldest, all);
+                    its_pace.pause(begin.elapsed(), oldest, all);
                 } else if idle {
                     rows.connection.shrink_to_fit();
                     idle::purge();

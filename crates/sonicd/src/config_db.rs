@@ -33,7 +33,7 @@ pub enum Switch {
     /// orchagent takes routes on a thread of their own
     #[value(name = "ring_thread_enabled")]
     RingThread,
-    /// ZeroMQ on both seams
+    /// ZeroMQ to orchagent and to syncd
     #[value(name = "swss_zmq")]
     Zmq,
     /// Recordings and responses on threads of their own; with swss_zmq, ASIC_DB behind

@@ -312,7 +312,7 @@ impl ResponseReceiver {
     }
 
     /// The active channel of responses, and why it is not the requested one.
-    pub(super) fn way(&self) -> (&'static str, &'static str) {
+    pub(super) fn channel(&self) -> (&'static str, &'static str) {
         match (&self.from, &self.direct) {
             (Source::Orchagent(_), _) => ("direct", ""),
             (Source::None { .. }, _) => ("no orchagent answers yet", ""),

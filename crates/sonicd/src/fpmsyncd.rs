@@ -241,7 +241,7 @@ fn open_routes(
     }
     settings.note("swss_zmq", &endpoint, "disabled", "no orchagent takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
-    settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
+    settings.note("--write-behind-max", options.lag.write_behind_max, options.lag.write_behind_max, "");
     let kept = (persistence, options.lag);
     let labels = ZmqRoutes::open(endpoint.clone(), kept, daemon)?;
     Ok((ZmqRoutes::open(endpoint, kept, daemon)?, labels))
@@ -761,8 +761,8 @@ impl Stage {
     /// Records the channel of responses.
     fn record_response_channel(&mut self) {
         if let Some(responses) = &self.responses {
-            let (way, why) = responses.way();
-            self.settings.now("responses", way, why);
+            let (channel, why) = responses.channel();
+            self.settings.now("responses", channel, why);
         }
     }
 

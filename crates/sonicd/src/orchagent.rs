@@ -166,7 +166,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
-    settings.note("--behind-by", args.lag.behind_by, args.lag.behind_by, "");
+    settings.note("--write-behind-max", args.lag.write_behind_max, args.lag.write_behind_max, "");
     args.ignored.note(&mut settings);
     let timers = Timers::start(args.performance, &mut settings, daemon);
     let rings = &daemon.rings;

@@ -57,10 +57,10 @@ pub(super) fn read(routes: IndexRoutes, daemon: &Daemon) -> Result<PreviousIds, 
             key
         })
         .collect();
-    let leads = rows.query_all(keys.iter().map(|key| ["HGET", key, field.name()]))?;
-    for (index, lead) in routes.0.into_keys().zip(leads) {
-        let lead = lead.into_text().as_deref().and_then(text::read_oid);
-        if let Some(group) = lead.filter(|oid| oid.object_type() == Some(ObjectType::NextHopGroup)) {
+    let next_hops = rows.query_all(keys.iter().map(|key| ["HGET", key, field.name()]))?;
+    for (index, next_hop) in routes.0.into_keys().zip(next_hops) {
+        let next_hop = next_hop.into_text().as_deref().and_then(text::read_oid);
+        if let Some(group) = next_hop.filter(|oid| oid.object_type() == Some(ObjectType::NextHopGroup)) {
             previous_ids.index(index, group);
         }
     }

@@ -53,7 +53,7 @@ impl ResponsePublisher {
             published.forget()?;
         }
         Ok(ResponsePublisher {
-            writer: WriteBehind::low_priority(published, lag.behind_by, &daemon.rings)?,
+            writer: WriteBehind::low_priority(published, lag.write_behind_max, &daemon.rings)?,
             all,
         })
     }

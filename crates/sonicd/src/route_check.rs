@@ -75,7 +75,7 @@ pub struct DaemonsCheck {
 
 /// A destination after the first pass.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct Examined {
     /// The index of its expected forwarding.
     expected_index: Option<u32>,
     /// The index of its entry.
@@ -239,10 +239,10 @@ impl DaemonsCheck {
 
     /// The first pass: reads all rows, entries and responses from all databases in parallel, and
     /// keys that wait for orchagent.
-    fn first_pass(&mut self, scene: &mut Scene) -> Result<(Map<Dest, Known>, Set<Dest>), Error> {
+    fn first_pass(&mut self, scene: &mut Scene) -> Result<(Map<Dest, Examined>, Set<Dest>), Error> {
         scene.find_routers(&mut self.appl, &mut self.asic)?;
         let queued = scene.rows.queued(&mut self.appl)?;
-        let mut known: Map<Dest, Known> = Map::default();
+        let mut known: Map<Dest, Examined> = Map::default();
         let (tables, table) = (Rows::tables(&self.appl), self.asic.key(objects::ASIC_STATE, ""));
         let mut rows = Hashes::begin(&mut self.appl, Rows::PATTERN, &tables, What::Fields);
         let (pattern, kinds) = (Objects::pattern(&table), Objects::tables(&table));
@@ -329,7 +329,7 @@ impl DaemonsCheck {
     }
 
     /// Reads these destinations again.
-    fn again(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Vec<Known>, Error> {
+    fn again(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Vec<Examined>, Error> {
         let Scene { rows, entries, objects, routers, suppress, .. } = scene;
         let keys: Vec<String> = dests.iter().map(|dest| rows.key(&self.appl, *dest)).collect();
         let (states, table) = (self.states.key(RouteStateRow::TABLE, ""), self.appl.key(RouteRow::TABLE, ""));
@@ -353,7 +353,7 @@ impl DaemonsCheck {
             for (n, (row, entry)) in found.into_iter().zip(in_asic).enumerate() {
                 let entry = objects::entry(&entry.into_pairs()).map(|entry| entries.number(entry, objects));
                 let answered = answered.get(n).and_then(|reply| reply.as_integer()) == Some(1);
-                all.push(Known {
+                all.push(Examined {
                     expected_index: rows.expected_index(dests[start + n], &row.into_pairs()),
                     entry,
                     answered,
@@ -438,10 +438,10 @@ impl Scene {
     }
 
     /// The suspects.
-    fn suspects(&self, known: &Map<Dest, Known>) -> Vec<Dest> {
+    fn suspects(&self, known: &Map<Dest, Examined>) -> Vec<Dest> {
         // Few distinct rows meet few distinct entries.
         let mut well: Map<(u32, u32), bool> = Map::default();
-        let differs = |(dest, of): &(&Dest, &Known)| {
+        let differs = |(dest, of): &(&Dest, &Examined)| {
             let same = match (of.expected_index, of.entry) {
                 (Some(expected_index), Some(entry)) => *well.entry((expected_index, entry)).or_insert_with(|| {
                     let (found, forwarding) = &self.entries.all[entry as usize];
@@ -457,7 +457,7 @@ impl Scene {
     }
 
     /// The difference between the databases, if any.
-    fn compare_databases(&self, dest: Dest, known: &Known) -> Option<Finding> {
+    fn compare_databases(&self, dest: Dest, known: &Examined) -> Option<Finding> {
         let finding = |expected: String, found: String, message: &str| {
             let (message, under_way) = (message.to_owned(), true);
             Some(Finding { stage: "orchagent", expected, found, message, under_way })
@@ -508,7 +508,7 @@ impl Scene {
                 return finding(
                     shown.to_string(),
                     found,
-                    "ASIC_DB has it, and its row leads to the router itself",
+                    "ASIC_DB has it, and its row resolves to the router itself",
                 );
             }
             Expected::Refused(why) => {
@@ -544,7 +544,7 @@ impl Scene {
                  room for its group"
             }
             Some(Ok(forwarding)) if !forwarding.same(expected) => {
-                "its entry in ASIC_DB leads elsewhere than its row"
+                "its entry in ASIC_DB resolves to something else than its row"
             }
             Some(Ok(_)) => {
                 let (requested, pop) = (
@@ -575,13 +575,13 @@ impl Scene {
     }
 
     /// The difference of the switch, if any.
-    fn compare_chip(&self, known: &Known, chip: Option<Forwarding>) -> Option<Finding> {
+    fn compare_chip(&self, known: &Examined, chip: Option<Forwarding>) -> Option<Finding> {
         let expected = known.entry.map(|entry| &self.entries.all[entry as usize].1);
         let expected = expected.and_then(|forwarding| forwarding.as_ref().ok());
         let message = match (expected, &chip) {
             (Some(expected), Some(chip)) if chip.same(expected) => return None,
             (None, _) => return None,
-            (Some(_), Some(_)) => "the switch leads elsewhere than its entry in ASIC_DB",
+            (Some(_), Some(_)) => "the switch forwards elsewhere than its entry in ASIC_DB says",
             (Some(_), None) => "the switch does not have it",
         };
         Some(Finding {
@@ -594,7 +594,7 @@ impl Scene {
     }
 
     /// Destinations whose entry in ASIC_DB differs from the switch.
-    fn other_in_chip(&self, path: &Path, known: &Map<Dest, Known>) -> Result<Vec<Dest>, Error> {
+    fn other_in_chip(&self, path: &Path, known: &Map<Dest, Examined>) -> Result<Vec<Dest>, Error> {
         let mut client = QueryClient::open(path)?;
         let mut others = Vec::new();
         let dests: Vec<Dest> =
@@ -737,7 +737,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, dest: Dest, known: &Known) {
+    fn add(&mut self, dest: Dest, known: &Examined) {
         let (rows, entries) = match dest {
             Dest::Route(..) => (&mut self.rows, &mut self.entries),
             Dest::Label(_) => (&mut self.label_rows, &mut self.labels),

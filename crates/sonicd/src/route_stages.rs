@@ -24,11 +24,11 @@ pub fn orchagent(state: Option<&RouteState>) -> ExplainStage {
         );
     };
     let mut messages = Vec::new();
-    if let Some(lead) = &state.in_chip {
-        let hops: Vec<String> = lead.hops.iter().map(|(ip, name, _)| format!("{ip} on {name}")).collect();
+    if let Some(entry) = &state.in_chip {
+        let hops: Vec<String> = entry.hops.iter().map(|(ip, name, _)| format!("{ip} on {name}")).collect();
         let hops = if hops.is_empty() { "drops".into() } else { hops.join(", ") };
-        let index = lead.index.as_ref().map_or(String::new(), |i| format!(", NEXTHOP_GROUP_TABLE:{i}"));
-        messages.push(format!("programmed: {hops}{index}, object {:#x}", lead.oid.0));
+        let index = entry.index.as_ref().map_or(String::new(), |i| format!(", NEXTHOP_GROUP_TABLE:{i}"));
+        messages.push(format!("programmed: {hops}{index}, object {:#x}", entry.oid.0));
     }
     let how = match &state.waiting {
         None => match &state.given_up {

@@ -9,19 +9,19 @@
 //!
 //! Where SONiC's fpmsyncd loses routes, this one differs; a comment at each place gives the reason.
 
-mod answers;
 mod event;
 pub mod explain;
 mod labels;
 mod objects;
 mod protocols;
 mod resend;
+mod responses;
 mod routes;
 mod rows;
 mod session;
 mod source;
 mod stage;
-mod suppress;
+mod suppression;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bookkeeping;
-mod coalesce;
+mod coalesced;
 mod connection;
 mod database;
 mod error;
@@ -23,7 +23,7 @@ pub mod queue;
 mod resp;
 mod row_cache;
 pub mod state_table;
-mod subscribe;
+mod subscriptions;
 mod write_behind;
 pub mod zmq;
 
@@ -37,7 +37,7 @@ pub use plain::PlainTable;
 pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
-pub use subscribe::{PubSubEvent, Wake, listen, wake_ups};
+pub use subscriptions::{PubSubEvent, Wake, listen, wake_ups};
 pub use write_behind::WriteBehind;
 
 use ribtide_swss::{Change, Row};

@@ -1,7 +1,7 @@
 //! The pace of a low-priority writer to a server that also carries routes.
 //!
 //! Redis has one thread, and its time bounds the rate of routes. While rows arrive, a low-priority
-//! writer uses 1% of that time ([`REST`]). It writes at full speed in four cases: no row came for
+//! writer uses 1% of that time ([`PAUSE_FACTOR`]). It writes at full speed in four cases: no row came for
 //! [`WRITER_QUIET_TIME`], the oldest row is older than [`ROW_AGE_MAX`], a caller waits for it, or
 //! its queue is half full; the last case holds until the queue is empty. So with a small queue it
 //! writes at the rate of the routes.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Pause per unit of writing time.
-const REST: u32 = 99;
+const PAUSE_FACTOR: u32 = 99;
 /// Without rows for this time, the source is idle and not just without a CPU.
 const WRITER_QUIET_TIME: Duration = Duration::from_millis(500);
 /// Older rows are written at full speed.
@@ -66,8 +66,8 @@ impl LowPriorityPace {
     }
 
     /// Pauses after a write that took `took`; `waiting` returns the number of waiting batches.
-    pub fn rest(&self, took: Duration, oldest: Instant, waiting: impl Fn() -> usize) {
-        let until = Instant::now() + took.saturating_mul(REST).min(ROW_AGE_MAX);
+    pub fn pause(&self, took: Duration, oldest: Instant, waiting: impl Fn() -> usize) {
+        let until = Instant::now() + took.saturating_mul(PAUSE_FACTOR).min(ROW_AGE_MAX);
         while Instant::now() < until && !self.hastens(oldest, waiting()) {
             std::thread::sleep(PACE_POLL_INTERVAL);
         }
@@ -97,14 +97,14 @@ mod tests {
         assert_eq!(now.checked_sub(ROW_AGE_MAX).map_or(10_000, |old| pace.rows(10_000, old, 0)), 10_000);
         pace.awaited(true);
         // The pause would take hours.
-        pace.rest(Duration::from_secs(3600), now, || 0);
+        pace.pause(Duration::from_secs(3600), now, || 0);
         pace.awaited(false);
         // No more rows come, so this pause ends too.
-        pace.rest(Duration::from_secs(3600), now, || 0);
+        pace.pause(Duration::from_secs(3600), now, || 0);
         assert_eq!(pace.rows(10_000, now, 0), 10_000);
         // A write of no time needs no pause.
         pace.came(Instant::now());
-        pace.rest(Duration::ZERO, now, || 0);
+        pace.pause(Duration::ZERO, now, || 0);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! The ring bounds a fast producer. While it waits, its changes coalesce by key, as in Redis, so a
 //! slow consumer gets the last state and no intermediate one.
 
-use crate::coalesce::Coalesced;
-use crate::subscribe::Wake;
+use crate::coalesced::Coalesced;
+use crate::subscriptions::Wake;
 use crate::{Consumer, Producer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::ring::{self, Rings};

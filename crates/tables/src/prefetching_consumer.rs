@@ -4,7 +4,7 @@
 //! The ring is small, because changes that stay in the database coalesce by key.
 
 use crate::exchange::ReaderThread;
-use crate::subscribe::Wake;
+use crate::subscriptions::Wake;
 use crate::zmq::Process;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;

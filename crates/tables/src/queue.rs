@@ -15,7 +15,7 @@ pub use crate::exchange::Message;
 use crate::connection::Connection;
 use crate::database::Database;
 use crate::exchange::{EncodedRequest, Exchange, Pending, ReaderThread, WAITING};
-use crate::subscribe::{Wake, wake_ups};
+use crate::subscriptions::{Wake, wake_ups};
 use crate::{Reply, TableError};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;

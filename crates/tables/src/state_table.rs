@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::database::{Database, Databases};
 use crate::resp::{Command, Items, Raw, Reply};
 use crate::row_cache::RowCache;
-use crate::subscribe::Wake;
+use crate::subscriptions::Wake;
 use crate::{Consumer, Producer, TableError};
 use ribtide_prefix::Map;
 use ribtide_runtime::log::target;
@@ -138,7 +138,7 @@ const CONSUMER_POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(5),
 
 /// Bytes of lists and keys at which a call is full; few rows with many next hops reach it. Redis
 /// reads a call in pieces, in turns with other clients. The last call of a killed producer must end
-/// before its successor reads the table (ADR 18, `tests/former.rs`).
+/// before its successor reads the table (ADR 18, `tests/killed_client.rs`).
 const CALL_BYTES_THRESHOLD: usize = 64 << 10;
 /// Changes of one call, at most.
 pub const MAX_BATCH: usize = 4000;

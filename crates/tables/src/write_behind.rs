@@ -10,9 +10,9 @@
 //! caller. The thread waits for a lost database; [`Producer::generation`] reports that rows may be
 //! lost.
 
-use crate::coalesce::Coalesced;
+use crate::coalesced::Coalesced;
 use crate::low_priority_pace::LowPriorityPace;
-use crate::subscribe::Wake;
+use crate::subscriptions::Wake;
 use crate::{Producer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::meter::Meter;
@@ -155,7 +155,7 @@ impl<R: Row> WriteBehind<R> {
                 // The database may have been lost meanwhile.
                 seen.store(table.generation(), Relaxed);
                 if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
-                    pace.rest(begin.elapsed(), oldest, || waiting.raw().len());
+                    pace.pause(begin.elapsed(), oldest, || waiting.raw().len());
                 }
             }
         };

@@ -3,7 +3,7 @@
 
 use crate::audit::EntryKey;
 use crate::dir24::Target;
-use crate::forward::ForwardHop;
+use crate::forwarding::ForwardHop;
 use crate::switch::VirtualSwitch;
 use ribtide_swss::sai::{Attr, InsegEntry, PacketAction, Status, Verb};
 

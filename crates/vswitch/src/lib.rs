@@ -8,11 +8,11 @@
 mod audit;
 mod behavior;
 mod dir24;
-mod forward;
+mod forwarding;
+mod ipv6_routes;
 mod labels;
 mod objects;
 mod pace;
-mod parts;
 mod router;
 mod switch;
 mod target;
@@ -20,7 +20,7 @@ mod walk;
 
 pub use audit::EntryKey;
 pub use behavior::{Behavior, Failures, Latency, Limits, SETTINGS};
-pub use forward::{Checked, Forward, ForwardHop};
+pub use forwarding::{Checked, Forward, ForwardHop};
 pub use labels::LabelForward;
 pub use pace::ChipTime;
 pub use switch::{Counts, PortSetup, VirtualSwitch};

@@ -1,7 +1,7 @@
 //! A virtual router's forwarding tables.
 
 use crate::dir24::{Dir24, Target};
-use crate::parts::Parts;
+use crate::ipv6_routes::Parts;
 use crate::walk::Walk;
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, prefetch};
 use std::net::IpAddr;

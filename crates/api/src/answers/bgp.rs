@@ -201,7 +201,7 @@ pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
 
 /// State of an established session outside of the session thread.
 #[derive(Default)]
-struct Known {
+struct SessionState {
     accepted: PerFamilyCount,
     active: PerFamilyCount,
     ingest: IngestCounters,
@@ -213,7 +213,8 @@ struct Known {
 pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neighbor>, Refusal> {
     let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
     let ids: Vec<PeerId> = ups().map(|(id, _)| id).collect();
-    let mut known: BTreeMap<PeerId, Known> = ids.iter().map(|id| (*id, Known::default())).collect();
+    let mut known: BTreeMap<PeerId, SessionState> =
+        ids.iter().map(|id| (*id, SessionState::default())).collect();
     let asked = ids.clone();
     let count = move |shard: &mut Shard| -> Vec<_> {
         asked.iter().map(|id| (*id, shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id))).collect()
@@ -265,7 +266,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         .collect())
 }
 
-fn neighbor(bgp: &Bgp, view: NeighborView, known: &Known) -> Neighbor {
+fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
     Neighbor {
         address: view.address,
         session: view.up.as_ref().map(|up| session(bgp, up, known)),
@@ -294,7 +295,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &Known) -> Neighbor {
     }
 }
 
-fn session(bgp: &Bgp, up: &UpView, known: &Known) -> Session {
+fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| up.negotiated.families.has(*afi));
     let member = known.member.as_ref();
     let (mut received, mut sent) = (up.received, messages(&up.sent));

@@ -292,7 +292,7 @@ fn line(kind: &str, hop: &HopInfo) -> String {
     let via = hop.via.map_or(String::new(), |v| format!(" through {v}"));
     match &hop.outcome {
         Outcome::Hops(_) => format!("{received} resolves{via}"),
-        Outcome::Blackhole => format!("{received} leads{via} to a blackhole"),
+        Outcome::Blackhole => format!("{received} resolves{via} to a blackhole"),
         Outcome::Unresolved(why) => format!("{received} does not resolve: {why}"),
     }
 }

@@ -140,9 +140,9 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
         let (page, objects) = (page.to_vec(), objects.clone());
         differences.extend(rib.handle.call(move |stage| {
             let stale = |(prefix, found): &(AnyPrefix, Installed)| {
-                let leads = found.forwarding(&objects).text(|index| name(stage, index));
+                let forwarding = found.forwarding(&objects).text(|index| name(stage, index));
                 let message = "the kernel has it with our protocol number".to_owned();
-                difference(&prefix.to_string(), "absent", &leads, message)
+                difference(&prefix.to_string(), "absent", &forwarding, message)
             };
             page.iter().map(stale).collect::<Vec<_>>()
         })?);

@@ -36,10 +36,10 @@ fn hop(gateway: &str, interface: u32) -> FibHop {
     FibHop { gateway: (!gateway.is_empty()).then(|| ip(gateway)), interface, weight: 1, onlink: false }
 }
 
-fn hops<const N: usize>(id: u32, ways: [(&str, u32); N]) -> GroupOp {
+fn hops<const N: usize>(id: u32, next_hops: [(&str, u32); N]) -> GroupOp {
     GroupOp {
         id: GroupId(id),
-        content: FibGroup::Hops(ways.map(|(gateway, interface)| hop(gateway, interface)).into()),
+        content: FibGroup::Hops(next_hops.map(|(gateway, interface)| hop(gateway, interface)).into()),
         source: None,
     }
 }
@@ -303,7 +303,7 @@ fn behave(rib: &Rib, settings: &[(&str, &str)]) {
 fn a_stalled_chip_is_explained_however_much_waits_for_it() {
     let mut rib = Rib::with_group();
     behave(&rib, &[("stall", "on")]);
-    let leads = |n: u32, m: u32| {
+    let route = |n: u32, m: u32| {
         let prefix = Prefix::<V4>::new(0x1400_0000 + (n << 16) + (m << 8), 24);
         FibRoute { prefix, group: Some(GroupId(1)), protocol: Protocol::BgpExternal }
     };
@@ -311,7 +311,7 @@ fn a_stalled_chip_is_explained_however_much_waits_for_it() {
     let mut sent = 0;
     eventually("the path to be full", || {
         while !rib.batches.is_full() {
-            let v4 = (0..250).map(|m| leads(sent, m)).collect();
+            let v4 = (0..250).map(|m| route(sent, m)).collect();
             let routes = Families::<FibRoutes> { v4, ..Families::default() };
             rib.send(FibBatch { routes, ..FibBatch::default() });
             sent += 1;
@@ -319,15 +319,15 @@ fn a_stalled_chip_is_explained_however_much_waits_for_it() {
         rib.rings.read().iter().any(|ring| ring.name == "ROUTE_TABLE" && ring.full > 0).then_some(())
     });
     let selected = Some((GroupId(1), Protocol::BgpExternal));
-    let at_chip = rib.path.explain(leads(0, 0).prefix.any().into(), selected).unwrap();
+    let at_chip = rib.path.explain(route(0, 0).prefix.any().into(), selected).unwrap();
     assert!(at_chip.orchagent.unwrap().waiting.unwrap().to_string().contains("chip"));
     assert_eq!((at_chip.chip, at_chip.stalled), (None, Some(None)));
-    let before = rib.path.explain(leads(sent - 1, 0).prefix.any().into(), selected).unwrap();
+    let before = rib.path.explain(route(sent - 1, 0).prefix.any().into(), selected).unwrap();
     assert!(before.fpmsyncd.unwrap().is_ok());
     assert_eq!((before.orchagent, before.chip, before.stalled), (None, None, Some(None)));
     behave(&rib, &[("stall", "off")]);
     assert_eq!(rib.acked(rib.seq), []);
-    let after = rib.path.explain(leads(sent - 1, 0).prefix.any().into(), selected).unwrap();
+    let after = rib.path.explain(route(sent - 1, 0).prefix.any().into(), selected).unwrap();
     assert!(after.chip.is_some() && after.stalled.is_none());
 }
 

@@ -133,7 +133,7 @@ impl Several {
     }
 
     /// Whether an ASIC forwards each of the first so many routes by this gateway.
-    fn leads(&self, asic: usize, routes: u32, gateway: usize) -> bool {
+    fn forwards(&self, asic: usize, routes: u32, gateway: usize) -> bool {
         let addresses: Vec<IpAddr> = (0..routes).map(|n| Ipv4Addr::from(0x1400_0000 + n).into()).collect();
         let found = self.asics[asic].lookup(VrfId::DEFAULT, &addresses).unwrap();
         found.iter().all(|forward| forward.as_ref().is_some_and(|f| f.reaches(GATEWAYS[gateway].into())))
@@ -159,7 +159,7 @@ fn one_or_two_asics_of_four_stand_still_and_the_others_do_not_notice() {
             changes += 1;
             assert!(changes < 200, "they are never behind");
         }
-        assert!(others.clone().all(|asic| several.leads(asic, ROUTES, last)));
+        assert!(others.clone().all(|asic| several.forwards(asic, ROUTES, last)));
         // Each prefix is noted once, however often it changes.
         several.announce(ROUTES, Some(1 - last));
         several.announce(ROUTES, Some(last));
@@ -172,7 +172,7 @@ fn one_or_two_asics_of_four_stand_still_and_the_others_do_not_notice() {
         several.wait(0..4, ROUTES / 2);
         several.announce(ROUTES, Some(last));
         several.wait(0..4, ROUTES);
-        assert!((0..4).all(|asic| several.leads(asic, ROUTES, last)));
+        assert!((0..4).all(|asic| several.forwards(asic, ROUTES, last)));
     }
 }
 
@@ -210,7 +210,7 @@ fn measure_four_asics() {
                 several.stall(stalled, "off");
                 several.wait(0..asics, ROUTES);
                 caught_up.push(begin.elapsed().as_secs_f64());
-                assert!((0..asics).all(|asic| several.leads(asic, ROUTES, 1)));
+                assert!((0..asics).all(|asic| several.forwards(asic, ROUTES, 1)));
             }
         }
         println!("{:.0} MiB at most so far", memory());

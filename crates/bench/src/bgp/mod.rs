@@ -69,7 +69,7 @@ pub struct Options {
     /// A router that has been idle for so long without having passed on everything is wrong. FRR waits up to 10 s for more
     /// receivers to join that it can serve together
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    pub patience: u64,
+    pub stall_timeout: u64,
     /// The longest that a phase may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub limit: u64,
@@ -134,7 +134,7 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
         scenarios: Vec::new(),
     };
     let setup = Setup {
-        patience: Duration::from_secs(options.patience),
+        stall_timeout: Duration::from_secs(options.stall_timeout),
         limit: Duration::from_secs(options.limit),
         load_threads,
         loopback: options.loopback,

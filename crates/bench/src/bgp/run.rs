@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Setup {
     /// A router that is idle for this long before it is done is wrong.
-    pub(super) patience: Duration,
+    pub(super) stall_timeout: Duration,
     /// The time limit of a phase.
     pub(super) limit: Duration,
     /// Threads that play the neighbours.
@@ -324,7 +324,7 @@ impl Run<'_> {
                 {
                     return Ok(right.iter().max().copied());
                 }
-                if late || idle.idle_for().min(since) > self.setup.patience {
+                if late || idle.idle_for().min(since) > self.setup.stall_timeout {
                     return Ok(None);
                 }
             }

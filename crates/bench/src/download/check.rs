@@ -5,11 +5,11 @@
 //! Meanwhile a thread sends Redis a `PING` each millisecond, because a check must not delay
 //! writers.
 
+use super::combination::Combination;
 use super::load::Load;
 use super::redis::Redis;
 use super::run::{self, APPL, Case, Ready, Running, feed, has_all, query_switch};
 use super::suite::RunOptions;
-use super::wiring::Wiring;
 use crate::Error;
 use crate::harness::report::in_turns;
 use crate::harness::{Call, Place, Program, Spread, write_report};
@@ -27,25 +27,25 @@ use std::time::{Duration, Instant};
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// How the daemons are wired
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Wiring::Redis])]
-    pub dut: Vec<Wiring>,
+    /// The combination of transports and modes
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Combination::Redis])]
+    pub dut: Vec<Combination>,
     /// IPv4 routes
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub ipv4: u32,
     /// IPv6 routes
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
     pub ipv6: u32,
-    /// Looks after the first one
+    /// Checks after the first one
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub looks: u32,
-    /// How often it looks
+    pub checks: u32,
+    /// The interval of checks
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub every: f64,
     /// Compare the databases alone: do not ask the switch
     #[arg(long)]
     pub databases: bool,
-    /// The ribtide that looks, where it is another than this one: for a comparison with an earlier one
+    /// The ribtide that checks, if not this one: for a comparison with an earlier version
     #[arg(long, value_name = "PATH")]
     pub program: Option<PathBuf>,
     /// How it is measured
@@ -86,14 +86,14 @@ pub struct CheckFigures {
 /// The checks of one process.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
-    /// The wiring.
-    pub wiring: String,
+    /// The combination.
+    pub combination: String,
     /// All routes change.
     pub churn: bool,
     /// The longest `PING`, and the changes a second, before the first check.
     pub before: (f64, f64),
     /// The checks in order.
-    pub looks: Vec<CheckFigures>,
+    pub checks: Vec<CheckFigures>,
     /// The most memory of the process, in bytes.
     pub peak: u64,
 }
@@ -116,8 +116,8 @@ pub struct Report {
 /// A daemon failed, a check found a difference while nothing happened or in the end, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     Place::may_make_namespaces()?;
-    if let Some(without) = options.dut.iter().find(|wiring| {
-        let flags = wiring.flags();
+    if let Some(without) = options.dut.iter().find(|combination| {
+        let flags = combination.flags();
         !flags.has_chip || !flags.has_rows
     }) {
         return Err(Error::Options(format!("{} has no databases to compare", without.name())));
@@ -132,9 +132,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         call: Call::now(),
         runs: Vec::new(),
     };
-    for (n, wiring) in in_turns(options.how.runs, &options.dut) {
-        let _ = writeln!(std::io::stderr(), "run {} of {}, {}", n + 1, options.how.runs, wiring.name());
-        report.runs.extend(once(options, *wiring, &interrupted)?);
+    for (n, combination) in in_turns(options.how.runs, &options.dut) {
+        let _ = writeln!(std::io::stderr(), "run {} of {}, {}", n + 1, options.how.runs, combination.name());
+        report.runs.extend(once(options, *combination, &interrupted)?);
         if interrupted.load(Relaxed) {
             return Err(Error::Options("interrupted".into()));
         }
@@ -143,12 +143,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
 }
 
 /// Checks while idle, then under churn.
-fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[Run; 2], Error> {
+fn once(options: &Options, combination: Combination, interrupted: &AtomicBool) -> Result<[Run; 2], Error> {
     let load = Load { ipv4: options.ipv4, ipv6: options.ipv6, next_hops: 2 };
-    let case = Case::new(wiring.name(), wiring.flags(), load, (1024, 1000));
+    let case = Case::new(combination.name(), combination.flags(), load, (1024, 1000));
     let limit = Duration::from_secs(options.how.limit);
     let ready = run::start(&case)?;
-    let wanted = ready.wanted(load);
+    let wanted = ready.expected_routes(load);
     let Ready { mut it, socket, stream, ifindex, .. } = ready;
     let churning = stream.try_clone().map_err(Error::System)?;
     feed(stream, load.frames(ifindex, false))?;
@@ -162,14 +162,14 @@ fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[
         // The threads end in any case.
         let _end = SetOnDrop(&over);
         scope.spawn(|| ping(pings, &longest, &over));
-        let rest = watch.checks(&mut it, false, options.looks)?;
+        let idle = watch.checks(&mut it, false, options.checks)?;
         scope.spawn(|| churn(churning, &frames, &over));
         std::thread::sleep(BASELINE_TIME);
-        let under = watch.checks(&mut it, true, options.looks)?;
+        let under = watch.checks(&mut it, true, options.checks)?;
         over.store(true, Relaxed);
         it.quiet(Instant::now(), limit)?;
         watch.checks(&mut it, false, 0)?;
-        Ok([rest, under])
+        Ok([idle, under])
     })
 }
 
@@ -231,7 +231,7 @@ impl Watch<'_> {
         std::thread::sleep(if churn { BASELINE_TIME } else { Duration::from_secs(1) });
         let mut last = self.marks(it, None)?;
         let before = (self.ping_ms(), rate(&alone, &last));
-        let folder = it.path(if churn { "check-churn" } else { "check-rest" });
+        let folder = it.path(if churn { "check-churn" } else { "check-idle" });
         let own = || std::env::current_exe().map_err(Error::System);
         let binary = self.options.program.clone().map_or_else(own, Ok)?;
         std::fs::create_dir_all(&folder).map_err(Error::System)?;
@@ -243,15 +243,15 @@ impl Watch<'_> {
             command.arg("--syncd").arg(&self.socket);
         }
         let check = Program::start("route-check", vec![command], &folder)?;
-        let mut looks = Vec::new();
+        let mut checks = Vec::new();
         let begin = Instant::now();
-        while looks.len() <= more as usize {
+        while checks.len() <= more as usize {
             if self.interrupted.load(Relaxed) {
                 return Err(Error::Options("interrupted".into()));
             }
             std::thread::sleep(LOG_POLL_INTERVAL);
             let text = std::fs::read_to_string(folder.join("log-0")).map_err(Error::System)?;
-            let Some(line) = text.split_inclusive('\n').nth(looks.len()).filter(|line| line.ends_with('\n'))
+            let Some(line) = text.split_inclusive('\n').nth(checks.len()).filter(|line| line.ends_with('\n'))
             else {
                 if begin.elapsed() > Duration::from_secs(self.options.how.limit) {
                     return Err(Error::Options(format!(
@@ -262,17 +262,17 @@ impl Watch<'_> {
                 continue;
             };
             let now = self.marks(it, Some(&check))?;
-            let look = self.figures(line, &last, &now)?;
-            if !churn && look.differing > 0 {
+            let figures = self.figures(line, &last, &now)?;
+            if !churn && figures.differing > 0 {
                 return Err(Error::Options(format!(
                     "a check found a difference while nothing happened: {line}"
                 )));
             }
-            looks.push(look);
+            checks.push(figures);
             last = now;
         }
-        let wiring = self.case.name.clone();
-        Ok(Run { wiring, churn, before, looks, peak: check.usage().peak })
+        let combination = self.case.name.clone();
+        Ok(Run { combination, churn, before, checks, peak: check.usage().peak })
     }
 
     fn figures(&self, line: &str, before: &Readings, now: &Readings) -> Result<CheckFigures, Error> {
@@ -317,13 +317,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.call.write_head(f, &self.title)?;
         let mut cases: Vec<(&str, bool)> =
-            self.runs.iter().map(|run| (run.wiring.as_str(), run.churn)).collect();
+            self.runs.iter().map(|run| (run.combination.as_str(), run.churn)).collect();
         cases.sort_unstable();
         cases.dedup();
         let header = [
-            "wiring",
-            "look",
-            "looks",
+            "combination",
+            "check",
+            "checks",
             "wall s",
             "CPU s",
             "redis CPU s",
@@ -334,10 +334,10 @@ impl fmt::Display for Report {
             "peak MiB",
         ];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
-        for (wiring, churn) in cases {
+        for (combination, churn) in cases {
             let runs: Vec<&Run> =
-                self.runs.iter().filter(|run| run.wiring == wiring && run.churn == churn).collect();
-            let name = format!("{wiring}, {}", if churn { "churn" } else { "rest" });
+                self.runs.iter().filter(|run| run.combination == combination && run.churn == churn).collect();
+            let name = format!("{combination}, {}", if churn { "churn" } else { "idle" });
             let show = |values: &mut dyn Iterator<Item = f64>, as_text: fn(f64) -> String| {
                 Spread::of(values).map_or("-".into(), |spread| spread.show(as_text))
             };
@@ -348,26 +348,26 @@ impl fmt::Display for Report {
             before[9] = show(&mut runs.iter().map(|run| run.before.1), rounded);
             rows.push(before.to_vec());
             for first in [true, false] {
-                let looks: Vec<&CheckFigures> = (runs.iter())
-                    .flat_map(|run| if first { &run.looks[..1] } else { &run.looks[1..] })
+                let checks: Vec<&CheckFigures> = (runs.iter())
+                    .flat_map(|run| if first { &run.checks[..1] } else { &run.checks[1..] })
                     .collect();
-                if looks.is_empty() {
+                if checks.is_empty() {
                     continue;
                 }
                 let of = |of: fn(&CheckFigures) -> f64, as_text: fn(f64) -> String| {
-                    show(&mut looks.iter().map(|look| of(look)), as_text)
+                    show(&mut checks.iter().map(|figures| of(figures)), as_text)
                 };
                 rows.push(vec![
                     name.clone(),
                     if first { "the first" } else { "later" }.into(),
-                    looks.len().to_string(),
-                    of(|look| look.wall_s, fine),
-                    of(|look| look.cpu_s, fine),
-                    of(|look| look.redis_s, fine),
-                    of(|look| look.syncd_s, fine),
-                    of(|look| look.checked as f64, rounded),
-                    of(|look| look.ping_ms, tenth),
-                    of(|look| look.changes, rounded),
+                    checks.len().to_string(),
+                    of(|figures| figures.wall_s, fine),
+                    of(|figures| figures.cpu_s, fine),
+                    of(|figures| figures.redis_s, fine),
+                    of(|figures| figures.syncd_s, fine),
+                    of(|figures| figures.checked as f64, rounded),
+                    of(|figures| figures.ping_ms, tenth),
+                    of(|figures| figures.changes, rounded),
                     show(&mut runs.iter().map(|run| run.peak as f64 / f64::from(1 << 20)), |n| {
                         format!("{n:.0}")
                     }),

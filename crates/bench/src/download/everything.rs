@@ -1,44 +1,44 @@
-//! `ribtide bench run everything`: FIB suppression, warm restart and both databases, all on against all off, in each wiring
+//! `ribtide bench run everything`: FIB suppression, warm restart and both databases, all on against all off, in each combination
 //! and in the same run.
 //!
 //! With everything on, the clock stops when the FPM client was notified that the last route is in
 //! the chip; off, when the chip has it. Both kinds of runs alternate, so other load of the machine
 //! meets both.
 
+use super::combination::Flags;
 use super::load::Load;
 use super::run::Case;
 use super::suite::{RunOptions, Sizes, measure};
-use super::wiring::Flags;
 use crate::Error;
 use crate::options::name_of;
 use clap::ValueEnum;
 use ribtide_text::rounded;
 
-/// The wiring of the daemons.
+/// The transports between the daemons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Seams {
+pub enum Transports {
     /// All in one process, from BGP on; there FIB suppression is all that there is to turn on
     OneProcess,
-    /// Redis on both seams, synchronous
+    /// Redis to orchagent and to syncd, synchronous
     Redis,
-    /// Redis on both seams, asynchronous, with orchagent's ring thread
+    /// Redis to orchagent and to syncd, asynchronous, with orchagent's ring thread
     RedisAsync,
     /// ZeroMQ to orchagent, Redis to syncd, asynchronous: what SONiC has where it takes routes over ZeroMQ
-    ZmqNorth,
-    /// ZeroMQ on both seams
+    ZmqRedis,
+    /// ZeroMQ to orchagent and to syncd
     Zmq,
     /// The same, where orchagent waits for each of syncd's answers
     ZmqSync,
-    /// ZeroMQ on both seams, and on means databases that are exact at every moment
+    /// ZeroMQ to orchagent and to syncd, and on means databases that are exact at every moment
     ZmqInLine,
 }
 
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// Which wirings
+    /// The combinations of transports
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
-    pub dut: Vec<Seams>,
+    pub dut: Vec<Transports>,
     /// IPv4 routes
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
@@ -57,34 +57,34 @@ pub struct Options {
     pub how: RunOptions,
 }
 
-const ALL: [Seams; 7] = [
-    Seams::OneProcess,
-    Seams::Redis,
-    Seams::RedisAsync,
-    Seams::ZmqNorth,
-    Seams::Zmq,
-    Seams::ZmqSync,
-    Seams::ZmqInLine,
+const ALL: [Transports; 7] = [
+    Transports::OneProcess,
+    Transports::Redis,
+    Transports::RedisAsync,
+    Transports::ZmqRedis,
+    Transports::Zmq,
+    Transports::ZmqSync,
+    Transports::ZmqInLine,
 ];
 
-impl Seams {
+impl Transports {
     /// Whether routes go to orchagent over ZeroMQ.
     fn is_zmq(self) -> bool {
-        matches!(self, Seams::ZmqNorth | Seams::Zmq | Seams::ZmqSync | Seams::ZmqInLine)
+        matches!(self, Transports::ZmqRedis | Transports::Zmq | Transports::ZmqSync | Transports::ZmqInLine)
     }
 
     /// The daemons' flags with everything on, or with everything off.
     fn flags(self, on: bool) -> Flags {
         let mut flags = Flags { confirmed: on, has_rows: on, ..Flags::default() };
         let (orchagent, syncd): (&[&str], &[&str]) = match self {
-            Seams::OneProcess => {
+            Transports::OneProcess => {
                 return Flags { one_process: true, ..flags };
             }
-            Seams::Redis => (&["-s"], &["-s"]),
-            Seams::RedisAsync => (&["-z", "redis_async", "-R"], &["-z", "redis_async"]),
-            Seams::ZmqNorth => (&["-z", "redis_async"], &["-z", "redis_async"]),
-            Seams::Zmq | Seams::ZmqInLine => (&["-z", "zmq_async"], &["-z", "zmq_sync"]),
-            Seams::ZmqSync => (&["-z", "zmq_sync"], &["-z", "zmq_sync"]),
+            Transports::Redis => (&["-s"], &["-s"]),
+            Transports::RedisAsync => (&["-z", "redis_async", "-R"], &["-z", "redis_async"]),
+            Transports::ZmqRedis => (&["-z", "redis_async"], &["-z", "redis_async"]),
+            Transports::Zmq | Transports::ZmqInLine => (&["-z", "zmq_async"], &["-z", "zmq_sync"]),
+            Transports::ZmqSync => (&["-z", "zmq_sync"], &["-z", "zmq_sync"]),
         };
         flags.orchagent.extend(["-r", "0"]);
         if self.is_zmq() {
@@ -96,7 +96,7 @@ impl Seams {
         match on {
             true => {
                 flags.orchagent.push("-F");
-                if self == Seams::ZmqInLine {
+                if self == Transports::ZmqInLine {
                     flags.fpmsyncd.extend(["--appl-db", "in-line"]);
                     flags.syncd.extend(["--asic-db", "in-line"]);
                 } else {
@@ -124,17 +124,20 @@ impl Seams {
 pub fn run(options: &Options) -> Result<(), Error> {
     let load = Load { ipv4: options.routes, ipv6: 0, next_hops: 1 };
     let redis: Vec<&str> = if options.multi_db { vec!["--multi-db"] } else { vec![] };
-    let case = |seams: Seams, on: bool| Case {
+    let case = |transports: Transports, on: bool| Case {
         chip_rate: options.chip_rate,
         ..Case::new(
-            format!("{}, {}", name_of(&seams), if on { "on" } else { "off" }),
-            Flags { redis: redis.clone(), ..seams.flags(on) },
+            format!("{}, {}", name_of(&transports), if on { "on" } else { "off" }),
+            Flags { redis: redis.clone(), ..transports.flags(on) },
             load,
             options.sizes.pair(),
         )
     };
-    let cases: Vec<Case> =
-        options.dut.iter().flat_map(|seams| [case(*seams, true), case(*seams, false)]).collect();
+    let cases: Vec<Case> = options
+        .dut
+        .iter()
+        .flat_map(|transports| [case(*transports, true), case(*transports, false)])
+        .collect();
     let routes = rounded(f64::from(options.routes));
     let chip = options.chip_rate.map(|rate| format!(", a chip of {} routes/s", rounded(f64::from(rate))));
     let title = format!(
@@ -151,17 +154,19 @@ mod tests {
     #[test]
     fn on_and_off_differ_in_their_flags() {
         let words = |on| {
-            let flags = Seams::Zmq.flags(on);
+            let flags = Transports::Zmq.flags(on);
             [flags.fpmsyncd, flags.orchagent, flags.syncd].map(|words| words.join(" "))
         };
         let wired = "-r 0 -q tcp://127.0.0.1 --route-zmq -z zmq_async";
         assert_eq!(words(true), ["-q tcp://127.0.0.1", &format!("{wired} -F"), "-z zmq_sync -R"]);
         assert_eq!(words(false), ["-q tcp://127.0.0.1 --appl-db off", wired, "-z zmq_sync --asic-db off"]);
-        let exact = Seams::ZmqInLine.flags(true);
+        let exact = Transports::ZmqInLine.flags(true);
         assert_eq!(exact.fpmsyncd.join(" "), "-q tcp://127.0.0.1 --appl-db in-line");
         assert_eq!(exact.syncd.join(" "), "-z zmq_sync --asic-db in-line");
-        assert_eq!(Seams::ZmqInLine.flags(false).fpmsyncd, Seams::Zmq.flags(false).fpmsyncd);
-        let off = Seams::Redis.flags(false);
-        assert!(!off.confirmed && !off.has_rows && off.has_appl_rows && Seams::Redis.flags(true).confirmed);
+        assert_eq!(Transports::ZmqInLine.flags(false).fpmsyncd, Transports::Zmq.flags(false).fpmsyncd);
+        let off = Transports::Redis.flags(false);
+        assert!(
+            !off.confirmed && !off.has_rows && off.has_appl_rows && Transports::Redis.flags(true).confirmed
+        );
     }
 }

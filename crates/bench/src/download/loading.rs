@@ -1,10 +1,10 @@
 //! `ribtide bench run loading`: "BGP loading optimization", before and after, with the speed of fpmsyncd and orchagent
 //! by their PerformanceTimers, and the lines that those log.
 
+use super::combination::Flags;
 use super::load::Load;
 use super::run::Case;
 use super::suite::{RunOptions, Sizes, measure};
-use super::wiring::Flags;
 use crate::Error;
 use crate::options::name_of;
 use clap::ValueEnum;

@@ -3,11 +3,12 @@
 //!
 //! Each run has its own Redis servers, daemons and network namespace. All routes are sent over one
 //! FPM connection as fast as fpmsyncd takes them; the clock stops when the switch has them all.
-//! Afterwards the databases are counted. The suites differ in wiring and load. This one,
-//! `route-download`, covers each wiring; [`transport`], [`loading`] and [`sizes`] answer other
+//! Afterwards the databases are counted. The suites differ in combination and load. This one,
+//! `route-download`, covers each combination; [`transport`], [`loading`] and [`sizes`] answer other
 //! documents; [`everything`] and [`check`] are our own.
 
 pub mod check;
+mod combination;
 pub mod everything;
 mod load;
 pub mod loading;
@@ -20,11 +21,10 @@ pub mod sizes;
 mod suite;
 mod timers;
 pub mod transport;
-mod wiring;
 
+pub use combination::Combination;
 pub use report::Report;
 pub use suite::{RunOptions, Sizes};
-pub use wiring::Wiring;
 
 use crate::Error;
 use load::{Load, NEXT_HOPS_MAX};
@@ -47,8 +47,8 @@ pub enum Families {
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// How the daemons are wired
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Wiring::SUITE)]
-    pub dut: Vec<Wiring>,
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Combination::SUITE)]
+    pub dut: Vec<Combination>,
     /// Routes
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
@@ -57,7 +57,7 @@ pub struct Options {
     pub family: Families,
     /// Next hops of each route
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NEXT_HOPS_MAX)))]
-    pub ways: u8,
+    pub next_hops: u8,
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
@@ -80,10 +80,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
         Families::Ipv6 => (options.routes, "IPv6"),
         Families::Both => (options.routes / 2, "IPv4 and IPv6"),
     };
-    let load = Load { ipv4: options.routes - ipv6, ipv6, next_hops: options.ways };
-    let case = |wiring: &Wiring| Case {
+    let load = Load { ipv4: options.routes - ipv6, ipv6, next_hops: options.next_hops };
+    let case = |combination: &Combination| Case {
         chip_rate: options.chip_rate,
-        ..Case::new(wiring.name(), wiring.flags(), load, options.sizes.pair())
+        ..Case::new(combination.name(), combination.flags(), load, options.sizes.pair())
     };
     let cases: Vec<Case> = options.dut.iter().map(case).collect();
     let (routes, (batch, bulk)) = (rounded(f64::from(options.routes)), options.sizes.pair());
@@ -91,10 +91,11 @@ pub fn run(options: &Options) -> Result<(), Error> {
         .chip_rate
         .map(|rate| format!(", a chip of {} routes/s", rounded(f64::from(rate))))
         .unwrap_or_default();
-    let ways = if options.ways == 1 { String::new() } else { format!(" with {} next hops", options.ways) };
+    let next_hops =
+        if options.next_hops == 1 { String::new() } else { format!(" with {} next hops", options.next_hops) };
     measure(
         format!(
-            "{routes} {name} routes{ways}, orchagent -b {batch} -k {bulk} where the wiring says no other{chip}"
+            "{routes} {name} routes{next_hops}, orchagent -b {batch} -k {bulk} where the combination says no other{chip}"
         ),
         &cases,
         &options.how,

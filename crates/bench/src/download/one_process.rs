@@ -65,12 +65,12 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         let notified = there && matches!(receiver.runs(), Ok(false));
         (notified || interrupted.load(Relaxed)).then_some(now.busy)
     })?;
-    let (wall_s, way_s) = (begin.elapsed().as_secs_f64(), (it.cpu() - before).as_secs_f64());
+    let (wall_s, download_s) = (begin.elapsed().as_secs_f64(), (it.cpu() - before).as_secs_f64());
     let chip_busy = case.chip_rate.and(share);
     let quiet_s = it.quiet(begin, limit)?;
     let cpu_s = (it.cpu() - before).as_secs_f64();
     let peak = it.peak();
-    let costs = [("ribtide".to_owned(), Cost { way_s, cpu_s, peak })].into();
+    let costs = [("ribtide".to_owned(), Cost { download_s, cpu_s, peak })].into();
     Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions: None, timers: Timers::default() })
 }
 

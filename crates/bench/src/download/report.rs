@@ -18,15 +18,15 @@ pub struct Report {
     pub call: Call,
     /// Each run, in the order in which they were made.
     pub runs: Vec<RunReport>,
-    /// Each wiring over all runs.
+    /// Each combination over all runs.
     pub summary: Vec<Summary>,
 }
 
 /// One run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RunReport {
-    /// The wiring, or what else was varied.
-    pub wiring: String,
+    /// The combination, or what else was varied.
+    pub combination: String,
     /// Routes.
     pub routes: u32,
     /// Its figures, if it ended correct.
@@ -35,11 +35,11 @@ pub struct RunReport {
     pub failure: Option<String>,
 }
 
-/// One wiring over all runs.
+/// One combination over all runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// The wiring.
-    pub wiring: String,
+    /// The combination.
+    pub combination: String,
     /// Seconds until the last route was confirmed.
     pub wall_s: Spread,
     /// Routes a second until the last was confirmed.
@@ -71,7 +71,7 @@ impl Report {
     }
 
     fn summary_of(&self, name: &str) -> Option<Summary> {
-        let runs = self.runs.iter().filter(|run| run.wiring == name);
+        let runs = self.runs.iter().filter(|run| run.combination == name);
         let all: Vec<(f64, &Figures)> =
             runs.filter_map(|run| Some((f64::from(run.routes), run.figures.as_ref()?))).collect();
         let spread = |of: &dyn Fn(f64, &Figures) -> f64| Spread::of(all.iter().map(|(n, f)| of(*n, f)));
@@ -79,13 +79,13 @@ impl Report {
             let of = |of: &dyn Fn(&Cost) -> f64| {
                 Spread::of(all.iter().filter_map(|(_, f)| f.costs.get(name)).map(of))
             };
-            let (path, cpu) = (of(&|cost| cost.way_s)?, of(&|cost| cost.cpu_s)?);
+            let (path, cpu) = (of(&|cost| cost.download_s)?, of(&|cost| cost.cpu_s)?);
             let peak = of(&|cost| cost.peak as f64)?.median as u64;
-            Some((name.to_owned(), Cost { way_s: path.median, cpu_s: cpu.median, peak }))
+            Some((name.to_owned(), Cost { download_s: path.median, cpu_s: cpu.median, peak }))
         };
         let reactions = || all.iter().filter_map(|(_, f)| f.reactions.as_ref());
         Some(Summary {
-            wiring: name.into(),
+            combination: name.into(),
             wall_s: spread(&|_, f| f.wall_s)?,
             rate: spread(&|routes, f| routes / f.wall_s)?,
             quiet_s: spread(&|_, f| f.quiet_s)?,
@@ -100,24 +100,24 @@ impl Report {
     /// Everything on over everything off, run by run.
     fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = |name: String| {
-            let of = self.runs.iter().filter(move |run| run.wiring == name);
+            let of = self.runs.iter().filter(move |run| run.combination == name);
             of.map(|run| run.figures.as_ref()).collect::<Vec<_>>()
         };
         let cpu = |figures: &Figures, of: fn(&Cost) -> f64| figures.costs.values().map(of).sum::<f64>();
         let mut rows = vec![
             ["on over off", "routes/s", "CPU s until the last route", "CPU s"].map(String::from).to_vec(),
         ];
-        for wiring in self.summary.iter().filter_map(|s| s.wiring.strip_suffix(", on")) {
-            let (on, off) = (figures(format!("{wiring}, on")), figures(format!("{wiring}, off")));
+        for combination in self.summary.iter().filter_map(|s| s.combination.strip_suffix(", on")) {
+            let (on, off) = (figures(format!("{combination}, on")), figures(format!("{combination}, off")));
             let pairs: Vec<(&Figures, &Figures)> =
                 on.into_iter().zip(off).filter_map(|(on, off)| Some((on?, off?))).collect();
             let rate = Spread::of(pairs.iter().map(|(on, off)| off.wall_s / on.wall_s));
             let cpu = |of| Spread::of(pairs.iter().map(|(on, off)| cpu(on, of) / cpu(off, of)));
             let show = |ratio: Option<Spread>| ratio.map_or("-".into(), |r| r.show(|n| format!("{n:.2}")));
             rows.push(vec![
-                wiring.to_owned(),
+                combination.to_owned(),
                 show(rate),
-                show(cpu(|cost| cost.way_s)),
+                show(cpu(|cost| cost.download_s)),
                 show(cpu(|cost| cost.cpu_s)),
             ]);
         }
@@ -126,7 +126,7 @@ impl Report {
 
     fn timers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for summary in self.summary.iter().filter(|summary| !summary.timers.is_empty()) {
-            writeln!(f, "\n{}: PerformanceTimers of the last run", summary.wiring)?;
+            writeln!(f, "\n{}: PerformanceTimers of the last run", summary.combination)?;
             let mut table = Table::new(&["timer", ">routes", ">routes/s", ">total ms", ">busy ms"]);
             for (name, timer) in &summary.timers {
                 let counts = [timer.tasks as f64, timer.rate(), timer.total_ms as f64, timer.busy_ms as f64];
@@ -147,7 +147,7 @@ impl fmt::Display for Report {
         let chip = self.summary.iter().any(|s| s.chip_busy.is_some());
         let busy = if chip { &["chip busy"][..] } else { &[] };
         let urgent = if reactions { &["urgent route ms", "link event ms"][..] } else { &[] };
-        let header = ["wiring", "s", "routes/s", "quiet after s"]
+        let header = ["combination", "s", "routes/s", "quiet after s"]
             .iter()
             .chain(busy)
             .chain(urgent)
@@ -161,11 +161,15 @@ impl fmt::Display for Report {
             let of = |show: &dyn Fn(&Cost) -> String| {
                 processes.iter().map(|name| s.costs.get(*name).map_or("-".into(), show)).collect::<Vec<_>>()
             };
-            let cpu = of(&|cost| format!("{:.2} of {:.2}", cost.way_s, cost.cpu_s));
+            let cpu = of(&|cost| format!("{:.2} of {:.2}", cost.download_s, cost.cpu_s));
             let peak = of(&|cost| rounded(cost.peak as f64 / 1e6));
             let tenth = |n| format!("{n:.1}");
-            let mut head =
-                vec![s.wiring.clone(), s.wall_s.show(tenth), s.rate.show(rounded), s.quiet_s.show(tenth)];
+            let mut head = vec![
+                s.combination.clone(),
+                s.wall_s.show(tenth),
+                s.rate.show(rounded),
+                s.quiet_s.show(tenth),
+            ];
             if chip {
                 let share = |share: f64| format!("{:.1}%", 100.0 * share);
                 head.push(s.chip_busy.map_or("-".into(), |busy| busy.show(share)));
@@ -179,7 +183,7 @@ impl fmt::Display for Report {
         self.pairs(f)?;
         for run in &self.runs {
             if let Some(failure) = &run.failure {
-                writeln!(f, "failed: {}: {failure}", run.wiring)?;
+                writeln!(f, "failed: {}: {failure}", run.combination)?;
             }
         }
         self.timers(f)

@@ -1,11 +1,11 @@
 //! One run: its own Redis servers, daemons and network, and one load.
 
+use super::combination::Flags;
 use super::load::{Load, SWITCH};
 use super::one_process;
 use super::reaction::{self, Reactions};
 use super::redis::Redis;
 use super::timers::{self, Timers};
-use super::wiring::Flags;
 use crate::Error;
 use crate::harness::place::PROGRAM_LINK;
 use crate::harness::{Place, Program, memory};
@@ -28,7 +28,7 @@ pub(super) struct Case {
     pub(super) name: String,
     pub(super) flags: Flags,
     pub(super) load: Load,
-    /// orchagent's `-b` and `-k`, unless the wiring sets them.
+    /// orchagent's `-b` and `-k`, unless the combination sets them.
     pub(super) sizes: (u32, u32),
     /// The rate of the simulated chip in routes a second, if it has one.
     pub(super) chip_rate: Option<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Routes over a wiring, without more.
+    /// Routes over a combination, without more.
     pub(super) fn new(name: String, flags: Flags, load: Load, sizes: (u32, u32)) -> Case {
         Case { name, flags, load, sizes, chip_rate: None, reactions: false, timers: false }
     }
@@ -66,7 +66,7 @@ const STATE: u32 = 6;
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Cost {
     /// CPU seconds until the last route was confirmed.
-    pub way_s: f64,
+    pub download_s: f64,
     /// CPU seconds until everything was idle.
     pub cpu_s: f64,
     /// Peak resident memory, in bytes.
@@ -186,7 +186,7 @@ impl Running {
                 return Ok(since.as_secs_f64());
             }
             if Instant::now() > end {
-                return Err(Error::Options("the daemons do not come to rest".into()));
+                return Err(Error::Options("the daemons do not become idle".into()));
             }
         }
     }
@@ -268,7 +268,7 @@ pub(super) fn start(case: &Case) -> Result<Ready, Error> {
 
 impl Ready {
     /// IPv4 and IPv6 routes of the switch at the end.
-    pub(super) fn wanted(&self, load: Load) -> (u64, u64) {
+    pub(super) fn expected_routes(&self, load: Load) -> (u64, u64) {
         (self.own.0 + u64::from(load.ipv4), self.own.1 + u64::from(load.ipv6))
     }
 }
@@ -285,7 +285,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         return one_process::run(case, limit, interrupted);
     }
     let ready = start(case)?;
-    let wanted = ready.wanted(*load);
+    let wanted = ready.expected_routes(*load);
     let Ready { mut it, mut appl, socket, stream, ifindex, .. } = ready;
     let frames = load.frames(ifindex, flags.objects);
     if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
@@ -296,7 +296,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let over = AtomicBool::new(false);
     let used = |it: &Running| it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect::<Vec<_>>();
     let before = used(&it);
-    let (wall_s, way, reactions, begin) = std::thread::scope(|scope| {
+    let (wall_s, downloaded, reactions, begin) = std::thread::scope(|scope| {
         let probes = it.redis(case, APPL).map_err(Error::System)?;
         let begin = Instant::now();
         let replies = feed(stream, frames)?;
@@ -315,22 +315,26 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
             ((there && notified) || interrupted.load(Relaxed)).then_some(())
         });
         over.store(true, Relaxed);
-        let (wall_s, way) = (begin.elapsed().as_secs_f64(), used(&it));
+        let (wall_s, downloaded) = (begin.elapsed().as_secs_f64(), used(&it));
         let reactions = watched.and_then(|thread| thread.join().ok()).transpose()?;
-        waited.map(|()| (wall_s, way, reactions, begin))
+        waited.map(|()| (wall_s, downloaded, reactions, begin))
     })?;
     let chip_busy = match case.chip_rate.filter(|_| flags.has_chip) {
         Some(_) => busy(&query_switch(&socket, "chip").map_err(Error::System)?),
         None => None,
     };
     let quiet_s = it.quiet(begin, limit)?;
-    let costs =
-        it.programs.iter().zip(before.into_iter().zip(way)).map(|((name, program), (before, way))| {
+    let costs = it.programs.iter().zip(before.into_iter().zip(downloaded)).map(
+        |((name, program), (before, downloaded))| {
             let usage = program.usage();
-            let cost =
-                Cost { way_s: way - before, cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak };
+            let cost = Cost {
+                download_s: downloaded - before,
+                cpu_s: usage.cpu.as_secs_f64() - before,
+                peak: usage.peak,
+            };
             ((*name).to_owned(), cost)
-        });
+        },
+    );
     let costs = costs.collect();
     if !interrupted.load(Relaxed) {
         check(&mut it, case, reactions.as_ref().map_or(0, |all| all.routes as u64))?;

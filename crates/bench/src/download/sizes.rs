@@ -2,10 +2,10 @@
 //! time. Under load, urgent routes are written to ROUTE_TABLE one by one, and a link goes down and
 //! up.
 
+use super::combination::Combination;
 use super::load::Load;
 use super::run::Case;
 use super::suite::{RunOptions, measure};
-use super::wiring::Wiring;
 use crate::Error;
 use ribtide_text::rounded;
 
@@ -13,8 +13,8 @@ use ribtide_text::rounded;
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// How the daemons are wired; urgent routes come through Redis, so routes must too
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Wiring::RedisRing)]
-    pub dut: Wiring,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Combination::RedisRing)]
+    pub dut: Combination,
     /// IPv4 routes, each a /24
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
@@ -37,7 +37,7 @@ fn pair(text: &str) -> Result<(u32, u32), String> {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// As [`super::run`]; a wiring whose routes do not come through Redis.
+/// As [`super::run`]; a combination whose routes do not come through Redis.
 pub fn run(options: &Options) -> Result<(), Error> {
     let flags = options.dut.flags();
     if !flags.has_chip || flags.fpmsyncd.contains(&"-q") || flags.sizes.is_some() {

@@ -25,7 +25,7 @@ pub struct RunOptions {
     pub json: Option<PathBuf>,
 }
 
-/// orchagent's sizes, where a wiring does not say them.
+/// orchagent's sizes, where a combination does not say them.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Sizes {
     /// orchagent's -b: rows that it takes at once
@@ -61,7 +61,7 @@ pub(super) fn measure(title: String, cases: &[Case], how: &RunOptions) -> Result
         // A closed standard error does not stop the run.
         let _ = writeln!(std::io::stderr(), "{head}: {result}");
         report.runs.push(RunReport {
-            wiring: case.name.clone(),
+            combination: case.name.clone(),
             routes: case.load.total(),
             figures,
             failure,

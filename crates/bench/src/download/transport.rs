@@ -1,16 +1,16 @@
-//! `ribtide bench run transport`: the combinations of "Improve orchagent route performance", with its two workloads.
+//! `ribtide bench run transport`: the feature sets of "Improve orchagent route performance", with its two workloads.
 
+use super::combination::Features;
 use super::load::Load;
 use super::run::Case;
 use super::suite::{RunOptions, Sizes, measure};
-use super::wiring::Features;
 use crate::Error;
 use crate::options::name_of;
 use clap::ValueEnum;
 
-/// A combination of the document's table.
+/// A feature set of the document's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Combination {
+pub enum FeatureSet {
     /// Without any feature: SONiC's defaults
     None,
     /// The same, but the routes of a bulk go in the order in which they came, not sorted
@@ -39,9 +39,9 @@ pub enum TransportWorkload {
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// Which combinations
+    /// Which feature sets
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
-    pub dut: Vec<Combination>,
+    pub dut: Vec<FeatureSet>,
     /// Which workloads
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [TransportWorkload::T1, TransportWorkload::Chassis])]
     pub work: Vec<TransportWorkload>,
@@ -56,39 +56,39 @@ pub struct Options {
     pub how: RunOptions,
 }
 
-const ALL: [Combination; 7] = [
-    Combination::None,
-    Combination::Unsorted,
-    Combination::MultiDb,
-    Combination::Ring,
-    Combination::Zmq,
-    Combination::MultiDbRing,
-    Combination::MultiDbRingZmq,
+const ALL: [FeatureSet; 7] = [
+    FeatureSet::None,
+    FeatureSet::Unsorted,
+    FeatureSet::MultiDb,
+    FeatureSet::Ring,
+    FeatureSet::Zmq,
+    FeatureSet::MultiDbRing,
+    FeatureSet::MultiDbRingZmq,
 ];
 
-impl Combination {
+impl FeatureSet {
     fn features(self) -> Features {
         let none = Features::default();
         match self {
-            Combination::None => none,
-            Combination::Unsorted => Features { unsorted: true, ..none },
-            Combination::MultiDb => Features { multi_db: true, ..none },
-            Combination::Ring => Features { ring: true, ..none },
-            Combination::Zmq => Features { zmq: true, ..none },
-            Combination::MultiDbRing => Features { multi_db: true, ring: true, ..none },
-            Combination::MultiDbRingZmq => Features { multi_db: true, ring: true, zmq: true, ..none },
+            FeatureSet::None => none,
+            FeatureSet::Unsorted => Features { unsorted: true, ..none },
+            FeatureSet::MultiDb => Features { multi_db: true, ..none },
+            FeatureSet::Ring => Features { ring: true, ..none },
+            FeatureSet::Zmq => Features { zmq: true, ..none },
+            FeatureSet::MultiDbRing => Features { multi_db: true, ring: true, ..none },
+            FeatureSet::MultiDbRingZmq => Features { multi_db: true, ring: true, zmq: true, ..none },
         }
     }
 }
 
 impl TransportWorkload {
     fn load(self, percent: u32) -> Load {
-        let (routes, ways) = match self {
+        let (routes, next_hops) = match self {
             TransportWorkload::T1 => (12_951, 4),
             TransportWorkload::Chassis => (308_037, 8),
         };
         let routes: u32 = routes * percent / 100;
-        Load { ipv4: routes.div_ceil(2), ipv6: routes / 2, next_hops: ways }
+        Load { ipv4: routes.div_ceil(2), ipv6: routes / 2, next_hops }
     }
 }
 
@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         })
         .collect();
     measure(
-        "Transports: the combinations of the document, synchronous and recorded".into(),
+        "Transports: the feature sets of the document, synchronous and recorded".into(),
         &cases,
         &options.how,
     )
@@ -122,12 +122,12 @@ mod tests {
         assert_eq!(TransportWorkload::T1.load(100), Load { ipv4: 6476, ipv6: 6475, next_hops: 4 });
         assert_eq!(TransportWorkload::Chassis.load(100).total(), 308_037);
         assert_eq!(TransportWorkload::T1.load(1).total(), 129);
-        let all = Combination::MultiDbRingZmq.features().flags();
+        let all = FeatureSet::MultiDbRingZmq.features().flags();
         assert_eq!(
             (all.redis.join(" "), all.orchagent.join(" ")),
             ("--multi-db".into(), "-s -q tcp://127.0.0.1 --route-zmq -R".into())
         );
-        let unsorted = Combination::Unsorted.features().flags();
+        let unsorted = FeatureSet::Unsorted.features().flags();
         assert_eq!(unsorted.orchagent.join(" "), "-s --sort-routes false");
     }
 }

@@ -37,7 +37,7 @@ impl Place {
     /// This is not root, or `ip` refuses.
     pub fn namespaces(program: Ipv4Addr, load: &[Ipv4Addr], length: u8) -> Result<Place, Error> {
         Place::may_make_namespaces()?;
-        sweep();
+        remove_stale();
         let n = NUMBER.fetch_add(1, Relaxed);
         let name = |end: &str| format!("{PREFIX}{}-{n}-{end}", std::process::id());
         // Drop removes what is created below.
@@ -184,7 +184,7 @@ fn batch(namespace: Option<&str>, lines: &str) -> Result<(), Error> {
 }
 
 /// Removes namespaces of killed processes.
-fn sweep() {
+fn remove_stale() {
     for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let maker = name.strip_prefix(PREFIX).and_then(|n| n.split('-').next()?.parse::<u32>().ok());

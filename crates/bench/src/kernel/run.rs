@@ -298,7 +298,7 @@ fn check(place: &Place, phase: Phase, table: &Table) -> Result<(), Error> {
         let have = counts.get(&IpAddr::V4(gateway)).copied().unwrap_or(0);
         if have != want {
             return Err(Error::Options(format!(
-                "after {}, {have} routes lead to {gateway} in the kernel, and {want} should",
+                "after {}, {have} routes have the next hop {gateway} in the kernel, and {want} should",
                 phase.name()
             )));
         }

@@ -8,9 +8,9 @@
 //! a list of next hops, which is decoded and looked up among the known sets. `off` resolves it for
 //! each route, `epoch` for the first. `dependency` also decodes equal lists of a batch only once.
 
-mod alone;
-mod decode;
+mod decoder;
 mod report;
+mod single_process;
 mod workload;
 mod zebra;
 
@@ -99,7 +99,7 @@ fn factor(text: &str) -> Result<f64, String> {
 pub fn run(options: &Options) -> Result<(), Error> {
     if let (true, [work], [subject]) = (options.alone, &options.work[..], &options.dut[..]) {
         let mode = subject.mode().ok_or(Error::Options("zebra is no mode".into()))?;
-        let figures = alone::run(mode, work.scale(options.routes, options.turn))?;
+        let figures = single_process::run(mode, work.scale(options.routes, options.turn))?;
         let text = serde_json::to_string(&figures).map_err(|e| Error::Options(e.to_string()))?;
         return writeln!(std::io::stdout(), "{text}").map_err(Error::System);
     }

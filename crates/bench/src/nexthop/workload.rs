@@ -1,6 +1,6 @@
 //! The workloads: the initial state, and the messages or events of each phase.
 
-use super::decode::route_set;
+use super::decoder::route_set;
 use crate::options::name_of;
 use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
 use ribtide_rib::{
@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub enum NexthopWorkload {
     /// 10,000 routes with 512 next hops each, half of them on each of two links
     Ecmp,
-    /// 1,000,000 routes with one next hop, which a static route over two links leads to
+    /// 1,000,000 routes with one next hop, which resolves through a static route over two links
     Single,
 }
 
@@ -137,7 +137,7 @@ impl Scale {
         }
     }
 
-    /// The static route to the next hop of [`NexthopWorkload::Single`], and the neighbours that it leads to.
+    /// The static route to the next hop of [`NexthopWorkload::Single`], and its next hops.
     pub(super) fn far(&self) -> (Prefix<V4>, [Ipv4Addr; 2]) {
         (network(FAR, 24), LINKS.map(|n| neighbor(n, 0)))
     }

@@ -58,7 +58,7 @@ pub(super) fn remark(scale: &Scale) -> Option<String> {
 /// Runs a workload.
 ///
 /// # Errors
-/// zebra does not start, ends, or does not come to rest.
+/// zebra does not start, ends, or does not become idle.
 pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
     let scale = Scale { hops: scale.hops.min(MOST_HOPS), ..scale };
     let folder = tempfile::Builder::new().prefix("ribtide-bench-").tempdir().map_err(Error::System)?;

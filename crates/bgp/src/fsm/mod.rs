@@ -7,7 +7,7 @@
 //!
 //! Two things differ from the RFC, in the operator's favour. Failed connections are retried after a
 //! pause that doubles from 1 s to the configured one. And only errors, not every end of a session,
-//! lead to the refusing Idle of section 8.1.3: a restarted peer may connect at once.
+//! end in the refusing Idle of section 8.1.3: a restarted peer may connect at once.
 
 mod open;
 #[cfg(test)]

@@ -10,23 +10,23 @@
 
 mod attrs;
 mod cut;
+mod effects;
 mod feed;
 mod gate;
-mod moving;
+mod moves;
 mod next_hops;
-mod out;
 mod paths;
 mod query;
 mod route;
+mod scans;
 mod sessions;
 mod table;
 #[cfg(test)]
 mod tests;
-mod work;
 
 pub use cut::{Cut, HashSeed, Split};
-pub use moving::Moved;
-pub use out::{Effects, ShardOut, ToEgress};
+pub use effects::{Effects, ShardOut, ToEgress};
+pub use moves::Moved;
 pub use paths::Part;
 pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
@@ -55,7 +55,7 @@ const GROUP: usize = 32;
 pub struct Shard {
     tables: Families<Tables>,
     core: Core,
-    work: work::Work,
+    work: scans::Work,
     /// The number of the attribute set of each operation of the current batch.
     numbers: Vec<u32>,
 }
@@ -76,7 +76,7 @@ struct Core {
     /// The last feed of the current route, with multipath or backup paths.
     fed: Fed,
     /// Prefixes with a path whose next hop was unknown when it arrived.
-    unanswered: work::Unanswered,
+    unanswered: scans::Unanswered,
     seed: Seed,
     /// Routes that arrived after the end of their session and were dropped.
     late: u64,
@@ -125,11 +125,11 @@ impl Shard {
                 paths: PathStore::default(),
                 gates: Gates::default(),
                 fed: None,
-                unanswered: work::Unanswered::default(),
+                unanswered: scans::Unanswered::default(),
                 seed,
                 late: 0,
             },
-            work: work::Work::default(),
+            work: scans::Work::default(),
             numbers: Vec::new(),
         }
     }

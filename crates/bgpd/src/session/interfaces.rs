@@ -24,7 +24,7 @@ const CARRIER_NEWS_DELAY: Millis = 1_100;
 #[derive(Default)]
 pub(super) struct Interfaces(Map<u32, InterfaceState>);
 
-/// Which interface leads to a neighbour on a subnet of ours.
+/// The interface of a neighbour on a subnet of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OnLink<'a> {
     /// This one, which is up.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lead_to_takes_the_longest_subnet_and_of_equal_ones_one_that_is_up() {
+    fn interface_lookup_takes_the_longest_subnet_and_of_equal_ones_one_that_is_up() {
         let mut all = Interfaces::default();
         let peer = IpAddr::from([192, 0, 2, 9]);
         assert_eq!(all.interface_to(peer), OnLink::No);

@@ -19,13 +19,13 @@ mod link;
 mod log;
 mod outbox;
 mod peer;
-mod reconfigure;
+mod reconfiguration;
 mod socket;
 mod view;
 mod write_queue;
 mod writers;
 
-pub use reconfigure::Neighbors;
+pub use reconfiguration::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use view::{NeighborView, Totals, UpView};

@@ -60,7 +60,7 @@ fn link(index: u8, up: bool) -> RibIn {
     })
 }
 
-/// The way out by peer `n`.
+/// The next hop of peer `n`.
 fn by(n: u8) -> FibGroup {
     let gateway = Some(IpAddr::from([10, 0, n, 2]));
     FibGroup::Hops(vec![FibHop { gateway, interface: n.into(), weight: 1, onlink: false }])

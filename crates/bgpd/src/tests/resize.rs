@@ -247,7 +247,7 @@ fn shards_come_and_go_under_load_and_nothing_else_changes() {
 fn what_cannot_be_resized_says_why_and_goes_on() {
     let router = Router::with("shards = \"off\"\nupdate-threads = 1", CLIENTS);
     let message = router.bgp().resize(Threads::Number(2), None).unwrap_err().to_string();
-    assert!(message.contains("only a restart leads"), "{message}");
+    assert!(message.contains("only at a restart"), "{message}");
     let router = Router::with("shards = 2\nupdate-threads = 1", CLIENTS);
     let message = router.bgp().resize(Threads::Number(65), None).unwrap_err().to_string();
     assert!(message.contains("65 shard threads cannot be"), "{message}");

@@ -1,6 +1,6 @@
 //! FIB batches as FPM frames.
 
-use super::super::announce::{Announcer, Style};
+use super::super::announcer::{Announcer, Style};
 use super::super::install_results::InstallResults;
 use super::sent_state::{Sent, SentState};
 use ribtide_prefix::{AnyPrefix, Family, Prefix, Set, for_each_family};

@@ -23,7 +23,7 @@
 //! Rejected alternative: hold back a change until the reply to the one before. A missing reply
 //! would keep a prefix on a failed next hop.
 
-use super::super::announce::{destination, protocol_number, variant};
+use super::super::announcer::{destination, protocol_number, variant};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
 };

@@ -32,7 +32,7 @@ enum Object {
 }
 
 /// One route.
-struct Known {
+struct ImportedRoute {
     forwarding: Forwarding,
     prefsrc: Option<IpAddr>,
 }
@@ -53,7 +53,7 @@ struct Best {
 #[derive(Default)]
 struct Table<F: Family> {
     /// Routes by metric; the lowest is used.
-    routes: Map<Prefix<F>, BTreeMap<u32, Known>>,
+    routes: Map<Prefix<F>, BTreeMap<u32, ImportedRoute>>,
     sent: Map<Prefix<F>, Best>,
     touched: Set<Prefix<F>>,
 }
@@ -152,7 +152,7 @@ impl ImportedRoutes {
             Content::DelAddress(address) => (address.ifindex, Some(address.local)),
             _ => return false,
         };
-        let concerned = |known: &Known| {
+        let concerned = |known: &ImportedRoute| {
             known.prefsrc.is_some() && known.prefsrc == address
                 || match &known.forwarding {
                     Forwarding::Blackhole => false,
@@ -224,7 +224,7 @@ impl ImportedRoutes {
                 (RouteKind::Unicast, Given::Inline(hops)) => Forwarding::Hops(hops.collect()),
                 _ => Forwarding::Blackhole,
             };
-            let known = Known { forwarding, prefsrc: route.prefsrc };
+            let known = ImportedRoute { forwarding, prefsrc: route.prefsrc };
             table.routes.entry(prefix).or_default().insert(metric, known);
         } else if let Some(routes) = table.routes.get_mut(&prefix) {
             routes.remove(&metric);
@@ -255,8 +255,7 @@ impl ImportedRoutes {
     /// An object has other content, which may change its routes and groups.
     fn object_changed(&mut self, id: u32) {
         let in_group = |n: &u32| matches!(self.objects.get(n), Some(Object::Group(members)) if members.iter().any(|m| m.id == id));
-        let concerned =
-            |known: &Known| matches!(&known.forwarding, Forwarding::Object(n) if *n == id || in_group(n));
+        let concerned = |known: &ImportedRoute| matches!(&known.forwarding, Forwarding::Object(n) if *n == id || in_group(n));
         for_each_family!(F => {
             let Table { routes, touched, .. } = self.tables.get_mut::<F>();
             let found = routes.iter().filter(|(_, routes)| routes.values().any(concerned));

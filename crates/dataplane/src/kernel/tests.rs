@@ -748,7 +748,7 @@ fn unresolved_group_takes_its_routes_along_and_brings_them_back() {
         assert_eq!((after, table().len()), ((0, 0), 1));
         ip("link set v0 up");
         kernel.interface_changed(&InterfaceChange { ifindex: v0, up: true, came_up: true }).unwrap();
-        assert_eq!(table().len(), 1, "it is the RIB's to say where it leads");
+        assert_eq!(table().len(), 1, "the RIB decides what it resolves to");
         Batch::default().group(1, &ways).apply(&mut kernel);
         assert_eq!(table().len(), 1 + 490 + 1);
     });

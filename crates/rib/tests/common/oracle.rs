@@ -690,7 +690,7 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// All nodes that a path of at least one edge leads to.
+/// All nodes that a path of at least one edge resolves to.
 fn reachable<'a>(edges: &'a BTreeMap<Node, Vec<Node>>, from: &Node) -> BTreeSet<&'a Node> {
     let mut reached: BTreeSet<&Node> = BTreeSet::new();
     let mut left: Vec<&Node> = edges[from].iter().collect();

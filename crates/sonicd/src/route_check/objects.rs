@@ -196,7 +196,7 @@ impl Objects {
             members => members.map_or(&[][..], Vec::as_slice),
         };
         let hop = |(oid, weight): &(Oid, u32)| {
-            let absent = || format!("its entry leads to {oid}, which ASIC_DB does not have");
+            let absent = || format!("its entry resolves to {oid}, which ASIC_DB does not have");
             let hop = self.hops.get(oid).ok_or_else(absent)?;
             let interface = self.rifs.get(&hop.rif).and_then(|(_, name)| name.clone());
             Ok(NextHop { gateway: hop.ip, interface, labels: hop.labels.clone(), weight: *weight })

@@ -240,14 +240,14 @@ fn an_answer_counts_once_whichever_way_answers_come() {
             .query("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
         let (address, _) = bench.fpmsyncd();
         let mut zebra = Zebra::connect(address);
-        let way = |bench: &Bench, wanted: &str| {
+        let channel = |bench: &Bench, wanted: &str| {
             let mut state = bench.server.client(Db::State);
             eventually(&format!("answers: {wanted}"), || {
                 let active = format!(r#""active":"{wanted}""#);
                 state.hash("RIBTIDE_PIPELINE|fpmsyncd").contains(&active).then_some(())
             });
         };
-        way(&bench, "through Redis");
+        channel(&bench, "through Redis");
         zebra.route("10.9.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
         zebra.offloaded(&["10.9.0.0/16"]);
         let mut redis = bench.server.client(Db::ApplState);
@@ -264,7 +264,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         bench.syncd();
         let orchagent = bench.orchagent("-F");
         bench.ports();
-        way(&bench, "direct");
+        channel(&bench, "direct");
         bench.forwards("10.1.2.3", &["10.0.0.1"]);
         // It has a next hop that is not resolved: what is published now is not from orchagent.
         zebra.route("10.2.0.0/16", &[via("10.0.0.77", "Ethernet0")]);
@@ -279,7 +279,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         // Until it is known which orchagent answers, none does.
         publish("10.2.0.0/16");
         zebra.silent();
-        way(&bench, "through Redis");
+        channel(&bench, "through Redis");
         publish("10.2.0.0/16");
         zebra.offloaded(&["10.2.0.0/16"]);
         // Back again: it answers what was told while it was away, and says nothing of what waits.
@@ -287,7 +287,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         bench.orchagent("-F");
         bench.ports();
         zebra.offloaded(&["10.4.0.0/16"]);
-        way(&bench, "direct");
+        channel(&bench, "direct");
         zebra.silent();
         zebra.route("10.5.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
         zebra.offloaded(&["10.5.0.0/16"]);

@@ -44,7 +44,7 @@ pub enum Cause {
     NoNextHops,
     /// The next-hop object of this id was not announced.
     Waits(u32),
-    /// The object is neither a way nor a group.
+    /// The object is neither a next hop nor a group.
     Unknown,
 }
 

@@ -36,7 +36,7 @@ pub enum Waiting {
 impl std::fmt::Display for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Waiting::Object(id) => write!(f, "next-hop object {id}, which it leads to, was not announced"),
+            Waiting::Object(id) => write!(f, "next-hop object {id}, which it resolves to, was not announced"),
             Waiting::Turn => f.write_str("its change is not handed over yet"),
             Waiting::Answer { rows, more } => {
                 let has = match (rows, more) {

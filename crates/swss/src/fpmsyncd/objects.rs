@@ -1,4 +1,4 @@
-//! Next-hop objects: single ways are written into the routes that name them, groups are rows of their own.
+//! Next-hop objects: single next hops are written into the routes that name them, groups are rows of their own.
 //!
 //! SONiC's own ignores an object that changes, keeps objects over sessions, cuts a group off at an unknown member,
 //! and leaves rows of groups that no route named. Here a change is a change, ids live for a session, a group waits
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// What an object is.
 #[derive(Clone, PartialEq, Debug)]
 enum Object {
-    Way {
+    NextHop {
         gateway: IpAddr,
         ifindex: u32,
     },
@@ -96,7 +96,7 @@ impl Fpmsyncd {
         self.counters.objects += 1;
         let id = object.id;
         let new = match object.forward {
-            Forward::Via(afi, via) => Object::Way {
+            Forward::Via(afi, via) => Object::NextHop {
                 gateway: via.gateway.unwrap_or(no_gateway(afi == ribtide_prefix::Afi::Ipv4)),
                 ifindex: via.ifindex,
             },
@@ -170,7 +170,7 @@ impl Fpmsyncd {
     }
 
     fn is_way(&self, id: u32) -> bool {
-        matches!(self.objects.map.get(&id), Some(Object::Way { .. }))
+        matches!(self.objects.map.get(&id), Some(Object::NextHop { .. }))
     }
 
     /// Brings rows in line with an object and with the groups that name it.
@@ -194,7 +194,7 @@ impl Fpmsyncd {
         let hops: Option<Vec<_>> = members
             .iter()
             .map(|member| match self.objects.map.get(&member.id) {
-                Some(Object::Way { gateway, ifindex }) => {
+                Some(Object::NextHop { gateway, ifindex }) => {
                     Some((*gateway, self.ifname(*ifindex), u32::from(member.weight)))
                 }
                 _ => None,
@@ -214,8 +214,8 @@ impl Fpmsyncd {
             None | Some(Object::Group(_, false)) => State::Waiting,
             Some(Object::Group(_, true)) => State::Row(Arc::new(Via::group(&id.to_string()))),
             Some(Object::Blackhole) => State::Row(Arc::new(Via::blackhole())),
-            Some(Object::Way { ifindex, .. }) if self.is_management(*ifindex) => State::Nothing,
-            Some(Object::Way { gateway, ifindex }) => {
+            Some(Object::NextHop { ifindex, .. }) if self.is_management(*ifindex) => State::Nothing,
+            Some(Object::NextHop { gateway, ifindex }) => {
                 let hop = (*gateway, self.ifname(*ifindex), 1);
                 State::Row(Arc::new(Via::hops(std::iter::once(hop), false)))
             }
@@ -240,13 +240,13 @@ impl Fpmsyncd {
         let states = states.chain(labelled).collect();
         self.replace(states);
         self.labels_follow(ifindex);
-        let ways = self.objects.map.iter().filter(|(_, object)| match object {
-            Object::Way { ifindex: by, .. } => *by == ifindex,
+        let next_hops = self.objects.map.iter().filter(|(_, object)| match object {
+            Object::NextHop { ifindex: by, .. } => *by == ifindex,
             _ => false,
         });
-        let mut ways: Vec<u32> = ways.map(|(id, _)| *id).collect();
-        ways.sort_unstable();
-        ways.into_iter().for_each(|id| self.object_changed(id));
+        let mut next_hops: Vec<u32> = next_hops.map(|(id, _)| *id).collect();
+        next_hops.sort_unstable();
+        next_hops.into_iter().for_each(|id| self.object_changed(id));
     }
 
     /// Hands over the groups that changed: what routes may name goes before them, what is gone after them.

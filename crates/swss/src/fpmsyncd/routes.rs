@@ -1,6 +1,6 @@
 //! Routes: which row each has, and the changes that were not taken yet.
 
-use super::answers::Places;
+use super::responses::Places;
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::stage::Stage;
 use super::table::Entry;

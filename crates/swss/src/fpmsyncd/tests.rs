@@ -1,12 +1,12 @@
 //! The contract's cases: which rows come of which messages, in which order, and what a session's end changes.
 
-mod answers;
 mod client;
 mod explain;
 mod random;
 mod replay;
+mod responses;
 mod restart;
-mod suppress;
+mod suppression;
 mod vrfs;
 
 use super::*;
@@ -111,7 +111,7 @@ impl Bench {
         self.send(Content::DelRoute(Route::new(prefix(to), 0, 186, NextHops::None)));
     }
 
-    fn way(&mut self, id: u32, gateway: &str, ifindex: u32) {
+    fn hop(&mut self, id: u32, gateway: &str, ifindex: u32) {
         let forward = Forward::via(out(gateway, ifindex));
         self.send(Content::NewNextHop(NextHop { id, protocol: 186, forward }));
     }
@@ -269,7 +269,7 @@ fn management_is_not_for_the_chip() {
     assert_eq!(bench.take().len(), 1);
     bench.route("10.1.0.0/16", "192.168.0.1", 1);
     assert_eq!(bench.take(), ["ROUTE_TABLE:10.1.0.0/16 DEL"]);
-    bench.way(5, "192.168.0.1", 1);
+    bench.hop(5, "192.168.0.1", 1);
     bench.by_id("10.2.0.0/16", 5);
     assert!(bench.take().is_empty());
     // One hop of several stays.
@@ -304,8 +304,8 @@ fn other_types_are_answered_and_not_carried() {
 #[test]
 fn objects_are_inlined_or_rows_of_their_own() {
     let mut bench = Bench::new();
-    bench.way(3, "10.0.0.1", 7);
-    bench.way(4, "10.0.0.3", 8);
+    bench.hop(3, "10.0.0.1", 7);
+    bench.hop(4, "10.0.0.3", 8);
     bench.by_id("10.1.0.0/16", 3);
     bench.by_id("10.2.0.0/16", 9);
     bench.group(9, &[(3, 1), (4, 3)]);
@@ -317,8 +317,8 @@ fn objects_are_inlined_or_rows_of_their_own() {
             "ROUTE_TABLE:10.2.0.0/16 SET protocol=bgp nexthop_group=9",
         ]
     );
-    // A way changes: the routes and groups with it follow, the route of the group does not.
-    bench.way(3, "10.0.0.9", 7);
+    // A next hop changes: the routes and groups with it follow, the route of the group does not.
+    bench.hop(3, "10.0.0.9", 7);
     assert_eq!(
         bench.take(),
         [
@@ -327,7 +327,7 @@ fn objects_are_inlined_or_rows_of_their_own() {
         ]
     );
     // The same again changes nothing.
-    bench.way(3, "10.0.0.9", 7);
+    bench.hop(3, "10.0.0.9", 7);
     bench.group(9, &[(3, 1), (4, 3)]);
     bench.by_id("10.1.0.0/16", 3);
     assert!(bench.take().is_empty());
@@ -363,7 +363,7 @@ fn routes_wait_for_objects_and_groups_for_members() {
     assert_eq!(bench.machine.lookup(None, prefix("10.2.0.0/16")).unwrap().waits_for, Some(9));
     assert_eq!(bench.row("10.1.0.0/16"), "protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1 ");
     bench.del("10.2.0.0/16");
-    bench.way(3, "10.0.0.3", 8);
+    bench.hop(3, "10.0.0.3", 8);
     assert_eq!(
         bench.take(),
         [
@@ -399,7 +399,7 @@ fn changes_between_two_takes_coalesce() {
 #[test]
 fn session_new_one_numbers_objects_again_and_deletes_unannounced_rows() {
     let mut bench = Bench::new();
-    bench.way(3, "10.0.0.1", 7);
+    bench.hop(3, "10.0.0.1", 7);
     bench.group(9, &[(3, 1)]);
     bench.group(8, &[(3, 2)]);
     bench.by_id("10.1.0.0/16", 3);
@@ -409,7 +409,7 @@ fn session_new_one_numbers_objects_again_and_deletes_unannounced_rows() {
     bench.listen(5_000);
     bench.reconnect();
     // The same id, another gateway: the route of before is untouched until it is announced.
-    bench.way(3, "10.0.0.3", 8);
+    bench.hop(3, "10.0.0.3", 8);
     bench.group(9, &[(3, 1)]);
     bench.by_id("10.2.0.0/16", 9);
     assert_eq!(bench.take(), ["NEXTHOP_GROUP_TABLE:9 SET nexthop=10.0.0.3 ifname=Ethernet4 weight=1"]);
@@ -474,7 +474,7 @@ fn rows_of_before_the_start_stay_if_announced() {
 #[test]
 fn a_lost_database_gets_every_row_again() {
     let mut bench = Bench::new();
-    bench.way(3, "10.0.0.1", 7);
+    bench.hop(3, "10.0.0.1", 7);
     bench.group(9, &[(3, 1)]);
     bench.by_id("10.1.0.0/16", 9);
     bench.take();
@@ -715,11 +715,11 @@ fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     assert_eq!(answers(&mut bench, key), (1, vec![]));
     // What an object stands for changed.
     let mut bench = start("10.0.0.1");
-    bench.way(3, "10.0.0.1", 7);
+    bench.hop(3, "10.0.0.1", 7);
     bench.by_id(key, 3);
     assert_eq!(bench.take().len(), 1);
     assert_eq!(answers(&mut bench, key), (1, vec![]));
-    bench.way(3, "10.0.0.2", 7);
+    bench.hop(3, "10.0.0.2", 7);
     assert_eq!(bench.take().len(), 1);
     bench.route(key, "10.0.0.9", 7);
     assert_eq!(bench.take().len(), 1);
@@ -913,16 +913,16 @@ fn nonsense_is_counted_and_what_follows_is_read() {
 #[test]
 fn rows_for_who_remembers_its_routes_are_those_that_messages_give() {
     let mut bench = Bench::new();
-    bench.way(21, "10.0.0.1", 7);
-    bench.way(22, "10.0.4.1", 8);
-    bench.way(23, "10.9.0.1", 1);
+    bench.hop(21, "10.0.0.1", 7);
+    bench.hop(22, "10.0.4.1", 8);
+    bench.hop(23, "10.9.0.1", 1);
     bench.group(9, &[(21, 1), (22, 2)]);
     bench.take();
     let hops = [Hop { via: out("10.0.0.1", 7), weight: 1 }, Hop { via: out("10.0.4.1", 8), weight: 3 }];
     let inline = NextHops::Inline(Hops::from(&hops[..]));
-    let leading = [NextHops::Id(21), NextHops::Id(9), NextHops::Id(9), inline, NextHops::Id(23)];
+    let resolving = [NextHops::Id(21), NextHops::Id(9), NextHops::Id(9), inline, NextHops::Id(23)];
     let mut routes: Vec<Route<'_>> =
-        leading.into_iter().map(|to| Route::new(prefix("10.1.0.0/16"), 0, 186, to)).collect();
+        resolving.into_iter().map(|to| Route::new(prefix("10.1.0.0/16"), 0, 186, to)).collect();
     routes[2].table = 40;
     routes.push(Route {
         kind: RouteKind::Blackhole,

@@ -25,7 +25,7 @@ pub struct ProgrammedEntry {
     /// The object that the entry names; null for an entry that drops.
     pub oid: Oid,
     /// The next hops of that object: address, interface, weight (0: none given). Empty for an entry
-    /// that drops, or that leads to the CPU. An unspecified address is the interface alone.
+    /// that drops, or that resolves to the CPU. An unspecified address is the interface alone.
     pub hops: Vec<(IpAddr, Name, u32)>,
     /// The index of NEXTHOP_GROUP_TABLE that the route names.
     pub index: Option<Name>,

@@ -289,7 +289,7 @@ impl Interfaces {
         self.step(id, vrfs, outbox);
     }
 
-    /// Announces the router's own addresses that came and went. Their routes lead to the CPU.
+    /// Announces the router's own addresses that came and went. Their routes resolve to the CPU.
     fn step_addresses(&mut self, id: u32, outbox: &mut Outbox) {
         let loopback = is_loopback(self.name(id));
         let interface = self.arena.get_mut(id);

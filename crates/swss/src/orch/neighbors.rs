@@ -44,16 +44,16 @@ pub(super) struct Neighbor {
     pub(super) refs: u32,
     /// Groups, rows of NEXTHOP_GROUP_TABLE and waiting routes that name it.
     pub(super) pins: u32,
-    /// MPLS: the neighbour that it leads to.
+    /// MPLS: the neighbour that it resolves to.
     pub(super) below: Option<u32>,
-    /// The MPLS next hops that lead to this neighbour.
+    /// The MPLS next hops that resolve to this neighbour.
     pub(super) labelled: BTreeSet<u32>,
     /// MPLS: the chip refused the latest request, so the next one needs a change first.
     pub(super) refused: bool,
 }
 
 impl Neighbor {
-    /// An MPLS next hop that leads to the neighbour `below`.
+    /// An MPLS next hop that resolves to the neighbour `below`.
     pub(super) fn above(below: u32) -> Neighbor {
         Neighbor { below: Some(below), ..Neighbor::default() }
     }
@@ -117,7 +117,7 @@ impl Neighbors {
         self.by_interface.get(&interface).into_iter().flatten().copied().collect()
     }
 
-    /// The MPLS next hops that lead to a neighbour.
+    /// The MPLS next hops that resolve to a neighbour.
     pub(super) fn labelled(&self, id: u32) -> Vec<u32> {
         self.arena.get(id).labelled.iter().copied().collect()
     }

@@ -39,7 +39,7 @@ pub(super) const DEFAULT_VRF: u32 = 0;
 /// code of their own.
 pub(super) const LABELS_VRF: u32 = 1;
 
-/// A destination that is the router's own: its entry leads to the CPU, whatever its row says.
+/// A destination that is the router's own: its entry resolves to the CPU, whatever its row says.
 #[derive(Default)]
 struct Own {
     /// How many interfaces have the address.
@@ -48,7 +48,7 @@ struct Own {
     masked: Option<RouteRow>,
 }
 
-/// What routes use beside their own state.
+/// The parts of orchagent that routes use beside their own state.
 pub(super) struct Deps<'a> {
     pub(super) objects: &'a mut Objects,
     pub(super) outbox: &'a mut Outbox,
@@ -315,7 +315,7 @@ impl Routes {
         }
     }
 
-    /// Takes in that an address was added to the router: its route leads to the CPU.
+    /// Takes in that an address was added to the router: its route resolves to the CPU.
     pub(super) fn add_own(&mut self, vrf: u32, prefix: AnyPrefix) {
         let id = self.table.id_of(vrf, &prefix);
         self.table.set_own(id, true);

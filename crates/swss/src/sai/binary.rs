@@ -87,7 +87,7 @@ pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
     out.extend(BULKS.iter().filter(|(_, of)| of == verb).map(|(mark, _)| mark));
     let mut before = Before::default();
     for item in items {
-        let leads = match (verb, item.attrs.as_slice()) {
+        let next_hop = match (verb, item.attrs.as_slice()) {
             (Verb::Create | Verb::Set, [Attr::RouteNextHop(to)]) => Some(*to),
             (Verb::Remove, []) => None,
             _ => {
@@ -99,7 +99,7 @@ pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
             out.truncate(begin);
             return false;
         };
-        before.write(0, (vr, dest), leads, out);
+        before.write(0, (vr, dest), next_hop, out);
     }
     true
 }
@@ -187,8 +187,8 @@ mod tests {
             verb in prop::sample::select(vec![Verb::Create, Verb::Set, Verb::Remove]),
         ) {
             let items = routes.into_iter().map(|(vr, to, dest)| {
-                let leads = (verb != Verb::Remove).then_some(Attr::RouteNextHop(to));
-                Item::new(RouteEntry { switch: SWITCH, vr, dest }, leads)
+                let next_hop = (verb != Verb::Remove).then_some(Attr::RouteNextHop(to));
+                Item::new(RouteEntry { switch: SWITCH, vr, dest }, next_hop)
             });
             let (request, mut bytes) = (bulk(verb, items.collect()), Vec::new());
             prop_assert!(write_bulk(&request, &mut bytes));
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_route_takes_five_bytes_and_a_cut_bulk_is_refused() {
-        let leads = |n| route(&format!("10.0.{n}.0/24"), vec![Attr::RouteNextHop(Oid(9))]);
+        let forwards = |n| route(&format!("10.0.{n}.0/24"), vec![Attr::RouteNextHop(Oid(9))]);
         let mut bytes = Vec::new();
-        assert!(write_bulk(&bulk(Verb::Create, (0..100).map(leads).collect()), &mut bytes));
+        assert!(write_bulk(&bulk(Verb::Create, (0..100).map(forwards).collect()), &mut bytes));
         assert_eq!(bytes.len(), 1 + 16 + 100 * 5);
         for len in 1..bytes.len() {
             let whole = len == 1 || len >= 22 && (len - 22) % 5 == 0;
@@ -222,16 +222,16 @@ mod tests {
     #[test]
     fn what_is_not_of_this_form_is_left_to_text() {
         let drops = route("10.0.0.0/8", vec![Attr::RoutePacketAction(PacketAction::Drop)]);
-        let leads = route("10.1.0.0/16", vec![Attr::RouteNextHop(Oid(9))]);
+        let forwards = route("10.1.0.0/16", vec![Attr::RouteNextHop(Oid(9))]);
         let elsewhere = RouteEntry { switch: Oid(1), vr: Oid(34), dest: "10.0.0.0/8".parse().unwrap() };
         let mut bytes = vec![9];
         for request in [
-            bulk(Verb::Create, vec![leads.clone(), drops]),
-            bulk(Verb::Create, vec![leads.clone(), Item::bare(elsewhere)]),
+            bulk(Verb::Create, vec![forwards.clone(), drops]),
+            bulk(Verb::Create, vec![forwards.clone(), Item::bare(elsewhere)]),
             bulk(Verb::Remove, vec![Item::bare(elsewhere)]),
             SaiRequest {
                 id: 7,
-                call: SaiCall::One { verb: Verb::Create, object: ObjectType::RouteEntry, item: leads },
+                call: SaiCall::One { verb: Verb::Create, object: ObjectType::RouteEntry, item: forwards },
             },
         ] {
             assert!(!write_bulk(&request, &mut bytes), "{request:?}");

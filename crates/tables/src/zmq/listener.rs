@@ -27,13 +27,13 @@ pub(super) struct Service {
 
 /// A bound socket; dropping it keeps it bound.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct BoundListener {
     address: SocketAddr,
     stop: Stop,
     thread: JoinHandle<()>,
 }
 
-impl Bound {
+impl BoundListener {
     /// Stops accepting and frees the address. Open connections continue.
     pub(super) fn end(self) {
         self.stop.stop();
@@ -50,7 +50,7 @@ pub(super) fn bind(
     service: Service,
     stop: &Stop,
     serve: impl Fn(Peer) -> io::Result<()> + Send + Clone + 'static,
-) -> io::Result<Bound> {
+) -> io::Result<BoundListener> {
     let listener = TcpListener::bind(endpoint.resolve()?.as_slice())?;
     let address = listener.local_addr()?;
     let (stop, its) = (stop.clone(), stop.clone());
@@ -95,5 +95,5 @@ pub(super) fn bind(
             }
         }
     };
-    thread::spawn(accept_thread, body).map(|thread| Bound { address, stop, thread })
+    thread::spawn(accept_thread, body).map(|thread| BoundListener { address, stop, thread })
 }

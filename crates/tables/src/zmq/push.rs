@@ -7,7 +7,7 @@
 use super::endpoint::Endpoint;
 use super::zmtp::{Kind, Peer, Process, Writer, handshake, next_socket};
 use crate::TableError;
-use crate::subscribe::Wake;
+use crate::subscriptions::Wake;
 use crossbeam_channel as channel;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;

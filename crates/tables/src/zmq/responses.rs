@@ -5,7 +5,7 @@
 //! is disconnected.
 
 use super::endpoint::Endpoint;
-use super::listener::{Bound, Service, bind};
+use super::listener::{BoundListener, Service, bind};
 use super::push::{LIMIT, Push, PushSettings, WINDOW, unreachable};
 use super::zmtp::{Kind, Peer, Writer};
 use crate::TableError;
@@ -65,7 +65,7 @@ impl Acknowledgement {
 pub struct ResponseListener {
     events: ring::Receiver<ResponseEvent>,
     connections: Arc<Mutex<Connections>>,
-    bound: Option<Bound>,
+    bound: Option<BoundListener>,
 }
 
 /// Open connections by number.

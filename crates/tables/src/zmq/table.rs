@@ -13,7 +13,7 @@ use super::push::{CONNECT_BACKOFF, LIMIT, Push, PushSettings, WINDOW, unreachabl
 use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Process, Writer};
 use crate::row_cache::RowCache;
-use crate::subscribe::Wake;
+use crate::subscriptions::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::log::target;

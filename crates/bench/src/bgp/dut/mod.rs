@@ -105,7 +105,7 @@ impl Dut {
     pub fn fits(&self, loopback: bool) -> Result<(), String> {
         match self {
             Dut::Ribtide(settings) if loopback && settings.installs() => Err(format!(
-                "{self} installs routes, and none leads to a loopback address; leave --loopback out"
+                "{self} installs routes, and none resolves to a loopback address; leave --loopback out"
             )),
             Dut::Ribtide(_) => Ok(()),
             other if loopback => {

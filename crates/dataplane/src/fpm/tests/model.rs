@@ -2,7 +2,7 @@
 //! connections: whatever the order, nothing is confirmed before the chip has it, nothing is surely refused but what was told last, and
 //! everything is confirmed in the end.
 
-use crate::announce::Style;
+use crate::announcer::Style;
 use crate::fpm::encode::Encoder;
 use crate::fpm::replies::{DOUBT, Replies, SILENCE_TIMEOUT};
 use crate::fpm::sent_state::{FORGOTTEN, Meaning};
@@ -21,7 +21,7 @@ const GROUPS: u32 = 3;
 /// What happens. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A prefix leads elsewhere, or nowhere.
+    /// A prefix gets other next hops, or none.
     Route(u32, Option<u32>),
     /// A group has another content: routes that carry it are sent again.
     Group(u32, u8),

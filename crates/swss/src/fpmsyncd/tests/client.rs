@@ -21,7 +21,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// The route is to lead there, or to go: fpmsyncd is told, if it is `connected`.
+    /// The route gets this next hop, or is withdrawn: fpmsyncd is told, if it is `connected`.
     pub(super) fn announce(&mut self, gateway: Option<u8>, connected: bool, bench: &mut Bench) {
         if gateway != self.last {
             self.superseded += std::mem::take(&mut self.current);

@@ -15,11 +15,11 @@ fn what_a_route_waits_for_is_said() {
     let answer = format!("one of the rows handed over has no answer: it is {gets}");
     assert_eq!(messages(&bench), None);
     bench.by_id("10.1.0.0/16", 9);
-    let object = "next-hop object 9, which it leads to, was not announced";
+    let object = "next-hop object 9, which it resolves to, was not announced";
     assert_eq!(messages(&bench), Some((false, object.into(), false)));
     bench.take();
     assert_eq!(messages(&bench), Some((false, object.into(), false)));
-    bench.way(9, "10.0.0.1", 7);
+    bench.hop(9, "10.0.0.1", 7);
     assert_eq!(messages(&bench), Some((true, turn.into(), false)));
     bench.take();
     assert_eq!((messages(&bench), bench.machine.awaiting()), (Some((true, answer, false)), 1));
@@ -28,7 +28,7 @@ fn what_a_route_waits_for_is_said() {
         Some((true, format!("{many} of the rows handed over have no answer: each is {gets}"), false))
     };
     for (n, many) in (2..9).zip(["2", "3", "4", "5", "6", "7 or more", "7 or more"]) {
-        bench.way(9, &format!("10.0.0.{n}"), 7);
+        bench.hop(9, &format!("10.0.0.{n}"), 7);
         bench.take();
         assert_eq!(messages(&bench), answers(many));
     }

@@ -99,7 +99,7 @@ impl Model {
 
     fn say_way(&mut self, id: u32) {
         let (gw, by) = self.ways[&id];
-        self.bench.way(id, &format!("10.9.0.{gw}"), 100 + u32::from(by));
+        self.bench.hop(id, &format!("10.9.0.{gw}"), 100 + u32::from(by));
     }
 
     fn say_group(&mut self, id: u32) {

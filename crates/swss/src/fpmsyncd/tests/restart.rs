@@ -9,8 +9,8 @@ use proptest::test_runner::Config;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    /// APPL_DB is the way to orchagent.
+enum Transport {
+    /// Rows go to orchagent over APPL_DB.
     Redis,
     /// ZeroMQ is, and APPL_DB is write-behind, or, if not `kept`, not written at all.
     Zmq { kept: bool },
@@ -52,9 +52,9 @@ enum Act {
     Suppress(bool),
     /// Where answers are to be counted again, it is done if it can be.
     Count,
-    /// It is turned off and on, and what is in the chip is heard, while rows are on their way.
+    /// It is turned off and on, and what is in the chip is heard, while rows are under way.
     OffAndOn,
-    /// What is on its way arrives, and is answered; but APPL_DB stays behind.
+    /// Rows under way arrive, and is answered; but APPL_DB stays behind.
     Arrive,
 }
 
@@ -87,11 +87,15 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..80)
 }
 
-fn ways() -> impl Strategy<Value = Way> {
-    prop_oneof![Just(Way::Redis), Just(Way::Zmq { kept: true }), Just(Way::Zmq { kept: false })]
+fn transports() -> impl Strategy<Value = Transport> {
+    prop_oneof![
+        Just(Transport::Redis),
+        Just(Transport::Zmq { kept: true }),
+        Just(Transport::Zmq { kept: false })
+    ]
 }
 
-/// A row on its way, by its gateway; `None` for a deletion.
+/// A row under way, by its gateway; `None` for a deletion.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     row: Option<u8>,
@@ -109,7 +113,7 @@ enum Hears {
 }
 
 struct World {
-    way: Way,
+    transport: Transport,
     bench: Bench,
     /// The number of this fpmsyncd.
     process: u32,
@@ -138,9 +142,9 @@ struct World {
 }
 
 impl World {
-    fn new(way: Way) -> World {
+    fn new(transport: Transport) -> World {
         World {
-            way,
+            transport,
             bench: start(true),
             process: 1,
             connected: false,
@@ -172,7 +176,7 @@ impl World {
     fn connect(&mut self) {
         self.connected = true;
         self.bench.reconnect();
-        if self.way == Way::Redis && self.begun && self.bench.machine.is_unanswered() {
+        if self.transport == Transport::Redis && self.begun && self.bench.machine.is_unanswered() {
             self.recount();
         }
         if self.client.last.is_some() {
@@ -206,12 +210,14 @@ impl World {
         if !self.is_uncounted {
             return;
         }
-        let is_taken = match self.way {
-            Way::Redis => {
+        let is_taken = match self.transport {
+            Transport::Redis => {
                 self.send(usize::MAX);
                 true
             }
-            Way::Zmq { .. } => [&self.unsent, &self.sockets, &self.ring].iter().all(|rows| rows.is_empty()),
+            Transport::Zmq { .. } => {
+                [&self.unsent, &self.sockets, &self.ring].iter().all(|rows| rows.is_empty())
+            }
         };
         if is_taken {
             self.is_uncounted = false;
@@ -239,16 +245,16 @@ impl World {
 
     fn send(&mut self, count: usize) {
         for sent in self.unsent.drain(..count.min(self.unsent.len())) {
-            match self.way {
-                Way::Redis => (self.appl_db, self.noted) = (sent.row, true),
-                Way::Zmq { .. } => self.sockets.push_back(sent),
+            match self.transport {
+                Transport::Redis => (self.appl_db, self.noted) = (sent.row, true),
+                Transport::Zmq { .. } => self.sockets.push_back(sent),
             }
         }
     }
 
     fn record(&mut self, count: usize) {
         for row in self.unrecorded.drain(..count.min(self.unrecorded.len())) {
-            if self.way == (Way::Zmq { kept: true }) {
+            if self.transport == (Transport::Zmq { kept: true }) {
                 self.appl_db = row;
             }
         }
@@ -297,7 +303,7 @@ impl World {
         }
     }
 
-    /// orchagent begins to answer once it has taken in what was on its way.
+    /// orchagent begins to answer once it has taken in the rows under way.
     fn begin(&mut self) {
         let others = |sent: &Sent| sent.by != self.process;
         if self.behind != Some(0) || self.sockets.iter().chain(&self.ring).any(others) {
@@ -315,7 +321,7 @@ impl World {
         let at = || std::iter::once(prefix(KEY));
         match self.sent.pop_front() {
             Some(Hears::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
-            Some(Hears::InChip) => self.bench.machine.in_chip(None, at(), self.way == Way::Redis),
+            Some(Hears::InChip) => self.bench.machine.in_chip(None, at(), self.transport == Transport::Redis),
             Some(Hears::SnapshotEnd) => self.bench.machine.all_said(),
             None => return false,
         }
@@ -343,7 +349,9 @@ impl World {
         self.process += 1;
         self.connected = false;
         self.bench = start(self.suppress);
-        if let (Some(gateway), Way::Redis | Way::Zmq { kept: true }) = (self.appl_db, self.way) {
+        if let (Some(gateway), Transport::Redis | Transport::Zmq { kept: true }) =
+            (self.appl_db, self.transport)
+        {
             let (key, row) = (RouteRow::parse_key(KEY).unwrap(), bgp_row(&format!("10.0.0.{gateway}")));
             self.bench.machine.known_route(key, &row, self.noted);
         }
@@ -355,12 +363,12 @@ impl World {
         if !self.connected || self.bench.machine.is_replayed() {
             return;
         }
-        if self.is_uncounted && self.way != Way::Redis {
+        if self.is_uncounted && self.transport != Transport::Redis {
             // What orchagent is told waits, as what changed does.
             return;
         }
         self.bench.machine.end_of_replay(&mut self.bench.out);
-        if let Way::Zmq { .. } = self.way {
+        if let Transport::Zmq { .. } = self.transport {
             self.take();
             self.unsent.push_back(Sent { row: self.client.last, by: self.process, found: true });
         }
@@ -474,21 +482,21 @@ proptest! {
     #![proptest_config(Config { cases: 20000, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn what_a_former_fpmsyncd_left_confirms_nothing(way in ways(), acts in acts()) {
-        let mut world = World::new(way);
+    fn what_a_former_fpmsyncd_left_confirms_nothing(transport in transports(), acts in acts()) {
+        let mut world = World::new(transport);
         acts.into_iter().for_each(|act| world.act(act));
         world.settle();
         prop_assert!(world.is_still());
         prop_assert!(world.client.has_its_answer(), "never confirmed");
         prop_assert_eq!(world.chip, world.client.last);
-        if world.way != (Way::Zmq { kept: false }) {
+        if world.transport != (Transport::Zmq { kept: false }) {
             prop_assert_eq!(world.appl_db, world.client.last);
         }
     }
 
     #[test]
     fn a_session_that_announces_nothing_new_writes_nothing(acts in acts()) {
-        let mut world = World::new(Way::Redis);
+        let mut world = World::new(Transport::Redis);
         acts.into_iter().for_each(|act| world.act(act));
         world.turn(true);
         world.settle();

@@ -1,4 +1,4 @@
-//! What is known of a route, for queries and for the completion of batches.
+//! The state of a route, for queries and for the completion of batches.
 
 use super::task::{State, Task};
 use super::{RouteId, RouteName, Routes};
@@ -8,7 +8,7 @@ use crate::row::{Name, RouteKey, RouteRow, Row};
 use ribtide_prefix::AnyPrefix;
 
 impl Routes {
-    /// What is known of a route. `ready`: the ports are ready, so that orchagent handles routes.
+    /// The state of a route. `ready`: the ports are ready, so that orchagent handles routes.
     pub(in crate::orch) fn explain(
         &self,
         name: RouteName,

@@ -9,7 +9,7 @@
 use super::{RouteId, Table};
 use ribtide_prefix::{Map, Set};
 
-/// What a route in the retry cache waits for.
+/// The constraint of a route in the retry cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::orch) enum Constraint {
     /// A VRF.

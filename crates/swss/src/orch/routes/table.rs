@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::orch) struct RouteId(u32);
 
-/// What identifies a route: the VRF's number, and the destination. The route of a label is one of
+/// The key of a route: the VRF's number, and the destination. The route of a label is one of
 /// [`LABELS_VRF`] to the address whose number is the label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(in crate::orch) struct RouteName {
@@ -199,7 +199,7 @@ impl RouteTable {
         self.record(id).name
     }
 
-    /// What the chip's entry resolves to; `None` without an entry.
+    /// The next-hop reference of the chip's entry; `None` without an entry.
     pub(super) fn reference(&self, id: RouteId) -> Option<NextHopRef> {
         self.record(id).in_chip
     }

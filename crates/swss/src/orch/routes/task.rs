@@ -22,7 +22,7 @@ pub(super) enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RequestedEntry {
     pub(super) verb: Verb,
-    /// What the entry will resolve to; `None`: it will be removed.
+    /// The next-hop reference that the entry will have; `None`: it will be removed.
     pub(super) reference: Option<NextHopRef>,
     /// The change is done with it. Else the task is resolved again.
     pub(super) finish: bool,

@@ -50,7 +50,7 @@ fn row_that_a_later_batch_overtakes_keeps_no_batch_waiting() {
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     assert_eq!([world.orch.finished(false), world.orch.finished(false)], [done(1), None]);
     world.settle();
-    assert_eq!((world.orch.finished(false), world.way("10.1.0.0/16").as_str()), (done(2), "-"));
+    assert_eq!((world.orch.finished(false), world.forwarding("10.1.0.0/16").as_str()), (done(2), "-"));
 }
 
 #[test]

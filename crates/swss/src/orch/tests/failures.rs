@@ -49,8 +49,8 @@ fn a_full_table_takes_the_next_route_when_one_has_left() {
     // Without anything having left, time brings the next try.
     world.syncd.chip_mut().route_limit = room + 1;
     world.tick(1000);
-    assert_eq!(world.way("10.4.0.0/16"), "10.0.0.2");
-    assert_eq!(world.way("10.3.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.4.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.3.0.0/16"), "10.0.0.2");
     assert!(world.events().is_empty());
 }
 
@@ -62,7 +62,7 @@ fn a_route_that_the_chip_lost_is_made_again() {
     world.syncd.chip_mut().routes.retain(|entry, _| entry.dest.to_string() != "10.1.0.0/16");
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_1);
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2");
     let calls = world.calls(ObjectType::RouteEntry);
     assert_eq!(calls, ["Create 10.1.0.0/16 to", "Set 10.1.0.0/16 to", "Create 10.1.0.0/16 to"]);
     // And one that it has without our knowing is changed.
@@ -75,7 +75,7 @@ fn a_route_that_the_chip_lost_is_made_again() {
     world.syncd.chip_mut().routes.insert(stray, attrs);
     world.set("ROUTE_TABLE:10.2.0.0/16", VIA_0);
     world.settle();
-    assert_eq!(world.way("10.2.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "10.0.0.2");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_the_chip_refuses_for_good_is_given_up_and_told() {
     world.set("ROUTE_TABLE:10.1.0.0/16", both);
     world.settle();
     assert_eq!(world.why("10.1.0.0/16"), "");
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
 }
 
 #[test]
@@ -117,26 +117,26 @@ fn objects_that_had_no_room_are_made_when_there_is() {
     world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1");
     world.settle();
     // Meanwhile one member carries it.
-    assert!(["10.0.0.2", "10.0.1.2"].contains(&world.way("10.1.0.0/16").as_str()));
+    assert!(["10.0.0.2", "10.0.1.2"].contains(&world.forwarding("10.1.0.0/16").as_str()));
     fail(&mut world, ObjectType::NextHopGroupMember, Verb::Create, Status::InsufficientResources);
     world.tick(1000);
-    assert!(!world.way("10.1.0.0/16").contains(' '));
+    assert!(!world.forwarding("10.1.0.0/16").contains(' '));
     fail(&mut world, ObjectType::NeighborEntry, Verb::Create, Status::TableFull);
     fail(&mut world, ObjectType::NextHop, Verb::Create, Status::TableFull);
     world.neighbor("10.0.2.2");
     world.set("ROUTE_TABLE:10.2.0.0/16", "nexthop=10.0.2.2 ifname=Ethernet2");
     world.settle();
-    assert_eq!(world.way("10.2.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "-");
     world.tick(1000);
     world.tick(1000);
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
-    assert_eq!(world.way("10.2.0.0/16"), "10.0.2.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "10.0.2.2");
     fail(&mut world, ObjectType::RouteEntry, Verb::Remove, Status::ObjectInUse);
     world.set("ROUTE_TABLE:10.2.0.0/16", "DEL");
     world.settle();
-    assert_eq!(world.way("10.2.0.0/16"), "10.0.2.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "10.0.2.2");
     world.tick(1000);
-    assert_eq!(world.way("10.2.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "-");
 }
 
 #[test]

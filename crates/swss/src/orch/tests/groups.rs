@@ -26,9 +26,9 @@ fn routes_with_the_same_members_share_a_group() {
     );
     world.set("ROUTE_TABLE:10.3.0.0/16", &format!("{BOTH} weight=1,2"));
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
-    assert_eq!(world.way("10.2.0.0/16"), "10.0.0.2 10.0.1.2");
-    assert_eq!(world.way("10.3.0.0/16"), "10.0.0.2*1 10.0.1.2*2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.3.0.0/16"), "10.0.0.2*1 10.0.1.2*2");
     assert_eq!(world.syncd.chip().count(ObjectType::NextHopGroup), 2);
     assert_eq!(world.orch.crm().nexthop_group.used, 2);
     assert_eq!(world.orch.crm().nexthop_group_member.used, 4);
@@ -57,7 +57,7 @@ fn until_all_members_are_resolved_one_of_them_carries_the_route() {
     let three = "nexthop=10.0.0.2,10.0.1.2,10.0.3.2 ifname=Ethernet0,Ethernet1,Ethernet3";
     world.set("ROUTE_TABLE:10.1.0.0/16", three);
     world.settle();
-    let temporary = world.way("10.1.0.0/16");
+    let temporary = world.forwarding("10.1.0.0/16");
     assert!(["10.0.0.2", "10.0.1.2"].contains(&&*temporary), "{temporary}");
     assert_eq!(
         world.why("10.1.0.0/16"),
@@ -67,12 +67,12 @@ fn until_all_members_are_resolved_one_of_them_carries_the_route() {
     let n = temporary.split('.').nth(2).unwrap();
     world.set(&format!("NEIGH_TABLE:Ethernet{n}:{temporary}"), "DEL");
     world.settle();
-    let other = world.way("10.1.0.0/16");
+    let other = world.forwarding("10.1.0.0/16");
     assert!(other != temporary && other != "-", "{other}");
     world.neighbor(&temporary);
     world.neighbor("10.0.3.2");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2 10.0.3.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2 10.0.3.2");
     assert_eq!(world.why("10.1.0.0/16"), "");
 }
 
@@ -85,17 +85,17 @@ fn at_the_limit_routes_have_one_member_until_a_group_is_free() {
     world.set("ROUTE_TABLE:10.2.0.0/16", other);
     world.set("ROUTE_TABLE:10.3.0.0/16", other);
     world.settle();
-    assert!(!world.way("10.2.0.0/16").contains(' '));
+    assert!(!world.forwarding("10.2.0.0/16").contains(' '));
     assert_eq!(world.why("10.2.0.0/16"), "the chip's next-hop groups are all used");
     // NEXTHOP_GROUP_TABLE counts against the same limit.
     world.set("NEXTHOP_GROUP_TABLE:9", &format!("{BOTH} weight=1,1"));
     world.set("ROUTE_TABLE:10.4.0.0/16", "nexthop_group=9");
     world.settle();
-    assert!(!world.way("10.4.0.0/16").contains(' '));
+    assert!(!world.forwarding("10.4.0.0/16").contains(' '));
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
-    assert_eq!(world.way("10.2.0.0/16"), "10.0.1.2 10.0.2.2");
-    assert_eq!(world.way("10.3.0.0/16"), "10.0.1.2 10.0.2.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "10.0.1.2 10.0.2.2");
+    assert_eq!(world.forwarding("10.3.0.0/16"), "10.0.1.2 10.0.2.2");
     // One that is not wanted any more does not take its turn.
     world.set("ROUTE_TABLE:10.5.0.0/16", "nexthop=10.0.0.2,10.0.2.2 ifname=Ethernet0,Ethernet2");
     world.settle();
@@ -103,7 +103,7 @@ fn at_the_limit_routes_have_one_member_until_a_group_is_free() {
     world.set("ROUTE_TABLE:10.2.0.0/16", "DEL");
     world.set("ROUTE_TABLE:10.3.0.0/16", "DEL");
     world.settle();
-    assert_eq!(world.way("10.4.0.0/16"), "10.0.0.2*1 10.0.1.2*1");
+    assert_eq!(world.forwarding("10.4.0.0/16"), "10.0.0.2*1 10.0.1.2*1");
     world.set("ROUTE_TABLE:10.4.0.0/16", "DEL");
     world.set("NEXTHOP_GROUP_TABLE:9", "DEL");
     for n in 0..3 {
@@ -123,17 +123,17 @@ fn a_link_that_goes_down_takes_its_members_with_it() {
     world.sent.clear();
     world.orch.link("Ethernet1", false, &mut world.out);
     world.settle();
-    assert_eq!(world.way("10.7.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.7.0.0/16"), "10.0.0.2");
     // One request for all routes.
     assert_eq!(world.sent.len(), 1);
     world.set("ROUTE_TABLE:10.60.0.0/16", "nexthop=10.0.1.2 ifname=Ethernet1");
     world.set("PORT_TABLE:Ethernet1", "oper_status=down");
     world.settle();
-    assert_eq!(world.way("10.60.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.60.0.0/16"), "-");
     world.set("PORT_TABLE:Ethernet1", "oper_status=up");
     world.settle();
-    assert_eq!(world.way("10.7.0.0/16"), "10.0.0.2 10.0.1.2");
-    assert_eq!(world.way("10.60.0.0/16"), "10.0.1.2");
+    assert_eq!(world.forwarding("10.7.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.60.0.0/16"), "10.0.1.2");
 }
 
 #[test]
@@ -144,23 +144,23 @@ fn a_group_by_index_changes_in_place() {
     assert_eq!(world.why("10.1.0.0/16"), "NEXTHOP_GROUP_TABLE has no row 5");
     world.set("NEXTHOP_GROUP_TABLE:5", &format!("{BOTH} weight=1,1"));
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2*1 10.0.1.2*1");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2*1 10.0.1.2*1");
     world.sent.clear();
     let changed = "nexthop=10.0.1.2,10.0.2.2 ifname=Ethernet1,Ethernet2 weight=3,1";
     world.set("NEXTHOP_GROUP_TABLE:5", changed);
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2*3 10.0.2.2*1");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2*3 10.0.2.2*1");
     assert!(world.sent.iter().all(|r| format!("{:?}", r.call).contains("NextHopGroupMember")));
     // Deleted while a route names it: it stays until the route has gone.
     world.set("NEXTHOP_GROUP_TABLE:5", "DEL");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2*3 10.0.2.2*1");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2*3 10.0.2.2*1");
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
     assert_eq!(world.syncd.chip().count(ObjectType::NextHopGroup), 0);
     world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop_group=5");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "-");
 }
 
 #[test]
@@ -169,18 +169,18 @@ fn an_index_with_one_member_is_its_next_hop() {
     world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.0.2 ifname=Ethernet0 weight=1");
     world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop_group=5");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     assert_eq!(world.syncd.chip().count(ObjectType::NextHopGroup), 0);
     // When it means another next hop, or a group, its routes follow.
     world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.1.2 ifname=Ethernet1 weight=1");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2");
     world.set("NEXTHOP_GROUP_TABLE:5", BOTH);
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
     world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.2.2 ifname=Ethernet2");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.2.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.2.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.set("NEXTHOP_GROUP_TABLE:5", "DEL");
     for n in 0..3 {
@@ -199,7 +199,7 @@ fn with_single_groups_an_index_is_a_group_from_the_start() {
     world.sent.clear();
     world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.1.2 ifname=Ethernet1");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2");
     assert!(world.calls(ObjectType::RouteEntry).is_empty());
 }
 
@@ -212,11 +212,11 @@ fn an_index_is_content_with_the_members_that_are_there() {
     );
     world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop_group=5");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
     assert_eq!(world.out.resolve.len(), 1);
     world.neighbor("10.0.3.2");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2 10.0.3.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2 10.0.3.2");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn the_temporary_choice_is_by_chance_and_from_the_seed() {
             world.set(&format!("ROUTE_TABLE:10.{n}.0.0/16"), BOTH);
         }
         world.settle();
-        (1..=32).map(|n| world.way(&format!("10.{n}.0.0/16"))).collect::<Vec<_>>()
+        (1..=32).map(|n| world.forwarding(&format!("10.{n}.0.0/16"))).collect::<Vec<_>>()
     };
     let one = choices(1);
     assert_eq!(one, choices(1));

@@ -27,10 +27,10 @@ fn a_label_is_swapped_popped_dropped_and_shared_out() {
         "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1 mpls_nh=swap1/2,na weight=1,3",
     );
     world.settle();
-    let ways = |world: &World| [200, 300, 400, 500].map(|label| world.label_way(label));
+    let forwarding = |world: &World| [200, 300, 400, 500].map(|label| world.label_forwarding(label));
     let at_first =
         ["swap201@10.0.0.2 pop1", "10.0.0.2 pop2", "drop pop1", "swap1/2@10.0.0.2*1 10.0.1.2*3 pop1"];
-    assert_eq!(ways(&world), at_first);
+    assert_eq!(forwarding(&world), at_first);
     assert_eq!(
         world.calls(ObjectType::InsegEntry),
         ["Create 300 to+pop2, 400 drop+pop1", "Create 200 to+pop1, 500 to+pop1"]
@@ -52,7 +52,7 @@ fn a_label_is_swapped_popped_dropped_and_shared_out() {
     world.set("LABEL_ROUTE_TABLE:200", "blackhole=true");
     world.settle();
     assert_eq!(world.calls(ObjectType::InsegEntry), ["Set 200 null, 200 drop"]);
-    assert_eq!(world.label_way(200), "drop pop1");
+    assert_eq!(world.label_forwarding(200), "drop pop1");
     assert_eq!(world.orch.crm().mpls_nexthop.used, 1);
     for label in [200, 300, 400, 500] {
         world.set(&format!("LABEL_ROUTE_TABLE:{label}"), "DEL");
@@ -73,18 +73,18 @@ fn a_labelled_hop_is_there_while_it_is_wanted_and_its_neighbour_is() {
     world.set("ROUTE_TABLE:10.2.0.0/16", push);
     world.settle();
     assert_eq!(
-        (world.way("10.1.0.0/16"), &*world.why("10.1.0.0/16")),
+        (world.forwarding("10.1.0.0/16"), &*world.why("10.1.0.0/16")),
         ("-".into(), "next hop 10.0.2.2 on Ethernet2 is not resolved, or its link is down")
     );
     assert_eq!(world.out.resolve.len(), 1);
     world.neighbor("10.0.2.2");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "push100/101@10.0.2.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "push100/101@10.0.2.2");
     assert_eq!(world.orch.crm().mpls_nexthop.used, 1, "both share it");
     // Another stack to the same neighbour is another next hop.
     world.set("ROUTE_TABLE:10.2.0.0/16", &push.replace("/101", ""));
     world.settle();
-    assert_eq!(world.way("10.2.0.0/16"), "push100@10.0.2.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "push100@10.0.2.2");
     assert_eq!(world.orch.crm().mpls_nexthop.used, 2);
     // The neighbour goes: routes stay on it until they use another, and the last one lets it go.
     world.set("NEIGH_TABLE:Ethernet2:10.0.2.2", "DEL");
@@ -93,7 +93,7 @@ fn a_labelled_hop_is_there_while_it_is_wanted_and_its_neighbour_is() {
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.set("ROUTE_TABLE:10.2.0.0/16", "nexthop=10.0.0.2 ifname=Ethernet0 mpls_nh=na");
     world.settle();
-    assert_eq!(world.way("10.2.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.2.0.0/16"), "10.0.0.2");
     assert_eq!((world.syncd.chip().neighbors.len(), world.orch.crm().mpls_nexthop.used), (2, 0));
     world.assert_db_agrees();
 }
@@ -114,11 +114,11 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
         state.waiting.map_or(String::new(), |waiting| waiting.to_string())
     };
     assert_eq!(why(&world, 300), "the chip's table of label routes is full");
-    assert_eq!(world.label_way(200), "-");
+    assert_eq!(world.label_forwarding(200), "-");
     world.tick(2000);
     world.tick(2000);
     assert_eq!(
-        (world.label_way(300), world.label_way(200)),
+        (world.label_forwarding(300), world.label_forwarding(200)),
         ("10.0.0.2 pop1".into(), "swap201@10.0.0.2 pop1".into())
     );
     // A refused next hop is logged once, and requested again when its neighbour changes.
@@ -127,12 +127,12 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
     world.settle();
     world.tick(2000);
     assert_eq!(world.events(), ["the chip refused next hop swap5 to 10.0.1.2: SAI_STATUS_NOT_SUPPORTED"]);
-    assert_eq!(world.label_way(400), "-");
+    assert_eq!(world.label_forwarding(400), "-");
     let World { orch, out, .. } = &mut world;
     orch.link("Ethernet1", false, out);
     orch.link("Ethernet1", true, out);
     world.settle();
-    assert_eq!(world.label_way(400), "swap5@10.0.1.2 pop1");
+    assert_eq!(world.label_forwarding(400), "swap5@10.0.1.2 pop1");
     // An entry that is refused is given up, and the next row is another try.
     fail(&mut world, ObjectType::InsegEntry, Status::Failure);
     world.set("LABEL_ROUTE_TABLE:500", "blackhole=true");
@@ -140,7 +140,7 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
     assert_eq!(world.events(), ["the chip refused route of label 500: SAI_STATUS_FAILURE"]);
     world.set("LABEL_ROUTE_TABLE:500", "blackhole=true");
     world.settle();
-    assert_eq!(world.label_way(500), "drop pop1");
+    assert_eq!(world.label_forwarding(500), "drop pop1");
     assert!(world.out.status_changes.is_empty());
 }
 
@@ -154,16 +154,18 @@ fn a_resync_is_of_its_own_table() {
     world.set("LABEL_ROUTE_TABLE:resync", "nexthop=0.0.0.0");
     world.set("LABEL_ROUTE_TABLE:300", SWAP);
     world.settle();
-    assert_eq!(world.label_way(200), "swap201@10.0.0.2 pop1");
+    assert_eq!(world.label_forwarding(200), "swap201@10.0.0.2 pop1");
     assert!(!world.orch.resynced());
     world.set("LABEL_ROUTE_TABLE:resync", "DEL");
     world.settle();
-    let ways = |world: &World| (world.label_way(200), world.label_way(300), world.way("0.0.0.200/32"));
-    assert_eq!(ways(&world), ("-".into(), "swap201@10.0.0.2 pop1".into(), "drop".into()));
+    let forwarding = |world: &World| {
+        (world.label_forwarding(200), world.label_forwarding(300), world.forwarding("0.0.0.200/32"))
+    };
+    assert_eq!(forwarding(&world), ("-".into(), "swap201@10.0.0.2 pop1".into(), "drop".into()));
     world.set("ROUTE_TABLE:resync", "nexthop=0.0.0.0");
     world.set("ROUTE_TABLE:resync", "DEL");
     world.settle();
-    assert_eq!(ways(&world), ("-".into(), "swap201@10.0.0.2 pop1".into(), "-".into()));
+    assert_eq!(forwarding(&world), ("-".into(), "swap201@10.0.0.2 pop1".into(), "-".into()));
 }
 
 #[test]
@@ -181,7 +183,7 @@ fn a_warm_start_finds_labels_as_they_were() {
     world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop_group=7");
     world.set("LABEL_ROUTE_TABLE:400", "nexthop_group=7 mpls_pop=3");
     world.settle();
-    assert_eq!(world.label_way(400), "push9@10.0.0.2*1 10.0.1.2*1 pop3");
+    assert_eq!(world.label_forwarding(400), "push9@10.0.0.2*1 10.0.1.2*1 pop3");
     let rows = world.asic_db.clone();
     assert_eq!(world.restart_warm(&[]), 0);
     assert_eq!(world.asic_db, rows);
@@ -190,7 +192,7 @@ fn a_warm_start_finds_labels_as_they_were() {
         3
     );
     assert_eq!(
-        (world.label_way(200), world.label_way(400)),
+        (world.label_forwarding(200), world.label_forwarding(400)),
         ("-".into(), "push9@10.0.0.2*1 10.0.1.2*1 pop1".into())
     );
     world.assert_db_agrees();
@@ -198,5 +200,5 @@ fn a_warm_start_finds_labels_as_they_were() {
     let other = "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1 mpls_nh=na,push9 weight=1,1";
     world.set("NEXTHOP_GROUP_TABLE:7", other);
     world.settle();
-    assert_eq!(world.label_way(400), "10.0.0.2*1 push9@10.0.1.2*1 pop1");
+    assert_eq!(world.label_forwarding(400), "10.0.0.2*1 push9@10.0.1.2*1 pop1");
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a test does.
 #[derive(Clone, Debug)]
 enum Act {
-    Route(u8, Way),
+    Route(u8, Target),
     NoRoute(u8),
     Index(u8, Vec<(u8, u8)>),
     NoIndex(u8),
@@ -27,7 +27,7 @@ enum Act {
 
 /// The next hops of a route.
 #[derive(Clone, Debug)]
-enum Way {
+enum Target {
     Drop,
     Interface(u8),
     Index(u8),
@@ -43,18 +43,18 @@ const INDEXES: u8 = 3;
 const NEIGHBORS: u8 = 5;
 const HOPS: u8 = 8;
 
-fn way() -> impl Strategy<Value = Way> {
+fn target() -> impl Strategy<Value = Target> {
     prop_oneof![
-        1 => Just(Way::Drop),
-        1 => (0..3u8).prop_map(Way::Interface),
-        2 => (0..INDEXES).prop_map(Way::Index),
-        5 => (proptest::collection::vec(0..HOPS, 1..4), any::<bool>()).prop_map(|(hops, w)| Way::Hops(hops, w)),
+        1 => Just(Target::Drop),
+        1 => (0..3u8).prop_map(Target::Interface),
+        2 => (0..INDEXES).prop_map(Target::Index),
+        5 => (proptest::collection::vec(0..HOPS, 1..4), any::<bool>()).prop_map(|(hops, w)| Target::Hops(hops, w)),
     ]
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        8 => (0..ROUTES, way()).prop_map(|(n, way)| Act::Route(n, way)),
+        8 => (0..ROUTES, target()).prop_map(|(n, target)| Act::Route(n, target)),
         3 => (0..ROUTES).prop_map(Act::NoRoute),
         3 => (0..INDEXES, proptest::collection::vec((0..HOPS, 1..3u8), 1..4)).prop_map(|(n, m)| Act::Index(n, m)),
         2 => (0..INDEXES).prop_map(Act::NoIndex),
@@ -95,7 +95,7 @@ fn fields(hops: &[(u8, Option<u8>)]) -> String {
     )
 }
 
-/// What [`World::way`] says of these next hops.
+/// What [`World::forwarding`] says of these next hops.
 fn shown(hops: &[(u8, Option<u8>)]) -> String {
     let mut set: BTreeMap<(std::net::IpAddr, String), Option<u8>> = BTreeMap::new();
     let mut sorted = hops.to_vec();
@@ -125,20 +125,20 @@ fn weighted(hops: &[u8], weights: bool) -> Vec<(u8, Option<u8>)> {
     hops.iter().map(|hop| (*hop, weights.then_some(*hop + 1))).collect()
 }
 
-fn row(way: &Way) -> String {
-    match way {
-        Way::Drop => "blackhole=true nexthop= ifname= mpls_nh= weight= nexthop_group=".into(),
-        Way::Interface(n) => {
+fn row(target: &Target) -> String {
+    match target {
+        Target::Drop => "blackhole=true nexthop= ifname= mpls_nh= weight= nexthop_group=".into(),
+        Target::Interface(n) => {
             format!("nexthop=0.0.0.0 ifname=Ethernet{n} mpls_nh= weight= nexthop_group= blackhole=")
         }
-        Way::Index(n) => format!("nexthop_group={n} nexthop= ifname= mpls_nh= weight= blackhole="),
-        Way::Hops(hops, weights) => fields(&weighted(hops, *weights)),
+        Target::Index(n) => format!("nexthop_group={n} nexthop= ifname= mpls_nh= weight= blackhole="),
+        Target::Hops(hops, weights) => fields(&weighted(hops, *weights)),
     }
 }
 
 struct Player {
     world: World,
-    routes: BTreeMap<u8, Way>,
+    routes: BTreeMap<u8, Target>,
     indexes: BTreeMap<u8, Vec<(u8, u8)>>,
     batches: Batches,
 }
@@ -181,13 +181,13 @@ impl Batches {
 }
 
 impl Player {
-    fn way(&self, n: u8) -> String {
+    fn forwarding(&self, n: u8) -> String {
         match n {
             LABELS.. => {
-                let way = self.world.label_way(100 + u32::from(n));
-                way.strip_suffix(&format!(" pop{n}")).unwrap_or(&way).to_owned()
+                let forwarding = self.world.label_forwarding(100 + u32::from(n));
+                forwarding.strip_suffix(&format!(" pop{n}")).unwrap_or(&forwarding).to_owned()
             }
-            _ => self.world.way(&key(n)),
+            _ => self.world.forwarding(&key(n)),
         }
     }
 
@@ -232,9 +232,9 @@ impl Player {
 
     fn play(&mut self, act: Act) {
         match act {
-            Act::Route(n, way) => {
-                self.route(n, &row(&way));
-                self.routes.insert(n, way);
+            Act::Route(n, target) => {
+                self.route(n, &row(&target));
+                self.routes.insert(n, target);
             }
             Act::NoRoute(n) => {
                 self.route(n, "DEL");
@@ -331,13 +331,13 @@ proptest! {
         player.play(Act::Vrf(true));
         player.settle();
         for n in 0..ROUTES {
-            let way = player.way(n);
+            let forwarding = player.forwarding(n);
             let wanted = match player.routes.get(&n) {
                 None => "-".into(),
-                Some(Way::Drop) => "drop".into(),
-                Some(Way::Interface(n)) => format!("Ethernet{n}"),
-                Some(Way::Hops(hops, weights)) => shown(&weighted(hops, *weights)),
-                Some(Way::Index(n)) => {
+                Some(Target::Drop) => "drop".into(),
+                Some(Target::Interface(n)) => format!("Ethernet{n}"),
+                Some(Target::Hops(hops, weights)) => shown(&weighted(hops, *weights)),
+                Some(Target::Index(n)) => {
                     let members = &player.indexes[n];
                     shown(&members.iter().map(|(hop, w)| (*hop, Some(*w))).collect::<Vec<_>>())
                 }
@@ -346,10 +346,10 @@ proptest! {
                 text.split(' ').map(|hop| hop.split('*').next().unwrap_or("").to_string()).collect::<Vec<_>>()
             };
             // A group of one shows its weight where a next hop has none; and where groups are few, any member will do.
-            let single = bare(&way).len() == 1 && bare(&wanted).contains(&bare(&way)[0]);
+            let single = bare(&forwarding).len() == 1 && bare(&wanted).contains(&bare(&forwarding)[0]);
             let few = groups < 9 && player.why(n).contains("all used");
             let alone = single && bare(&wanted).len() == 1;
-            prop_assert!(way == wanted || alone || (few && single), "route {}: {} for {}", key(n), way, wanted);
+            prop_assert!(forwarding == wanted || alone || (few && single), "route {}: {} for {}", key(n), forwarding, wanted);
         }
         // An orchagent that starts warm finds it so; but where groups are few it is chance which routes have one, and an
         // index that once had more members than one, or has those of another, is known by routes of the default VRF only.

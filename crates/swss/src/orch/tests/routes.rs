@@ -33,7 +33,7 @@ fn the_start_is_a_view_with_four_routes() {
             "Create fe80::ff:fe00:1/128 forward+to"
         ]
     );
-    assert_eq!(world.way("fe80::ff:fe00:1"), "cpu");
+    assert_eq!(world.forwarding("fe80::ff:fe00:1"), "cpu");
     assert!(world.out.default_routes.iter().all(|change| change.row.is_some_and(|row| !row.ok)));
     assert_eq!(world.out.capability[0].row.unwrap().max_nexthop_groups, Some(16));
     assert!(world.why("10.1.0.0/16").starts_with("the ports are not ready"));
@@ -89,7 +89,7 @@ fn one_route_on_the_wires() {
         r#"SAI_OBJECT_TYPE_ROUTE_ENTRY:{{"dest":"10.1.0.0/16","switch_id":"oid:0x21000000000000","vr":"{vr}"}}"#
     );
     assert_eq!(world.asic_db[&key]["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID"], hop.to_string());
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     world.sent.clear();
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
@@ -154,11 +154,11 @@ fn a_default_route_is_never_removed() {
     world.set("ROUTE_TABLE:0.0.0.0/0", VIA_0);
     world.settle();
     assert_eq!(world.calls(ObjectType::RouteEntry), ["Set 0.0.0.0/0 forward, 0.0.0.0/0 to"]);
-    assert_eq!(world.way("0.0.0.0/0"), "10.0.0.2");
+    assert_eq!(world.forwarding("0.0.0.0/0"), "10.0.0.2");
     world.set("ROUTE_TABLE:0.0.0.0/0", "DEL");
     world.settle();
     assert_eq!(world.calls(ObjectType::RouteEntry), ["Set 0.0.0.0/0 drop, 0.0.0.0/0 null"]);
-    assert_eq!(world.way("0.0.0.0/0"), "drop");
+    assert_eq!(world.forwarding("0.0.0.0/0"), "drop");
     let states: Vec<String> =
         world.out.default_routes.drain(..).map(|change| format!("{change:?}")).collect();
     assert_eq!(states, ["ROUTE_TABLE|0.0.0.0/0 SET state=ok", "ROUTE_TABLE|0.0.0.0/0 SET state=na"]);
@@ -168,14 +168,14 @@ fn a_default_route_is_never_removed() {
     world.set("ROUTE_TABLE:0.0.0.0/0", "DEL");
     world.set("ROUTE_TABLE:0.0.0.0/0", "protocol=bgp blackhole=true");
     world.settle();
-    assert_eq!(world.way("0.0.0.0/0"), "drop");
+    assert_eq!(world.forwarding("0.0.0.0/0"), "drop");
     world.set("ROUTE_TABLE:0.0.0.0/0", "DEL");
     world.set("ROUTE_TABLE:0.0.0.0/0", VIA_0);
     world.settle();
-    assert_eq!(world.way("0.0.0.0/0"), "10.0.0.2");
+    assert_eq!(world.forwarding("0.0.0.0/0"), "10.0.0.2");
     world.set("ROUTE_TABLE:::/0", "DEL");
     world.settle();
-    assert_eq!(world.way("::/0"), "drop");
+    assert_eq!(world.forwarding("::/0"), "drop");
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn blackholes_and_back() {
     world.neighbor("10.0.0.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=static blackhole=true");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "drop");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "drop");
     world.set("ROUTE_TABLE:10.1.0.0/16", "blackhole= nexthop=10.0.0.2 ifname=Ethernet0");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", "blackhole=true");
     world.settle();
     assert_eq!(
@@ -211,10 +211,10 @@ fn interfaces_loopbacks_and_what_is_refused() {
     world.set("ROUTE_TABLE:10.8.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Loopback0");
     world.set("ROUTE_TABLE:10.7.0.0/16", "protocol=bgp nexthop_group=3 nexthop=10.0.0.2");
     world.settle();
-    assert_eq!(world.way("10.0.1.0/24"), "Ethernet1");
+    assert_eq!(world.forwarding("10.0.1.0/24"), "Ethernet1");
     // Inside of the interface's own subnet, and loopbacks: answered, not programmed.
-    assert_eq!(world.way("10.0.1.7"), "-");
-    assert_eq!(world.way("10.8.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.0.1.7"), "-");
+    assert_eq!(world.forwarding("10.8.0.0/16"), "-");
     assert_eq!(
         world.responses(),
         [
@@ -226,7 +226,7 @@ fn interfaces_loopbacks_and_what_is_refused() {
     let events = world.events();
     assert_eq!(events.len(), 2, "{events:?}");
     assert!(world.why("10.9.0.0/16").starts_with("interface Ethernet9 has no router interface"));
-    assert_eq!(world.way("10.0.1.1"), "cpu");
+    assert_eq!(world.forwarding("10.0.1.1"), "cpu");
 }
 
 #[test]
@@ -313,11 +313,11 @@ fn whoever_begins_to_listen_is_told_what_was_answered_without_an_entry_and_not_w
     all.extend(without.iter().chain(&["0.0.0.0/0"]).map(|route| (*route).to_owned()));
     all.sort();
     assert_eq!(in_chip(&mut world), all);
-    assert_eq!(world.way("10.8.0.0/16"), "-", "it has no entry");
+    assert_eq!(world.forwarding("10.8.0.0/16"), "-", "it has no entry");
     // The entry is that of the earlier row, not of the present one.
     world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Ethernet0 segment=a");
     world.settle();
-    assert_eq!((world.way("10.1.0.0/16").as_str(), world.responses().len()), ("10.0.0.2", 0));
+    assert_eq!((world.forwarding("10.1.0.0/16").as_str(), world.responses().len()), ("10.0.0.2", 0));
     all.retain(|route| route != "10.1.0.0/16");
     assert_eq!(in_chip(&mut world), all);
     // A resync that does not name them, and deletions, end it.
@@ -354,7 +354,7 @@ fn changes_behind_a_bulk_under_way_become_one() {
     }
     world.settle();
     assert_eq!(world.calls(ObjectType::RouteEntry), ["Create 10.1.0.0/16 to", "Set 10.1.0.0/16 to"]);
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.2.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.2.2");
 }
 
 /// Contract 11.3, checks 1 and 2: shapes that change before the consumer came to look.
@@ -379,7 +379,7 @@ fn rows_of_two_shapes_coalesce_unless_the_later_one_clears() {
     assert_eq!(world.why("10.1.0.0/16"), "NEXTHOP_GROUP_TABLE has no row 7");
     world.set("NEXTHOP_GROUP_TABLE:7", "nexthop=10.0.1.2 ifname=Ethernet1");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2");
 }
 
 #[test]
@@ -391,14 +391,14 @@ fn a_deleted_route_goes_even_when_what_replaces_it_waits() {
     let waits = "nexthop=10.0.1.2 ifname=Ethernet1";
     world.set("ROUTE_TABLE:10.1.0.0/16", waits);
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.set("ROUTE_TABLE:10.1.0.0/16", waits);
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "-");
     world.neighbor("10.0.1.2");
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.1.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2");
 }
 
 #[test]
@@ -408,21 +408,21 @@ fn an_interface_takes_its_neighbours_to_another_vrf() {
     world.set("VRF_TABLE:Vrf1", "fallback=false");
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
     world.settle();
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     world.set("INTF_TABLE:Ethernet0", "vrf_name=Vrf1");
     world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", VIA_0);
     world.settle();
     // What is still there keeps it; what comes waits.
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     assert_eq!(
         world.why("Vrf1:10.1.0.0/16"),
         "next hop 10.0.0.2 on Ethernet0 is not resolved, or its link is down"
     );
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
-    assert_eq!(world.way("Vrf1:10.1.0.0/16"), "10.0.0.2");
-    assert_eq!(world.way("Vrf1:10.0.0.1"), "cpu");
-    assert_eq!(world.way("10.0.0.1"), "-");
+    assert_eq!(world.forwarding("Vrf1:10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("Vrf1:10.0.0.1"), "cpu");
+    assert_eq!(world.forwarding("10.0.0.1"), "-");
 }
 
 #[test]
@@ -435,14 +435,14 @@ fn vrfs() {
     assert_eq!(world.why("Vrf1:10.1.0.0/16"), "VRF Vrf1 is not in VRF_TABLE");
     world.set("VRF_TABLE:Vrf1", "fallback=false");
     world.settle();
-    assert_eq!(world.way("Vrf1:10.1.0.0/16"), "10.0.0.2");
-    assert_eq!(world.way("10.1.0.0/16"), "drop");
+    assert_eq!(world.forwarding("Vrf1:10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "drop");
     // Its default route is a route as any other.
     world.set("ROUTE_TABLE:Vrf1:0.0.0.0/0", VIA_0);
     world.set("INTF_TABLE:Ethernet3", "vrf_name=Vrf1");
     world.settle();
-    assert_eq!(world.way("Vrf1:10.0.3.1"), "cpu");
-    assert_eq!(world.way("10.0.3.1"), "-");
+    assert_eq!(world.forwarding("Vrf1:10.0.3.1"), "cpu");
+    assert_eq!(world.forwarding("10.0.3.1"), "-");
     // It goes when the last that is in it has gone.
     world.set("VRF_TABLE:Vrf1", "DEL");
     world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", "DEL");
@@ -477,8 +477,8 @@ fn ipv6_and_mixed_families() {
     assert_eq!(hops(&world, "2001:db8::/32"), "fe80::9@Ethernet0 fe80::9@Ethernet1");
     assert_eq!(hops(&world, "2001:db8:1::1"), "fe80::9@Ethernet1");
     assert_eq!(hops(&world, "10.1.0.0/16"), "fe80::9@Ethernet1");
-    assert_eq!(world.way("fc00:1::/64"), "Ethernet2");
-    assert_eq!(world.way("fc00:1::1"), "cpu");
+    assert_eq!(world.forwarding("fc00:1::/64"), "Ethernet2");
+    assert_eq!(world.forwarding("fc00:1::1"), "cpu");
     assert_eq!(world.syncd.chip().count(ObjectType::NextHop), 2);
     assert_eq!((world.orch.crm().nexthop[1].used, world.orch.crm().neighbor[1].used), (2, 2));
     world.assert_db_agrees();
@@ -498,16 +498,16 @@ fn an_address_of_the_router_hides_a_route_and_gives_it_back() {
     world.neighbor("10.0.0.2");
     world.set("ROUTE_TABLE:10.0.2.1", VIA_0);
     world.settle();
-    assert_eq!(world.way("10.0.2.1"), "cpu");
+    assert_eq!(world.forwarding("10.0.2.1"), "cpu");
     world.set("INTF_TABLE:Ethernet2:10.0.2.1/24", "DEL");
     world.settle();
-    assert_eq!(world.way("10.0.2.1"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.0.2.1"), "10.0.0.2");
     world.set("INTF_TABLE:Loopback0:10.0.2.1/32", "scope=global family=IPv4");
     world.settle();
-    assert_eq!(world.way("10.0.2.1"), "cpu");
+    assert_eq!(world.forwarding("10.0.2.1"), "cpu");
     world.set("INTF_TABLE:Loopback0:10.0.2.1/32", "DEL");
     world.settle();
-    assert_eq!(world.way("10.0.2.1"), "-");
+    assert_eq!(world.forwarding("10.0.2.1"), "-");
 }
 
 #[test]
@@ -683,9 +683,11 @@ fn what_is_said_again_is_answered_when_it_is_news() {
     world.set("ROUTE_TABLE:resync", "DEL");
     world.settle();
     assert_eq!(keys(&mut world.out.responses), ["10.4.0.0/16"]);
-    assert_eq!(world.way("10.4.0.0/16"), "-");
+    assert_eq!(world.forwarding("10.4.0.0/16"), "-");
     assert!(
-        ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.5.0.0/16"].iter().all(|it| world.way(it) != "-")
+        ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.5.0.0/16"]
+            .iter()
+            .all(|it| world.forwarding(it) != "-")
     );
 }
 
@@ -760,14 +762,17 @@ fn syncd_alone_starts_again_from_the_database() {
     assert_eq!(out.events, [""; 0]);
     world.write_rows(out.rows);
     assert_eq!(world.asic_db, before);
-    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
-    assert_eq!(world.way("0.0.0.0/0"), "10.0.0.2");
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
+    assert_eq!(world.forwarding("0.0.0.0/0"), "10.0.0.2");
     world.assert_db_agrees();
     // And orchagent goes on.
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.set("ROUTE_TABLE:10.2.0.0/16", VIA_0);
     world.settle();
-    assert_eq!((world.way("10.1.0.0/16").as_str(), world.way("10.2.0.0/16").as_str()), ("-", "10.0.0.2"));
+    assert_eq!(
+        (world.forwarding("10.1.0.0/16").as_str(), world.forwarding("10.2.0.0/16").as_str()),
+        ("-", "10.0.0.2")
+    );
     world.assert_db_agrees();
 }
 
@@ -780,7 +785,10 @@ fn orchagent_restart_describes_everything_again() {
     world.ports();
     world.set("ROUTE_TABLE:10.2.0.0/16", "blackhole=true");
     world.settle();
-    assert_eq!((world.way("10.1.0.0/16").as_str(), world.way("10.2.0.0/16").as_str()), ("-", "drop"));
+    assert_eq!(
+        (world.forwarding("10.1.0.0/16").as_str(), world.forwarding("10.2.0.0/16").as_str()),
+        ("-", "drop")
+    );
     world.assert_db_agrees();
     let mut text = String::new();
     RouteRow::key_text(&crate::row::RouteKey::Resync, &mut text);

@@ -48,8 +48,8 @@ fn nothing_changed() {
     world.set("ROUTE_TABLE:192.0.3.0/24", "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1");
     world.settle();
     assert_eq!(
-        (world.way("192.0.3.0/24"), world.calls(ObjectType::NextHopGroup)),
-        (world.way("192.0.2.0/24"), vec![])
+        (world.forwarding("192.0.3.0/24"), world.calls(ObjectType::NextHopGroup)),
+        (world.forwarding("192.0.2.0/24"), vec![])
     );
     world.assert_db_agrees();
 }
@@ -61,7 +61,7 @@ fn exactly_what_changed() {
         (&[("ROUTE_TABLE:192.0.9.0/24", route)], 1),
         (&[("ROUTE_TABLE:203.0.1.0/24", "DEL")], 1),
         (&[("ROUTE_TABLE:198.51.100.0/24", "DEL"), ("ROUTE_TABLE:198.51.100.0/24", route)], 2),
-        // A default route is never removed: it drops, and leads nowhere.
+        // A default route is never removed: it drops, and has no next hop.
         (&[("ROUTE_TABLE:0.0.0.0/0", "DEL")], 2),
         // A member more: one membership, and none of the routes.
         (
@@ -78,10 +78,10 @@ fn exactly_what_changed() {
     for (changes, operations) in cases {
         let mut world = world();
         assert_eq!(world.restart_warm(changes), operations, "{changes:?}");
-        let (way, rows) = (world.way("203.0.2.0/24"), world.asic_db.clone());
+        let (forwarding, rows) = (world.forwarding("203.0.2.0/24"), world.asic_db.clone());
         world.assert_db_agrees();
         assert_eq!(world.restart_warm(&[]), 0, "{changes:?}");
-        assert_eq!((world.way("203.0.2.0/24"), &world.asic_db), (way, &rows));
+        assert_eq!((world.forwarding("203.0.2.0/24"), &world.asic_db), (forwarding, &rows));
     }
 }
 
@@ -99,7 +99,7 @@ fn without_an_asic_db_the_chip_is_left_alone_too() {
     world.set("ROUTE_TABLE:192.0.3.0/24", "DEL");
     world.settle();
     assert_eq!(
-        (world.way("192.0.3.0/24"), world.way("192.0.2.0/24")),
+        (world.forwarding("192.0.3.0/24"), world.forwarding("192.0.2.0/24")),
         ("-".into(), "10.0.0.2 10.0.1.2".into())
     );
     world.assert_db_agrees();

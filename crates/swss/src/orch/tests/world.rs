@@ -117,7 +117,7 @@ impl World {
     /// What ASIC_DB says of an earlier run.
     fn previous_ids(&self) -> PreviousIds {
         let mut previous_ids = PreviousIds::default();
-        let mut leads = BTreeMap::new();
+        let mut next_hops = BTreeMap::new();
         for (key, row) in &self.asic_db {
             let (object, id) = text::read_row_key(key).unwrap();
             let fields = row.iter().filter_map(|(name, value)| text::read_field(name, value).unwrap());
@@ -127,14 +127,14 @@ impl World {
                 let to = attrs
                     .iter()
                     .find_map(|a| if let Attr::RouteNextHop(oid) = a { Some(*oid) } else { None });
-                leads.extend(to.map(|to| (entry.dest, to)));
+                next_hops.extend(to.map(|to| (entry.dest, to)));
             }
         }
         for (key, row) in &self.rows {
             let route = key.strip_prefix("ROUTE_TABLE:").map(|key| RouteRow::parse_key(key).unwrap());
             if let (Some(RouteKey::Route { vrf: None, prefix, .. }), Some(index)) =
                 (route, row.get("nexthop_group"))
-                && let Some(to) = leads.get(&prefix)
+                && let Some(to) = next_hops.get(&prefix)
                 && to.object_type() == Some(ObjectType::NextHopGroup)
             {
                 previous_ids.index(index.as_str().into(), *to);
@@ -263,7 +263,7 @@ impl World {
     }
 
     /// Where the chip sends packets of a route: `-` nowhere, `drop`, `cpu`, an interface, or next hops.
-    pub(super) fn way(&self, key: &str) -> String {
+    pub(super) fn forwarding(&self, key: &str) -> String {
         let Ok(RouteKey::Route { vrf, prefix, .. }) = RouteRow::parse_key(key) else { panic!("{key}") };
         let switch = self.syncd.rid(crate::sai::SWITCH).unwrap();
         let vr = match vrf {
@@ -277,11 +277,11 @@ impl World {
         World::shown(self.syncd.chip().forwarding(&RouteEntry { switch, vr, dest: prefix }))
     }
 
-    /// Where the chip sends packets with a label: as [`World::way`], and behind it how many labels it takes off.
-    pub(super) fn label_way(&self, label: u32) -> String {
+    /// Where the chip sends packets with a label: as [`World::forwarding`], and behind it how many labels it takes off.
+    pub(super) fn label_forwarding(&self, label: u32) -> String {
         match self.syncd.chip().of_label(label) {
             None => "-".into(),
-            Some((way, pop)) => format!("{} pop{}", World::shown(Some(way)), pop.unwrap()),
+            Some((forwarding, pop)) => format!("{} pop{}", World::shown(Some(forwarding)), pop.unwrap()),
         }
     }
 
@@ -379,7 +379,7 @@ impl World {
         assert_eq!(indexes, 0, "indexes are remembered that no route names");
         let routes = chip.routes.keys().map(|entry| entry.dest.to_string());
         let other: Vec<String> =
-            routes.filter(|dest| self.way(dest) != "cpu" && self.way(dest) != "drop").collect();
+            routes.filter(|dest| self.forwarding(dest) != "cpu" && self.forwarding(dest) != "drop").collect();
         assert_eq!(other, [""; 0]);
         let crm = self.orch.crm();
         assert_eq!(crm.route[0].used + crm.route[1].used, chip.routes.len() as u32);

@@ -150,7 +150,7 @@ impl World {
                     }
                     Some(())
                 };
-                // What leads to something that is not described is not described either.
+                // What resolves to something that is not described is not described either.
                 if attrs.iter_mut().flat_map(|attr| attr.oids_mut()).try_for_each(new).is_none() {
                     continue;
                 }

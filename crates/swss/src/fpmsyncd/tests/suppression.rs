@@ -68,7 +68,7 @@ fn who_waits_for_an_object_hears_of_it() {
     bench.by_id("10.1.0.0/16", 5);
     bench.by_id("10.2.0.0/16", 6);
     bench.take();
-    bench.way(5, "10.0.0.1", 7);
+    bench.hop(5, "10.0.0.1", 7);
     bench.take();
     assert_eq!(offloaded(&mut bench), [""; 0]);
     answer(&mut bench, "10.1.0.0/16");

@@ -1,21 +1,21 @@
-//! The wirings of the daemons, with their flags.
+//! The combinations of transports and modes of the daemons, with their flags.
 
 use crate::options::name_of;
 use clap::ValueEnum;
 
-/// A way of wiring the daemons.
+/// A combination of transports and modes of the daemons.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wiring {
+pub enum Combination {
     /// fpmsyncd into APPL_DB, without an orchagent
     ApplDb,
     /// The same, straight to the stable table
     ApplDbStable,
-    /// SONiC's defaults: Redis on both seams, synchronous, recorded
+    /// SONiC's defaults: Redis to orchagent and to syncd, synchronous, recorded
     Default,
     /// The same without recordings
     Redis,
-    /// Redis on both seams; several requests to syncd under way, ASIC_DB write-behind
+    /// Redis to orchagent and to syncd; several requests to syncd under way, ASIC_DB write-behind
     RedisAsync,
     /// The same with orchagent's ring thread
     RedisRing,
@@ -24,16 +24,16 @@ pub enum Wiring {
     /// As redis-ring on several Redis servers
     RedisMulti,
     /// Routes over ZeroMQ, APPL_DB write-behind; Redis to syncd
-    ZmqNorth,
-    /// ZeroMQ on both seams, both databases written in line
+    ZmqRedis,
+    /// ZeroMQ to orchagent and to syncd, both databases written in line
     ZmqInLine,
-    /// ZeroMQ on both seams, both databases write-behind
+    /// ZeroMQ to orchagent and to syncd, both databases write-behind
     Zmq,
     /// The same, but neither may be more than 50,000 rows behind
     ZmqClose,
     /// The same on several Redis servers
     ZmqCloseMulti,
-    /// ZeroMQ on both seams, no route in any database
+    /// ZeroMQ to orchagent and to syncd, no route in any database
     ZmqOff,
     /// Document 1's table, baseline: Redis, synchronous, recorded, responses published
     #[value(name = "column-0")]
@@ -74,7 +74,7 @@ pub(super) struct Flags {
     pub(super) fpmsyncd: Vec<&'static str>,
     pub(super) orchagent: Vec<&'static str>,
     pub(super) syncd: Vec<&'static str>,
-    /// orchagent's `-b` and `-k`, if the wiring sets them.
+    /// orchagent's `-b` and `-k`, if the combination sets them.
     pub(super) sizes: Option<(u32, u32)>,
     /// Routes name next-hop objects.
     pub(super) objects: bool,
@@ -159,23 +159,23 @@ impl Features {
     }
 }
 
-impl Wiring {
-    /// The wirings of a run without `--dut`.
-    pub const SUITE: [Wiring; 14] = [
-        Wiring::ApplDb,
-        Wiring::ApplDbStable,
-        Wiring::Default,
-        Wiring::Redis,
-        Wiring::RedisAsync,
-        Wiring::RedisRing,
-        Wiring::RedisStable,
-        Wiring::RedisMulti,
-        Wiring::ZmqNorth,
-        Wiring::ZmqInLine,
-        Wiring::Zmq,
-        Wiring::ZmqClose,
-        Wiring::ZmqCloseMulti,
-        Wiring::ZmqOff,
+impl Combination {
+    /// The combinations of a run without `--dut`.
+    pub const SUITE: [Combination; 14] = [
+        Combination::ApplDb,
+        Combination::ApplDbStable,
+        Combination::Default,
+        Combination::Redis,
+        Combination::RedisAsync,
+        Combination::RedisRing,
+        Combination::RedisStable,
+        Combination::RedisMulti,
+        Combination::ZmqRedis,
+        Combination::ZmqInLine,
+        Combination::Zmq,
+        Combination::ZmqClose,
+        Combination::ZmqCloseMulti,
+        Combination::ZmqOff,
     ];
 
     /// As on the command line.
@@ -187,9 +187,9 @@ impl Wiring {
         const ASYNC: &[&str] = &["-z", "redis_async", "-r", "0"];
         const RING: &[&str] = &["-z", "redis_async", "-r", "0", "-R"];
         const WRITE_BEHIND: &[&str] = &["-z", "redis_async", "-R"];
-        const NORTH: &[&str] = &["-q", "tcp://127.0.0.1"];
+        const ZMQ_ROUTES: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
-        const BOUNDED_LAG: &[&str] = &["--behind-by", "50000"];
+        const BOUNDED_LAG: &[&str] = &["--write-behind-max", "50000"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),
@@ -197,30 +197,32 @@ impl Wiring {
             ..Flags::default()
         };
         match self {
-            Wiring::ApplDb => Flags { has_chip: false, ..wired(&[], &[], &[]) },
-            Wiring::ApplDbStable => Flags { has_chip: false, ..wired(&["--stable-table"], &[], &[]) },
-            Wiring::Default => wired(&[], &["-s"], &["-s"]),
-            Wiring::Redis => wired(&[], &["-s", "-r", "0"], &["-s"]),
-            Wiring::RedisAsync => wired(&[], ASYNC, WRITE_BEHIND),
-            Wiring::RedisRing => wired(&[], RING, WRITE_BEHIND),
-            Wiring::RedisStable => wired(&["--stable-table"], RING, WRITE_BEHIND),
-            Wiring::RedisMulti => Flags { redis: vec!["--multi-db"], ..wired(&[], RING, WRITE_BEHIND) },
-            Wiring::ZmqNorth => wired(
-                NORTH,
+            Combination::ApplDb => Flags { has_chip: false, ..wired(&[], &[], &[]) },
+            Combination::ApplDbStable => Flags { has_chip: false, ..wired(&["--stable-table"], &[], &[]) },
+            Combination::Default => wired(&[], &["-s"], &["-s"]),
+            Combination::Redis => wired(&[], &["-s", "-r", "0"], &["-s"]),
+            Combination::RedisAsync => wired(&[], ASYNC, WRITE_BEHIND),
+            Combination::RedisRing => wired(&[], RING, WRITE_BEHIND),
+            Combination::RedisStable => wired(&["--stable-table"], RING, WRITE_BEHIND),
+            Combination::RedisMulti => Flags { redis: vec!["--multi-db"], ..wired(&[], RING, WRITE_BEHIND) },
+            Combination::ZmqRedis => wired(
+                ZMQ_ROUTES,
                 &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "redis_async", "-r", "0"],
                 WRITE_BEHIND,
             ),
-            Wiring::ZmqInLine => {
+            Combination::ZmqInLine => {
                 wired(&["-q", "tcp://127.0.0.1", "--appl-db", "in-line"], ZMQ, &["-z", "zmq_sync"])
             }
-            Wiring::Zmq => wired(NORTH, ZMQ, &["-z", "zmq_sync", "-R"]),
-            Wiring::ZmqClose => wired(
-                &[NORTH, BOUNDED_LAG].concat(),
+            Combination::Zmq => wired(ZMQ_ROUTES, ZMQ, &["-z", "zmq_sync", "-R"]),
+            Combination::ZmqClose => wired(
+                &[ZMQ_ROUTES, BOUNDED_LAG].concat(),
                 &[ZMQ, BOUNDED_LAG].concat(),
                 &[&["-z", "zmq_sync", "-R"], BOUNDED_LAG].concat(),
             ),
-            Wiring::ZmqCloseMulti => Flags { redis: vec!["--multi-db"], ..Wiring::ZmqClose.flags() },
-            Wiring::ZmqOff => Flags {
+            Combination::ZmqCloseMulti => {
+                Flags { redis: vec!["--multi-db"], ..Combination::ZmqClose.flags() }
+            }
+            Combination::ZmqOff => Flags {
                 has_rows: false,
                 ..wired(
                     &["-q", "tcp://127.0.0.1", "--appl-db", "off"],
@@ -239,15 +241,15 @@ impl Wiring {
         let all =
             Features { big_bulks: true, zmq: true, no_logs: true, unsorted: false, bypass: true, ..multi };
         match self {
-            Wiring::Column1 => none,
-            Wiring::Column2 => Features { asynchronous: true, responses: true, ..none },
-            Wiring::Column3 => Features { multi_db: true, responses: true, ..none },
-            Wiring::Column4 => Features { responses: true, ..all },
-            Wiring::Column5 => Features { no_databases: true, ..all },
-            Wiring::Column6 => Features { asynchronous: true, ..multi },
-            Wiring::Column7 => Features { asynchronous: true, ..all },
-            Wiring::Column8 => Features { asynchronous: true, no_databases: true, ..all },
-            Wiring::Column9 => Features { asynchronous: true, no_databases: true, groups: true, ..all },
+            Combination::Column1 => none,
+            Combination::Column2 => Features { asynchronous: true, responses: true, ..none },
+            Combination::Column3 => Features { multi_db: true, responses: true, ..none },
+            Combination::Column4 => Features { responses: true, ..all },
+            Combination::Column5 => Features { no_databases: true, ..all },
+            Combination::Column6 => Features { asynchronous: true, ..multi },
+            Combination::Column7 => Features { asynchronous: true, ..all },
+            Combination::Column8 => Features { asynchronous: true, no_databases: true, ..all },
+            Combination::Column9 => Features { asynchronous: true, no_databases: true, groups: true, ..all },
             _ => Features { responses: true, ..none },
         }
     }
@@ -259,27 +261,27 @@ mod tests {
 
     #[test]
     fn columns_turn_on_the_features_of_the_document() {
-        let words = |wiring: Wiring| {
-            let flags = wiring.flags();
+        let words = |combination: Combination| {
+            let flags = combination.flags();
             let all = [flags.redis, flags.fpmsyncd, flags.orchagent, flags.syncd];
             (all.map(|words| words.join(" ")), flags.sizes)
         };
         let small = Some((1024, 1000));
         assert_eq!(
-            words(Wiring::Column0),
+            words(Combination::Column0),
             (["", "", "-s -F --sort-routes false", "-s"].map(String::from), small)
         );
         assert_eq!(
-            words(Wiring::Column1),
+            words(Combination::Column1),
             (["", "", "-s --sort-routes false", "-s"].map(String::from), small)
         );
-        let (last, sizes) = words(Wiring::Column9);
+        let (last, sizes) = words(Combination::Column9);
         assert_eq!(sizes, Some((10_000, 10_000)));
         assert_eq!(last[0], "--multi-db");
         assert_eq!(last[1], "-q tcp://127.0.0.1 --appl-db off");
         assert_eq!(last[2], "-z redis_async -q tcp://127.0.0.1 --route-zmq -R -r 0 --single-groups");
         assert_eq!(last[3], "-z redis_async --validation single --asic-db off");
-        assert!(Wiring::Column4.flags().orchagent.contains(&"-F"));
-        assert!(!Wiring::Column9.flags().has_rows && Wiring::Column7.flags().has_rows);
+        assert!(Combination::Column4.flags().orchagent.contains(&"-F"));
+        assert!(!Combination::Column9.flags().has_rows && Combination::Column7.flags().has_rows);
     }
 }

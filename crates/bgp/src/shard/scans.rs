@@ -1,6 +1,6 @@
 //! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection.
 
-use super::out::{Others, index};
+use super::effects::{Others, index};
 use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::message::{BestBatch, Change, DumpRequest, NONE};

@@ -5,7 +5,7 @@
 //! where answers were not counted, because suppression was off. The count can start over while no
 //! thread reads answers and no row is left in this process. A reader that subscribes later gets no
 //! answer to a row that orchagent had taken by then; orchagent reports the result of those by
-//! itself ([`super::answers`]). At most one row of each route is left for orchagent to take.
+//! itself ([`super::responses`]). At most one row of each route is left for orchagent to take.
 
 use super::stage::{Owed, Stage};
 use super::{FpmOut, Fpmsyncd, RouteRef};

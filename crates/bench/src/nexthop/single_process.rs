@@ -1,7 +1,7 @@
 //! One workload with one cache mode in a process of its own: decoding and the RIB manager on one
 //! thread, without a dataplane. It prints its figures on standard output.
 
-use super::decode;
+use super::decoder;
 use super::report::Figures;
 use super::workload::{INSTALL, Input, Phase, Scale};
 use crate::Error;
@@ -67,7 +67,7 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
         Input::Messages(batches) => {
             for bytes in batches {
                 let begin = cpu();
-                let batch = decode::batch(bytes, mode).map_err(|e| Error::Options(e.to_string()))?;
+                let batch = decoder::batch(bytes, mode).map_err(|e| Error::Options(e.to_string()))?;
                 decoding += cpu() - begin;
                 count(rib.handle([RibIn::Routes(batch)]));
             }

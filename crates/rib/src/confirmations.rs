@@ -31,7 +31,7 @@
 
 use crate::dataplane::{Dataplane, Dataplanes, InstallStatus};
 use crate::message::{DataplaneId, FeedFence, FibBatch, RibOut};
-use crate::resolve::Resolver;
+use crate::resolver::Resolver;
 use crate::rib::{changed, route};
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Set, for_each_family};
