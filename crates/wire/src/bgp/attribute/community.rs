@@ -102,12 +102,6 @@ impl ExtendedCommunity {
         // That of negative zero is zero.
         (bandwidth.is_finite() && bandwidth >= 0.0).then_some(bandwidth.abs())
     }
-
-    /// Whether it may leave the AS (RFC 4360 section 2).
-    pub fn is_transitive(self) -> bool {
-        let [kind, ..] = self.0;
-        kind & 0x40 == 0
-    }
 }
 
 impl fmt::Display for ExtendedCommunity {
@@ -295,7 +289,6 @@ mod tests {
         let extended = [0, 2, 0xfd, 0xe9, 0, 0, 0, 5, 1, 3, 10, 0, 0, 1, 0, 6, 0x40, 4, 0, 0, 0, 0, 0, 1];
         let extended = ExtendedCommunities::new(&extended);
         assert_eq!(extended.to_string(), "rt:65001:5 soo:10.0.0.1:6 0x4004000000000001");
-        assert_eq!(extended.iter().filter(|c| c.is_transitive()).count(), 2);
     }
 
     #[test]

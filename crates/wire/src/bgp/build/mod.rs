@@ -125,11 +125,6 @@ pub fn local_pref(out: &mut Vec<u8>, preference: u32) {
     known(out, code::LOCAL_PREF, &preference.to_be_bytes());
 }
 
-/// Appends ATOMIC_AGGREGATE.
-pub fn atomic_aggregate(out: &mut Vec<u8>) {
-    known(out, code::ATOMIC_AGGREGATE, &[]);
-}
-
 /// Appends AGGREGATOR, for a peer with four-octet AS numbers. Of `flags`, partial is taken over.
 pub fn aggregator(out: &mut Vec<u8>, flags: u8, aggregator: Aggregator) {
     let mut value = [0; 8];

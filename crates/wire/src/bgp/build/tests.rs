@@ -192,7 +192,7 @@ fn old_peers_get_as_trans_and_the_rest_beside_it() {
 fn every_writer_makes_what_the_parser_accepts() {
     let id = [9, 9, 9, 9].into();
     let mut attributes = block();
-    atomic_aggregate(&mut attributes);
+    known(&mut attributes, code::ATOMIC_AGGREGATE, &[]);
     aggregator(&mut attributes, 0, Aggregator { asn: 65001, router_id: id });
     originator_id(&mut attributes, id);
     cluster_list(&mut attributes, id, &[8, 8, 8, 8]);
