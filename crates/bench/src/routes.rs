@@ -1,7 +1,7 @@
 //! The routes of one session: each prefix with its attributes, equal attributes stored once. For
 //! replays, sinks and comparisons.
 
-use ribtide_prefix::{Bits, Families, Family, Map, PerFamily, Prefix, PrefixTable, V4, V6, for_each_family};
+use ribtide_prefix::{Bits, Families, Family, Map, Prefix, PrefixTable, V4, V6, for_each_family, per_family};
 use ribtide_wire::bgp::attribute::{AsPath, Attributes, Origin, code};
 use ribtide_wire::bgp::{Attribute, NextHop, Update, build};
 use std::fmt;
@@ -67,10 +67,7 @@ pub struct Routes {
     tables: Families<Tables>,
 }
 
-struct Tables;
-impl PerFamily for Tables {
-    type Of<F: Family> = PrefixTable<F, u32>;
-}
+per_family!(struct Tables<F> = PrefixTable<F, u32>);
 
 impl Routes {
     /// The number of a set of attributes, the same for equal sets.

@@ -10,16 +10,15 @@
 use crate::attr::AttrSet;
 use crate::peer::{FeedKind, PeerId, PeerInfo};
 pub use ribtide_prefix::TrackedNextHop;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, PerFamily, Prefix};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Prefixes, per family.
-#[derive(Clone, Copy, Debug)]
-pub struct Prefixes;
-impl PerFamily for Prefixes {
-    type Of<F: Family> = Vec<Prefix<F>>;
+per_family! {
+    /// Prefixes, per family.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Prefixes<F> = Vec<Prefix<F>>;
 }
 
 /// Input of a shard.
@@ -115,11 +114,10 @@ pub struct BestPath {
     pub source: PeerId,
 }
 
-/// Best-path changes, per family.
-#[derive(Clone, Copy, Debug)]
-pub struct Changes;
-impl PerFamily for Changes {
-    type Of<F: Family> = Vec<Change<F>>;
+per_family! {
+    /// Best-path changes, per family.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Changes<F> = Vec<Change<F>>;
 }
 
 /// A changed best path of one prefix. `old` equals `new` of the previous change (or dump) of this
@@ -206,9 +204,8 @@ pub struct FeedSet {
     pub backup: Option<(IpAddr, FeedKind)>,
 }
 
-/// Feed changes, per family.
-#[derive(Clone, Copy, Debug)]
-pub struct FeedChanges;
-impl PerFamily for FeedChanges {
-    type Of<F: Family> = Vec<(Prefix<F>, u32)>;
+per_family! {
+    /// Feed changes, per family.
+    #[derive(Clone, Copy, Debug)]
+    pub struct FeedChanges<F> = Vec<(Prefix<F>, u32)>;
 }

@@ -7,7 +7,7 @@
 //! bits leaves few entries to search.
 
 use ribtide_prefix::{
-    Afi, AnyPrefix, Bits, Families, Family, Map, PerFamily, Prefix, Set, V4, V6, for_each_family,
+    Afi, AnyPrefix, Bits, Families, Family, Map, Prefix, Set, V4, V6, for_each_family, per_family,
 };
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -94,10 +94,9 @@ pub struct PrefixSet {
     families: Families<Shape>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Shape;
-impl PerFamily for Shape {
-    type Of<F: Family> = OfFamily<F>;
+per_family! {
+    #[derive(Clone, Copy, Debug)]
+    struct Shape<F> = OfFamily<F>;
 }
 
 /// The entries of one family.
@@ -188,10 +187,9 @@ impl Hash for PrefixSet {
     }
 }
 
-/// Ranges of lengths by family, to be sorted.
-struct Unsorted;
-impl PerFamily for Unsorted {
-    type Of<F: Family> = Vec<Entry<F>>;
+per_family! {
+    /// Ranges of lengths by family, to be sorted.
+    struct Unsorted<F> = Vec<Entry<F>>;
 }
 
 /// A prefix with the shortest and longest length allowed.

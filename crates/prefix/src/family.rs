@@ -155,11 +155,8 @@ impl Family for V6 {
 /// A shape: a type that exists once per family.
 ///
 /// ```
-/// use ribtide_prefix::{Families, Family, PerFamily, Prefix, V4};
-/// struct Lists;
-/// impl PerFamily for Lists {
-///     type Of<F: Family> = Vec<Prefix<F>>;
-/// }
+/// use ribtide_prefix::{Families, Prefix, V4, per_family};
+/// per_family!(struct Lists<F> = Vec<Prefix<F>>);
 /// let mut lists: Families<Lists> = Families::default();
 /// lists.get_mut::<V4>().push("10.0.0.0/8".parse().unwrap());
 /// assert!(lists.v6.is_empty());
@@ -217,6 +214,18 @@ where
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Families").field("v4", &self.v4).field("v6", &self.v6).finish()
     }
+}
+
+/// Declares a shape: `per_family!(struct Lists<F> = Vec<Prefix<F>>);`
+#[macro_export]
+macro_rules! per_family {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident<$f:ident> = $of:ty $(;)?) => {
+        $(#[$meta])*
+        $vis struct $name;
+        impl $crate::PerFamily for $name {
+            type Of<$f: $crate::Family> = $of;
+        }
+    };
 }
 
 /// Runs the same generic code for each family: `for_each_family!(F => self.purge::<F>(peer));`

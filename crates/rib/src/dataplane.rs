@@ -2,13 +2,12 @@
 
 use crate::lagging::{Before, DirtySet, StalePage};
 use crate::message::{DataplaneId, FibBatch, GroupId, VrfPrefix};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set};
+use ribtide_prefix::{AnyPrefix, Families, Map, Prefix, Set, per_family};
 use std::collections::VecDeque;
 
-/// Prefixes per family.
-pub(crate) struct Prefixes;
-impl PerFamily for Prefixes {
-    type Of<F: Family> = Vec<Prefix<F>>;
+per_family! {
+    /// Prefixes per family.
+    pub(crate) struct Prefixes<F> = Vec<Prefix<F>>;
 }
 
 /// Routes in a page of a replay, at most.

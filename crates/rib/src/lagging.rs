@@ -14,18 +14,16 @@ use crate::dataplane::PAGE;
 use crate::message::{FibBatch, FibRoute, GroupId, Protocol};
 use crate::resolver::Resolver;
 use crate::table::RouteTables;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Map, Prefix, Set, for_each_family, per_family};
 
-/// Dirty prefixes, each with the protocol of the dataplane's route for it, if it has one.
-struct DirtyPrefixes;
-impl PerFamily for DirtyPrefixes {
-    type Of<F: Family> = Map<Prefix<F>, Option<Protocol>>;
+per_family! {
+    /// Dirty prefixes, each with the protocol of the dataplane's route for it, if it has one.
+    struct DirtyPrefixes<F> = Map<Prefix<F>, Option<Protocol>>;
 }
 
-/// For each route of a batch, in order: the protocol of the FIB's previous route, if there was one.
-pub(crate) struct Before;
-impl PerFamily for Before {
-    type Of<F: Family> = Vec<Option<Protocol>>;
+per_family! {
+    /// For each route of a batch, in order: the protocol of the FIB's previous route, if there was one.
+    pub(crate) struct Before<F> = Vec<Option<Protocol>>;
 }
 
 /// The prefixes and groups that a dataplane has not been sent.

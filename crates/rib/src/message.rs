@@ -9,7 +9,7 @@
 //! ```
 
 pub use ribtide_prefix::TrackedNextHop;
-use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
+use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, per_family};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -226,11 +226,10 @@ pub struct RouteBatch {
     pub changes: Families<RouteChanges>,
 }
 
-/// Changed routes per family: the prefix and the index of its set, or [`NONE`] to withdraw it.
-#[derive(Clone, Copy, Debug)]
-pub struct RouteChanges;
-impl PerFamily for RouteChanges {
-    type Of<F: Family> = Vec<(Prefix<F>, u32)>;
+per_family! {
+    /// Changed routes per family: the prefix and the index of its set, or [`NONE`] to withdraw it.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RouteChanges<F> = Vec<(Prefix<F>, u32)>;
 }
 
 /// The whole present state of one interface.
@@ -414,11 +413,10 @@ pub struct FibRoute<F: Family> {
     pub protocol: Protocol,
 }
 
-/// FIB routes per family.
-#[derive(Clone, Copy, Debug)]
-pub struct FibRoutes;
-impl PerFamily for FibRoutes {
-    type Of<F: Family> = Vec<FibRoute<F>>;
+per_family! {
+    /// FIB routes per family.
+    #[derive(Clone, Copy, Debug)]
+    pub struct FibRoutes<F> = Vec<FibRoute<F>>;
 }
 
 /// Changes of the FIB, to be applied in the order of the fields: every named object then exists,

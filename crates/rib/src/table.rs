@@ -4,14 +4,13 @@ use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::reselection_scan::ReselectionScan;
 use crate::resolver::Resolver;
 use ribtide_prefix::{
-    Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse, shrink_to_fit,
+    Families, Family, Map, Prefix, PrefixTable, per_family, prefetch, shrink_if_sparse, shrink_to_fit,
 };
 use std::net::IpAddr;
 
-/// The routing table of each family.
-pub(crate) struct Tables;
-impl PerFamily for Tables {
-    type Of<F: Family> = Table<F>;
+per_family! {
+    /// The routing table of each family.
+    pub(crate) struct Tables<F> = Table<F>;
 }
 
 /// One candidate of a prefix: its received group and its rank.

@@ -10,6 +10,9 @@ pub struct Table {
     widths: Vec<usize>,
 }
 
+/// A column of figures: its title, and the text of an item there.
+pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
+
 impl Table {
     /// Columns by name; a name that starts with `>` is aligned to the right.
     pub fn new(header: &[&str]) -> Table {
@@ -23,6 +26,24 @@ impl Table {
     pub fn of_figures(rows: &[Vec<String>]) -> Table {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         Table { rows: rows.to_vec(), right: (0..columns).map(|c| c > 0).collect(), widths: vec![0; columns] }
+    }
+
+    /// Figures of `items`: a row with the name of each group, below it one for each of its items.
+    pub fn of_groups<'a, T>(
+        items: &'a [T],
+        group: impl Fn(&'a T) -> &'a str,
+        columns: &[Column<'_, T>],
+    ) -> Table {
+        let mut rows = vec![columns.iter().map(|(title, _)| (*title).to_owned()).collect()];
+        let mut last = None;
+        for item in items {
+            let group = group(item);
+            if last.replace(group) != Some(group) {
+                rows.push(vec![group.to_owned()]);
+            }
+            rows.push(columns.iter().map(|(_, cell)| cell(item)).collect());
+        }
+        Table::of_figures(&rows)
     }
 
     /// Adds a row.

@@ -5,7 +5,7 @@ use super::topology::{ASN, Topology};
 use crate::AddressPool;
 use crate::expected::Rank;
 use crate::table::{FeedOptions, Path, Table, TableOptions};
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Map, PerFamily, Prefix};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Map, Prefix, per_family};
 use ribtide_wire::bgp::attribute::{AsPath, Attributes, SegmentKind, code, number};
 use ribtide_wire::bgp::{NextHop, Update, build, message};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,10 +27,9 @@ pub(super) type Script = Arc<[u8]>;
 /// 1.7.
 const IPV4_PER_SET: f64 = 5.85;
 
-/// The index of each prefix in [`View::best`]: the shape of [`View::positions`].
-pub(super) struct Positions;
-impl PerFamily for Positions {
-    type Of<F: Family> = Map<Prefix<F>, u32>;
+per_family! {
+    /// The index of each prefix in [`View::best`]: the shape of [`View::positions`].
+    pub(super) struct Positions<F> = Map<Prefix<F>, u32>;
 }
 
 /// The senders' current routes, all of one family.

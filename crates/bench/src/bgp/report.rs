@@ -4,7 +4,7 @@ use super::dut::Dut;
 use super::run::{Figures, LATE};
 use crate::harness::spread::medians;
 use crate::harness::{Call, Spread, report};
-use ribtide_text::{Table, rounded};
+use ribtide_text::{Column, Table, rounded};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -192,52 +192,30 @@ impl ScenarioReport {
 impl fmt::Display for ScenarioReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}; {} sets of attributes", self.scenario, rounded(self.sets as f64))?;
-        let header = [
-            "",
-            "CPU s",
-            "of best other",
-            "wall s",
-            "wall/CPU",
-            "peak MB",
-            "B/path",
-            "UPDATEs",
-            "prefixes",
-            "others' CPU s",
+        let show =
+            |spread: Option<Spread>, show: fn(f64) -> String| spread.map_or("-".into(), |s| s.show(show));
+        // The JSON has their spread.
+        let middle =
+            |spread: Option<Spread>, show: fn(f64) -> String| spread.map_or("-".into(), |s| show(s.median));
+        let ratio = |n: Option<f64>| n.map_or("-".into(), |n| format!("{n:.2}"));
+        let name = |s: &Summary| match s.right == s.runs {
+            true => format!("  {}", s.router),
+            false => format!("  {} ({} of {} right)", s.router, s.right, s.runs),
+        };
+        let wall_of_cpu = |s: &Summary| Some(s.wall_s?.median / s.cpu_s?.median);
+        let columns: [Column<'_, Summary>; 10] = [
+            ("", &name),
+            ("CPU s", &|s| show(s.cpu_s, seconds)),
+            ("of best other", &|s| ratio(s.cpu_of_best_other)),
+            ("wall s", &|s| show(s.wall_s, seconds)),
+            ("wall/CPU", &|s| ratio(wall_of_cpu(s))),
+            ("peak MB", &|s| show(s.peak_bytes, |n| rounded(n / 1e6))),
+            ("B/path", &|s| middle(s.bytes_per_path, rounded)),
+            ("UPDATEs", &|s| middle(s.updates, rounded)),
+            ("prefixes", &|s| middle(s.prefixes, rounded)),
+            ("others' CPU s", &|s| middle(s.other_s, seconds)),
         ];
-        let mut rows = vec![header.map(String::from).to_vec()];
-        let mut phase = None;
-        for s in &self.summary {
-            if phase != Some(&s.phase) {
-                phase = Some(&s.phase);
-                rows.push(vec![s.phase.clone()]);
-            }
-            let show =
-                |spread: Option<Spread>, show: fn(f64) -> String| spread.map_or("-".into(), |s| s.show(show));
-            // The JSON has their spread.
-            let middle = |spread: Option<Spread>, show: fn(f64) -> String| {
-                spread.map_or("-".into(), |s| show(s.median))
-            };
-            let ratio = |n: Option<f64>| n.map_or("-".into(), |n| format!("{n:.2}"));
-            let name = if s.right == s.runs {
-                format!("  {}", s.router)
-            } else {
-                format!("  {} ({} of {} right)", s.router, s.right, s.runs)
-            };
-            let wall_of_cpu = s.wall_s.zip(s.cpu_s).map(|(wall, cpu)| wall.median / cpu.median);
-            rows.push(vec![
-                name,
-                show(s.cpu_s, seconds),
-                ratio(s.cpu_of_best_other),
-                show(s.wall_s, seconds),
-                ratio(wall_of_cpu),
-                show(s.peak_bytes, |n| rounded(n / 1e6)),
-                middle(s.bytes_per_path, rounded),
-                middle(s.updates, rounded),
-                middle(s.prefixes, rounded),
-                middle(s.other_s, seconds),
-            ]);
-        }
-        f.write_str(&Table::of_figures(&rows).render())?;
+        f.write_str(&Table::of_groups(&self.summary, |s| &s.phase, &columns).render())?;
         self.show_threads(f)?;
         for run in &self.runs {
             for Figures { phase, cut, .. } in run.phases.iter().filter(|f| f.cut > 0) {

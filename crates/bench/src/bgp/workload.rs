@@ -66,20 +66,6 @@ enum Step {
     Leave,
 }
 
-impl BgpWorkload {
-    /// All workloads.
-    pub const ALL: [BgpWorkload; 8] = [
-        BgpWorkload::Learn,
-        BgpWorkload::Reflect,
-        BgpWorkload::Flap,
-        BgpWorkload::Single,
-        BgpWorkload::Scale,
-        BgpWorkload::Withdraw,
-        BgpWorkload::Churn,
-        BgpWorkload::Receivers,
-    ];
-}
-
 impl fmt::Display for BgpWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&name_of(self))
@@ -241,6 +227,7 @@ impl Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum as _;
 
     #[test]
     fn every_workload_is_a_phase_and_none_is_run_twice() {
@@ -255,8 +242,8 @@ mod tests {
             names(&[BgpWorkload::Flap, BgpWorkload::Withdraw]),
             ["learn", "withdraw", "reflect", "flap"]
         );
-        let all = names(&BgpWorkload::ALL);
-        for work in BgpWorkload::ALL {
+        let all = names(BgpWorkload::value_variants());
+        for &work in BgpWorkload::value_variants() {
             assert!(all.iter().any(|name| name.starts_with(&work.to_string())), "{work}");
         }
     }

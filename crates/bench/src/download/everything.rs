@@ -37,7 +37,7 @@ pub enum Transports {
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// The combinations of transports
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Transports::value_variants().to_vec())]
     pub dut: Vec<Transports>,
     /// IPv4 routes
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
@@ -56,16 +56,6 @@ pub struct Options {
     #[command(flatten)]
     pub how: RunOptions,
 }
-
-const ALL: [Transports; 7] = [
-    Transports::OneProcess,
-    Transports::Redis,
-    Transports::RedisAsync,
-    Transports::ZmqRedis,
-    Transports::Zmq,
-    Transports::ZmqSync,
-    Transports::ZmqInLine,
-];
 
 impl Transports {
     /// Whether routes go to orchagent over ZeroMQ.

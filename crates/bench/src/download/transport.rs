@@ -40,7 +40,7 @@ pub enum TransportWorkload {
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// Which feature sets
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = FeatureSet::value_variants().to_vec())]
     pub dut: Vec<FeatureSet>,
     /// Which workloads
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [TransportWorkload::T1, TransportWorkload::Chassis])]
@@ -55,16 +55,6 @@ pub struct Options {
     #[command(flatten)]
     pub how: RunOptions,
 }
-
-const ALL: [FeatureSet; 7] = [
-    FeatureSet::None,
-    FeatureSet::Unsorted,
-    FeatureSet::MultiDb,
-    FeatureSet::Ring,
-    FeatureSet::Zmq,
-    FeatureSet::MultiDbRing,
-    FeatureSet::MultiDbRingZmq,
-];
 
 impl FeatureSet {
     fn features(self) -> Features {

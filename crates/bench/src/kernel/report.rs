@@ -3,7 +3,7 @@
 use super::run::{Figures, Phase, WRITER};
 use crate::harness::spread::medians;
 use crate::harness::{Call, Spread, report};
-use ribtide_text::{Table, rounded};
+use ribtide_text::{Column, Table, rounded};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -106,36 +106,18 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.call.write_head(f, format_args!("{} IPv4 routes", rounded(f64::from(self.routes))))?;
-        let header = [
-            "",
-            "wall s",
-            "routes/s",
-            "of ceiling",
-            "CPU s",
-            "writer of ceiling",
-            "feed's CPU s",
-            "others' CPU s",
+        let percent = |n: Option<f64>| n.map_or("-".into(), |n| format!("{:.0}%", n * 100.0));
+        let columns: [Column<'_, Summary>; 8] = [
+            ("", &|s| format!("  {}", s.installer)),
+            ("wall s", &|s| s.wall_s.show(seconds)),
+            ("routes/s", &|s| rounded(s.rate)),
+            ("of ceiling", &|s| percent(s.of_ceiling)),
+            ("CPU s", &|s| s.cpu_s.show(seconds)),
+            ("writer of ceiling", &|s| percent(s.writer_of_ceiling)),
+            ("feed's CPU s", &|s| seconds(s.load_s.median)),
+            ("others' CPU s", &|s| seconds(s.other_s.median)),
         ];
-        let mut rows = vec![header.map(String::from).to_vec()];
-        let mut phase = None;
-        for s in &self.summary {
-            if phase != Some(s.phase) {
-                phase = Some(s.phase);
-                rows.push(vec![s.phase.name().into()]);
-            }
-            let percent = |n: Option<f64>| n.map_or("-".into(), |n| format!("{:.0}%", n * 100.0));
-            rows.push(vec![
-                format!("  {}", s.installer),
-                s.wall_s.show(seconds),
-                rounded(s.rate),
-                percent(s.of_ceiling),
-                s.cpu_s.show(seconds),
-                percent(s.writer_of_ceiling),
-                seconds(s.load_s.median),
-                seconds(s.other_s.median),
-            ]);
-        }
-        f.write_str(&Table::of_figures(&rows).render())?;
+        f.write_str(&Table::of_groups(&self.summary, |s| s.phase.name(), &columns).render())?;
         for s in self.summary.iter().filter(|s| s.installer.starts_with("ribtide")) {
             let threads = report::thread_times(&s.threads, 0.001);
             writeln!(f, "threads, CPU s: {}, {}: {threads}", s.phase.name(), s.installer)?;

@@ -3,7 +3,7 @@
 use super::Subject;
 use super::workload::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, NexthopWorkload};
 use crate::harness::{Call, Spread};
-use ribtide_text::{Table, rounded};
+use ribtide_text::{Column, Table, rounded};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -264,61 +264,34 @@ impl fmt::Display for WorkloadReport {
         let (routes, hops) = (rounded((*routes).into()), rounded((*hops).into()));
         writeln!(f, "{work}: {routes} routes, next hops of each: {hops}")?;
         self.remark.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
-        let header = [
-            "",
-            "CPU s",
-            "decode",
-            "resolution",
-            "of off",
-            "at once",
-            "turn",
-            "sets resolved",
-            "look-ups",
-            "group ops",
-            "route ops",
-            "B/route",
+        let count = |n: u64| rounded(n as f64);
+        // Of zebra, only its CPU time and its memory are known.
+        let zebra = Subject::Zebra.to_string();
+        let ours = |s: &Summary, text: String| if s.subject == zebra { "-".into() } else { text };
+        let events = |s: &Spread| if s.median > 0.0 { s.show(seconds_text) } else { "-".into() };
+        let of_off = |s: &Summary| {
+            let off = self.of(&s.phase, OFF).map(|off| off.resolution_s.median);
+            off.map_or("-".into(), |off| format!("{:.5}", s.resolution_s.median / off))
+        };
+        let bytes = |s: &Summary| match s.phase == INSTALL {
+            true => count(s.figures.grown_bytes / u64::from(s.figures.routes)),
+            false => "-".into(),
+        };
+        let columns: [Column<'_, Summary>; 12] = [
+            ("", &|s| format!("  {}", s.subject)),
+            ("CPU s", &|s| s.cpu_s.show(seconds_text)),
+            ("decode", &|s| ours(s, s.decode_s.show(seconds_text))),
+            ("resolution", &|s| ours(s, s.resolution_s.show(seconds_text))),
+            ("of off", &|s| ours(s, of_off(s))),
+            ("at once", &|s| ours(s, events(&s.at_once_s))),
+            ("turn", &|s| ours(s, events(&s.turn_s))),
+            ("sets resolved", &|s| ours(s, count(s.figures.resolutions))),
+            ("look-ups", &|s| ours(s, count(s.figures.lookups))),
+            ("group ops", &|s| ours(s, count(s.figures.group_operations))),
+            ("route ops", &|s| ours(s, count(s.figures.route_operations))),
+            ("B/route", &bytes),
         ];
-        let mut rows = vec![header.map(String::from).to_vec()];
-        let mut phase = None;
-        for s in &self.summary {
-            if phase != Some(&s.phase) {
-                phase = Some(&s.phase);
-                rows.push(vec![s.phase.clone()]);
-            }
-            let count = |n: u64| rounded(n as f64);
-            let bytes = if s.phase == INSTALL {
-                count(s.figures.grown_bytes / u64::from(s.figures.routes))
-            } else {
-                "-".into()
-            };
-            let events = |s: &Spread| if s.median > 0.0 { s.show(seconds_text) } else { "-".into() };
-            let name = format!("  {}", s.subject);
-            if s.subject == Subject::Zebra.to_string() {
-                let none = || "-".to_owned();
-                let cpu = s.cpu_s.show(seconds_text);
-                let mut row = vec![name, cpu];
-                row.resize_with(header.len() - 1, none);
-                row.push(bytes);
-                rows.push(row);
-                continue;
-            }
-            let of_off = self.of(&s.phase, OFF).map(|off| s.resolution_s.median / off.resolution_s.median);
-            rows.push(vec![
-                name,
-                s.cpu_s.show(seconds_text),
-                s.decode_s.show(seconds_text),
-                s.resolution_s.show(seconds_text),
-                of_off.map_or("-".into(), |ratio| format!("{ratio:.5}")),
-                events(&s.at_once_s),
-                events(&s.turn_s),
-                count(s.figures.resolutions),
-                count(s.figures.lookups),
-                count(s.figures.group_operations),
-                count(s.figures.route_operations),
-                bytes,
-            ]);
-        }
-        f.write_str(&Table::of_figures(&rows).render())?;
+        f.write_str(&Table::of_groups(&self.summary, |s| &s.phase, &columns).render())?;
         for Goal { what, measured, holds } in &self.goals {
             writeln!(f, "goal {}: {what}: {measured}", if *holds { "reached" } else { "missed" })?;
         }

@@ -2,7 +2,7 @@
 
 use super::Table;
 use crate::pool::AddressPool;
-use ribtide_prefix::{Families, Family, PerFamily, Prefix, Rng};
+use ribtide_prefix::{Families, Family, Prefix, Rng, per_family};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build;
 use std::net::IpAddr;
@@ -27,10 +27,9 @@ pub struct FeedOptions {
     pub version: u32,
 }
 
-/// The shape of [`FeedOptions::next_hops`].
-pub struct Pools;
-impl PerFamily for Pools {
-    type Of<F: Family> = AddressPool;
+per_family! {
+    /// The shape of [`FeedOptions::next_hops`].
+    pub struct Pools<F> = AddressPool;
 }
 
 /// The attributes of a group.

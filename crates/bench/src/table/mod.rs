@@ -12,7 +12,7 @@ mod shape;
 pub use feed::{Feed, FeedOptions, Path};
 pub use shape::{MAX_PREFIXES, Shape};
 
-use ribtide_prefix::{Families, Family, PerFamily, Prefix, Rng, for_each_family};
+use ribtide_prefix::{Families, Family, Prefix, Rng, for_each_family, per_family};
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
@@ -57,10 +57,7 @@ pub struct Table {
     lists: Families<Lists>,
 }
 
-struct Lists;
-impl PerFamily for Lists {
-    type Of<F: Family> = Groups<F>;
-}
+per_family!(struct Lists<F> = Groups<F>);
 
 /// The prefixes of one family: group `g` is `prefixes[ends[g - 1]..ends[g]]`.
 struct Groups<F: Family> {

@@ -4,7 +4,7 @@ use super::paths::Paths;
 use super::pending::{PendingQueue, Phase};
 use super::{Receiver, pending::Tally};
 use crate::peer::{FamilySet, PeerId};
-use ribtide_prefix::{Families, Family, PerFamily, for_each_family};
+use ribtide_prefix::{Families, Family, for_each_family, per_family};
 use std::sync::Arc;
 
 pub(super) struct Cohort {
@@ -15,10 +15,7 @@ pub(super) struct Cohort {
     pub(super) lagging: bool,
 }
 
-struct PendingQueues;
-impl PerFamily for PendingQueues {
-    type Of<F: Family> = PendingQueue<F>;
-}
+per_family!(struct PendingQueues<F> = PendingQueue<F>);
 
 impl Cohort {
     /// The cohort of a joining member that needs the tables of `families`.

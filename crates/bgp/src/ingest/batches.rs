@@ -7,7 +7,7 @@ use crate::attr::AttrSet;
 use crate::message::{Prefixes, RouteOp, UpdateBatch};
 use crate::peer::{PeerId, PeerInfo};
 use crate::shard::Split;
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
+use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, Prefix, for_each_family, logical_shard, per_family};
 
 /// Which thread runs each logical shard.
 pub type ShardMap = [u16; LOGICAL_SHARDS as usize];
@@ -35,10 +35,9 @@ struct Open {
     taken: Families<Counts>,
 }
 
-/// A number per family.
-struct Counts;
-impl PerFamily for Counts {
-    type Of<F: Family> = u32;
+per_family! {
+    /// A number per family.
+    struct Counts<F> = u32;
 }
 
 /// The threads of a run, a bit each.

@@ -32,7 +32,7 @@ use super::query::Standing;
 use super::route::{self, Route};
 use super::{Core, GROUP, Shard, ShardOut, Spot, Tables};
 use crate::message::{Confirmation, NONE};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, logical_shard};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, Prefix, for_each_family, logical_shard, per_family};
 use std::collections::VecDeque;
 
 /// Unconfirmed fences at most. Later changes wait for the next one.
@@ -117,16 +117,12 @@ pub(super) struct Gates {
     blocked: usize,
 }
 
-/// Prefixes that waited for a fence; they may wait for a later one by now.
-struct Fed;
-impl PerFamily for Fed {
-    type Of<F: Family> = Vec<Prefix<F>>;
+per_family! {
+    /// Prefixes that waited for a fence; they may wait for a later one by now.
+    struct Fed<F> = Vec<Prefix<F>>;
 }
 
-struct Advertised;
-impl PerFamily for Advertised {
-    type Of<F: Family> = Map<Prefix<F>, Path>;
-}
+per_family!(struct Advertised<F> = Map<Prefix<F>, Path>);
 
 impl Default for Gates {
     fn default() -> Gates {

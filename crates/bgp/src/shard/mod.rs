@@ -39,7 +39,8 @@ use gate::Gates;
 use next_hops::News;
 use paths::{Path, PathStore};
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard, prefetch,
+    AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
+    per_family, prefetch,
 };
 use route::Route;
 use sessions::Sessions;
@@ -60,10 +61,9 @@ pub struct Shard {
     numbers: Vec<u32>,
 }
 
-/// A table of prefixes for each logical shard; empty for those of other shards.
-struct Tables;
-impl PerFamily for Tables {
-    type Of<F: Family> = Vec<Table<Route<F>>>;
+per_family! {
+    /// A table of prefixes for each logical shard; empty for those of other shards.
+    struct Tables<F> = Vec<Table<Route<F>>>;
 }
 
 /// Everything except the tables: sessions, attribute sets, paths and options.

@@ -25,7 +25,7 @@ use crate::attr::AttrSet;
 use crate::message::{NextHopState, TrackedNextHop};
 use crate::peer::PeerInfo;
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family, logical_shard,
+    AnyPrefix, Families, Family, LogicalShard, Map, Prefix, for_each_family, logical_shard, per_family,
 };
 use std::sync::Arc;
 
@@ -49,17 +49,13 @@ pub struct Moved {
     gated: Families<Gated>,
 }
 
-struct Gated;
-impl PerFamily for Gated {
-    type Of<F: Family> = Vec<(Prefix<F>, Option<Path>)>;
-}
+per_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
 
-/// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
-/// it is usable.
-#[derive(Debug)]
-struct Routes;
-impl PerFamily for Routes {
-    type Of<F: Family> = Vec<(Prefix<F>, u32, (u32, bool))>;
+per_family! {
+    /// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
+    /// it is usable.
+    #[derive(Debug)]
+    struct Routes<F> = Vec<(Prefix<F>, u32, (u32, bool))>;
 }
 
 impl Moved {

@@ -5,7 +5,7 @@ use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::message::{BestBatch, Change, DumpRequest, NONE};
 use ribtide_prefix::{
-    Afi, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
+    Afi, Families, Family, LOGICAL_SHARDS, Prefix, for_each_family, logical_shard, per_family,
 };
 use std::collections::VecDeque;
 
@@ -20,10 +20,9 @@ pub(super) struct Work {
     resolved: Families<Prefixes>,
 }
 
-/// Prefixes of a family, some of them twice.
-struct Prefixes;
-impl PerFamily for Prefixes {
-    type Of<F: Family> = Vec<Prefix<F>>;
+per_family! {
+    /// Prefixes of a family, some of them twice.
+    struct Prefixes<F> = Vec<Prefix<F>>;
 }
 
 /// Prefixes of a family that wait for the state of a next hop. Beyond the bound, every route is

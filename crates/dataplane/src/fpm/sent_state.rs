@@ -25,7 +25,7 @@
 
 use super::super::announcer::{destination, protocol_number, variant};
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
+    AnyPrefix, Families, Family, Map, Prefix, for_each_family, per_family, shrink_if_sparse, shrink_to_fit,
 };
 use ribtide_rib::{FibRoute, GroupId, IfIndex, Protocol, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::Route;
@@ -106,10 +106,7 @@ pub(super) struct Sent {
     unanswered: Unanswered,
 }
 
-struct Sents;
-impl PerFamily for Sents {
-    type Of<F: Family> = Map<Prefix<F>, Sent>;
-}
+per_family!(struct Sents<F> = Map<Prefix<F>, Sent>);
 
 /// The routes of a VRF that the server has.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 
 use super::super::model::{NO_PATH, PathNumber, UNKNOWN_PATH, View, fingerprint};
 use super::Received;
-use ribtide_prefix::{Families, Family, HashBuilder, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_prefix::{Families, Family, HashBuilder, Map, Prefix, Set, for_each_family, per_family};
 use ribtide_wire::bgp::Update;
 use std::hash::BuildHasher;
 use std::time::Instant;
@@ -43,10 +43,7 @@ pub(super) struct Routes {
     strange: Families<Strange>,
 }
 
-struct Strange;
-impl PerFamily for Strange {
-    type Of<F: Family> = Set<Prefix<F>>;
-}
+per_family!(struct Strange<F> = Set<Prefix<F>>);
 
 impl Routes {
     pub(super) fn new(view: &View) -> Routes {
