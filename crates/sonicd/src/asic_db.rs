@@ -16,7 +16,7 @@ use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
-use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError};
+use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, passed_over};
 use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -292,10 +292,17 @@ impl Rows {
         self.connection.scan(&format!("{prefix}*"), |connection, names| {
             let hashes = connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
-                let Some(Ok((object, id))) = name.strip_prefix(&prefix).map(text::read_row_key) else {
-                    continue;
-                };
                 let pairs = hash.into_pairs();
+                if pairs.is_empty() {
+                    continue;
+                }
+                let (object, id) = match text::read_row_key(name.strip_prefix(&prefix).unwrap_or(name)) {
+                    Ok(known) => known,
+                    Err(reason) => {
+                        passed_over(Db::Asic.name(), name, reason);
+                        continue;
+                    }
+                };
                 let attrs =
                     pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
                 rows.push((object, id, attrs.collect()));

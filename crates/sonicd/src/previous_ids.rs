@@ -35,8 +35,10 @@ pub(super) fn read(routes: IndexRoutes, daemon: &Daemon) -> Result<PreviousIds, 
         let keys: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
         let hashes = connection.query_all(keys.iter().map(|key| ["HGETALL", key]))?;
         for (name, hash) in names.iter().zip(hashes) {
-            let Ok((object, id)) = text::read_row_key(name) else { continue };
-            let pairs = hash.into_pairs();
+            let (Ok((object, id)), pairs) = (text::read_row_key(name), hash.into_pairs()) else { continue };
+            if pairs.is_empty() {
+                continue;
+            }
             let attrs = pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
             previous_ids.object(object, &id, &attrs.collect());
         }

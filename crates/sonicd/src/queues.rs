@@ -6,7 +6,7 @@
 use super::{Daemon, Error};
 use ribtide_runtime::gauge::{Depth, Gauge};
 use ribtide_swss::Db;
-use ribtide_tables::{Connection, state_table};
+use ribtide_tables::{Connection, state_table, unreadable_keys};
 use serde::{Deserialize, Serialize};
 
 /// The table in STATE_DB: keys are daemons, fields are queues.
@@ -41,8 +41,10 @@ pub struct Level {
 pub(super) fn publish(keys: Option<&'static str>, daemon: &Daemon) -> Result<(), Error> {
     let mut keys = keys.map(|table| Keys::open(table, daemon)).transpose()?;
     let rings = daemon.rings.clone();
+    let unreadable = rings.gauge("unreadable keys of Redis", None);
     daemon.bookkeeping.follow(TABLE, daemon.name, move || {
         keys.iter_mut().for_each(Keys::look);
+        unreadable.set(unreadable_keys());
         rings.depths().into_iter().map(line).collect()
     });
     Ok(())

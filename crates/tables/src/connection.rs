@@ -8,10 +8,12 @@
 
 use crate::TableError;
 use crate::database::{Address, Database};
-use crate::resp::{self, Command, Decoder, Raw, Replies, Reply};
+use crate::resp::{self, Command, Decoder, EncodedCommand, Raw, Replies, Reply};
+use crate::unreadable;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -57,6 +59,14 @@ const REPEATABLE: [&[u8]; 12] = [
     b"COPY", b"DEL", b"EXISTS", b"GET", b"HDEL", b"HGET", b"HGETALL", b"HSET", b"PING", b"PUBLISH", b"SCARD",
     b"UNLINK",
 ];
+
+/// Commands that treat a key of another type as an absent one.
+const PASSING_OVER: [&[u8]; 7] =
+    [b"HDEL", b"HGET", b"HGETALL", b"LRANGE", b"SCARD", b"SISMEMBER", b"SMEMBERS"];
+
+/// Commands of the only writer of a key, or of the only reader of a queue: a key of another type is
+/// deleted first.
+const REPLACING: [&[u8]; 3] = [b"HSET", b"LPUSH", b"RPOP"];
 
 /// A connection to one database.
 #[derive(Debug)]
@@ -260,7 +270,7 @@ impl Connection {
         let refusal = loop {
             match self.exchange() {
                 Ok(Some(message)) if is_temporary(&message) && !self.stop.stopped() => {
-                    self.keep_accepted();
+                    self.keep_accepted(is_temporary);
                     if refused != message {
                         let database = self.database.db.name();
                         tracing::warn!(
@@ -273,6 +283,13 @@ impl Connection {
                     }
                     std::thread::sleep(pause);
                     pause = RETRY_BACKOFF.1.min(pause * 2);
+                }
+                Ok(Some(message)) if is_wrong_type(&message) && !self.stop.stopped() => {
+                    match self.replace_wrong_type() {
+                        Ok(true) => {}
+                        Ok(false) => break Some(message),
+                        Err(e) => self.recover(e)?,
+                    }
                 }
                 // Another client flushed the scripts; commands that ran may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => {
@@ -288,6 +305,8 @@ impl Connection {
         if !refused.is_empty() {
             tracing::info!(target: target::REDIS, database = self.database.db.name(), "Redis takes commands again");
         }
+        let refusal =
+            refusal.map(|message| if is_wrong_type(&message) { self.wrong_type(message) } else { message });
         self.out.clear();
         (self.queued, self.sent) = (0, 0);
         match refusal {
@@ -303,32 +322,79 @@ impl Connection {
         let unsent = &self.out[self.sent..];
         self.stream.write_all(unsent).map_err(|e| lost(&e))?;
         self.sent = self.out.len();
-        let mut refusal = None;
+        let mut is_refused = false;
         while self.replies.len() < self.queued {
             let reply = receive(&mut self.stream, &mut self.decoder, REPLY_TIMEOUT).map_err(|e| lost(&e))?;
-            refusal = refusal.or_else(|| reply.refusal());
+            is_refused |= reply.is_refusal();
             self.replies.push(reply);
         }
-        Ok(refusal)
+        Ok(if is_refused { self.first_refusal() } else { None })
     }
 
-    /// Makes the next attempt begin with the first command that was refused, or with its
-    /// transaction. Those after it run again. Where that is not harmless, [`Connection::generation`]
-    /// rises, as after a loss.
-    fn keep_accepted(&mut self) {
+    /// The first error reply that counts.
+    fn first_refusal(&self) -> Option<String> {
+        self.replies.iter().zip(resp::commands(&self.out)).find_map(|(reply, command)| {
+            let message = reply.refusal()?;
+            if !(is_wrong_type(&message) && PASSING_OVER.contains(&command.name)) {
+                return Some(message);
+            }
+            let key = String::from_utf8_lossy(command.key);
+            unreadable::passed_over(self.database.db.name(), &key, "another type of value");
+            None
+        })
+    }
+
+    /// Makes the next attempt begin with the first command that was refused for such a reason, or
+    /// with its transaction. Those after it run again. Where that is not harmless,
+    /// [`Connection::generation`] rises, as after a loss.
+    fn keep_accepted(&mut self, reason: fn(&str) -> bool) {
         let commands = resp::commands(&self.out);
-        let is_refused = |reply: &Raw<'_>| reply.refusal().is_some_and(|refusal| is_temporary(&refusal));
+        let is_refused = |reply: &Raw<'_>| reply.refusal().is_some_and(|refusal| reason(&refusal));
         let refused = self.replies.iter().position(|reply| is_refused(&reply)).unwrap_or(0);
         let transaction =
-            commands[..refused].iter().rposition(|(_, name)| matches!(*name, b"MULTI" | b"EXEC"));
-        let first = transaction.filter(|at| commands[*at].1 == b"MULTI").unwrap_or(refused);
-        let ran = |(reply, (_, name)): (Raw<'_>, &(usize, &[u8]))| {
-            let waits = *name == b"MULTI" || reply.text() == Some("QUEUED");
-            !waits && !is_refused(&reply) && !REPEATABLE.contains(name)
+            commands[..refused].iter().rposition(|command| matches!(command.name, b"MULTI" | b"EXEC"));
+        let first = transaction.filter(|at| commands[*at].name == b"MULTI").unwrap_or(refused);
+        let ran = |(reply, command): (Raw<'_>, &EncodedCommand<'_>)| {
+            let waits = command.name == b"MULTI" || reply.text() == Some("QUEUED");
+            !waits && !reply.is_refusal() && !REPEATABLE.contains(&command.name)
         };
         self.generation += u64::from(self.replies.iter().zip(&commands).skip(first).any(ran));
-        self.sent = commands.get(first).map_or(0, |(at, _)| *at);
+        self.sent = commands.get(first).map_or(0, |command| command.at);
         self.replies.truncate(first);
+    }
+
+    /// Deletes the keys of another type that commands of their only user met, so that these run
+    /// again. Returns whether there was one.
+    fn replace_wrong_type(&mut self) -> Result<bool, TableError> {
+        let wrong = |(reply, command): (Raw<'_>, EncodedCommand<'_>)| {
+            let is_wrong =
+                REPLACING.contains(&command.name) && reply.refusal().is_some_and(|m| is_wrong_type(&m));
+            is_wrong.then(|| String::from_utf8_lossy(command.key).into_owned())
+        };
+        let keys: BTreeSet<String> =
+            self.replies.iter().zip(resp::commands(&self.out)).filter_map(wrong).collect();
+        for key in &keys {
+            unreadable::replaced(self.database.db.name(), key);
+            self.control(&["DEL", key])?;
+        }
+        if !keys.is_empty() {
+            self.keep_accepted(is_wrong_type);
+        }
+        Ok(!keys.is_empty())
+    }
+
+    /// What to do about a refusal of another type of value.
+    fn wrong_type(&self, message: String) -> String {
+        let commands = resp::commands(&self.out);
+        let refused = |reply: &Raw<'_>| reply.refusal().as_ref() == Some(&message);
+        let place = self.replies.iter().position(|reply| refused(&reply));
+        match place.and_then(|place| commands.get(place)).filter(|command| command.name != b"EVALSHA") {
+            Some(command) => {
+                let (id, key) = (self.database.id, String::from_utf8_lossy(command.key));
+                format!("{message} (key {key}); delete it: redis-cli -n {id} DEL '{key}'")
+            }
+            None => message,
+        }
     }
 
     /// Connects again until it succeeds or the process stops.
@@ -393,6 +459,11 @@ fn is_temporary(refusal: &str) -> bool {
     let code = |text: &str| TEMPORARY.contains(&text.split(' ').next().unwrap_or_default());
     let inner = refusal.strip_prefix("ERR Error running script").and_then(|text| text.split(": -").nth(1));
     code(refusal) || inner.is_some_and(code)
+}
+
+/// Whether a command met a key whose value has another type.
+fn is_wrong_type(refusal: &str) -> bool {
+    refusal.starts_with("WRONGTYPE")
 }
 
 pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {

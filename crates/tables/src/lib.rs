@@ -24,6 +24,7 @@ mod resp;
 mod row_cache;
 pub mod state_table;
 mod subscriptions;
+mod unreadable;
 mod write_behind;
 pub mod zmq;
 
@@ -38,6 +39,7 @@ pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
 pub use subscriptions::{PubSubEvent, Wake, listen, wake_ups};
+pub use unreadable::{passed_over, unreadable_keys};
 pub use write_behind::WriteBehind;
 
 use ribtide_swss::{Change, Row};

@@ -218,6 +218,11 @@ impl<'a> Raw<'a> {
         }
     }
 
+    /// Whether the reply is an error.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(token(self.0), Ok(Some((Token::Error(_), _))))
+    }
+
     /// The text of a string or status. Text that is not UTF-8 becomes `\u{fffd}`, which equals no
     /// expected value.
     pub(crate) fn text(self) -> Option<&'a str> {
@@ -329,8 +334,18 @@ impl Replies {
     }
 }
 
-/// The place and the name of each encoded command in `buf`.
-pub(crate) fn commands(buf: &[u8]) -> Vec<(usize, &[u8])> {
+/// An encoded command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EncodedCommand<'a> {
+    /// Its place.
+    pub(crate) at: usize,
+    pub(crate) name: &'a [u8],
+    /// Its first argument, which is the key of most commands.
+    pub(crate) key: &'a [u8],
+}
+
+/// The encoded commands in `buf`.
+pub(crate) fn commands(buf: &[u8]) -> Vec<EncodedCommand<'_>> {
     let (mut all, mut at) = (Vec::new(), 0);
     let next = |at: &mut usize| {
         let (token, len) = token(buf.get(*at..)?).ok()??;
@@ -341,10 +356,14 @@ pub(crate) fn commands(buf: &[u8]) -> Vec<(usize, &[u8])> {
         let begin = at;
         let Some(Token::Array(words)) = next(&mut at) else { return all };
         let Some(Token::Text(name)) = next(&mut at) else { return all };
-        for _ in 1..words {
-            next(&mut at);
+        let mut key: &[u8] = &[];
+        for n in 1..words {
+            match next(&mut at) {
+                Some(Token::Text(text)) if n == 1 => key = text,
+                _ => {}
+            }
         }
-        all.push((begin, name));
+        all.push(EncodedCommand { at: begin, name, key });
     }
 }
 

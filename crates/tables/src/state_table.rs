@@ -19,9 +19,9 @@ use crate::database::{Database, Databases};
 use crate::resp::{Command, Items, Raw, Reply};
 use crate::row_cache::RowCache;
 use crate::subscriptions::Wake;
+use crate::unreadable;
 use crate::{Consumer, Producer, TableError};
 use ribtide_prefix::Map;
-use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ use std::time::Duration;
 ///
 /// Many routes have equal rows. The first row of a list is written field by field; the others are
 /// copies of it, which is cheaper. A pending row whose fields must stay is not replaced by a copy.
+///
+/// A key of another type is replaced. Returns the names of such keys, if there are any.
 const WRITE: &str = r"
 local call, lists, at = redis.call, {}, 4
 for n = 1, tonumber(ARGV[2]) do
@@ -44,8 +46,15 @@ for n = 1, tonumber(ARGV[2]) do
   lists[tostring(n)] = {op = ARGV[at], first = at + 2, last = at + 1 + texts, fields = texts / 2}
   at = at + 2 + texts
 end
-local clear, models, count = {}, {}, tonumber(ARGV[3])
+local clear, models, count, bad = {}, {}, tonumber(ARGV[3]), {}
 local keys, share = at + count, count > tonumber(ARGV[2])
+local function again(reply, key, ...)
+  if string.find(reply.err, 'WRONGTYPE', 1, true) then
+    bad[#bad + 1] = key
+    call('DEL', key)
+  end
+  return call(...)
+end
 local function forget(row)
   if models[row] then
     models[row].model, models[row] = nil, nil
@@ -62,17 +71,30 @@ for n = 0, count - 1 do
   local model = list.model
   if list.op ~= 'D' and not (model and model ~= row and call('COPY', model, row) == 1) then
     forget(row)
-    call('HSET', row, unpack(ARGV, list.first, list.last))
+    local set = redis.pcall('HSET', row, unpack(ARGV, list.first, list.last))
+    if type(set) == 'table' then
+      again(set, row, 'HSET', row, unpack(ARGV, list.first, list.last))
+    end
     if share and call('HLEN', row) == list.fields then
       list.model, models[row] = row, list
     end
   end
 end
 if #clear > 0 and KEYS[3] ~= '' then
-  call('SADD', KEYS[3], unpack(clear))
+  local added = redis.pcall('SADD', KEYS[3], unpack(clear))
+  if type(added) == 'table' then
+    again(added, KEYS[3], 'SADD', KEYS[3], unpack(clear))
+  end
 end
-if call('SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1)) > 0 then
+local added = redis.pcall('SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1))
+if type(added) == 'table' then
+  added = again(added, KEYS[2], 'SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1))
+end
+if added > 0 then
   call('PUBLISH', KEYS[1], ARGV[1])
+end
+if #bad > 0 then
+  return bad
 end
 ";
 
@@ -83,14 +105,34 @@ end
 /// fields, because it is cheaper read there. Otherwise returns an array of the key, fields and
 /// values, which are none for a deletion. A row that keeps no old field is moved by RENAME, which
 /// is cheaper than a copy with the same result.
+///
+/// A set or pending row of another type is deleted, and a final row of another type is replaced.
+/// The names of such keys follow an empty text, as the last row.
 const POP: &str = r"
-local call, rows = redis.call, {}
-local keys = call('SPOP', KEYS[1], ARGV[1])
+local call, rows, bad = redis.call, {}, {''}
+local function try(key, ...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then
+    return reply
+  elseif not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    return call(...)
+  end
+  bad[#bad + 1] = key
+end
+local keys = try(KEYS[1], 'SPOP', KEYS[1], ARGV[1])
+if not keys then
+  call('DEL', KEYS[1])
+  keys = {}
+end
 local clears = call('EXISTS', KEYS[2]) == 1
 for n, key in ipairs(keys) do
   local new, final = KEYS[3] .. key, KEYS[4] .. key
-  local row = key
-  if clears and call('SREM', KEYS[2], key) == 1 then
+  local row, cleared = key, clears and try(KEYS[2], 'SREM', KEYS[2], key)
+  if cleared == nil then
+    call('DEL', KEYS[2])
+    clears = false
+  end
+  if cleared == 1 then
     if call('EXISTS', new) == 1 then
       call('RENAME', new, final)
     else
@@ -100,15 +142,24 @@ for n, key in ipairs(keys) do
   else
     local moved = redis.pcall('RENAMENX', new, final)
     if moved == 0 then
-      row = call('HGETALL', new)
-      call('HSET', final, unpack(row))
-      call('DEL', new)
-      table.insert(row, 1, key)
+      local fields = try(new, 'HGETALL', new)
+      if not fields then
+        call('DEL', new)
+      elseif try(final, 'HSET', final, unpack(fields)) then
+        call('DEL', new)
+        table.insert(fields, 1, key)
+        row = fields
+      else
+        call('RENAME', new, final)
+      end
     elseif moved ~= 1 and call('EXISTS', final) == 0 then
       row = {key}
     end
   end
   rows[n] = row
+end
+if #bad > 1 then
+  rows[#rows + 1] = bad
 end
 return rows
 ";
@@ -119,14 +170,13 @@ return rows
 const SETTLE: &str = r"
 for _, key in ipairs(ARGV) do
   local new, final = KEYS[2] .. key, KEYS[3] .. key
-  if redis.call('SREM', KEYS[1], key) == 1 then
+  if redis.pcall('SREM', KEYS[1], key) == 1 or redis.call('TYPE', final).ok ~= 'hash' then
     redis.call('DEL', final)
   end
-  local fields = redis.call('HGETALL', new)
-  if #fields > 0 then
-    redis.call('HSET', final, unpack(fields))
-    redis.call('DEL', new)
+  if redis.call('TYPE', new).ok == 'hash' then
+    redis.call('HSET', final, unpack(redis.call('HGETALL', new)))
   end
+  redis.call('DEL', new)
 end
 ";
 
@@ -386,7 +436,10 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     fn flush(&mut self) -> Result<(), TableError> {
         self.finish_call();
         self.waiting = 0;
-        self.connection.flush()
+        for key in self.connection.send()?.iter().flat_map(Raw::items).filter_map(Raw::text) {
+            unreadable::replaced(R::DB.name(), key);
+        }
+        Ok(())
     }
 
     /// Keys are taken in no order, so a longer backlog delays each key more. A stalled consumer
@@ -443,10 +496,12 @@ fn settle(connection: &mut Connection, changed: &str, keys: [&str; 3]) -> Result
 /// Parses a row and passes it on, if it has its table's format.
 pub(crate) fn parse_row<R: Row>(key: &str, pairs: &[(String, String)], each: &mut impl FnMut(R::Key, R)) {
     let mut fields = pairs.iter().map(|(field, value)| (field.as_str(), value.as_str()));
-    if !pairs.is_empty()
-        && let (Ok(key), Ok(row)) = (R::parse_key(key), R::from_fields(&mut fields))
-    {
-        each(key, row);
+    if pairs.is_empty() {
+        return;
+    }
+    match R::parse_key(key).and_then(|key| Ok((key, R::from_fields(&mut fields)?))) {
+        Ok((key, row)) => each(key, row),
+        Err(reason) => unreadable::passed_over(R::DB.name(), &format!("{}:{key}", R::TABLE), reason),
     }
 }
 
@@ -501,7 +556,14 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         let count = max.to_string();
         self.connection.queue(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count]);
         let replies = self.connection.send()?;
-        let taken = || replies.iter().flat_map(Raw::items);
+        // The last element may have the names of keys of another type.
+        let is_row =
+            |row: &Raw<'_>| row.text().is_some() || row.items().next().and_then(Raw::text) != Some("");
+        let taken = || replies.iter().flat_map(Raw::items).filter(is_row);
+        for keys in replies.iter().flat_map(Raw::items).filter(|row| !is_row(row)) {
+            let keys = keys.items().skip(1).filter_map(Raw::text);
+            keys.for_each(|key| unreadable::replaced(R::DB.name(), key));
+        }
         let mut name = last.clone();
         for key in taken().filter_map(Raw::text) {
             name.truncate(last.len());
@@ -509,7 +571,7 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
             self.connection.queue(&["HGETALL", &name]);
         }
         let moved = self.connection.send()?;
-        let (mut moved, mut refused) = (moved.iter(), Vec::new());
+        let mut moved = moved.iter();
         for row in taken() {
             let (key, fields) = match row.text() {
                 Some(key) => (Some(key), moved.next().map(Raw::items).unwrap_or_default()),
@@ -524,12 +586,11 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
             }
             match change(key.unwrap_or_default(), fields, &mut self.row_cache) {
                 Ok(change) => changes.push(change),
-                Err(e) => refused.push(e),
+                Err(reason) => {
+                    let key = format!("{}:{}", R::TABLE, key.unwrap_or_default());
+                    unreadable::passed_over(R::DB.name(), &key, reason);
+                }
             }
-        }
-        if let Some(error) = refused.first() {
-            let rows = refused.len();
-            tracing::warn!(target: target::REDIS, table = R::TABLE, rows, %error, "rows are passed over");
         }
         Ok(taken().count() == max)
     }

@@ -332,6 +332,62 @@ fn commands_that_a_server_refuses_for_a_time_are_sent_again() {
 }
 
 #[test]
+fn keys_of_another_type_are_passed_over_and_replaced_by_their_writer() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    let (mut table, mut consumer) = (producer(&server, 10), consumer(&server));
+    // Rows where they wait, where they are, and the sets of their keys.
+    let spoilt =
+        ["_ROUTE_TABLE:10.0.1.0/24", "ROUTE_TABLE:10.0.2.0/24", "ROUTE_TABLE_KEY_SET", "ROUTE_TABLE_DEL_SET"];
+    spoilt.iter().for_each(|key| drop(client.query(&format!("SET {key} x"))));
+    let rows = |n: u8| hops(&format!("10.0.0.{n}"), "Ethernet0");
+    write(
+        &mut table,
+        vec![set("10.0.1.0/24", rows(1)), set("10.0.2.0/24", rows(2)), replace("10.0.3.0/24", rows(3))],
+    );
+    let changes = popped(&mut consumer);
+    let all = vec![set("10.0.1.0/24", rows(1)), set("10.0.2.0/24", rows(2)), set("10.0.3.0/24", rows(3))];
+    assert_eq!(changes, all);
+    // Between the producer and the consumer: a pending row is lost, and the row at its final key counts.
+    write(&mut table, vec![set("10.0.1.0/24", rows(9)), set("10.0.4.0/24", rows(4))]);
+    client.query("SET _ROUTE_TABLE:10.0.1.0/24 x");
+    client.query("SADD ROUTE_TABLE_KEY_SET 10.0.5.0/24");
+    client.query("SET ROUTE_TABLE:10.0.5.0/24 x");
+    let changes = popped(&mut consumer);
+    assert_eq!(changes, vec![set("10.0.1.0/24", rows(1)), set("10.0.4.0/24", rows(4))]);
+    client.query("SET ROUTE_TABLE_KEY_SET x");
+    assert_eq!(popped(&mut consumer), vec![]);
+    // Plain reads and writes.
+    let mut plain = PlainTable::<RouteRow>::open(&server.databases, &server.stop).unwrap();
+    let mut found = Vec::new();
+    plain.rows(|key, row| found.push(Change::set(key, row))).unwrap();
+    found.sort_by_key(|change| format!("{:?}", change.key));
+    let all = [(1, rows(1)), (2, rows(2)), (3, rows(3)), (4, rows(4))];
+    assert_eq!(found, all.map(|(n, row)| set(&format!("10.0.{n}.0/24"), row)));
+    write_plain(&mut plain, set("10.0.5.0/24", rows(5)));
+    assert_eq!(plain.get(&key("10.0.5.0/24")).unwrap(), Some(rows(5)));
+    assert!(ribtide_tables::unreadable_keys() >= 5);
+    // A counter is no row: the sentence has the key, and what to do.
+    client.query("HSET VIDCOUNTER a b");
+    let mut connection = Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap();
+    let refused = connection.query(&["INCRBY", "VIDCOUNTER", "1"]).unwrap_err().to_string();
+    assert!(refused.contains("(key VIDCOUNTER); delete it: redis-cli -n 0 DEL 'VIDCOUNTER'"), "{refused}");
+}
+
+/// The changes that wait, in the order of their keys.
+fn popped(consumer: &mut ConsumerStateTable<RouteRow>) -> Vec<Change<RouteRow>> {
+    let mut changes = Vec::new();
+    while consumer.pop(128, &mut changes).unwrap() {}
+    changes.sort_by_key(|change| format!("{:?}", change.key));
+    changes
+}
+
+fn write_plain(table: &mut PlainTable<RouteRow>, change: Change<RouteRow>) {
+    table.write(&mut vec![change]).unwrap();
+    table.flush().unwrap();
+}
+
+#[test]
 fn what_was_sent_to_a_server_that_goes_is_sent_again() {
     let Some(mut server) = Server::start() else { return };
     let mut table = PlainTable::<RouteStateRow>::open(&server.databases, &server.stop).unwrap();
