@@ -2,6 +2,7 @@
 between them: the stage at which a route waits, and the reason."""
 
 import json
+import re
 import struct
 import subprocess
 
@@ -67,12 +68,17 @@ def test_where_a_route_waits(host, combination):
     sonic.neighbor("Ethernet0", "193.203.0.200")
     concludes("21.0.0.0/24", through)
 
-    # The chip refuses it, and takes it when it is announced again.
+    # The chip refuses it, and takes it later.
     sonic.query("refuse 22.0.0.0/24")
     announce("22.0.0.0/24")
-    concludes("22.0.0.0/24", "the route ends at orchagent: given up: the chip refused it: SAI_STATUS_FAILURE", ASIC_DB="absent")
-    sonic.query("take 22.0.0.0/24")
+    def refused():
+        now = Explained(sonic, "22.0.0.0/24")
+        sentence = r"the route ends at orchagent: it is refused by the chip \(SAI_STATUS_FAILURE\), retried in \d+ s"
+        assert re.fullmatch(sentence, now.conclusion) and now.states["ASIC_DB"] == "absent", now.messages
+    settled(refused, 20, 0.2)
     announce("22.0.0.0/24", "193.203.0.2")
+    settled(refused, 20, 0.2)
+    sonic.query("take 22.0.0.0/24")
     concludes("22.0.0.0/24", through)
     # To the first row no answer came, and none does.
     assert Explained(sonic, "22.0.0.0/24").messages["fpmsyncd"][-1] == ("one of the rows handed over has no answer: it is still to come, or was refused "

@@ -66,7 +66,7 @@ pub(super) fn log_orchagent(events: &mut Vec<OrchEvent>) -> Option<String> {
                 tracing::warn!(target: target::ORCHAGENT, object, reason, "the row is not programmed");
             }
             OrchEvent::Failed(object, status) => {
-                tracing::error!(target: target::ORCHAGENT, object, status = status.name(), "the chip refused the request");
+                tracing::error!(target: target::ORCHAGENT, object, status = status.name(), "the chip refused the request, which is sent again after a pause");
             }
         }
     }
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(lines.len(), EVENTS_BATCH_MAX + 1);
         assert_eq!(
             lines[0],
-            "ERROR orchagent: the chip refused the request object=\"route 10.0.0.0/24\" \
+            "ERROR orchagent: the chip refused the request, which is sent again after a pause object=\"route 10.0.0.0/24\" \
              status=SAI_STATUS_TABLE_FULL"
         );
         assert!(lines[EVENTS_BATCH_MAX].ends_with(&format!(" events={}", 1001 - EVENTS_BATCH_MAX)));

@@ -163,6 +163,7 @@ pub trait OrchOutputs: Send {
 pub struct OrchGauges {
     at_work: Gauge,
     retry_cache: Gauge,
+    refused: Gauge,
     under_way: Gauge,
     unsent: Gauge,
 }
@@ -174,6 +175,7 @@ impl OrchGauges {
         OrchGauges {
             at_work: rings.gauge("rows in m_toSync", Some(backlog)),
             retry_cache: rings.gauge("routes in the retry cache", None),
+            refused: rings.gauge("requests that the chip refused, to be sent again", None),
             under_way: rings.gauge("requests in flight to syncd", Some(window)),
             unsent: rings.gauge("response messages to send", None),
         }
@@ -415,9 +417,10 @@ impl OrchStage {
     }
 
     fn note_depths(&self) {
-        let OrchGauges { at_work, retry_cache, under_way, unsent } = &self.gauges;
+        let OrchGauges { at_work, retry_cache, refused, under_way, unsent } = &self.gauges;
         at_work.set(self.orch.backlog());
         retry_cache.set(self.orch.retry_cache_len());
+        refused.set(self.orch.refused_len());
         under_way.set(self.syncd.under_way());
         unsent.set(self.outputs.unsent());
     }

@@ -6,7 +6,7 @@
 //! interface, neighbour, next hop, group, route) has a desired state, a programmed state, and at
 //! most one request in flight; a `step` compares the two states and enqueues the next request. An
 //! object is requested only after its dependencies are confirmed, so replies may come in any order
-//! and a failure concerns one object. A route that cannot proceed waits in the retry cache under
+//! and a failure concerns one object: its request is sent again after a pause ([`back_off`]). A route that cannot proceed waits in the retry cache under
 //! its constraint; a resolved constraint makes its routes ready. No table is ever scanned for work.
 //!
 //! | part | owns | SONiC |
@@ -18,13 +18,14 @@
 //! | `NextHopGroups`, `NhgTable` | groups and indexes | RouteOrch, NhgOrch |
 //! | `Objects` | the five parts above | |
 //! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks | RouteOrch |
-//! | `Outbox`: `Bulker`, `ObjectIds`, `Crm` | requests, object ids, counters | bulkers, CrmOrch |
+//! | `Outbox`: `Bulker`, `ObjectIds`, `Crm`, `BackOff` | requests, object ids, counters, retries | bulkers, CrmOrch |
 //! | `Boot` | the steps of the start | OrchDaemon |
 //!
 //! A part changes its own state and that of parts below it; parts above it get a notification.
 //! [`Orch`] passes rows and replies to the parts, and delivers the notifications.
 
 mod arena;
+mod back_off;
 mod boot;
 mod bulker;
 mod crm;
@@ -56,7 +57,7 @@ use crate::row::{
 use crate::sai::{Attr, Oid, SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
-use bulker::{Context, ObjectReply, Requester};
+use bulker::{Context, ObjectReply, Requester, has_progress};
 pub use crm::{Crm, Usage};
 pub use explain::{ProgrammedEntry, RouteState, Waiting};
 use objects::Objects;
@@ -90,8 +91,9 @@ pub struct OrchConfig {
     /// Creates a group even for a NEXTHOP_GROUP_TABLE row with one member. A change of that member
     /// is then one change of the group, and none of the routes. SONiC creates none.
     pub single_groups: bool,
-    /// Milliseconds after which a request that the chip had no room for is retried, even if nothing
-    /// was freed.
+    /// Milliseconds after which a request that the chip refused is sent again. The pause doubles
+    /// with each refusal, up to 64 times this. It stays this where the chip had no room, and ends
+    /// when some is freed.
     pub retry_ms: u64,
     /// Milliseconds between two reads of the chip's available entries; 0 for never.
     pub crm_interval_ms: u64,
@@ -121,7 +123,8 @@ impl Default for OrchConfig {
 pub enum OrchEvent {
     /// A row that cannot be programmed and was dropped: its name, and the reason.
     Refused(String, String),
-    /// The chip refused a request, which is dropped: the object, and the status.
+    /// The chip refused a request, which is sent again after a pause: the object, and the status.
+    /// Once for each content of the object.
     Failed(String, crate::sai::Status),
     /// The start failed, or a reply was malformed: orchagent sends no further request.
     Fatal(String),
@@ -165,8 +168,8 @@ pub struct OrchOut {
     /// The same for rows that were found at the start or resent ([`RouteKey::Resent`]). They are no
     /// responses, so a counter of responses leaves them out.
     pub found: Vec<Change<RouteStateRow>>,
-    /// Refused routes, once for each row; only with [`OrchConfig::responses`]. A response may still
-    /// follow, as when the chip gets room. A row that a later row replaced has no refusal.
+    /// Refused routes, once for each row; only with [`OrchConfig::responses`]. A response follows
+    /// when the chip takes the entry after all. A row that a later row replaced has no refusal.
     pub refusals: Vec<Refusal>,
     /// Routes whose programming status changed outside of a batch: the reason of a failure as a
     /// sentence, or `None` when the chip now has a route that was reported as failed. A failure is
@@ -221,7 +224,7 @@ impl Orch {
             ports: Ports::default(),
             objects: Objects::new(&config),
             routes: Routes::new(&config),
-            outbox: Outbox::new(vids),
+            outbox: Outbox::new(vids, config.retry_ms),
             last_retry_ms: 0,
             config,
         }
@@ -278,7 +281,7 @@ impl Orch {
     /// counts as failed, and [`OrchOut::status_changes`] reports a later success. A programmed
     /// route whose row of NEXTHOP_GROUP_TABLE begins to wait is reported under batch 0.
     pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
-        self.routes.finished(quiet && self.ready() && self.idle(), &self.objects)
+        self.routes.finished(quiet && self.ready() && self.idle(), &self.objects, &self.outbox)
     }
 
     /// Takes in a change of ROUTE_TABLE.
@@ -334,8 +337,9 @@ impl Orch {
                 if !self.has_statuses(&reply, requested.len()) {
                     return;
                 }
+                let progress = has_progress(&reply.statuses);
                 for ((requester, item), status) in requested.into_iter().zip(reply.statuses) {
-                    self.object_reply(requester, ObjectReply { verb, object, item, status });
+                    self.object_reply(requester, ObjectReply { verb, object, item, status, progress });
                     self.deliver();
                 }
             }
@@ -409,18 +413,18 @@ impl Orch {
         }
     }
 
-    /// Takes in the time, in milliseconds from any start: requests that the chip had no room for
-    /// are retried.
+    /// Takes in the time, in milliseconds from any start: [`Orch::run`] retries requests that the
+    /// chip refused, at most a bulk at a time.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.writing_to(out, |orch| orch.take_time(now_ms));
     }
 
     fn take_time(&mut self, now_ms: u64) {
         self.routes.shrink_if_sparse();
+        self.outbox.back_off.set_now(now_ms);
+        self.routes.set_now(now_ms);
         if now_ms.saturating_sub(self.last_retry_ms) >= self.config.retry_ms {
             self.last_retry_ms = now_ms;
-            self.outbox.retry_all();
-            self.deliver();
             self.routes.retry_table_full(self.config.bulk_size);
         }
         if self.boot.done() {
@@ -482,8 +486,8 @@ impl Orch {
         self.deliver();
     }
 
-    /// Sends requests while the window has room: calls that are queued, then the start's, then a
-    /// bulk of routes.
+    /// Sends requests while the window has room: calls that are queued, then the start's, then
+    /// retries of objects, then a bulk of routes.
     fn send(&mut self) {
         let bulk_size = self.config.bulk_size.max(1);
         while self.outbox.bulker.may_send(self.config.window) {
@@ -493,6 +497,10 @@ impl Orch {
             }
             if self.boot.next(&mut self.outbox.bulker) {
                 self.announce_switch();
+                continue;
+            }
+            if self.boot.takes_rows() && self.outbox.retry_due(bulk_size) {
+                self.deliver();
                 continue;
             }
             let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox };
@@ -506,7 +514,7 @@ impl Orch {
     /// Delivers notifications until none is left.
     fn deliver(&mut self) {
         while let Some(notification) = self.outbox.next_notification() {
-            let Orch { objects, routes, outbox, .. } = self;
+            let Orch { ports, objects, routes, outbox, .. } = self;
             match notification {
                 Notification::Wake(constraint) => routes.wake(constraint),
                 Notification::PortReady(name, oid) => objects.set_port(&name, oid, outbox),
@@ -542,6 +550,7 @@ impl Orch {
                 }
                 Notification::IndexUnpinned(index) => objects.nhg_table.forget(index, outbox),
                 Notification::NumberFreed => objects.resolved_rows.clear(),
+                Notification::Retry(Requester::Port(name)) => ports.retry(name, outbox),
                 Notification::Retry(requester) => objects.retry(requester, outbox),
             }
         }
@@ -566,7 +575,10 @@ impl Orch {
     /// Whether no request is in flight and nothing can proceed: all remaining work waits for
     /// changes.
     pub fn idle(&self) -> bool {
-        self.outbox.bulker.idle() && self.boot.takes_rows() && (!self.ready() || self.routes.idle())
+        self.outbox.bulker.idle()
+            && self.boot.takes_rows()
+            && !self.outbox.back_off.has_due()
+            && (!self.ready() || self.routes.idle())
     }
 
     /// Whether the ports are ready, so that orchagent handles the other tables.
@@ -580,9 +592,14 @@ impl Orch {
     }
 
     /// How many routes wait for a constraint that no request in flight will resolve: a neighbour,
-    /// an interface, a group, or a full table of the chip.
+    /// an interface, a group, a full table of the chip, or the retry of a refused request.
     pub fn retry_cache_len(&self) -> usize {
         self.routes.retry_cache_len()
+    }
+
+    /// How many objects and entries of routes wait for the retry of a request that the chip refused.
+    pub fn refused_len(&self) -> usize {
+        self.outbox.back_off.len() + self.routes.refused_len()
     }
 
     /// The CRM counters.

@@ -8,7 +8,7 @@ use ribtide_prefix::Map;
 use std::collections::VecDeque;
 
 /// The object that an operation was enqueued for; the reply goes there.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Requester {
     Port(Name),
     Vrf(u32),
@@ -39,12 +39,14 @@ pub(super) struct ObjectReply {
     pub(super) object: ObjectType,
     pub(super) item: Item,
     pub(super) status: Status,
+    /// The chip carried out, or refused, another operation of the same call.
+    pub(super) progress: bool,
 }
 
 impl ObjectReply {
     /// What the status means for the operation.
     pub(super) fn outcome(&self) -> Outcome {
-        outcome(self.verb, self.status)
+        outcome(self.verb, self.status, self.progress)
     }
 
     /// The object's id.
@@ -156,7 +158,8 @@ impl Bulker {
 pub(super) enum Outcome {
     /// The object is as requested.
     Done,
-    /// A table of the chip is full, or the object is in use: retry when an object leaves the chip.
+    /// A table of the chip is full, or the object is in use: retry when an object leaves the chip,
+    /// or after the first pause.
     TableFull,
     /// The chip skipped it because of another entry: request it again.
     Again,
@@ -164,18 +167,24 @@ pub(super) enum Outcome {
     Exists,
     /// The object does not exist.
     Missing,
-    /// The chip refused it.
+    /// The chip refused it: retry after a pause.
     Failed,
 }
 
-/// The outcome of a status, by the classes of `handleSaiCreateStatus`, `handleSaiSetStatus` and
+/// Whether the chip carried out or refused an operation of a call. Operations that it skipped are
+/// requested again at once only then: it may skip the same ones for ever.
+pub(super) fn has_progress(statuses: &[Status]) -> bool {
+    statuses.iter().any(|status| *status != Status::NotExecuted)
+}
+
+/// The outcome of a status in a call with [`has_progress`], by the classes of `handleSaiCreateStatus`, `handleSaiSetStatus` and
 /// `handleSaiRemoveStatus` (`orchagent/saihelper.cpp`). SONiC counts "exists" and "missing" as
 /// success; here they are outcomes of their own.
-pub(super) fn outcome(verb: Verb, status: Status) -> Outcome {
+pub(super) fn outcome(verb: Verb, status: Status, progress: bool) -> Outcome {
     use Status::*;
     match (verb, status) {
         (_, Success) => Outcome::Done,
-        (_, NotExecuted) => Outcome::Again,
+        (_, NotExecuted) if progress => Outcome::Again,
         (Verb::Create, ItemAlreadyExists) => Outcome::Exists,
         (Verb::Remove, ItemNotFound | AddrNotFound | InvalidObjectId) => Outcome::Done,
         (Verb::Remove, ObjectInUse) => Outcome::TableFull,

@@ -4,7 +4,7 @@
 use super::Orch;
 use super::routes::{RouteName, Table};
 use crate::row::Name;
-use crate::sai::Oid;
+use crate::sai::{Oid, Status};
 use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
 
@@ -56,8 +56,29 @@ pub enum Waiting {
     Index(Name),
     /// Room in this table of the chip.
     TableFull(Table),
+    /// The retry of a request that the chip refused.
+    Refused {
+        /// What the chip refused.
+        object: String,
+        /// Why.
+        status: Status,
+        /// Seconds until the retry.
+        retry_s: u64,
+    },
     /// The end of a resync.
     Resync,
+}
+
+impl Waiting {
+    /// The reason of a failure, which stays true while retries go on.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Waiting::Refused { object, status, .. } => {
+                format!("the chip refused {object}: {}", status.name())
+            }
+            _ => self.to_string(),
+        }
+    }
 }
 
 impl std::fmt::Display for Waiting {
@@ -83,6 +104,9 @@ impl std::fmt::Display for Waiting {
             Waiting::Group => f.write_str("its next-hop group is being made"),
             Waiting::Index(name) => write!(f, "NEXTHOP_GROUP_TABLE has no row {name}"),
             Waiting::TableFull(table) => write!(f, "the chip's table of {table} routes is full"),
+            Waiting::Refused { object, status, retry_s } => {
+                write!(f, "{object} is refused by the chip ({}), retried in {retry_s} s", status.name())
+            }
             Waiting::Resync => f.write_str("a resync is not over"),
         }
     }
@@ -98,12 +122,12 @@ impl Orch {
     /// not refused. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let vrf = self.objects.vrfs.find(&vrf.map(Name::from))?;
-        self.routes.explain(RouteName { vrf, prefix }, self.ready(), &self.objects)
+        self.routes.explain(RouteName { vrf, prefix }, self.ready(), &self.objects, &self.outbox)
     }
 
     /// The same for the route of a label.
     pub fn explain_label(&self, label: u32) -> Option<RouteState> {
-        self.routes.explain(RouteName::of_label(label), self.ready(), &self.objects)
+        self.routes.explain(RouteName::of_label(label), self.ready(), &self.objects, &self.outbox)
     }
 
     /// Passes each route that the chip has as its row asks, and that no pending change will alter.

@@ -27,8 +27,8 @@ struct Interface {
     /// The router interface, and the VRF that it is in.
     rif: Option<(Oid, u32)>,
     /// The latest values sent of the attributes that may change: the MAC address, and whether MPLS
-    /// is on.
-    sent: [Attr; 2],
+    /// is on. `None` when the chip refused the latest.
+    sent: [Option<Attr>; 2],
     /// A create or remove request is in flight.
     busy: bool,
     /// Neighbours and routes in the chip that use the router interface.
@@ -90,7 +90,7 @@ impl Interfaces {
             row: IntfRow::default(),
             vrf: DEFAULT_VRF,
             rif: None,
-            sent: [Attr::RifSrcMac(Mac::default()), Attr::RifMpls(false)],
+            sent: [None, None],
             busy: false,
             refs: 0,
             addresses: BTreeSet::new(),
@@ -158,6 +158,8 @@ impl Interfaces {
     pub(super) fn sync(&mut self, vrfs: &mut Vrfs, outbox: &mut Outbox) {
         for (key, pending) in self.to_sync.take() {
             let id = self.id_of(key.ifname());
+            outbox.back_off.forget(&Requester::Interface(id));
+            let was_usable = self.usable(id).is_some();
             match key {
                 IntfKey::Interface(_) => {
                     let before = self.moves(id);
@@ -174,6 +176,10 @@ impl Interfaces {
                         addresses.remove(&(ip, len));
                     }
                 }
+            }
+            // A row may come back while the chip still has its router interface.
+            if !was_usable {
+                self.notify_if_usable(id, outbox);
             }
             self.step(id, vrfs, outbox);
         }
@@ -197,10 +203,10 @@ impl Interfaces {
         let loopback = is_loopback(self.name(id));
         let mac = self.mac;
         let interface = self.arena.get_mut(id);
-        if interface.busy || loopback {
+        let (object, requester) = (ObjectType::RouterInterface, Requester::Interface(id));
+        if interface.busy || loopback || outbox.back_off.holds(&requester) {
             return;
         }
-        let (object, requester) = (ObjectType::RouterInterface, Requester::Interface(id));
         match interface.rif {
             None if interface.wanted => {
                 let (Some(port), Some(vr)) = (interface.port, vrfs.usable(interface.vrf)) else {
@@ -209,7 +215,7 @@ impl Interfaces {
                 interface.busy = true;
                 interface.rif = Some((Oid::NULL, interface.vrf));
                 let [mac, mpls] = interface.changeable(mac);
-                interface.sent = [mac.clone(), mpls.clone()];
+                interface.sent = [Some(mac.clone()), Some(mpls.clone())];
                 let mut attrs =
                     vec![Attr::RifVirtualRouter(vr), mac, Attr::RifKind(RifType::Port), Attr::RifPort(port)];
                 attrs.extend(interface.row.mtu.map(Attr::RifMtu));
@@ -231,8 +237,8 @@ impl Interfaces {
             Some((oid, _)) => {
                 let wanted = interface.changeable(mac);
                 for (sent, attr) in interface.sent.iter_mut().zip(wanted) {
-                    if *sent != attr {
-                        sent.clone_from(&attr);
+                    if sent.as_ref() != Some(&attr) {
+                        *sent = Some(attr.clone());
                         let item = Item::new(oid, [attr]);
                         outbox.bulker.enqueue(Verb::Set, object, requester.clone(), item);
                     }
@@ -244,49 +250,51 @@ impl Interfaces {
 
     /// Takes in the reply to a request for a router interface.
     pub(super) fn reply(&mut self, id: u32, reply: ObjectReply, vrfs: &mut Vrfs, outbox: &mut Outbox) {
-        let (verb, status, outcome) = (reply.verb, reply.status, reply.outcome());
+        let (verb, outcome, requester) = (reply.verb, reply.outcome(), Requester::Interface(id));
+        let name = self.name(id).clone();
+        let interface = self.arena.get_mut(id);
         if verb == Verb::Set {
-            if outcome != Outcome::Done {
-                let attr = reply.item.attrs.first().map(Attr::name).unwrap_or_default();
-                let name = self.name(id);
-                outbox.out.failed(format_args!("{attr} of the router interface of {name}"), status);
+            if outcome != Outcome::Done
+                && let Some(attr) = reply.item.attrs.first()
+            {
+                // A later value may be on its way.
+                interface.sent.iter_mut().for_each(|sent| drop(sent.take_if(|sent| sent == attr)));
+                let what = format_args!("{} of the router interface of {name}", attr.name());
+                outbox.refused(requester, &reply, what);
             }
             return;
         }
-        let name = self.name(id).clone();
-        let interface = self.arena.get_mut(id);
         interface.busy = false;
         let Some((_, vrf)) = interface.rif else { return };
         match (verb, outcome) {
             (Verb::Create, Outcome::Done) => {
                 interface.rif = reply.oid().map(|oid| (oid, vrf));
-                outbox.notify(Notification::InterfaceUsable(id));
-                outbox.notify(Notification::Wake(Constraint::Interface(id)));
+                outbox.back_off.forget(&requester);
             }
             (Verb::Create, _) => {
                 interface.rif = None;
-                if matches!(outcome, Outcome::TableFull | Outcome::Again) {
-                    outbox.retry_when_freed(Requester::Interface(id));
-                } else {
-                    interface.wanted = false;
-                    outbox.out.failed(format_args!("the router interface of {name}"), status);
-                }
-                return vrfs.release(vrf, outbox);
+                outbox.refused(requester, &reply, format_args!("the router interface of {name}"));
+                vrfs.release(vrf, outbox);
             }
             (_, Outcome::Done) => {
                 interface.rif = None;
+                outbox.back_off.forget(&requester);
                 vrfs.release(vrf, outbox);
             }
-            (_, Outcome::TableFull | Outcome::Again) => {
-                return outbox.retry_when_freed(Requester::Interface(id));
-            }
             _ => {
-                return outbox
-                    .out
-                    .failed(format_args!("the removal of the router interface of {name}"), status);
+                let what = format_args!("the removal of the router interface of {name}");
+                outbox.refused(requester, &reply, what);
             }
         }
+        self.notify_if_usable(id, outbox);
         self.step(id, vrfs, outbox);
+    }
+
+    fn notify_if_usable(&self, id: u32, outbox: &mut Outbox) {
+        if self.usable(id).is_some() {
+            outbox.notify(Notification::InterfaceUsable(id));
+            outbox.notify(Notification::Wake(Constraint::Interface(id)));
+        }
     }
 
     /// Announces the router's own addresses that came and went. Their routes resolve to the CPU.
@@ -343,7 +351,7 @@ mod tests {
 
     #[test]
     fn interfaces_loopback_address_is_announced_without_a_port() {
-        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default())));
+        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default()), 1000));
         let mut interfaces = Interfaces::new(Mac::default());
         let ip: IpAddr = "10.1.0.1".parse().unwrap();
         let key = || IntfKey::Address("Loopback0".into(), ip, 32);
@@ -357,7 +365,7 @@ mod tests {
 
     #[test]
     fn interfaces_link_change_is_notified_once() {
-        let mut outbox = Outbox::new(Box::new(VidCounter::default()));
+        let mut outbox = Outbox::new(Box::new(VidCounter::default()), 1000);
         let mut interfaces = Interfaces::new(Mac::default());
         let id = interfaces.id_of(&"Ethernet0".into());
         assert!(interfaces.is_up(id));

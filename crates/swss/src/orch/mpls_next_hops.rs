@@ -9,6 +9,7 @@ use super::interfaces::Interfaces;
 use super::neighbors::{Neighbor, Neighbors, NextHopKey};
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
+use crate::orch::routes::Constraint;
 use crate::row::{LabelOp, LabelStack};
 use crate::sai::{Attr, Item, NextHopType, ObjectType, OutsegType, Verb};
 
@@ -36,7 +37,8 @@ impl Neighbors {
         outbox: &mut Outbox,
     ) {
         let hop = self.arena.get(id);
-        if hop.busy || hop.refused || hop.oid.is_some() || self.resolved(below, interfaces).is_none() {
+        let held = outbox.back_off.holds(&Requester::Neighbor(id));
+        if hop.busy || held || hop.oid.is_some() || self.resolved(below, interfaces).is_none() {
             return;
         }
         let NextHopKey { interface, ip, labels } = self.arena.key(id).clone();
@@ -77,13 +79,14 @@ impl Neighbors {
             None if wanted => self.create_labelled(id, below, interfaces, outbox),
             None => {
                 self.arena.remove(id);
+                outbox.back_off.forget(&Requester::Neighbor(id));
                 outbox.notify(Notification::NumberFreed);
                 self.arena.get_mut(below).labelled.remove(&id);
                 self.forget(below, interfaces, outbox);
             }
             Some(oid)
                 if hop.refs == 0
-                    && !hop.refused
+                    && !outbox.back_off.holds(&Requester::Neighbor(id))
                     && (!wanted || self.resolved(below, interfaces).is_none()) =>
             {
                 let hop = self.arena.get_mut(id);
@@ -122,19 +125,20 @@ impl Neighbors {
                 self.release(below, outbox);
                 outbox.room_freed();
             }
-            (verb, outcome) => {
-                hop.refused = true;
-                if matches!(outcome, Outcome::TableFull | Outcome::Again) {
-                    outbox.retry_when_freed(Requester::Neighbor(id));
-                } else {
-                    let NextHopKey { ip, labels, .. } = self.arena.key(id);
-                    let labels = labels.as_ref().map(LabelStack::to_string).unwrap_or_default();
-                    outbox.out.failed(format_args!("next hop {labels} to {ip}"), reply.status);
+            (verb, _) => {
+                let NextHopKey { ip, labels, .. } = self.arena.key(id);
+                let labels = labels.as_ref().map(LabelStack::to_string).unwrap_or_default();
+                let what = format_args!("next hop {labels} to {ip}");
+                if outbox.refused(Requester::Neighbor(id), &reply, what) {
+                    outbox.notify(Notification::Wake(Constraint::NextHop(id)));
                 }
                 if verb == Verb::Create {
                     self.release(below, outbox);
                 }
             }
+        }
+        if reply.outcome() == Outcome::Done {
+            outbox.back_off.forget(&Requester::Neighbor(id));
         }
         // A next hop that stays after all is usable again, and waiting groups and routes continue
         // without a refused one.

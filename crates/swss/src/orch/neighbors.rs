@@ -7,6 +7,7 @@ use super::interfaces::Interfaces;
 use crate::orch::arena::Arena;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
+use crate::orch::routes::Constraint;
 use crate::orch::to_sync::ToSync;
 use crate::row::{Change, LabelStack, Mac, Name, NeighKey, NeighResolveRow, NeighRow};
 use crate::sai::{Attr, Item, NeighborEntry, NextHopType, ObjectType, Oid, SWITCH, Verb};
@@ -48,8 +49,6 @@ pub(super) struct Neighbor {
     pub(super) below: Option<u32>,
     /// The MPLS next hops that resolve to this neighbour.
     pub(super) labelled: BTreeSet<u32>,
-    /// MPLS: the chip refused the latest request, so the next one needs a change first.
-    pub(super) refused: bool,
 }
 
 impl Neighbor {
@@ -117,6 +116,11 @@ impl Neighbors {
         self.by_interface.get(&interface).into_iter().flatten().copied().collect()
     }
 
+    /// The neighbour that an MPLS next hop resolves to.
+    pub(super) fn below(&self, id: u32) -> Option<u32> {
+        self.arena.get(id).below
+    }
+
     /// The MPLS next hops that resolve to a neighbour.
     pub(super) fn labelled(&self, id: u32) -> Vec<u32> {
         self.arena.get(id).labelled.iter().copied().collect()
@@ -161,6 +165,7 @@ impl Neighbors {
             let id = self.id_of(interfaces.id_of(&key.ifname), key.ip);
             // A neighbour that does not answer has no MAC address in its row, or zeros.
             let mac = pending.set.and_then(|row| row.mac).filter(|mac| *mac != Mac::default());
+            outbox.back_off.forget(&Requester::Neighbor(id));
             let neighbor = self.arena.get_mut(id);
             let before = std::mem::replace(&mut neighbor.wanted, mac);
             if mac.is_some() && neighbor.resolving {
@@ -191,12 +196,11 @@ impl Neighbors {
         outbox.out.resolve.push(Change::set(key, NeighResolveRow));
     }
 
-    /// Steps a next hop after a change, even if the chip refused the latest request for it.
-    pub(super) fn retry(&mut self, id: u32, interfaces: &mut Interfaces, outbox: &mut Outbox) {
-        if self.contains(id) {
-            self.arena.get_mut(id).refused = false;
-            self.step(id, interfaces, outbox);
-        }
+    /// Steps a next hop after a change of what it needs, even if the chip refused the latest request
+    /// for it.
+    pub(super) fn step_changed(&mut self, id: u32, interfaces: &mut Interfaces, outbox: &mut Outbox) {
+        outbox.back_off.forget(&Requester::Neighbor(id));
+        self.step(id, interfaces, outbox);
     }
 
     /// Requests the next change that brings the neighbour closer to NEIGH_TABLE.
@@ -211,7 +215,7 @@ impl Neighbors {
         let rif_in_chip = interfaces.oid(interface).unwrap_or_default();
         let moves = interfaces.moves(interface);
         let neighbor = self.arena.get_mut(id);
-        if neighbor.busy {
+        if neighbor.busy || outbox.back_off.holds(&Requester::Neighbor(id)) {
             return;
         }
         let entry = |rif| NeighborEntry { switch: SWITCH, rif, ip };
@@ -282,6 +286,7 @@ impl Neighbors {
             neighbors.remove(&id);
         }
         self.arena.remove(id);
+        outbox.back_off.forget(&Requester::Neighbor(id));
         outbox.notify(Notification::NumberFreed);
     }
 
@@ -305,13 +310,16 @@ impl Neighbors {
         let stayed = std::mem::take(&mut neighbor.leaving) && !reply.status.is_success();
         let mut usable = false;
         match (verb, object, reply.outcome()) {
-            (Verb::Create, ObjectType::NeighborEntry, Outcome::Done | Outcome::Exists)
-            | (Verb::Set, _, Outcome::Done) => {
+            (Verb::Create, ObjectType::NeighborEntry, Outcome::Done) => {
                 neighbor.programmed = neighbor.requested;
-                if verb == Verb::Create {
-                    outbox.crm.neighbors(v6, 1);
-                }
+                outbox.crm.neighbors(v6, 1);
             }
+            (Verb::Create, ObjectType::NeighborEntry, Outcome::Exists) => {
+                // Its MAC address is not known: no neighbour has this one, so it is set.
+                neighbor.programmed = Some(Mac::default());
+                outbox.crm.neighbors(v6, 1);
+            }
+            (Verb::Set, _, Outcome::Done) => neighbor.programmed = neighbor.requested,
             (Verb::Create, _, Outcome::Done) => {
                 neighbor.oid = reply.oid();
                 outbox.crm.nexthops(v6, 1);
@@ -327,25 +335,27 @@ impl Neighbors {
                 interfaces.release(interface, outbox);
                 outbox.room_freed();
             }
-            (_, _, Outcome::TableFull | Outcome::Again) => {
-                if creates_entry {
+            (_, _, outcome) => {
+                // The chip lost the entry: it is created again.
+                let lost = (verb, outcome) == (Verb::Set, Outcome::Missing);
+                if lost {
+                    neighbor.programmed = None;
+                    outbox.crm.neighbors(v6, -1);
+                }
+                if creates_entry || lost {
                     interfaces.release(interface, outbox);
                 }
-                outbox.retry_when_freed(Requester::Neighbor(id));
+                let what = format_args!("neighbour {ip} on {}", interfaces.name(interface));
+                if outbox.refused(Requester::Neighbor(id), &reply, what) {
+                    outbox.notify(Notification::Wake(Constraint::NextHop(id)));
+                }
                 if stayed {
                     outbox.notify(Notification::NextHopChanged(id));
                 }
                 return;
             }
-            _ => {
-                if creates_entry {
-                    neighbor.wanted = None;
-                    interfaces.release(interface, outbox);
-                }
-                let name = interfaces.name(interface);
-                return outbox.out.failed(format_args!("neighbour {ip} on {name}"), reply.status);
-            }
         }
+        outbox.back_off.forget(&Requester::Neighbor(id));
         self.step(id, interfaces, outbox);
         if usable {
             outbox.notify(Notification::NextHopChanged(id));
@@ -394,7 +404,7 @@ mod tests {
 
     #[test]
     fn neighbors_unresolved_next_hop_is_resolved_once_and_forgotten_unpinned() {
-        let mut outbox = Outbox::new(Box::new(VidCounter::default()));
+        let mut outbox = Outbox::new(Box::new(VidCounter::default()), 1000);
         let mut interfaces = Interfaces::new(Mac::default());
         let mut neighbors = Neighbors::default();
         let id = neighbors.id_of(interfaces.id_of(&"Ethernet0".into()), "10.0.0.2".parse().unwrap());

@@ -53,10 +53,6 @@ struct Group {
     placed: bool,
     /// It waits for a place.
     queued: bool,
-    /// The chip refused it.
-    failed: bool,
-    /// The chip had no room for it or for a member.
-    table_full: bool,
     /// Routes wait for it that found no usable member for the meantime.
     without_temporary: bool,
     /// Routes in the chip, or requested, that use it.
@@ -91,13 +87,12 @@ impl NextHops<'_> {
 
 /// Why a group cannot be used now.
 pub(super) enum Unready {
-    /// The chip refused it.
-    Failed,
     /// It will be in the chip without any other change.
     OnItsWay,
     /// Requests for its MPLS next hops are in flight, and all other members are resolved.
     MembersRequested,
-    /// A member or a place is missing. Carries the members that are usable.
+    /// A member or a place is missing, or the chip refused a request. Carries the members that are
+    /// usable.
     Waiting(Vec<u32>),
 }
 
@@ -154,15 +149,32 @@ impl NextHopGroups {
         self.arena.get(id).queued
     }
 
-    fn on_its_way(&self, id: u32) -> bool {
+    fn on_its_way(&self, id: u32, outbox: &Outbox) -> bool {
         let group = self.arena.get(id);
-        group.open > 0 || (group.oid.is_some() && !group.table_full)
+        group.open > 0 || (group.oid.is_some() && self.held_member(id, outbox).is_none())
+    }
+
+    /// A next hop whose member waits for the retry of a refused request.
+    fn held_member(&self, id: u32, outbox: &Outbox) -> Option<u32> {
+        if outbox.back_off.len() == 0 {
+            return None;
+        }
+        let group = self.arena.get(id);
+        let wanted = group.wanted.iter().map(|(hop, _)| *hop);
+        let mut hops = wanted.chain(group.members.iter().map(|member| member.hop));
+        hops.find(|hop| outbox.back_off.holds(&Requester::Member(id, *hop)))
+    }
+
+    /// The refused request of the group or of one of its members, if one waits for its retry.
+    pub(super) fn held(&self, id: u32, outbox: &Outbox) -> Option<Requester> {
+        let member = self.held_member(id, outbox).map(|hop| Requester::Member(id, hop));
+        member.or_else(|| Some(Requester::Group(id)).filter(|group| outbox.back_off.holds(group)))
     }
 
     /// Whether a request in flight, for the group or for one of its members, will make it ready.
-    pub(super) fn is_requested(&self, id: u32, neighbors: &Neighbors) -> bool {
+    pub(super) fn is_requested(&self, id: u32, neighbors: &Neighbors, outbox: &Outbox) -> bool {
         let wanted = &self.arena.get(id).wanted;
-        self.on_its_way(id) || wanted.iter().any(|(hop, _)| neighbors.is_requested(*hop))
+        self.on_its_way(id, outbox) || wanted.iter().any(|(hop, _)| neighbors.is_requested(*hop))
     }
 
     /// Counts of groups that are known, have a place, and wait for one.
@@ -213,7 +225,10 @@ impl NextHopGroups {
     ) {
         let group = self.arena.get_mut(id);
         let before = std::mem::replace(&mut group.wanted, members.clone());
-        group.failed = false;
+        outbox.back_off.forget(&Requester::Group(id));
+        for (hop, _) in before.iter().chain(members.iter()) {
+            outbox.back_off.forget(&Requester::Member(id, *hop));
+        }
         for (hop, _) in members.iter() {
             if self.by_next_hop.entry(*hop).or_default().insert(id) {
                 neighbors.pin(*hop);
@@ -232,14 +247,11 @@ impl NextHopGroups {
 
     /// Requests the group for a route that will wait for it, and returns why it is not ready.
     pub(super) fn request(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) -> Unready {
-        if self.arena.get(id).failed {
-            return Unready::Failed;
-        }
         // The pin of the route's wait: a group without users would be removed.
         self.pin(id);
         self.step(id, hops, outbox);
         self.arena.get_mut(id).pins -= 1;
-        if self.on_its_way(id) {
+        if self.on_its_way(id, outbox) {
             return Unready::OnItsWay;
         }
         let members = &self.arena.get(id).wanted;
@@ -305,9 +317,6 @@ impl NextHopGroups {
         if group.refs == 0 && group.pins == 0 {
             return self.remove(id, hops, outbox);
         }
-        if group.failed || group.table_full {
-            return;
-        }
         let wanted = group.wanted.clone();
         let Some(oid) = group.oid else {
             return self.create(id, &wanted, hops, outbox);
@@ -319,17 +328,24 @@ impl NextHopGroups {
             wanted.iter().copied().filter(|(hop, _)| hops.usable(*hop).is_some()).collect();
         let group = self.arena.get(id);
         let is_in = |hop: u32| group.members.iter().any(|member| member.hop == hop);
-        let missing: Vec<Member> = usable.iter().copied().filter(|(hop, _)| !is_in(*hop)).collect();
-        let reweighed: Vec<(u32, Oid, u32)> = (group.members.iter())
+        let mut missing: Vec<Member> = usable.iter().copied().filter(|(hop, _)| !is_in(*hop)).collect();
+        // While the chip refuses every new member, those of before carry the group's packets.
+        let keeps_old = !missing.is_empty() && usable.iter().all(|(hop, _)| !is_in(*hop));
+        let mut reweighed: Vec<(u32, Oid, u32)> = (group.members.iter())
             .filter_map(|member| {
                 let (_, weight) = usable.iter().find(|(hop, w)| *hop == member.hop && *w != member.weight)?;
                 Some((member.hop, member.oid, *weight))
             })
             .collect();
-        let extra: Vec<(u32, Oid)> = (group.members.iter())
+        let mut extra: Vec<(u32, Oid)> = (group.members.iter())
             .filter(|member| usable.iter().all(|(hop, _)| *hop != member.hop))
             .map(|member| (member.hop, member.oid))
             .collect();
+        let is_complete = missing.is_empty() && reweighed.is_empty() && extra.is_empty();
+        let held = |hop: u32| outbox.back_off.holds(&Requester::Member(id, hop));
+        missing.retain(|(hop, _)| !held(*hop));
+        reweighed.retain(|(hop, ..)| !held(*hop));
+        extra.retain(|(hop, _)| !(held(*hop) || keeps_old && hops.usable(*hop).is_some()));
         // New members come before old ones go, so that a group is not empty in between.
         if !missing.is_empty() {
             for (hop, weight) in missing {
@@ -350,7 +366,7 @@ impl NextHopGroups {
             for (hop, member) in extra {
                 self.request_member(id, hop, Verb::Remove, Item::bare(member), outbox);
             }
-        } else if !self.ready(id) {
+        } else if is_complete && !self.ready(id) {
             self.arena.get_mut(id).ready = true;
             outbox.notify(Notification::Wake(Constraint::Group(id)));
             // Routes of the index that use a temporary next hop change to the group.
@@ -386,6 +402,9 @@ impl NextHopGroups {
         if index.is_none() && !unresolved.is_empty() || !any_usable {
             return;
         }
+        if outbox.back_off.holds(&Requester::Group(id)) {
+            return;
+        }
         let limit = self.limit.unwrap_or(0);
         let group = self.arena.get_mut(id);
         if !group.placed {
@@ -409,16 +428,25 @@ impl NextHopGroups {
     /// Removes a group without users from the chip, members first, and forgets it.
     fn remove(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
         let group = self.arena.get_mut(id);
-        group.ready = false;
+        let was_ready = std::mem::take(&mut group.ready);
         if !group.members.is_empty() {
             let members: Vec<(u32, Oid)> =
                 group.members.iter().map(|member| (member.hop, member.oid)).collect();
             for (hop, member) in members {
+                let requester = Requester::Member(id, hop);
+                if was_ready {
+                    outbox.back_off.forget(&requester);
+                } else if outbox.back_off.holds(&requester) {
+                    continue;
+                }
                 self.request_member(id, hop, Verb::Remove, Item::bare(member), outbox);
             }
             return;
         }
         if let Some(oid) = group.oid {
+            if outbox.back_off.holds(&Requester::Group(id)) {
+                return;
+            }
             group.open += 1;
             let item = Item::bare(oid);
             outbox.bulker.enqueue(Verb::Remove, ObjectType::NextHopGroup, Requester::Group(id), item);
@@ -460,29 +488,27 @@ impl NextHopGroups {
         match (reply.verb, reply.outcome()) {
             (Verb::Create, Outcome::Done) => {
                 group.oid = reply.oid();
+                outbox.back_off.forget(&Requester::Group(id));
                 outbox.crm.groups(1);
             }
-            (Verb::Create, Outcome::TableFull | Outcome::Again) => {
-                // The chip holds fewer groups than it says. Routes may get a temporary next hop.
+            (Verb::Create, outcome) => {
                 group.placed = false;
-                self.placed -= 1;
-                self.retry_when_freed(id, outbox);
-                return outbox.notify(Notification::Wake(Constraint::Group(id)));
-            }
-            (Verb::Create, _) => {
-                group.failed = true;
-                group.placed = false;
-                outbox.out.failed("a next-hop group", reply.status);
+                outbox.refused(Requester::Group(id), &reply, "a next-hop group");
+                // Routes may get a temporary next hop.
                 outbox.notify(Notification::Wake(Constraint::Group(id)));
-                return self.place_freed(hops, outbox);
+                match outcome {
+                    // The chip holds fewer groups than it says.
+                    Outcome::TableFull => self.placed -= 1,
+                    _ => self.place_freed(hops, outbox),
+                }
             }
             (_, Outcome::Done) => {
                 group.oid = None;
+                outbox.back_off.forget(&Requester::Group(id));
                 outbox.crm.groups(-1);
                 outbox.room_freed();
             }
-            (_, Outcome::TableFull | Outcome::Again) => return self.retry_when_freed(id, outbox),
-            _ => return outbox.out.failed("the removal of a next-hop group", reply.status),
+            _ => drop(outbox.refused(Requester::Group(id), &reply, "the removal of a next-hop group")),
         }
         self.step(id, hops, outbox);
     }
@@ -500,6 +526,9 @@ impl NextHopGroups {
         let (verb, outcome, item) = (reply.verb, reply.outcome(), &reply.item);
         let group = self.arena.get_mut(id);
         group.open -= 1;
+        if outcome == Outcome::Done {
+            outbox.back_off.forget(&Requester::Member(id, hop));
+        }
         match (verb, outcome) {
             (Verb::Create, Outcome::Done) => {
                 let weight = group.wanted.iter().find(|(h, _)| *h == hop).map_or(0, |(_, weight)| *weight);
@@ -528,39 +557,27 @@ impl NextHopGroups {
                 hops.neighbors.release(hop, outbox);
                 outbox.room_freed();
             }
-            (_, Outcome::TableFull | Outcome::Again) => {
-                if verb == Verb::Create {
-                    hops.neighbors.release(hop, outbox);
-                }
-                if outcome == Outcome::TableFull {
-                    return self.retry_when_freed(id, outbox);
-                }
-            }
             _ => {
-                outbox.out.failed("a member of a next-hop group", reply.status);
-                if verb == Verb::Create {
-                    hops.neighbors.release(hop, outbox);
-                    // The routes of a group without one member keep their entries.
-                    self.arena.get_mut(id).failed = true;
-                    outbox.notify(Notification::Wake(Constraint::Group(id)));
+                // The chip lost the member: it is created again.
+                let lost = (verb, outcome) == (Verb::Set, Outcome::Missing);
+                if lost {
+                    group.members.retain(|member| member.oid != oid);
+                    outbox.crm.members(-1);
                 }
-                return;
+                let ready = group.ready;
+                if verb == Verb::Create || lost {
+                    hops.neighbors.release(hop, outbox);
+                }
+                if outcome != Outcome::Again {
+                    outbox.refused(Requester::Member(id, hop), &reply, "a member of a next-hop group");
+                    if !ready {
+                        // Routes may get a temporary next hop.
+                        outbox.notify(Notification::Wake(Constraint::Group(id)));
+                    }
+                }
             }
         }
         self.step(id, hops, outbox);
-    }
-
-    fn retry_when_freed(&mut self, id: u32, outbox: &mut Outbox) {
-        self.arena.get_mut(id).table_full = true;
-        outbox.retry_when_freed(Requester::Group(id));
-    }
-
-    /// Steps a group whose table of the chip was full.
-    pub(super) fn retry(&mut self, id: u32, hops: &mut NextHops<'_>, outbox: &mut Outbox) {
-        if self.arena.contains(id) {
-            self.arena.get_mut(id).table_full = false;
-            self.step(id, hops, outbox);
-        }
     }
 
     /// Counts a route that uses the group.
@@ -633,7 +650,7 @@ mod tests {
                 groups: NextHopGroups::new(0),
                 neighbors: Neighbors::default(),
                 interfaces: Interfaces::new(Mac::default()),
-                outbox: Outbox::new(Box::new(VidCounter::default())),
+                outbox: Outbox::new(Box::new(VidCounter::default()), 1000),
             }
         }
 

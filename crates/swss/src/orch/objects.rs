@@ -95,14 +95,17 @@ impl Objects {
         }
     }
 
-    /// Looks again at an object whose table of the chip was full.
+    /// Looks again at an object with a refused request.
     pub(super) fn retry(&mut self, requester: Requester, outbox: &mut Outbox) {
         match requester {
+            // `Ports` takes these.
+            Requester::Port(_) => {}
             Requester::Vrf(id) => self.vrfs.step(id, outbox),
             Requester::Interface(id) => self.interfaces.step(id, &mut self.vrfs, outbox),
-            Requester::Neighbor(id) => self.neighbors.retry(id, &mut self.interfaces, outbox),
-            Requester::Group(id) => self.groups.retry(id, next_hops!(self), outbox),
-            Requester::Port(_) | Requester::Member(..) => {}
+            Requester::Neighbor(id) => self.neighbors.step(id, &mut self.interfaces, outbox),
+            Requester::Group(id) | Requester::Member(id, _) => {
+                self.groups.step(id, next_hops!(self), outbox);
+            }
         }
     }
 
@@ -124,7 +127,7 @@ impl Objects {
     pub(super) fn interface_moves(&mut self, id: u32, outbox: &mut Outbox) {
         for neighbor in self.neighbors.on_interface(id) {
             self.next_hop_changed(neighbor, outbox);
-            self.neighbors.step(neighbor, &mut self.interfaces, outbox);
+            self.neighbors.step_changed(neighbor, &mut self.interfaces, outbox);
         }
     }
 
@@ -146,7 +149,7 @@ impl Objects {
             outbox.notify(Notification::Wake(Constraint::NextHop(id)));
         }
         for hop in self.neighbors.labelled(id) {
-            self.neighbors.retry(hop, &mut self.interfaces, outbox);
+            self.neighbors.step_changed(hop, &mut self.interfaces, outbox);
             outbox.notify(Notification::NextHopChanged(hop));
         }
     }
@@ -218,7 +221,10 @@ impl Objects {
             Constraint::NextHop(hop) => self.neighbors.pin(hop),
             Constraint::Group(group) => self.groups.pin(group),
             Constraint::Index(index) => self.nhg_table.pin(index),
-            Constraint::Vrf(_) | Constraint::Interface(_) | Constraint::TableFull(_) => {}
+            Constraint::Vrf(_)
+            | Constraint::Interface(_)
+            | Constraint::TableFull(_)
+            | Constraint::Refused => {}
         }
     }
 
@@ -228,24 +234,73 @@ impl Objects {
             Constraint::NextHop(hop) => self.neighbors.unpin(hop, outbox),
             Constraint::Group(group) => self.groups.unpin(group, outbox),
             Constraint::Index(index) => self.nhg_table.unpin(index, outbox),
-            Constraint::Vrf(_) | Constraint::Interface(_) | Constraint::TableFull(_) => {}
+            Constraint::Vrf(_)
+            | Constraint::Interface(_)
+            | Constraint::TableFull(_)
+            | Constraint::Refused => {}
         }
     }
 
     /// Whether a request in flight will resolve the constraint.
-    pub(super) fn is_requested(&self, constraint: Constraint) -> bool {
+    pub(super) fn is_requested(&self, constraint: Constraint, outbox: &Outbox) -> bool {
         match constraint {
             Constraint::NextHop(hop) => self.neighbors.is_requested(hop),
-            Constraint::Group(group) => self.groups.is_requested(group, &self.neighbors),
+            Constraint::Group(group) => self.groups.is_requested(group, &self.neighbors, outbox),
             Constraint::Vrf(_)
             | Constraint::Interface(_)
             | Constraint::Index(_)
-            | Constraint::TableFull(_) => false,
+            | Constraint::TableFull(_)
+            | Constraint::Refused => false,
         }
     }
 
+    /// The refused request of an object that a route with this constraint waits for.
+    pub(super) fn refusal(&self, constraint: Constraint, outbox: &Outbox) -> Option<Waiting> {
+        if outbox.back_off.len() == 0 {
+            return None;
+        }
+        let hop = |hop: u32| {
+            let below = self.neighbors.below(hop).map(Requester::Neighbor);
+            let interface = Requester::Interface(self.neighbors.address(hop).0);
+            let mut requesters =
+                [Some(Requester::Neighbor(hop)), below, Some(interface)].into_iter().flatten();
+            requesters.find(|requester| outbox.back_off.holds(requester))
+        };
+        let requester = match constraint {
+            Constraint::Vrf(vrf) => Some(Requester::Vrf(vrf)),
+            Constraint::Interface(interface) => Some(Requester::Interface(interface)),
+            Constraint::NextHop(id) => hop(id),
+            Constraint::Group(group) => self
+                .groups
+                .held(group, outbox)
+                .or_else(|| self.groups.wanted(group).iter().find_map(|(id, _)| hop(*id))),
+            Constraint::Index(_) | Constraint::TableFull(_) | Constraint::Refused => None,
+        }?;
+        let (status, retry_s) = outbox.back_off.get(&requester)?;
+        let object = match requester {
+            Requester::Port(name) => format!("port {name}"),
+            Requester::Vrf(vrf) => {
+                format!("the virtual router of {}", self.vrfs.name(vrf).as_deref().unwrap_or_default())
+            }
+            Requester::Interface(id) => format!("the router interface of {}", self.interfaces.name(id)),
+            Requester::Neighbor(id) => {
+                let (ip, name) = self.neighbors.name(id, &self.interfaces);
+                format!("next hop {ip} on {name}")
+            }
+            Requester::Group(_) => "its next-hop group".into(),
+            Requester::Member(_, id) => {
+                let (ip, name) = self.neighbors.name(id, &self.interfaces);
+                format!("member {ip} on {name} of its next-hop group")
+            }
+        };
+        Some(Waiting::Refused { object, status, retry_s })
+    }
+
     /// What a route with this constraint waits for.
-    pub(super) fn explain(&self, constraint: Constraint) -> Waiting {
+    pub(super) fn explain(&self, constraint: Constraint, outbox: &Outbox) -> Waiting {
+        if let Some(refusal) = self.refusal(constraint, outbox) {
+            return refusal;
+        }
         let name = |hop| self.neighbors.name(hop, &self.interfaces);
         match constraint {
             Constraint::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
@@ -264,6 +319,8 @@ impl Objects {
             }
             Constraint::Index(index) => Waiting::Index(self.nhg_table.name(index).clone()),
             Constraint::TableFull(table) => Waiting::TableFull(table),
+            // The retry begins.
+            Constraint::Refused => Waiting::Turn,
         }
     }
 

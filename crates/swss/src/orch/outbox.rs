@@ -5,7 +5,8 @@
 //! enqueues a [`Notification`], which `Orch` delivers after the call returns. SONiC's orchagent
 //! calls observers instead (`Subject` and `Observer`, `orchagent/observer.h`).
 
-use super::bulker::{Bulker, Requester};
+use super::back_off::BackOff;
+use super::bulker::{Bulker, ObjectReply, Outcome, Requester};
 use super::crm::Crm;
 use super::object_ids::ObjectIds;
 use super::routes::Constraint;
@@ -55,7 +56,7 @@ pub(super) enum Notification {
     IndexUnpinned(u32),
     /// A number of a next hop, a group or an index is free and may be used again.
     NumberFreed,
-    /// A table of the chip may have room for this object.
+    /// The chip refused a request for this object, which may be sent again.
     Retry(Requester),
 }
 
@@ -67,19 +68,20 @@ pub(super) struct Outbox {
     /// The outputs of the call that is going on: the caller's, see `Orch::writing_to`.
     pub(super) out: OrchOut,
     notifications: VecDeque<Notification>,
-    /// Objects whose table of the chip was full, the longest waiting first.
-    table_full: VecDeque<Requester>,
+    /// Objects with a refused request.
+    pub(super) back_off: BackOff<Requester>,
 }
 
 impl Outbox {
-    pub(super) fn new(vids: Box<dyn VidSource>) -> Outbox {
+    /// `retry_ms`: [`super::OrchConfig::retry_ms`].
+    pub(super) fn new(vids: Box<dyn VidSource>, retry_ms: u64) -> Outbox {
         Outbox {
             bulker: Bulker::default(),
             ids: ObjectIds::new(vids),
             crm: Crm::default(),
             out: OrchOut::default(),
             notifications: VecDeque::new(),
-            table_full: VecDeque::new(),
+            back_off: BackOff::new(retry_ms),
         }
     }
 
@@ -93,22 +95,36 @@ impl Outbox {
         self.notifications.pop_front()
     }
 
-    /// Enqueues an object whose table of the chip is full. It is retried when an object leaves the
-    /// chip.
-    pub(super) fn retry_when_freed(&mut self, requester: Requester) {
-        self.table_full.push_back(requester);
+    /// Takes in that the chip refused a request. [`BackOff`] holds the requester until it gets a
+    /// [`Notification::Retry`]. Returns whether it is the first refusal, which is logged as that of
+    /// `what`; a full table is no event.
+    pub(super) fn refused(
+        &mut self,
+        requester: Requester,
+        reply: &ObjectReply,
+        what: impl std::fmt::Display,
+    ) -> bool {
+        let table_full = reply.outcome() == Outcome::TableFull;
+        let first = self.back_off.refused(requester, reply.status, table_full);
+        if first && !table_full {
+            self.out.failed(what, reply.status);
+        }
+        first
     }
 
     /// An object left the chip: the object that has waited longest for room is retried.
     pub(super) fn room_freed(&mut self) {
-        if let Some(requester) = self.table_full.pop_front() {
+        if let Some(requester) = self.back_off.take_full() {
             self.notify(Notification::Retry(requester));
         }
     }
 
-    /// Retries every object whose table of the chip was full.
-    pub(super) fn retry_all(&mut self) {
-        self.notifications.extend(self.table_full.drain(..).map(Notification::Retry));
+    /// Retries up to `max` objects whose time has come; false when there is none.
+    pub(super) fn retry_due(&mut self, max: usize) -> bool {
+        let due = self.back_off.take_due(max);
+        let any = !due.is_empty();
+        self.notifications.extend(due.into_iter().map(Notification::Retry));
+        any
     }
 
     /// The id of an object that will be created: the previous one at a warm start, else a new one.

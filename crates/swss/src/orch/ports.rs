@@ -68,6 +68,7 @@ impl Ports {
         if let Some(up) = row.oper_up {
             outbox.notify(Notification::PortLink(name.clone(), up));
         }
+        outbox.back_off.forget(&Requester::Port(name.clone()));
         let known = self.rows.entry(name.clone()).or_default();
         let before = known.clone();
         known.merge(row);
@@ -75,10 +76,15 @@ impl Ports {
         if let Some(&oid) = self.ready.get(&name) {
             return set_port(&name, oid, &before, &now, outbox);
         }
+        self.create(name, now, outbox);
+    }
+
+    /// Finds the chip's port of a row, or requests one.
+    fn create(&mut self, name: Name, row: PortRow, outbox: &mut Outbox) {
         if self.requested.contains_key(&name) {
             return;
         }
-        let Some(text) = &now.lanes else { return };
+        let Some(text) = &row.lanes else { return };
         let Some(lanes) = parse_lanes(text) else {
             outbox.out.refused(format_args!("port {name}"), format!("its lanes \"{text}\" are not numbers"));
             return;
@@ -87,12 +93,21 @@ impl Ports {
             self.port_ready(name, oid, outbox);
             return;
         }
-        let speed = now.speed.map(Attr::PortSpeed);
+        let speed = row.speed.map(Attr::PortSpeed);
         let attrs: Vec<Attr> = std::iter::once(Attr::PortLanes(lanes)).chain(speed).collect();
         let oid = outbox.object_id(ObjectType::Port, &attrs);
         let item = Item::new(oid, attrs);
         self.requested.insert(name.clone(), oid);
         outbox.bulker.enqueue(Verb::Create, ObjectType::Port, Requester::Port(name), item);
+    }
+
+    /// Requests again what the chip refused of a port.
+    pub(super) fn retry(&mut self, name: Name, outbox: &mut Outbox) {
+        let row = self.rows.get(&name).cloned().unwrap_or_default();
+        match self.ready.get(&name) {
+            Some(oid) => set_port(&name, *oid, &PortRow::default(), &row, outbox),
+            None => self.create(name, row, outbox),
+        }
     }
 
     fn port_ready(&mut self, name: Name, oid: Oid, outbox: &mut Outbox) {
@@ -106,11 +121,16 @@ impl Ports {
     pub(super) fn reply(&mut self, name: &Name, reply: ObjectReply, outbox: &mut Outbox) {
         let requested = self.requested.remove(name);
         match (reply.verb, reply.outcome(), requested) {
-            (Verb::Create, Outcome::Done, Some(oid)) => self.port_ready(name.clone(), oid, outbox),
+            (Verb::Create, Outcome::Done, Some(oid)) => {
+                outbox.back_off.forget(&Requester::Port(name.clone()));
+                self.port_ready(name.clone(), oid, outbox);
+            }
+            // Another attribute of the port may be refused.
             (_, Outcome::Done, _) => {}
             _ => {
                 let what = reply.item.attrs.first().map_or("", |attr| attr.name());
-                outbox.out.failed(format_args!("port {name} ({what})"), reply.status);
+                let what = format_args!("port {name} ({what})");
+                outbox.refused(Requester::Port(name.clone()), &reply, what);
             }
         }
     }

@@ -175,9 +175,6 @@ impl Objects {
         let hops = &mut NextHops { neighbors: &mut self.neighbors, interfaces: &self.interfaces };
         let constraint = Constraint::Group(group);
         let usable = match self.groups.request(group, hops, outbox) {
-            Unready::Failed => {
-                return RouteDecision::Refuse("the chip refused its next-hop group".into());
-            }
             Unready::OnItsWay | Unready::MembersRequested => return RouteDecision::Wait(constraint),
             Unready::Waiting(usable) => usable,
         };

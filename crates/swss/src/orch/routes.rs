@@ -13,12 +13,14 @@ mod retry_cache;
 mod table;
 mod task;
 
+use super::back_off::BackOff;
 use super::next_hop_ref::{NextHopRef, Target};
 use super::objects::Objects;
 use super::outbox::Outbox;
 use super::to_sync::Pending;
 use super::{OrchConfig, Refusal};
 use crate::row::{Change, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteRow, RouteStateRow, Via};
+use crate::sai::Status;
 use completion_tracker::{BatchToken, CompletionTracker};
 use resync::Resync;
 use retry_cache::RetryCache;
@@ -39,6 +41,9 @@ pub(super) const DEFAULT_VRF: u32 = 0;
 /// code of their own.
 pub(super) const LABELS_VRF: u32 = 1;
 
+/// The part of a bulk that retries may take while other routes are ready: an eighth.
+const RETRY_SHARE: usize = 8;
+
 /// A destination that is the router's own: its entry resolves to the CPU, whatever its row says.
 #[derive(Default)]
 struct Own {
@@ -55,12 +60,12 @@ pub(super) struct Deps<'a> {
 }
 
 /// All routes.
-#[derive(Default)]
 pub(super) struct Routes {
     table: RouteTable,
     completions: CompletionTracker,
     ready: VecDeque<RouteId>,
     retry_cache: RetryCache,
+    back_off: BackOff<RouteId>,
     own: Map<RouteId, Own>,
     /// The resync of routes, and that of labels.
     resyncs: [Resync; 2],
@@ -81,7 +86,21 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn new(config: &OrchConfig) -> Routes {
-        Routes { responses: config.responses, sort: config.sort_routes, ..Routes::default() }
+        Routes {
+            table: RouteTable::default(),
+            completions: CompletionTracker::default(),
+            ready: VecDeque::new(),
+            retry_cache: RetryCache::default(),
+            back_off: BackOff::new(config.retry_ms),
+            own: Map::default(),
+            resyncs: [Resync::default(); 2],
+            pops: Map::default(),
+            unreported: false,
+            resynced: false,
+            default_ok: [false; 2],
+            responses: config.responses,
+            sort: config.sort_routes,
+        }
     }
 
     /// Whether clients wait for responses.
@@ -110,9 +129,20 @@ impl Routes {
         self.ready.shrink_to_fit();
     }
 
-    /// Whether no task is ready and no stale route is left to remove.
+    /// Whether no task is ready, no retry is due, and no stale route is left to remove.
     pub(super) fn idle(&self) -> bool {
-        self.ready.is_empty() && !self.is_sweeping()
+        self.ready.is_empty() && !self.back_off.has_due() && !self.is_sweeping()
+    }
+
+    /// Sets the time, in milliseconds from any start.
+    pub(super) fn set_now(&mut self, now_ms: u64) {
+        self.back_off.set_now(now_ms);
+    }
+
+    /// How many routes wait because the chip refused their entries.
+    pub(super) fn refused_len(&self) -> usize {
+        let full = Table::ALL.map(|table| self.retry_cache.count(Constraint::TableFull(table)));
+        self.back_off.len() + full.into_iter().sum::<usize>()
     }
 
     /// How many changed routes wait for their turn or for the chip.
@@ -142,9 +172,9 @@ impl Routes {
 
     /// The oldest batch if it is finished. `quiet`: no input is left, so tasks in the retry cache
     /// are reported as failed first; see `Orch::finished`.
-    pub(super) fn finished(&mut self, quiet: bool, objects: &Objects) -> Option<Finished> {
+    pub(super) fn finished(&mut self, quiet: bool, objects: &Objects, outbox: &Outbox) -> Option<Finished> {
         if quiet && (self.unreported || self.completions.waits()) {
-            let failed = self.fail_waiting(objects);
+            let failed = self.fail_waiting(objects, outbox);
             if !failed.is_empty() {
                 return Some(Finished { batch: 0, failed });
             }
@@ -157,7 +187,7 @@ impl Routes {
 
     /// Fails the tasks in the retry cache to their batches. Returns those outside of every batch
     /// that were not reported.
-    fn fail_waiting(&mut self, objects: &Objects) -> Vec<(RouteKey, String)> {
+    fn fail_waiting(&mut self, objects: &Objects, outbox: &Outbox) -> Vec<(RouteKey, String)> {
         self.unreported = false;
         let mut failures = Vec::new();
         for (constraint, id) in self.retry_cache.iter().collect::<Vec<_>>() {
@@ -166,7 +196,8 @@ impl Routes {
             if !token.is_some() && (self.table.has_failed(id) || self.chip_table(id) == Table::Labels) {
                 continue;
             }
-            let failed = (self.route_key(id, objects), objects.explain(constraint).to_string());
+            let why = self.waiting(id, constraint, objects, outbox).reason();
+            let failed = (self.route_key(id, objects), why);
             self.table.set_failed(id, true);
             match token.is_some() {
                 true => self.completions.done(token, Some(failed)),
@@ -195,6 +226,9 @@ impl Routes {
         let before = std::mem::replace(&mut task.state, State::Ready);
         if let State::Waiting(constraint) = before {
             self.retry_cache.remove(id, constraint);
+            if constraint == Constraint::Refused {
+                self.back_off.begin_try(&id);
+            }
         }
         if before != State::Ready {
             self.ready.push_back(id);
@@ -215,6 +249,7 @@ impl Routes {
         token: Option<BatchToken>,
         found: bool,
     ) {
+        self.back_off.forget(&id);
         let Some(task) = self.table.task_mut(id) else {
             let mut task = Task::new(row, raw_key, token);
             task.found[0] = found;
@@ -406,11 +441,45 @@ impl Routes {
         }
     }
 
-    fn wait(&mut self, id: RouteId, mut task: Box<Task>, constraint: Constraint, objects: &Objects) {
+    fn wait(&mut self, id: RouteId, mut task: Box<Task>, constraint: Constraint, deps: &Deps<'_>) {
         task.state = State::Waiting(constraint);
         self.unreported |= !task.token.is_some();
-        self.retry_cache.add(id, constraint, objects.is_requested(constraint));
+        self.retry_cache.add(id, constraint, deps.objects.is_requested(constraint, deps.outbox));
         self.table.put_task(id, task);
+    }
+
+    /// Keeps a task whose request the chip refused until its retry, and reports the failure once.
+    fn wait_refused(&mut self, id: RouteId, mut task: Box<Task>, status: Status, deps: &mut Deps<'_>) {
+        if self.back_off.refused(id, status, false) {
+            deps.outbox.out.failed(format_args!("route {}", self.text(id, deps.objects)), status);
+            let why = self.waiting(id, Constraint::Refused, deps.objects, deps.outbox).reason();
+            self.notify_refused(id, &task, &why, deps);
+            let token = std::mem::take(&mut task.token);
+            if self.chip_table(id) != Table::Labels {
+                self.table.set_failed(id, true);
+                let failed = (self.route_key(id, deps.objects), why);
+                if token.is_some() {
+                    self.completions.done(token, Some(failed));
+                } else {
+                    deps.outbox.out.status_changes.push((failed.0, Some(failed.1)));
+                }
+            }
+        }
+        task.state = State::Waiting(Constraint::Refused);
+        task.contradicted = false;
+        self.retry_cache.add(id, Constraint::Refused, false);
+        self.table.put_task(id, task);
+    }
+
+    /// Makes retries that are due ready: as many as a bulk has room for beside other routes, and
+    /// always a few, so that neither delays the other for long.
+    fn retry_due(&mut self, bulk_size: usize) {
+        let share = (bulk_size / RETRY_SHARE).max(1);
+        for id in self.back_off.take_due(share.max(bulk_size.saturating_sub(self.ready.len()))) {
+            if self.table.task(id).is_some_and(|task| task.state == State::Waiting(Constraint::Refused)) {
+                self.make_ready(id);
+            }
+        }
     }
 
     /// Puts a task into the ready queue.
@@ -423,6 +492,7 @@ impl Routes {
     /// Ends a task: responds to its row, and continues with the changes that came later.
     fn finish(&mut self, id: RouteId, mut task: Box<Task>, respond: bool, deps: &mut Deps<'_>) {
         let pin = task.pin.take();
+        self.back_off.forget(&id);
         let has_row = respond && task.change.set.is_some();
         if respond && self.responses && !task.silent && self.chip_table(id) != Table::Labels {
             let key = self.key(id, &task, deps.objects);
@@ -440,7 +510,7 @@ impl Routes {
         if task.later.is_some() {
             task.take_later(true);
             task.silent = false;
-            task.verb = None;
+            (task.verb, task.contradicted) = (None, false);
             self.again(id, task);
         } else {
             let without = has_row && self.table.reference(id).is_none();
@@ -480,6 +550,19 @@ impl Routes {
         if self.chip_table(id) != Table::Labels && !self.table.set_failed(id, true) {
             let key = self.route_key(id, deps.objects);
             deps.outbox.out.refusals.push(Refusal { key, row: row.digest(), why: why.into() });
+        }
+    }
+
+    /// The same when the chip refused an object that the route waits for.
+    fn notify_object_refused(
+        &mut self,
+        id: RouteId,
+        task: &Task,
+        constraint: Constraint,
+        deps: &mut Deps<'_>,
+    ) {
+        if let Some(refusal) = deps.objects.refusal(constraint, deps.outbox) {
+            self.notify_refused(id, task, &refusal.reason(), deps);
         }
     }
 

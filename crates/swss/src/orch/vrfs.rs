@@ -86,6 +86,7 @@ impl Vrfs {
     pub(super) fn sync(&mut self, outbox: &mut Outbox) {
         for (name, pending) in self.to_sync.take() {
             let id = self.id_of(&Some(name));
+            outbox.back_off.forget(&Requester::Vrf(id));
             self.arena.get_mut(id).wanted = pending.set.is_some();
             // A VRF that was deleted while in use, and is wanted again, is usable at once.
             self.step_and_notify(id, outbox);
@@ -103,7 +104,8 @@ impl Vrfs {
     pub(super) fn step(&mut self, id: u32, outbox: &mut Outbox) {
         let Vrfs { arena, .. } = self;
         let vrf = arena.get(id);
-        if vrf.busy || id == DEFAULT_VRF || id == LABELS_VRF {
+        let held = outbox.back_off.holds(&Requester::Vrf(id));
+        if vrf.busy || held || id == DEFAULT_VRF || id == LABELS_VRF {
             return;
         }
         let (verb, item) = match (vrf.wanted, vrf.oid) {
@@ -124,13 +126,13 @@ impl Vrfs {
         let vrf = self.arena.get_mut(id);
         vrf.busy = false;
         match reply.outcome() {
-            Outcome::Done if reply.verb == Verb::Create => vrf.oid = reply.oid(),
-            Outcome::Done => vrf.oid = None,
-            Outcome::TableFull | Outcome::Again => return outbox.retry_when_freed(Requester::Vrf(id)),
+            Outcome::Done => {
+                vrf.oid = reply.oid().filter(|_| reply.verb == Verb::Create);
+                outbox.back_off.forget(&Requester::Vrf(id));
+            }
             _ => {
-                vrf.wanted = vrf.oid.is_some();
                 let name = self.name(id).as_deref().unwrap_or_default();
-                return outbox.out.failed(format_args!("the virtual router of {name}"), reply.status);
+                outbox.refused(Requester::Vrf(id), &reply, format_args!("the virtual router of {name}"));
             }
         }
         self.step_and_notify(id, outbox);
@@ -161,13 +163,13 @@ mod tests {
         let request = outbox.bulker.next(1)?;
         outbox.bulker.replied(request.id);
         let crate::sai::SaiCall::One { verb, object, item } = request.call else { return None };
-        vrfs.reply(id, ObjectReply { verb, object, item, status }, outbox);
+        vrfs.reply(id, ObjectReply { verb, object, item, status, progress: true }, outbox);
         Some(verb)
     }
 
     #[test]
     fn vrfs_deleted_row_removes_the_router_after_its_last_user() {
-        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default())));
+        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default()), 1000));
         vrfs.add(Change::set("Vrf1".into(), VrfRow::default()));
         vrfs.sync(&mut outbox);
         let id = vrfs.find(&Some("Vrf1".into())).unwrap();
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn vrfs_full_chip_retries_after_room_was_freed() {
-        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default())));
+        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default()), 1000));
         vrfs.add(Change::set("Vrf1".into(), VrfRow::default()));
         vrfs.sync(&mut outbox);
         let id = vrfs.find(&Some("Vrf1".into())).unwrap();

@@ -3,7 +3,7 @@
 
 use super::task::{RequestedEntry, State, Task};
 use super::{Deps, Routes};
-use crate::orch::bulker::{Context, Outcome, outcome};
+use crate::orch::bulker::{Context, Outcome, has_progress, outcome};
 use crate::orch::next_hop_ref::{NextHopRef, Target};
 use crate::orch::parsed_row;
 use crate::orch::route_decision::RouteDecision;
@@ -32,6 +32,7 @@ impl Routes {
     /// Makes SAI calls of up to `bulk_size` ready routes; false when none was ready.
     pub(in crate::orch) fn gather_routes(&mut self, bulk_size: usize, deps: &mut Deps<'_>) -> bool {
         self.sweep(bulk_size);
+        self.retry_due(bulk_size);
         let count = self.ready.len().min(bulk_size);
         let mut ids: Vec<RouteId> = self.ready.drain(..count).collect();
         if self.sort {
@@ -84,8 +85,9 @@ impl Routes {
             RouteDecision::ProgramTemporary(reference, constraint) => {
                 deps.objects.pin(constraint);
                 task.pin = Some(constraint);
+                self.notify_object_refused(id, &task, constraint, deps);
                 if current == Some(reference) && !task.half {
-                    self.wait(id, task, constraint, deps.objects);
+                    self.wait(id, task, constraint, deps);
                 } else {
                     self.emit(id, task, Some(reference), false, bulk, deps);
                 }
@@ -93,11 +95,12 @@ impl Routes {
             RouteDecision::Wait(constraint) => {
                 deps.objects.pin(constraint);
                 task.pin = Some(constraint);
+                self.notify_object_refused(id, &task, constraint, deps);
                 if first_remove {
                     self.emit(id, task, None, false, bulk, deps);
                 } else {
                     task.change.del = false;
-                    self.wait(id, task, constraint, deps.objects);
+                    self.wait(id, task, constraint, deps);
                 }
             }
             RouteDecision::Refuse(why) => {
@@ -240,25 +243,27 @@ impl Routes {
         mut statuses: &[Status],
         deps: &mut Deps<'_>,
     ) {
+        let progress = has_progress(statuses);
         for routes in routes.chunks(PREFETCH_BATCH) {
             self.table.prefetch_tasks(routes.iter().map(|(id, _)| *id));
             for (id, count) in routes {
                 let Some((of_route, after)) = statuses.split_at_checked(usize::from(*count)) else { return };
                 statuses = after;
-                self.route_reply(*id, of_route, deps);
+                self.route_reply(*id, of_route, progress, deps);
             }
         }
     }
 
     /// Takes in the statuses of one route's entries.
-    fn route_reply(&mut self, id: RouteId, statuses: &[Status], deps: &mut Deps<'_>) {
+    /// `progress`: [`has_progress`] of the whole call.
+    fn route_reply(&mut self, id: RouteId, statuses: &[Status], progress: bool, deps: &mut Deps<'_>) {
         let Some(mut task) = self.table.take_task(id) else { return };
         let State::InFlight(RequestedEntry { verb, reference, finish }) = task.state else { return };
         task.state = State::Ready;
         let status = statuses.iter().copied().find(|status| !status.is_success()).unwrap_or(Status::Success);
         let some = statuses.iter().any(|status| status.is_success());
         task.half = !status.is_success() && (task.half || some);
-        let result = outcome(verb, status);
+        let result = outcome(verb, status, progress);
         // A default route that shall drop, and that the chip does not have, drops.
         if result == Outcome::Done || (result == Outcome::Missing && reference.is_none()) {
             self.confirmed(id, reference, deps);
@@ -283,6 +288,8 @@ impl Routes {
         } else if let Some(reference) = reference {
             self.release(id, reference, deps);
         }
+        let contradiction = matches!(result, Outcome::Exists | Outcome::Missing);
+        let is_repeated = contradiction && std::mem::replace(&mut task.contradicted, true);
         match result {
             Outcome::Exists => task.verb = Some(Verb::Set),
             Outcome::Missing => {
@@ -293,23 +300,17 @@ impl Routes {
                 }
                 task.verb = Some(Verb::Create);
             }
-            Outcome::TableFull => {
-                if task.later.is_none() {
-                    let constraint = Constraint::TableFull(self.chip_table(id));
-                    let why = deps.objects.explain(constraint).to_string();
-                    self.notify_refused(id, &task, &why, deps);
-                    return self.wait(id, task, constraint, deps.objects);
-                }
-            }
-            Outcome::Again => {}
-            Outcome::Done | Outcome::Failed => {
-                deps.outbox.out.failed(format_args!("route {}", self.text(id, deps.objects)), status);
-                let why = format!("the chip refused it: {}", status.name());
+            Outcome::TableFull if task.later.is_none() => {
+                let constraint = Constraint::TableFull(self.chip_table(id));
+                let why = deps.objects.explain(constraint, deps.outbox).to_string();
                 self.notify_refused(id, &task, &why, deps);
-                task.refused = Some(why);
-                task.silent = true;
-                return self.finish(id, task, false, deps);
+                return self.wait(id, task, constraint, deps);
             }
+            Outcome::TableFull | Outcome::Again | Outcome::Done | Outcome::Failed => {}
+        }
+        // A later row is requested at once.
+        if task.later.is_none() && (is_repeated || matches!(result, Outcome::Done | Outcome::Failed)) {
+            return self.wait_refused(id, task, status, deps);
         }
         task.take_later(false);
         self.again(id, task);

@@ -4,6 +4,8 @@ use super::task::{State, Task};
 use super::{RouteId, RouteName, Routes};
 use crate::orch::explain::{ProgrammedEntry, RouteState, Waiting};
 use crate::orch::objects::Objects;
+use crate::orch::outbox::Outbox;
+use crate::orch::routes::Constraint;
 use crate::row::{Name, RouteKey, RouteRow, Row};
 use ribtide_prefix::AnyPrefix;
 
@@ -14,6 +16,7 @@ impl Routes {
         name: RouteName,
         ready: bool,
         objects: &Objects,
+        outbox: &Outbox,
     ) -> Option<RouteState> {
         let id = self.table.find(name)?;
         let in_chip = self.table.reference(id).map(|reference| ProgrammedEntry {
@@ -27,11 +30,27 @@ impl Routes {
             Some(State::Ready) if !ready => Some(Waiting::Ports),
             Some(State::Ready) => Some(Waiting::Turn),
             Some(State::InFlight(_)) => Some(Waiting::Chip),
-            Some(State::Waiting(constraint)) => Some(objects.explain(constraint)),
+            Some(State::Waiting(constraint)) => Some(self.waiting(id, constraint, objects, outbox)),
         };
         let given_up = self.table.why_refused(id).filter(|_| waiting.is_none()).cloned();
         let state = RouteState { in_chip, waiting, given_up };
         (state.in_chip.is_some() || state.waiting.is_some() || state.given_up.is_some()).then_some(state)
+    }
+
+    /// What a route in the retry cache waits for.
+    pub(super) fn waiting(
+        &self,
+        id: RouteId,
+        constraint: Constraint,
+        objects: &Objects,
+        outbox: &Outbox,
+    ) -> Waiting {
+        match self.back_off.get(&id) {
+            Some((status, retry_s)) if constraint == Constraint::Refused => {
+                Waiting::Refused { object: "it".into(), status, retry_s }
+            }
+            _ => objects.explain(constraint, outbox),
+        }
     }
 
     /// Passes each route whose row is carried out, without labels: its VRF (`None`: the default

@@ -24,6 +24,8 @@ pub(in crate::orch) enum Constraint {
     Index(u32),
     /// Room in a table of the chip.
     TableFull(Table),
+    /// The retry of the route's own refused request.
+    Refused,
 }
 
 /// Routes by constraint.
@@ -74,6 +76,11 @@ impl RetryCache {
         if waiters.ids.is_empty() {
             self.by_constraint.remove(&constraint);
         }
+    }
+
+    /// How many routes have this constraint.
+    pub(super) fn count(&self, constraint: Constraint) -> usize {
+        self.by_constraint.get(&constraint).map_or(0, |waiters| waiters.ids.len())
     }
 
     /// Removes and returns all routes of `constraint`, in no order.

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::Ipv4Addr;
 
 /// The number of a route. It is used again after [`RouteTable::remove_if_unused`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(in crate::orch) struct RouteId(u32);
 
 /// The key of a route: the VRF's number, and the destination. The route of a label is one of

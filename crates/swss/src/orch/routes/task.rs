@@ -48,6 +48,8 @@ pub(super) struct Task {
     pub(super) found: [bool; 2],
     /// The verb of the next request, where the chip's reply contradicted our state: create or set.
     pub(super) verb: Option<Verb>,
+    /// The chip contradicted our state once in this try, and `verb` was sent after that.
+    pub(super) contradicted: bool,
     /// The chip carried out a part of the request, so all of it must be sent again.
     pub(super) half: bool,
     /// Why the route is refused, once the chip's entry is gone.
@@ -65,6 +67,7 @@ impl Task {
         silent: false,
         found: [false; 2],
         verb: None,
+        contradicted: false,
         half: false,
         refused: None,
     };

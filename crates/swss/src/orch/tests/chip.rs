@@ -4,6 +4,7 @@ use crate::sai::{
     Attr, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OutsegType,
     PacketAction, RouteEntry, Sai, Status, Verb,
 };
+use ribtide_prefix::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -32,6 +33,8 @@ pub(super) struct Chip {
     pub(super) route_limit: usize,
     /// Statuses to answer before looking at anything, by type of object: one for each entry.
     pub(super) fail: Vec<(ObjectType, Verb, Status)>,
+    /// While it is set, the chip refuses one request in so many, for a random reason.
+    pub(super) moody: Option<(usize, Rng)>,
     /// Requests that no right orchagent sends.
     pub(super) violations: Vec<String>,
     /// How many entries were requested.
@@ -75,6 +78,19 @@ impl Chip {
         self.requested += 1;
         if let Some(at) = self.fail.iter().position(|(o, v, _)| (*o, *v) == (object, verb)) {
             return self.fail.remove(at).2;
+        }
+        if let Some((one_in, rng)) = &mut self.moody
+            && rng.one_in(*one_in)
+        {
+            let reasons = [
+                Status::Failure,
+                Status::NotSupported,
+                Status::InvalidParameter,
+                Status::TableFull,
+                Status::InsufficientResources,
+                Status::NotExecuted,
+            ];
+            return reasons[rng.index(reasons.len())];
         }
         if object == ObjectType::Switch {
             self.objects.clear();

@@ -99,7 +99,7 @@ fn a_labelled_hop_is_there_while_it_is_wanted_and_its_neighbour_is() {
 }
 
 #[test]
-fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
+fn label_without_room_waits_and_refused_next_hop_is_retried_after_its_pause_or_a_change() {
     let mut world = world();
     let fail = |world: &mut World, object, status| {
         world.syncd.chip_mut().fail.push((object, Verb::Create, status));
@@ -121,19 +121,22 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
         (world.label_forwarding(300), world.label_forwarding(200)),
         ("10.0.0.2 pop1".into(), "swap201@10.0.0.2 pop1".into())
     );
-    // A refused next hop is logged once, and requested again when its neighbour changes.
+    // A refused next hop is logged once, and requested again when its neighbour changes, or later.
     fail(&mut world, ObjectType::NextHop, Status::NotSupported);
     world.set("LABEL_ROUTE_TABLE:400", "nexthop=10.0.1.2 ifname=Ethernet1 mpls_nh=swap5");
     world.settle();
-    world.tick(2000);
+    world.tick(999);
     assert_eq!(world.events(), ["the chip refused next hop swap5 to 10.0.1.2: SAI_STATUS_NOT_SUPPORTED"]);
     assert_eq!(world.label_forwarding(400), "-");
+    let refused =
+        "next hop 10.0.1.2 on Ethernet1 is refused by the chip (SAI_STATUS_NOT_SUPPORTED), retried in 1 s";
+    assert_eq!(why(&world, 400), refused);
     let World { orch, out, .. } = &mut world;
     orch.link("Ethernet1", false, out);
     orch.link("Ethernet1", true, out);
     world.settle();
     assert_eq!(world.label_forwarding(400), "swap5@10.0.1.2 pop1");
-    // An entry that is refused is given up, and the next row is another try.
+    // A new row is another try of a refused entry.
     fail(&mut world, ObjectType::InsegEntry, Status::Failure);
     world.set("LABEL_ROUTE_TABLE:500", "blackhole=true");
     world.settle();
@@ -141,6 +144,12 @@ fn without_room_labels_wait_and_what_is_refused_is_not_asked_for_again() {
     world.set("LABEL_ROUTE_TABLE:500", "blackhole=true");
     world.settle();
     assert_eq!(world.label_forwarding(500), "drop pop1");
+    fail(&mut world, ObjectType::InsegEntry, Status::Failure);
+    world.set("LABEL_ROUTE_TABLE:600", "blackhole=true");
+    world.settle();
+    assert_eq!(world.label_forwarding(600), "-");
+    world.tick(1000);
+    assert_eq!((world.label_forwarding(600), world.orch.refused_len()), ("drop pop1".into(), 0));
     assert!(world.out.status_changes.is_empty());
 }
 

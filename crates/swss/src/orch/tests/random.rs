@@ -1,4 +1,5 @@
-//! Random changes, random order of replies, random lack of room: in the end the chip does what the rows say, and when
+//! Random changes, random order of replies, random lack of room, and times in which the chip refuses any request at
+//! random: in the end the chip does what the rows say, and when
 //! all rows are gone nothing is left.
 
 use super::world::World;
@@ -6,6 +7,7 @@ use crate::orch::{Finished, OrchConfig};
 use crate::row::{RouteKey, RouteRow, Row};
 use crate::sai::{ObjectType, Status, Verb};
 use proptest::prelude::*;
+use ribtide_prefix::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a test does.
@@ -22,6 +24,8 @@ enum Act {
     Run,
     Answer(usize),
     Fail(u8),
+    /// Makes the chip refuse one request in so many; 0: none.
+    Moody(u8, u64),
     Tick,
 }
 
@@ -65,6 +69,7 @@ fn act() -> impl Strategy<Value = Act> {
         6 => Just(Act::Run),
         12 => any::<usize>().prop_map(Act::Answer),
         2 => (0..8u8).prop_map(Act::Fail),
+        1 => (0..5u8, any::<u64>()).prop_map(|(one_in, seed)| Act::Moody(one_in, seed)),
         1 => Just(Act::Tick),
     ]
 }
@@ -274,6 +279,10 @@ impl Player {
                 ][usize::from(n)];
                 self.world.syncd.chip_mut().fail.push((object, verb, Status::TableFull));
             }
+            Act::Moody(one_in, seed) => {
+                let moody = (one_in > 0).then(|| (usize::from(one_in), Rng::new(seed)));
+                self.world.syncd.chip_mut().moody = moody;
+            }
             Act::Tick => {
                 self.world.now_ms += 1000;
                 self.world.orch.tick(self.world.now_ms, &mut self.world.out);
@@ -283,10 +292,14 @@ impl Player {
 
     fn settle(&mut self) {
         self.world.syncd.chip_mut().fail.clear();
-        for _ in 0..8 {
-            self.world.tick(1000);
+        self.world.syncd.chip_mut().moody = None;
+        // A pause is 64 s at most, and objects that depend on each other are retried one after the other.
+        for _ in 0..16 {
+            self.world.tick(64_000);
         }
-        assert_eq!(self.world.events(), [""; 0]);
+        let events = self.world.events();
+        assert!(events.iter().all(|event| event.starts_with("the chip refused ")), "{events:?}");
+        assert_eq!(self.world.orch.refused_len(), 0);
         self.world.assert_db_agrees();
         self.batches.collect(&mut self.world, true);
         assert_eq!(self.batches.finished, self.batches.last, "every batch is finished");
