@@ -75,12 +75,11 @@ pub fn start(
     let (handle, calls) = pair("BFD");
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config)?;
-    let thread = thread::spawn("bfd", move || run(engine, &calls, &stop)).map_err(failed)?;
+    let thread = thread::spawn_urgent("bfd", 20, move || run(engine, &calls, &stop)).map_err(failed)?;
     Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 
 fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
-    thread::raise_priority(20);
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
         let timeout = engine.poll_timeout().min(STOP_POLL_INTERVAL);

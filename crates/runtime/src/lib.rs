@@ -19,3 +19,4 @@ pub mod performance;
 pub mod registry;
 pub mod ring;
 pub mod thread;
+pub mod unix_socket;

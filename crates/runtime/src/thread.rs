@@ -1,15 +1,18 @@
 //! Named threads, and the flag that stops them all.
 
 use crate::cpu::Cpus;
+use rustix::process::{getpriority_process, nice, setpriority_process};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// The stop flag of all stages of a process. Clones share it.
 #[derive(Clone, Default, Debug)]
 pub struct Stop(Arc<AtomicU8>);
 
+/// The niceness of the highest priority (setpriority(2)).
+const HIGHEST_PRIORITY: i32 = -20;
 const STOP: u8 = 1;
 const STOP_AND_REMOVE: u8 = 2;
 
@@ -44,8 +47,28 @@ impl Stop {
 /// # Errors
 /// When the system cannot create a thread.
 pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    spawn_urgent(name, 0, body)
+}
+
+/// As [`spawn`], with a priority that is higher by so many steps of niceness, at most 20, where the
+/// process may (CAP_SYS_NICE) or the caller is the thread of [`hold_priority`]. 20 steps put the
+/// thread before all others; 10 steps give it ten times the CPU share of a normal thread.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_urgent(
+    name: impl Into<String>,
+    steps: u8,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let name = name.into();
     std::thread::Builder::new().name(name.clone()).spawn(move || {
+        // Without the permission, it keeps the normal priority.
+        let _ = match NORMAL_NICENESS.get() {
+            Some(normal) => setpriority_process(None, normal - i32::from(steps)),
+            None if steps > 0 => nice(-i32::from(steps)).map(drop),
+            None => Ok(()),
+        };
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
             tracing::error!(
                 target: crate::log::target::PROCESS,
@@ -58,12 +81,28 @@ pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> i
     })
 }
 
-/// Raises the priority of the calling thread by so many steps of niceness, at most 20, where the
-/// process may (CAP_SYS_NICE). 20 steps put it before all others; 10 steps give it ten times the
-/// CPU share of a normal thread.
-pub fn raise_priority(steps: u8) {
-    // Without the permission, it keeps the normal priority.
-    let _ = rustix::process::nice(-i32::from(steps));
+/// The niceness of threads, while [`hold_priority`] gives another to the thread that spawns them.
+static NORMAL_NICENESS: OnceLock<i32> = OnceLock::new();
+
+/// Gives the calling thread the highest priority, where the process may, for a process that is
+/// about to give up CAP_SYS_NICE. A new thread inherits the priority of its spawner, and may lower
+/// it without a permission: so [`spawn_urgent`] works on this thread from then on. Called before
+/// other threads exist, and until [`release_priority`] the thread only starts others.
+pub fn hold_priority() {
+    // Without the permission, `spawn_urgent` has none either.
+    if let Ok(normal) = getpriority_process(None)
+        && setpriority_process(None, HIGHEST_PRIORITY).is_ok()
+    {
+        let _ = NORMAL_NICENESS.set(normal);
+    }
+}
+
+/// Gives the thread of [`hold_priority`] a normal priority for good.
+pub fn release_priority() {
+    if let Some(normal) = NORMAL_NICENESS.get() {
+        // Less priority is always permitted.
+        let _ = setpriority_process(None, *normal);
+    }
 }
 
 /// A thread of this process.
@@ -167,6 +206,28 @@ mod tests {
         failed.stop();
         failed.stop_and_remove();
         assert!(failed.stopped() && !failed.removes());
+    }
+
+    #[test]
+    fn urgent_thread_has_its_priority_from_one_that_holds_it() {
+        let body = || {
+            let normal = getpriority_process(None).unwrap();
+            hold_priority();
+            if getpriority_process(None).unwrap() != HIGHEST_PRIORITY {
+                // Without the permission nothing changes.
+                return;
+            }
+            let niceness_of = |steps| {
+                let (tx, rx) = std::sync::mpsc::sync_channel(1);
+                let measure = move || tx.send(getpriority_process(None).unwrap()).unwrap();
+                spawn_urgent("urgent", steps, measure).unwrap().join().unwrap();
+                rx.recv().unwrap()
+            };
+            assert_eq!([niceness_of(0), niceness_of(5)], [normal, normal - 5]);
+            release_priority();
+            assert_eq!(getpriority_process(None).unwrap(), normal);
+        };
+        std::thread::spawn(body).join().unwrap();
     }
 
     #[test]

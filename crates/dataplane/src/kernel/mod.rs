@@ -148,7 +148,7 @@ pub fn start(
     let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
     let writer =
         Writer { kernel, config, listed: listed.clone(), channel, noted, writing_port, replayed: false };
-    let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
+    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
     Ok((handle, [watcher, routes, writer]))
 }
 
@@ -222,7 +222,6 @@ struct Writer {
 
 impl Writer {
     fn run(mut self) {
-        thread::raise_priority(WRITER_PRIORITY);
         while !self.channel.stop.stopped() {
             match self.step() {
                 Ok(Ok(())) => {}

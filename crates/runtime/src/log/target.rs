@@ -19,7 +19,7 @@ targets! {
     KERNEL = "kernel" "The kernel dataplane, and the kernel's interfaces.";
     LOG = "log" "The log: lines that were dropped.";
     ORCHAGENT = "orchagent" "SONiC's orchagent.";
-    PROCESS = "process" "Threads that failed, and so how the process ends.";
+    PROCESS = "process" "Threads that failed, and so how the process ends; the privileges that it keeps.";
     REDIS = "redis" "Connections to Redis, and its servers.";
     RIB = "rib" "The RIB manager.";
     ROUTER = "router" "The router: its start, reloads and stop.";
