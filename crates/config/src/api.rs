@@ -4,10 +4,11 @@ use super::check::Checker;
 use super::diagnosis::key;
 use super::file;
 use nix::unistd::{Gid, Group};
+use ribtide_runtime::unix_socket;
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,9 @@ pub struct ApiConfig {
     pub socket_group: Option<SocketGroup>,
     /// The TCP listener, if configured.
     pub http: Option<SocketAddr>,
+    /// Names and addresses in the `Host` header that are this router's, beside the address of the
+    /// TCP listener itself.
+    pub http_hosts: Vec<String>,
     /// The file of the token.
     pub token_file: Option<PathBuf>,
     /// The token for changes over TCP; `None`: no change is possible over TCP.
@@ -166,11 +170,9 @@ impl Checker {
         });
         let default = if file.socket_group.is_some() { GROUP_MODE } else { OWNER_MODE };
         let socket_mode = file.socket_mode.as_deref().map_or(default, |text| {
-            let octal = !text.is_empty() && text.len() <= 4 && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-            let mode = u32::from_str_radix(text, 8).ok().filter(|mode| octal && mode & !0o777 == 0);
-            match mode {
-                Some(mode) if mode & 0o600 == 0o600 => mode,
-                _ => {
+            match unix_socket::mode(text) {
+                Some(mode) => mode,
+                None => {
                     self.problem(
                         key!["api", "socket-mode"],
                         format!(
@@ -196,11 +198,27 @@ impl Checker {
                 "the token is for clients on TCP, and the API does not listen there; set api.http, or remove this",
             );
         }
+        for (i, host) in file.http_hosts.iter().enumerate() {
+            let known = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            let name = !host.is_empty() && host.chars().all(known) && !host.ends_with('.');
+            if !name && host.parse::<IpAddr>().is_err() {
+                let message =
+                    format!("\"{host}\" is no name of a host; write a name or an address, without a port");
+                self.problem(key!["api", "http-hosts", i], message);
+            }
+        }
+        if !file.http_hosts.is_empty() && file.http.is_none() {
+            self.problem(
+                key!["api", "http-hosts"],
+                "the names are those of the API on TCP, and it does not listen there; set api.http, or remove this",
+            );
+        }
         ApiConfig {
             socket: file.socket.clone().unwrap_or_else(|| SOCKET.into()),
             socket_mode,
             socket_group,
             http: file.http,
+            http_hosts: file.http_hosts.clone(),
             token_file,
             token,
         }

@@ -6,6 +6,7 @@ use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::file::{self, OnStop};
 use super::policy::{Direction, Policies};
+use super::process::ProcessConfig;
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
@@ -38,6 +39,8 @@ pub struct Config {
     pub api: ApiConfig,
     /// The log.
     pub log: LogSettings,
+    /// The privileges of the process.
+    pub process: ProcessConfig,
     /// Configured interfaces, which no kernel has.
     pub interfaces: Vec<InterfaceConfig>,
     /// Static routes of the default VRF.
@@ -401,6 +404,7 @@ impl Checker {
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
+        let process = self.process(&file.process);
         Config {
             asn: file.router.asn,
             router_id: file.router.router_id,
@@ -408,6 +412,7 @@ impl Checker {
             fib,
             api,
             log,
+            process,
             interfaces,
             statics,
             bfd,

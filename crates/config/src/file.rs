@@ -35,6 +35,9 @@ pub(super) struct File {
     /// What is logged, and how.
     #[serde(default)]
     pub(super) log: Log,
+    /// The privileges of the process.
+    #[serde(default)]
+    pub(super) process: Process,
     /// Interfaces that no kernel has: the ports of the virtual ASIC.
     #[serde(default)]
     pub(super) interface: Vec<Interface>,
@@ -567,6 +570,12 @@ pub(super) struct Api {
     /// An address for the same API, `/metrics` included, over TCP. Without `token-file` it serves reads and metrics
     /// and changes nothing. `ribtide check` warns where it is not a loopback address and there is no token.
     pub(super) http: Option<SocketAddr>,
+    /// Names and addresses, without a port, by which clients address `http`, beside its own IP address (and `localhost`
+    /// on a loopback address). A request with another `Host` is refused: a name server may have redirected the page of
+    /// a browser here.
+    #[serde(default)]
+    #[schemars(extend("x-see" = "operations.md#access"))]
+    pub(super) http_hosts: Vec<String>,
     /// A file with a token of 16 to 1,024 characters (letters, digits, `-._~+/=`; RFC 6750), white space around it
     /// aside. A client on TCP that sends it may change everything. A relative path starts at the folder of the
     /// configuration. Others than the owner and the group must have no permission on the file, or `ribtide check`
@@ -592,6 +601,33 @@ pub(super) struct Log {
 pub(super) enum LogFormat {
     Text,
     Json,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Process {
+    /// The user, by name, that the router becomes before it opens a socket or starts a thread, with the groups of that
+    /// user. It must be able to read the configuration and the files that it names, and to write to the folder of
+    /// `api.socket`, which the start creates for it where it is missing.
+    #[schemars(extend("x-default" = "the one that starts it"))]
+    pub(super) user: Option<String>,
+    /// `true`: system calls that a router never makes fail (seccomp); `"log"`: the kernel's audit log has them, and they
+    /// go on; `false`: no filter.
+    #[schemars(extend("default" = true, "x-see" = "security.md#system-calls"))]
+    pub(super) seccomp: Option<Seccomp>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "this is no mode of seccomp; write true, false or \"log\"")]
+pub(super) enum Seccomp {
+    Switch(bool),
+    Mode(SeccompMode),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SeccompMode {
+    Log,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

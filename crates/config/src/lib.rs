@@ -16,6 +16,7 @@ mod file;
 mod import_filter;
 mod or_table;
 mod policy;
+mod process;
 mod statics;
 mod threads;
 mod vrf;
@@ -29,6 +30,8 @@ pub use check::{
 pub use diagnosis::{ConfigError, Problem};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
+pub use process::ProcessConfig;
+pub use ribtide_privileges::Seccomp;
 pub use ribtide_settings::DEFAULT_VRF;
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use threads::{CpuChoice, Threads};

@@ -482,6 +482,7 @@ fn schema_default_written_into_a_file_changes_nothing() {
         ("Static", route, ""),
         ("Sonic", "[sonic]\n", ""),
         ("Api", "[api]\n", ""),
+        ("Process", "[process]\n", ""),
     ];
     let schema = schema();
     let mut compared = 0;
@@ -523,4 +524,36 @@ fn log_settings_are_taken_and_unknown_values_refused() {
         let refused = error(&format!("[log]\n{text}\n"));
         assert!(refused.contains(says), "{text}: {refused}");
     }
+}
+
+#[test]
+fn process_has_the_user_of_the_system_and_a_mode_of_seccomp() {
+    let process = |text: &str| parse(&format!("{BASE}[process]\n{text}\n")).unwrap().process;
+    assert_eq!(process("").seccomp, Seccomp::Deny);
+    assert_eq!(process("seccomp = \"log\"").seccomp, Seccomp::Log);
+    assert_eq!(process("seccomp = false").seccomp, Seccomp::Off);
+    assert!(process("user = \"root\"").user.unwrap().uid.is_root());
+    for (text, says) in [
+        (
+            "user = \"no-such-user\"",
+            "ribtide.toml:5:8: this system has no user \"no-such-user\"; make it (useradd",
+        ),
+        ("seccomp = \"on\"", "write true, false or \"log\""),
+        ("group = \"wheel\"", "unknown field `group`"),
+    ] {
+        let refused = error(&format!("[process]\n{text}\n"));
+        assert!(refused.contains(says), "{text}: {refused}");
+    }
+}
+
+#[test]
+fn http_hosts_are_names_or_addresses_without_a_port() {
+    let api = |text: &str| format!("[api]\nhttp = \"127.0.0.1:8080\"\nhttp-hosts = [{text}]\n");
+    let named = parse(&format!("{BASE}{}", api("\"router1.example.net\", \"2001:db8::1\""))).unwrap();
+    assert_eq!(named.api.http_hosts, ["router1.example.net", "2001:db8::1"]);
+    for name in ["", "router1:8080", "http://router1", "[::1]", "a b", "router1."] {
+        let refused = error(&api(&format!("\"{name}\"")));
+        assert!(refused.contains("is no name of a host"), "{name}: {refused}");
+    }
+    assert!(error("[api]\nhttp-hosts = [\"a\"]\n").contains("set api.http"));
 }

@@ -7,8 +7,8 @@ use ribtide_bgpd::Bgp;
 use ribtide_bgpd::resize::{NotResized, Resized};
 use ribtide_bgpd::session::Neighbors;
 use ribtide_config::{
-    self as config, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads,
-    VIRTUAL_ASIC, VrfSetup,
+    self as config, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, ProcessConfig,
+    Threads, VIRTUAL_ASIC, VrfSetup,
 };
 use ribtide_dataplane::kernel::InterfaceWatch;
 use ribtide_model::{NextHopCacheSet, SuppressionSet};
@@ -295,7 +295,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             keys.push(name.to_owned());
         }
     };
-    let Config { asn, router_id, bgp, fib, api, log: _, interfaces, statics: _, vrfs: _, bfd } = new;
+    let Config { asn, router_id, bgp, fib, api, log: _, process, interfaces, statics: _, vrfs: _, bfd } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
     match (fib, &old.fib) {
@@ -327,11 +327,14 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         (None, None) => {}
         _ => key("fib", false),
     }
-    let ApiConfig { socket, socket_mode, socket_group, http, token_file: _, token: _ } = api;
+    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts: _, token_file: _, token: _ } = api;
     key("api.socket", *socket == old.api.socket);
     key("api.socket-mode", *socket_mode == old.api.socket_mode);
     key("api.socket-group", *socket_group == old.api.socket_group);
     key("api.http", *http == old.api.http);
+    let ProcessConfig { user, seccomp } = process;
+    key("process.user", *user == old.process.user);
+    key("process.seccomp", *seccomp == old.process.seccomp);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("bfd.listen", bfd.listen == old.bfd.listen);
     match (bgp, &old.bgp) {

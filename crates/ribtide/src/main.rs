@@ -201,7 +201,18 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Syncd(options) => Some(LogSettings::from(&options.log)),
         _ => Some(LogSettings::default()),
     };
+    let kept = match &command {
+        Command::Fpmsyncd(options) => Some(options.privileges.reduce()),
+        Command::Orchagent(options) => Some(options.privileges.reduce()),
+        Command::Syncd(options) => Some(options.privileges.reduce()),
+        // The router reads its configuration first, and commands have no connections.
+        _ => None,
+    };
+    let kept = kept.transpose().map_err(|e| Failure::new(Exit::Permission, e))?;
     settings.as_ref().map_or(Ok(()), start_log)?;
+    if let Some(kept) = kept {
+        tracing::debug!(target: log::target::PROCESS, "{kept}");
+    }
     match command {
         #[cfg(feature = "router")]
         Command::Run(file) => router::run(&file.config)?,

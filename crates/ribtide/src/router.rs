@@ -2,15 +2,27 @@
 
 use crate::exit::Exit;
 use crate::{Failure, start_log, text};
-use ribtide_config as config;
+use ribtide_config::{self as config, Config, ProcessConfig};
 use ribtide_daemon::router::Router;
+use ribtide_privileges::{self as privileges, CapabilitySet, Kept, Privileges};
 use ribtide_runtime::log::target;
+use ribtide_runtime::thread;
 use std::fmt::Display;
+use std::os::unix::fs::chown;
 use std::path::Path;
 
 /// Starts the router of a configuration and runs it until a signal.
 pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     let config = config::load(path).map_err(|e| Failure::new(Exit::Unusable, e))?;
+    thread::hold_priority();
+    let kept = reduce_privileges(&config)?;
+    // As the process that a reload will find: with the permissions that it has kept.
+    let config = config::load(path).map_err(|e| {
+        Failure::new(
+            Exit::Permission,
+            format!("{e}\n{kept}, and could not read its configuration again to reload it"),
+        )
+    })?;
     // Whoever reloads need not be where the router was started.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     start_log(&config.log)?;
@@ -22,6 +34,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         Failure { exit, sentence: None }
     };
     let router = Router::start(config, Some(file)).map_err(|e| failed(Exit::from(&e), &e))?;
+    thread::release_priority();
     let socket = router.socket().display();
     tracing::info!(
         target: target::ROUTER,
@@ -29,7 +42,37 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         %socket,
         "the router is running; `ribtide show bgp summary --socket {socket}` looks inside"
     );
+    tracing::info!(target: target::PROCESS, "{kept}");
     router.run_until_signal().map_err(|e| failed(Exit::Failed, &e))
+}
+
+/// Gives up the privileges of root that a router does not use. The folder of the API socket is
+/// created before, for the user that the router becomes.
+fn reduce_privileges(config: &Config) -> Result<Kept, Failure> {
+    let ProcessConfig { user, seccomp } = &config.process;
+    if let (Some(user), Some(folder)) = (user, config.api.socket.parent())
+        && !folder.exists()
+    {
+        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+        let made = std::fs::create_dir_all(folder).and_then(|()| chown(folder, Some(uid), Some(gid)));
+        made.map_err(|e| {
+            let folder = folder.display();
+            let user = &user.name;
+            let sentence = format!(
+                "cannot create {folder} for the user \"{user}\": {e}; create it and give it to that user, or set \
+                 api.socket to a path in another folder"
+            );
+            Failure::new(Exit::Permission, sentence)
+        })?;
+    }
+    let privileges = Privileges {
+        // Routes, TCP-MD5 and interfaces; ports below 1024; binding of sockets to interfaces.
+        capabilities: CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE | CapabilitySet::NET_RAW,
+        user: user.clone(),
+        group: config.api.socket_group.as_ref().map(|group| group.id),
+        seccomp: *seccomp,
+    };
+    privileges::reduce(&privileges).map_err(|e| Failure::new(Exit::Permission, e))
 }
 
 /// `ribtide check`: whether a configuration is valid.

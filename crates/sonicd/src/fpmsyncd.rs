@@ -15,7 +15,7 @@ use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::TransportCheck;
 use super::warm::Replay;
-use super::{Daemon, Error, LogOptions, events, explain, queues};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, queues};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -114,6 +114,9 @@ pub struct Options {
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogOptions,
+    /// What it may do
+    #[command(flatten)]
+    pub privileges: PrivilegeOptions,
 }
 
 /// Runs for ever.

@@ -46,6 +46,7 @@ mod warm_file;
 
 pub use appl_transport::Lag;
 use clap::Args;
+use ribtide_privileges::{CapabilitySet, Kept, Privileges, Seccomp};
 use ribtide_runtime::log::{Format, Levels, LogSettings};
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -175,6 +176,30 @@ pub struct LogOptions {
 impl From<&LogOptions> for LogSettings {
     fn from(options: &LogOptions) -> LogSettings {
         LogSettings { levels: options.levels.clone(), format: options.format }
+    }
+}
+
+/// What of a daemon's privileges the command line says.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PrivilegeOptions {
+    /// System calls that the daemon never makes: on (they fail), log (the kernel's audit log has them) or off
+    #[arg(long, value_name = "MODE", default_value_t)]
+    pub seccomp: Seccomp,
+}
+
+impl PrivilegeOptions {
+    /// Gives up every capability, for good, before the first thread exists: the daemons change no
+    /// route and no interface of the kernel, and listen on ports above 1023.
+    ///
+    /// # Errors
+    /// The first step that fails, as a sentence.
+    pub fn reduce(&self) -> Result<Kept, ribtide_privileges::Error> {
+        ribtide_privileges::reduce(&Privileges {
+            capabilities: CapabilitySet::empty(),
+            user: None,
+            group: None,
+            seccomp: self.seccomp,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use super::previous_ids::{self, IndexRoutes};
 use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Daemon, Error, LogOptions, explain, queues, refuse};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, queues, refuse};
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
@@ -85,6 +85,9 @@ pub struct Options {
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogOptions,
+    /// What it may do
+    #[command(flatten)]
+    pub privileges: PrivilegeOptions,
     /// Take routes over ZeroMQ here, when CONFIG_DB (SYSTEM_DEFAULTS|swss_zmq) or --route-zmq says that they come so;
     /// port 8100 if it names none
     #[arg(short = 'q', value_name = "ENDPOINT")]

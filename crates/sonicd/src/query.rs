@@ -14,16 +14,23 @@ use super::syncd::chip_setting;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread;
+use ribtide_runtime::unix_socket::{self, BindError};
 use ribtide_swss::sai::{PacketAction, text};
 use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest query.
 const LINE: u64 = 64 << 10;
+/// Clients at once; a further one gets an error.
+const CONNECTIONS_MAX: usize = 32;
+/// How long a client may stay connected without a query.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The subject of queries.
 pub(super) struct Seen<'s> {
@@ -32,13 +39,14 @@ pub(super) struct Seen<'s> {
     pub(super) rows: (u64, u64),
 }
 
-/// Serves queries on `path`; `see` runs them in the stage.
+/// Serves queries on `path`, whose file has these permissions; `see` runs them in the stage.
 ///
 /// # Errors
 /// The socket cannot be created.
 pub(super) fn start<S: 'static>(
     daemon: &'static str,
     path: &Path,
+    mode: u32,
     handle: StageHandle<S>,
     see: fn(&mut S) -> Seen<'_>,
 ) -> Result<(), Error> {
@@ -50,14 +58,33 @@ pub(super) fn start<S: 'static>(
     if UnixStream::connect(path).is_err() {
         let _ = std::fs::remove_file(path);
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
+    let listener = unix_socket::bind(path, mode, None).map_err(|e| match e {
+        BindError::Socket(e) | BindError::Group(e) => failed(e),
+    })?;
     let body = move || {
+        let clients = Arc::new(());
         for stream in listener.incoming() {
-            let handle = handle.clone();
-            let answered =
-                stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &handle, see))));
+            let (handle, client) = (handle.clone(), clients.clone());
+            // The clones are the connections.
+            let full = Arc::strong_count(&clients) > CONNECTIONS_MAX + 1;
+            let answered = stream.and_then(|stream| {
+                if full {
+                    let message =
+                        format!("{CONNECTIONS_MAX} clients are connected; try again when one has left");
+                    return writeln!(&stream, "{}", json!({ "error": message }));
+                }
+                stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+                let body = move || {
+                    // A client that left, or was idle, is no fault.
+                    let _ = serve(stream, &handle, see);
+                    drop(client);
+                };
+                thread::spawn("query", body).map(drop)
+            });
             if let Err(e) = answered {
                 log!(daemon, warn, error = %e, "a query was not accepted");
+                // Most likely no descriptor is free; an immediate retry would spin.
+                std::thread::sleep(Duration::from_millis(100));
             }
         }
     };

@@ -16,11 +16,12 @@ use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Daemon, Error, LogOptions, explain, query, queues, warm_file};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, query, queues, warm_file};
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::unix_socket;
 use ribtide_settings::{Mode, Persistence, RequestedSettings};
 use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
@@ -95,6 +96,9 @@ pub struct Options {
     /// `chip`; and take orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`
     #[arg(long, value_name = "PATH")]
     pub query_socket: Option<PathBuf>,
+    /// Permissions of the query socket, in octal digits: who may write to it may query and change the virtual switch
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = socket_mode)]
+    pub query_socket_mode: u32,
     /// SONiC's context
     #[command(flatten)]
     pub context: ContextFile,
@@ -124,6 +128,9 @@ pub struct Options {
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogOptions,
+    /// What it may do
+    #[command(flatten)]
+    pub privileges: PrivilegeOptions,
 }
 
 /// `NAME=VALUE`.
@@ -134,6 +141,15 @@ pub fn chip_setting(text: &str) -> Result<(String, String), String> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| format!("\"{text}\" is no NAME=VALUE, such as rate=20000"))?;
     Ok((name.into(), value.into()))
+}
+
+/// Permissions of a socket.
+fn socket_mode(text: &str) -> Result<u32, String> {
+    unix_socket::mode(text).ok_or_else(|| {
+        format!(
+            "\"{text}\" is no mode of a socket that its owner can use; write octal digits, from 0600 to 0777"
+        )
+    })
 }
 
 /// Which requests are held against SAI's schema.
@@ -275,9 +291,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     };
     explain::answer(daemon, handle.clone(), explain)?;
     if let Some(path) = &options.query_socket {
-        query::start(DAEMON, path, handle, |stage: &mut SyncdStage| query::Seen {
-            rows: stage.rows(),
-            switch: stage.syncd.chip_mut(),
+        query::start(DAEMON, path, options.query_socket_mode, handle, |stage: &mut SyncdStage| {
+            query::Seen { rows: stage.rows(), switch: stage.syncd.chip_mut() }
         })?;
     }
     tracing::info!(target: target::SYNCD, "syncd has started");
