@@ -3,25 +3,27 @@
 //! `api.token-file` (RFC 6750). [`guard`] refuses requests of web pages.
 
 use super::request::Refusal;
-use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, Request};
+use super::state::ApiState;
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
-use axum::serve::IncomingStream;
 use nix::unistd::{Uid, User};
 use ribtide_config::ApiConfig;
 use ribtide_runtime::log::target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::net::{TcpStream, UnixStream};
 
 /// Refused changes logged in each [`REFUSED_PERIOD`], because any host that reaches the listener
 /// can cause them.
 const REFUSED_MAX: u32 = 20;
+/// Which site a browser's request comes from (W3C, Fetch Metadata Request Headers, 2.4).
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The period of [`REFUSED_MAX`].
 const REFUSED_PERIOD: Duration = Duration::from_secs(10);
 /// Logged characters of a refusal, because its sentence may quote the request.
@@ -44,16 +46,16 @@ pub(super) enum Caller {
     },
 }
 
-impl Connected<IncomingStream<'_, tokio::net::UnixListener>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, tokio::net::UnixListener>) -> Caller {
-        let credentials = stream.io().peer_cred().ok().map(|peer| (peer.uid(), peer.pid()));
+impl Caller {
+    /// The process at the other end of the Unix socket.
+    pub(super) fn unix(stream: &UnixStream, _: &tokio::net::unix::SocketAddr) -> Caller {
+        let credentials = stream.peer_cred().ok().map(|peer| (peer.uid(), peer.pid()));
         Caller::Unix { credentials }
     }
-}
 
-impl Connected<IncomingStream<'_, tokio::net::TcpListener>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, tokio::net::TcpListener>) -> Caller {
-        Caller::Tcp { peer: *stream.remote_addr(), local: stream.io().local_addr().ok() }
+    /// The client of a TCP connection.
+    pub(super) fn tcp(stream: &TcpStream, peer: &SocketAddr) -> Caller {
+        Caller::Tcp { peer: *peer, local: stream.local_addr().ok() }
     }
 }
 
@@ -78,14 +80,7 @@ impl fmt::Display for Caller {
 /// # Errors
 /// What it must send, or what the operator must configure.
 pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -> Result<(), Refusal> {
-    // A browser adds Origin to every cross-site request that is not a plain read, and no page uses
-    // this API.
-    if let Some(origin) = headers.get(ORIGIN) {
-        let origin = String::from_utf8_lossy(origin.as_bytes());
-        return Err(Refusal::Forbidden(format!(
-            "a page of {origin} may not change this router; send the request without an Origin header, from a program"
-        )));
-    }
+    no_page(headers, "change")?;
     if let Caller::Unix { .. } = caller {
         return Ok(());
     }
@@ -111,25 +106,47 @@ pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -
     }
 }
 
-/// Refuses requests that a name server could redirect here (DNS rebinding), and reads with a body,
-/// which would be ignored. Runs before any endpoint.
+/// Refuses requests of a browser's page: no page uses this API, and a page of another site must
+/// neither read nor change the router in the name of its visitor.
+fn no_page(headers: &HeaderMap, may: &str) -> Result<(), Refusal> {
+    // A browser adds Origin to every cross-site request that is not a plain read, and
+    // Sec-Fetch-Site to those too (Fetch Metadata).
+    let origin = headers.get(ORIGIN).map(|origin| String::from_utf8_lossy(origin.as_bytes()).into_owned());
+    let foreign = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site" || site == "same-site");
+    match origin.or_else(|| foreign.then(|| "another site".into())) {
+        None => Ok(()),
+        Some(origin) => Err(Refusal::Forbidden(format!(
+            "a page of {origin} may not {may} this router; send the request from a program, without an Origin or \
+             Sec-Fetch-Site header"
+        ))),
+    }
+}
+
+/// Refuses requests of pages, requests on TCP under a foreign name, which a name server could have
+/// redirected here (DNS rebinding), and reads with a body, which would be ignored. Runs before any
+/// endpoint.
 ///
 /// # Errors
 /// What is wrong with the request.
 pub(super) async fn guard(
+    State(router): State<Arc<ApiState>>,
     ConnectInfo(caller): ConnectInfo<Caller>,
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    if let Caller::Tcp { local: Some(local), .. } = caller
-        && local.ip().to_canonical().is_loopback()
-        && let Some(host) = foreign_host(&request)
+    if let Caller::Tcp { local, .. } = caller
+        && let Some(host) = foreign_host(&request, local, &router.config().api.http_hosts)
     {
+        let local = local.map(|local| format!(", which listens on {local}")).unwrap_or_default();
         return Err(Refusal::Misdirected(format!(
-            "{host} is no name of this API, which listens on {local}; address it as localhost or by its IP address"
+            "{host} is no name of this API{local}; address it by that IP address, or write the name into api.http-hosts"
         )));
     }
     let headers = request.headers();
+    // The endpoint of a change refuses pages itself, and logs it.
+    if request.method() != Method::POST {
+        no_page(headers, "read")?;
+    }
     let has_body = headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
     if request.method() == Method::GET && has_body {
@@ -141,21 +158,27 @@ pub(super) async fn guard(
     Ok(next.run(request).await)
 }
 
-/// The name in the Host header or URL, unless it is an IP address or `localhost`. A page of another
-/// site sends the name of that site, whatever address its name server gives.
-fn foreign_host(request: &Request) -> Option<String> {
+/// The name in the Host header or URL, unless it is one of this API. A page of another site sends
+/// the name of that site, whatever address its name server gives.
+fn foreign_host(request: &Request, local: Option<SocketAddr>, names: &[String]) -> Option<String> {
     let header = request.headers().get_all(HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
     let authority = request.uri().authority().map(|authority| authority.as_str().into());
-    header.chain(authority).find(|host| !is_local(host)).map(|host| format!("\"{host}\""))
+    let local = local.map(|local| local.ip().to_canonical());
+    header.chain(authority).find(|host| !is_own(host, local, names)).map(|host| format!("\"{host}\""))
 }
 
-/// Whether `host`, with or without a port, is an IP address or `localhost`.
-fn is_local(host: &str) -> bool {
+/// Whether `host`, with or without a port, is the address of the connection, `localhost` on a
+/// loopback address, or one of `names`.
+fn is_own(host: &str, local: Option<IpAddr>, names: &[String]) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    name.parse::<IpAddr>().is_ok() || name.trim_end_matches('.').eq_ignore_ascii_case("localhost")
+    let name = name.trim_end_matches('.');
+    let address = name.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+    (address.is_some() && address == local)
+        || (name.eq_ignore_ascii_case("localhost") && local.is_some_and(|local| local.is_loopback()))
+        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// Logs changes and refused changes. Blocks, because users are looked up.
@@ -211,24 +234,49 @@ impl ChangeLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderValue;
 
     #[test]
-    fn host_is_local_only_as_an_address_or_localhost() {
-        for host in
-            ["127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "localhost", "LOCALHOST:80", "10.0.0.1:1"]
-        {
-            assert!(is_local(host), "{host}");
-        }
+    fn host_is_own_only_as_the_listeners_address_localhost_or_a_configured_name() {
+        let names = ["router1.example.net".to_owned()];
+        let own = |host: &str, local: &str| is_own(host, Some(local.parse().unwrap()), &names);
         for host in [
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "localhost",
+            "LOCALHOST:80",
+            "localhost.",
+            "Router1.example.net:80",
+        ] {
+            assert!(own(host, "127.0.0.1"), "{host}");
+        }
+        assert!(own("[::1]:8080", "::1") && own("[::1]", "::1") && own("[2001:db8::1]:80", "2001:db8::1"));
+        for host in [
+            "10.0.0.1:1",
             "evil.example",
             "evil.example:8080",
             "localhost.evil.example",
             "127.0.0.1.evil.example",
+            "[::1]",
             "",
             ":80",
         ] {
-            assert!(!is_local(host), "{host}");
+            assert!(!own(host, "127.0.0.1"), "{host}");
         }
+        // A page can make localhost of another host its own; only a loopback address is this host.
+        assert!(!own("localhost", "192.0.2.1") && own("192.0.2.1", "192.0.2.1"));
+    }
+
+    #[test]
+    fn request_of_a_page_is_refused_by_origin_or_fetch_metadata() {
+        let refused = |name: &'static str, value: &'static str| {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
+            no_page(&headers, "read").map_err(|e| e.sentence().to_owned())
+        };
+        assert!(refused("origin", "https://evil.example").unwrap_err().contains("https://evil.example"));
+        assert!(refused("sec-fetch-site", "cross-site").unwrap_err().contains("another site"));
+        assert!(refused("sec-fetch-site", "same-site").is_err());
+        assert!(refused("sec-fetch-site", "none").is_ok() && refused("accept", "*/*").is_ok());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{answers, metrics};
 use axum::extract::{ConnectInfo, FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{AsicAddresses, AsicFaults, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
@@ -192,7 +192,7 @@ pub(super) fn routes(router: Arc<ApiState>) -> Router {
                 format!("{} does not take {method}; docs/operations.md says what it takes", uri.path());
             Refusal::Method(message)
         })
-        .layer(from_fn(guard))
+        .layer(from_fn_with_state(router.clone(), guard))
         .with_state(router)
 }
 

@@ -1,14 +1,15 @@
 //! The management API: HTTP and JSON over a Unix socket, and over TCP when configured
 //! (docs/adr/0005-management-api-http-json.md).
 //!
-//! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`access`]
-//! the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
+//! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
+//! their bounds, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
 //! [`metrics`] has the same data for monitoring. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod access;
 pub mod answers;
+mod connections;
 mod endpoints;
 mod listener;
 pub mod metrics;

@@ -2,24 +2,23 @@
 //! listener.
 
 use super::access::Caller;
+use super::connections::{serve, share};
 use super::endpoints::routes;
 use super::state::{ApiState, Reload, RouterState};
 use ribtide_config::ApiConfig;
 use ribtide_runtime::thread;
-use socket2::{Domain, SockAddr, Socket, Type};
+use ribtide_runtime::unix_socket::{self, BindError};
+use rustix::process::Resource;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Concurrent requests; a further one waits.
 const CONCURRENT_REQUESTS_MAX: usize = 16;
-/// Connections that wait for the thread of the API; the kernel refuses further ones.
-const BACKLOG: i32 = 128;
 
 /// Bound listeners.
 #[derive(Debug)]
@@ -117,7 +116,16 @@ impl Api {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(refused)?;
         }
-        let (unix, file) = bind_unix(config)?;
+        let group = config.socket_group.as_ref();
+        let bound = unix_socket::bind(path, config.socket_mode, group.map(|group| group.id.as_raw()));
+        let (unix, file) = match (bound, group) {
+            (Ok(unix), _) => (unix, SocketFile(path.clone())),
+            (Err(BindError::Group(e)), Some(group)) => {
+                return Err(ListenError::Group(path.clone(), group.name.clone(), e));
+            }
+            (Err(BindError::Group(e) | BindError::Socket(e)), _) => return Err(refused(e)),
+        };
+        unix.set_nonblocking(true).map_err(refused)?;
         let tcp = match config.http {
             None => None,
             Some(address) => {
@@ -143,46 +151,18 @@ impl Api {
                 .build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
-                let router = routes(state).into_make_service_with_connect_info::<Caller>();
+                let router = routes(state);
+                let max = share(rustix::process::getrlimit(Resource::Nofile).current);
                 let unix =
                     tokio::net::UnixListener::from_std(unix).expect("a listener router its event loop");
-                let served = axum::serve(unix, router.clone());
                 if let Some(tcp) = tcp {
                     let tcp =
                         tokio::net::TcpListener::from_std(tcp).expect("a listener router its event loop");
-                    tokio::spawn(async move { axum::serve(tcp, router).await });
+                    tokio::spawn(serve(tcp, max, router.clone(), Caller::tcp));
                 }
-                // `axum::serve` ends with the process.
-                let _ = served.await;
+                serve(unix, max, router, Caller::unix).await;
             });
         })?;
         Ok(file)
     }
-}
-
-/// Creates the Unix socket with its group and mode. No client can connect before: the file is
-/// created without permissions for others, and listens last.
-fn bind_unix(config: &ApiConfig) -> Result<(UnixListener, SocketFile), ListenError> {
-    let path = &config.socket;
-    let refused = |e| ListenError::Unix(path.clone(), e);
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(refused)?;
-    // On Linux the file takes the mode of the socket at bind. Unlike umask, this affects no other
-    // thread.
-    let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
-    nix::sys::stat::fchmod(&socket, mode).map_err(|e| refused(e.into()))?;
-    socket.bind(&SockAddr::unix(path).map_err(refused)?).map_err(refused)?;
-    let file = SocketFile(path.clone());
-    if let Some(group) = &config.socket_group {
-        chown(path, None, Some(group.id.as_raw()))
-            .map_err(|e| ListenError::Group(path.clone(), group.name.clone(), e))?;
-    }
-    set_mode(path, config.socket_mode).map_err(refused)?;
-    socket.listen(BACKLOG).map_err(refused)?;
-    let unix = UnixListener::from(OwnedFd::from(socket));
-    unix.set_nonblocking(true).map_err(refused)?;
-    Ok((unix, file))
-}
-
-fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }

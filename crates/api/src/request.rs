@@ -13,6 +13,11 @@ use ribtide_model::ApiError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// From the end of a request's head to the end of its body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -142,9 +147,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
         // An endpoint with a body takes no query.
         let Query(Nothing {}) = Query::try_from_uri(request.uri())?;
         let json = request.headers().get(CONTENT_TYPE).is_some_and(is_json);
-        let body = Bytes::from_request(request, state).await.map_err(|e| {
-            Refusal::Bad(format!("the body of the request cannot be read: {}", e.body_text()))
-        })?;
+        let body = match timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(e)) => {
+                let message = format!("the body of the request cannot be read: {}", e.body_text());
+                return Err(Refusal::Bad(message));
+            }
+            Err(_) => {
+                let message = format!(
+                    "the body of the request is not complete after {BODY_TIMEOUT:?}; send it at once"
+                );
+                return Err(Refusal::Bad(message));
+            }
+        };
         // An empty body has no field, like `{}`.
         if body.is_empty() {
             return Ok(Sent(Json::from_bytes(b"{}")?.0));

@@ -1,0 +1,279 @@
+//! The connections of a listener: how many there are, and when one is closed.
+//!
+//! Each listener has its own share of connections, so clients on TCP never keep `ribtide show` from
+//! the Unix socket, and all shares together leave most descriptors to BGP. A connection on which no
+//! request is under way makes room for a new one: an idle client cannot keep others out.
+
+use super::access::Caller;
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use axum::serve::Listener;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Connections of a listener at most.
+const CONNECTIONS_MAX: usize = 64;
+/// The part of the limit of open files that one listener may use.
+const DESCRIPTOR_SHARE: u64 = 8;
+/// Connections of a listener at least, however few files may be open.
+const CONNECTIONS_MIN: usize = 4;
+/// From the end of a response, or the connection, to the end of the head of the next request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to read a response after its last part was made.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Connections that one listener takes, of a process that may open so many files (`None`: any
+/// number).
+pub(super) fn share(descriptors: Option<u64>) -> usize {
+    let share = descriptors
+        .map_or(CONNECTIONS_MAX, |all| usize::try_from(all / DESCRIPTOR_SHARE).unwrap_or(CONNECTIONS_MAX));
+    share.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
+}
+
+/// Serves `router` on a listener for ever, on at most `max` connections.
+pub(super) async fn serve<L: Listener>(
+    mut listener: L,
+    max: usize,
+    router: Router,
+    caller: fn(&L::Io, &L::Addr) -> Caller,
+) {
+    let connections = Arc::new(Connections::new(max));
+    loop {
+        let (io, address) = listener.accept().await;
+        let connection = connections.admit().await;
+        let caller = caller(&io, &address);
+        tokio::spawn(exchange(io, caller, router.clone(), connection, connections.clone()));
+    }
+}
+
+/// Serves the requests of one connection until it ends or has to make room.
+async fn exchange<I>(
+    io: I,
+    caller: Caller,
+    router: Router,
+    connection: Arc<Connection>,
+    connections: Arc<Connections>,
+) where
+    I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let _place = Place { connection: connection.clone(), connections: connections.clone() };
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(caller));
+        let working = Working::new(connection.clone(), connections.clone());
+        let response = service.call(request);
+        async move {
+            let _working = working;
+            response.await
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(io), service);
+    let mut served = std::pin::pin!(served);
+    loop {
+        // A client that waits for its next request is closed by `HEAD_TIMEOUT`; what idles longer
+        // does not read its response.
+        let idle_since = connection.idle_since();
+        let deadline = idle_since.unwrap_or_else(Instant::now) + RESPONSE_TIMEOUT;
+        tokio::select! {
+            // An error is the client's: it left, or sent no HTTP.
+            _ = served.as_mut() => return,
+            () = connection.close.notified() => return,
+            () = sleep_until(deadline) => {
+                if idle_since.is_some() && connection.idle_since() == idle_since {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A connection, as its task and its listener see it.
+#[derive(Debug)]
+struct Connection {
+    /// Since when no request is under way; `None`: one is.
+    idle_since: Mutex<Option<Instant>>,
+    /// The connection has to make room.
+    close: Notify,
+}
+
+impl Connection {
+    fn idle_since(&self) -> Option<Instant> {
+        *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_idle_since(&self, since: Option<Instant>) {
+        *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+}
+
+/// The connections of one listener.
+#[derive(Debug)]
+struct Connections {
+    max: usize,
+    list: Mutex<Vec<Arc<Connection>>>,
+    /// One has ended, or has become idle.
+    changed: Notify,
+}
+
+impl Connections {
+    fn new(max: usize) -> Connections {
+        Connections { max, list: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// A place for a new connection. Where there is none, the connection that has been idle for the
+    /// longest is closed; while a request is under way on each, the new one waits.
+    async fn admit(&self) -> Arc<Connection> {
+        loop {
+            if let Some(connection) = self.try_admit() {
+                return connection;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn try_admit(&self) -> Option<Arc<Connection>> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < self.max {
+            let idle_since = Mutex::new(Some(Instant::now()));
+            let connection = Arc::new(Connection { idle_since, close: Notify::new() });
+            list.push(connection.clone());
+            return Some(connection);
+        }
+        let idle = list.iter().filter_map(|connection| Some((connection.idle_since()?, connection)));
+        if let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) {
+            oldest.close.notify_one();
+        }
+        None
+    }
+
+    fn remove(&self, connection: &Arc<Connection>) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).retain(|c| !Arc::ptr_eq(c, connection));
+        self.changed.notify_one();
+    }
+}
+
+/// A connection's place in the list of its listener.
+struct Place {
+    connection: Arc<Connection>,
+    connections: Arc<Connections>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.remove(&self.connection);
+    }
+}
+
+/// A request is under way.
+struct Working {
+    connection: Arc<Connection>,
+    connections: Arc<Connections>,
+}
+
+impl Working {
+    fn new(connection: Arc<Connection>, connections: Arc<Connections>) -> Working {
+        connection.set_idle_since(None);
+        Working { connection, connections }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.connection.set_idle_since(Some(Instant::now()));
+        self.connections.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+    /// A server of at most `max` connections; `hold` is notified to end the requests to `/hold`.
+    async fn server(max: usize, hold: Arc<Notify>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let held = move || async move { hold.notified().await };
+        let router = Router::new().route("/", get(|| async { "fine" })).route("/hold", get(held));
+        let caller = |_: &TcpStream, peer: &SocketAddr| Caller::Tcp { peer: *peer, local: None };
+        tokio::spawn(serve(listener, max, router, caller));
+        address
+    }
+
+    /// Whether a new client gets a response.
+    async fn answered(address: SocketAddr) -> bool {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        let mut head = [0; 15];
+        client.read_exact(&mut head).await.is_ok() && &head == b"HTTP/1.1 200 OK"
+    }
+
+    /// Whether the server ends this connection.
+    async fn ended(client: &mut TcpStream) -> bool {
+        let mut rest = Vec::new();
+        // A reset is an end too.
+        let _ = client.read_to_end(&mut rest).await;
+        rest.is_empty()
+    }
+
+    #[test]
+    fn share_is_an_eighth_of_the_descriptors_within_its_bounds() {
+        let shares = [Some(20), Some(120), Some(1024), Some(1 << 20), None].map(share);
+        assert_eq!(shares, [4, 15, 64, 64, 64]);
+    }
+
+    #[tokio::test]
+    async fn idle_connection_makes_room_for_a_new_one_the_oldest_first() {
+        let address = server(2, Arc::default()).await;
+        let mut oldest = TcpStream::connect(address).await.unwrap();
+        let mut idle = Vec::new();
+        for _ in 0..20 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        assert!(answered(address).await);
+        assert!(ended(&mut oldest).await);
+    }
+
+    #[tokio::test]
+    async fn connection_with_a_request_is_not_closed_and_a_new_one_waits() {
+        let hold = Arc::new(Notify::new());
+        let address = server(1, hold.clone()).await;
+        let mut busy = TcpStream::connect(address).await.unwrap();
+        busy.write_all(b"GET /hold HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        let waits = tokio::spawn(answered(address));
+        tokio::task::yield_now().await;
+        hold.notify_one();
+        let mut head = [0; 15];
+        busy.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
+        assert!(waits.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_without_a_request_or_with_half_of_one_is_closed_in_time() {
+        let address = server(8, Arc::default()).await;
+        for sent in [b"".as_slice(), b"GET / HTTP/1.1\r\nhost: loc"] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(sent).await.unwrap();
+            let begin = Instant::now();
+            assert!(ended(&mut client).await, "{sent:?}");
+            assert!(begin.elapsed() <= 2 * HEAD_TIMEOUT, "{sent:?}: {:?}", begin.elapsed());
+        }
+    }
+}
