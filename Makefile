@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint bench campaign differential interop fuzz fmt setup clean
+.PHONY: help run test lint deny bench campaign differential interop fuzz fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -22,6 +22,10 @@ test: ## unit, property, end-to-end and interoperability tests, and what lint ch
 lint: ## formatting, clippy without warnings, crate graph and invariants (`cargo xtask CHECK` runs one of them)
 	@scripts/setup lint
 	@cargo xtask
+
+deny: ## licences, sources and advisories of all dependencies, by cargo-deny and deny.toml; needs the advisory database's host
+	@scripts/setup deny
+	@cargo deny check
 
 interop: ## only the tests against other daemons, Redis and the kernel
 	@scripts/setup test

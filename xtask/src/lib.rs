@@ -2,6 +2,7 @@
 //! `xtask/tests/breaks.rs` breaks each invariant in a copy of the tree and expects the check to notice.
 
 pub mod clippy;
+pub mod dependencies;
 pub mod docs;
 pub mod effects;
 pub mod format;
@@ -35,6 +36,11 @@ pub const CHECKS: &[Check] = &[
     Check { name: "profiles", holds: "the shipped profile is the tested profile", run: profiles::check },
     Check { name: "docs", holds: "documents name paths that exist", run: docs::check },
     Check { name: "words", holds: "code and documents use the field's words", run: words::check },
+    Check {
+        name: "dependencies",
+        holds: "dependencies have the licences and sources of deny.toml",
+        run: dependencies::check,
+    },
     Check { name: "format", holds: "rustfmt has nothing to change", run: format::check },
     Check { name: "effects", holds: "pure crates have no effects", run: effects::check },
     Check { name: "panics", holds: "bytes from outside never panic", run: panics::check },

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::{Tree, clippy, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes, words};
+use xtask::{
+    Tree, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes, words,
+};
 
 /// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
 /// without the network.
@@ -17,7 +19,7 @@ fn copy(name: &str, folders: &[&str]) -> Tree {
     for folder in folders.iter().chain(&["xtask"]) {
         copy_folder(&from.join(folder), &to.join(folder));
     }
-    for file in ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml"] {
+    for file in ["Cargo.toml", "Cargo.lock", "clippy.toml", "deny.toml", "rustfmt.toml"] {
         fs::copy(from.join(file), to.join(file)).expect("a file of the workspace");
     }
     let mut tree = Tree::new(&to);
@@ -79,6 +81,23 @@ fn assert_fault(faults: &[String], texts: &[&str]) {
 fn graph_of_the_unbroken_copy_holds() {
     let tree = copy("graph_unbroken", &["crates"]);
     assert_eq!(graph::check(&tree), [""; 0]);
+}
+
+#[test]
+fn dependencies_with_another_licence_or_from_elsewhere_are_noticed() {
+    let tree = copy("dependencies", &["crates"]);
+    assert_eq!(dependencies::check(&tree), [""; 0]);
+    replace(&tree, "deny.toml", "    \"Zlib\",\n", "");
+    assert_fault(&dependencies::check(&tree), &["foldhash", "\"Zlib\"", "deny.toml"]);
+    // A package on disk stands for one from git: neither is from crates.io.
+    let scratch = tree.root.parent().expect("a folder of copies").join("elsewhere");
+    fs::create_dir_all(scratch.join("src")).expect("a folder");
+    fs::write(scratch.join("src/lib.rs"), "").expect("a file");
+    let manifest = "[package]\nname = \"elsewhere\"\nversion = \"0.1.0\"\nlicense = \"MIT\"\n[workspace]\n";
+    fs::write(scratch.join("Cargo.toml"), manifest).expect("a manifest");
+    let dependency = format!("\n[dependencies.elsewhere]\npath = {:?}\n", scratch.display().to_string());
+    append(&tree, "crates/text/Cargo.toml", &dependency);
+    assert_fault(&dependencies::check(&tree), &["elsewhere v0.1.0", "crates.io"]);
 }
 
 #[test]
