@@ -25,6 +25,8 @@ const READ_BYTES: usize = 256 * 1024;
 /// Timeout of a reply. The kernel replies before the system call of the request returns, so a
 /// missing reply was lost.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Notifications of one [`Socket::notified`] at most.
+const NOTIFIED_MAX: usize = 8192;
 /// Repetitions of a dump that the kernel reports as inconsistent.
 const DUMP_TRIES: usize = 10;
 
@@ -279,15 +281,33 @@ impl Socket {
         self.inner.set_recv_buffer_size(1)
     }
 
-    /// Waits for notifications and passes each to `each` with the port id of its cause; returns
-    /// without any after the timeout.
+    /// Waits for notifications and passes all that wait, up to some thousand, to `each` with the port
+    /// id of their cause; returns without any after the timeout.
     ///
     /// # Errors
     /// `ENOBUFS` when notifications were lost.
     pub fn notified(&mut self, mut each: impl FnMut(u32, Content<'_>)) -> io::Result<()> {
+        if !self.read_notification(&mut each)? {
+            return Ok(());
+        }
+        // The kernel has one notification in each read.
+        self.inner.set_nonblocking(true)?;
+        let mut count = 1;
+        let read = loop {
+            match self.read_notification(&mut each) {
+                Ok(true) if count < NOTIFIED_MAX => count += 1,
+                other => break other.map(drop),
+            }
+        };
+        self.inner.set_nonblocking(false)?;
+        read
+    }
+
+    /// Reads once; `false` if nothing came.
+    fn read_notification(&mut self, each: &mut impl FnMut(u32, Content<'_>)) -> io::Result<bool> {
         let n = match self.inner.read(&mut self.read) {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                return Ok(());
+                return Ok(false);
             }
             other => other?,
         };
@@ -296,7 +316,7 @@ impl Socket {
                 each(message.port, content);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

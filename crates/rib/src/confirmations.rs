@@ -26,7 +26,7 @@
 //!
 //! The announcer bounds its unconfirmed fences, as a BGP shard does.
 //!
-//! A dataplane that is down, or whose replay has not ended, confirms nothing. Earlier confirmations
+//! A dataplane that is down, whose replay has not ended, or that holds routes back confirms nothing. Earlier confirmations
 //! hold until a block follows.
 
 use crate::dataplane::{Dataplane, Dataplanes, InstallStatus};

@@ -75,6 +75,8 @@ pub(crate) struct Dataplane {
     pub(crate) acked: u64,
     pub(crate) failed: Map<AnyPrefix, Failure>,
     pub(crate) replay: Replay,
+    /// Whether it holds back routes of its replay.
+    pub(crate) holding: bool,
     /// While it lags: the changes that it has not been sent.
     pub(crate) dirty: Option<DirtySet>,
     /// While it lags: unacknowledged batches of other VRFs.
@@ -217,9 +219,11 @@ impl Dataplane {
         }
     }
 
-    /// Whether it acknowledged every route of its replay.
+    /// Whether it acknowledged every route of its replay, and holds none back.
     fn has_all(&self) -> bool {
-        matches!(self.replay, Replay::Waiting | Replay::Done) && self.pages_outstanding() == 0
+        matches!(self.replay, Replay::Waiting | Replay::Done)
+            && self.pages_outstanding() == 0
+            && !self.holding
     }
 
     pub(crate) fn outstanding(&self) -> usize {

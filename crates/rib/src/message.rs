@@ -288,6 +288,9 @@ pub enum RibIn {
     Lagging(DataplaneId),
     /// A dataplane finished batches.
     Ack(FibAck),
+    /// Whether a dataplane holds back routes of its replay, because it found others in their place.
+    /// While it does, it confirms nothing. Sent before the acknowledgement of the first such route.
+    Holding(DataplaneId, bool),
     /// A dataplane tries some failed routes again, because the cause may have ended.
     Retry(DataplaneId),
     /// The announcer requests [`RibOut::confirmed`] when every route that it announced before is in

@@ -147,6 +147,11 @@ impl Rib {
                     }
                 }
                 RibIn::Ack(ack) => self.ack(ack),
+                RibIn::Holding(id, holding) => {
+                    if let Some(dataplane) = self.dataplanes.get_mut(&id) {
+                        dataplane.holding = holding;
+                    }
+                }
                 RibIn::Retry(id) => self.retries.push(id),
                 RibIn::Confirm(fence) => self.confirm.fence(fence),
                 RibIn::Suppress(on) => self.confirm.switch(on, &self.tables, &self.dataplanes),

@@ -241,7 +241,11 @@ impl Vrfs {
                     self.leaving.iter_mut().for_each(|rib| rib.take([RibIn::Ack(ack.clone())]));
                     default.push(RibIn::Ack(ack));
                 }
-                RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_) | RibIn::Lagging(_) | RibIn::Retry(_) => {
+                RibIn::DataplaneUp(_)
+                | RibIn::DataplaneDown(_)
+                | RibIn::Lagging(_)
+                | RibIn::Holding(..)
+                | RibIn::Retry(_) => {
                     match event {
                         RibIn::DataplaneUp(id) => _ = self.up.insert(id),
                         RibIn::DataplaneDown(id) => _ = self.up.remove(&id),

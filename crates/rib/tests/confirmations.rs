@@ -76,6 +76,25 @@ fn without_dataplanes_all_is_confirmed_at_once_and_a_lost_one_confirms_nothing()
 }
 
 #[test]
+fn dataplane_that_holds_routes_back_confirms_nothing_until_it_writes_them() {
+    let mut rib = Rib::new(RibConfig { dataplanes: vec![4], ..RibConfig::default() });
+    rib.handle([RibIn::Suppress(true), interface(1, true, &["10.0.0.1/24"])]);
+    rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]);
+    let page = rib.handle([RibIn::DataplaneUp(4)]).replay.last().unwrap().1.seq;
+    let prefix = pfx("20.0.0.0/8");
+    let status = |rib: &Rib| rib.status(prefix).remove(0).1;
+    assert_eq!(reported(&rib.handle([RibIn::Holding(4, true), ack(4, page, &[], &[])])), (None, vec![]));
+    assert_eq!(status(&rib), InstallStatus::Pending);
+    assert_eq!(reported(&rib.handle([RibIn::Holding(4, false)])), (Some(1), vec![]));
+    assert_eq!(status(&rib), InstallStatus::Installed);
+    // A new replay holds nothing back unless it says so.
+    rib.handle([RibIn::Holding(4, true), RibIn::DataplaneDown(4)]);
+    let page = rib.handle([RibIn::DataplaneUp(4)]).replay.last().unwrap().1.seq;
+    rib.handle([ack(4, page, &[], &[])]);
+    assert_eq!(status(&rib), InstallStatus::Installed);
+}
+
+#[test]
 fn a_change_that_keeps_the_fib_is_confirmed_with_earlier_changes() {
     let mut rib = confirming(&[0]);
     let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;

@@ -256,7 +256,7 @@ fn run(
 
 /// Whether it is a message of a dataplane about itself.
 fn is_of_dataplane(message: &RibIn) -> bool {
-    matches!(message, RibIn::Ack(_) | RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_))
+    matches!(message, RibIn::Ack(_) | RibIn::Holding(..) | RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_))
 }
 
 /// Whether it may break or repair next hops, and so overtakes routes.

@@ -15,6 +15,7 @@ use super::state::RouterState;
 use family::{Families, Labels};
 use registry::*;
 use ribtide_config::DEFAULT_VRF;
+use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
@@ -35,7 +36,7 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
     m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
-    let parts: [Part; 7] = [pipeline, shards, neighbors, groups, rib, fpm, bfd];
+    let parts: [Part; 8] = [pipeline, shards, neighbors, groups, rib, kernel, fpm, bfd];
     for part in parts {
         match part(router, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
@@ -248,6 +249,18 @@ fn bfd(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     for (why, count) in &bfd.discarded {
         m.add(BFD_DISCARDED, one("reason", why), *count);
     }
+    Ok(())
+}
+
+fn kernel(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let Some(kernel) = &router.kernel else { return Ok(()) };
+    let counters = &kernel.repairs;
+    for difference in Difference::ALL {
+        m.add(KERNEL_REPAIRS, one("difference", difference.label()), counters.repaired(difference));
+    }
+    m.add(KERNEL_COMPARED, Labels::new(), counters.compared());
+    m.add(KERNEL_ROUNDS, Labels::new(), counters.rounds());
+    m.add(KERNEL_ROUND_TIME, Labels::new(), counters.round_time().as_secs_f64());
     Ok(())
 }
 

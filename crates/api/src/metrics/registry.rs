@@ -138,6 +138,13 @@ metrics! {
     LAG = Gauge "dataplane_lag" ["dataplane"]
         "Changed prefixes that wait for a dataplane that lags behind the others.";
 
+    KERNEL_REPAIRS = Counter "kernel_repairs" ["difference"]
+        "Routes and next-hop objects of the kernel that were not as written, and were repaired.";
+    KERNEL_COMPARED = Counter "kernel_compared_routes" []
+        "Routes of the kernel compared with the desired state.";
+    KERNEL_ROUNDS = Counter "kernel_compare_rounds" [] "Complete comparisons of the kernel's table.";
+    KERNEL_ROUND_TIME = Gauge "kernel_compare_round_seconds" [] "Duration of the last complete comparison.";
+
     FPM_CONNECTED = Gauge "fpm_connected" ["client"] "Whether there is a connection.";
     FPM_DISAGREES = Gauge "fpm_disagrees" ["client"]
         "Whether the server's replies do not fit fib.suppress-fib-pending; show fpm has the reason.";

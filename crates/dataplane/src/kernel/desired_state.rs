@@ -1,7 +1,8 @@
 //! The desired state of the kernel: the group of each prefix.
 //!
 //! The kernel drops routes without a notification when an interface goes down. A comparison of a
-//! dump with this table gives the missing routes.
+//! dump with this table gives the missing routes: each round of the comparison marks the routes that
+//! the kernel has, and a route that is written counts as marked.
 //!
 //! The writer rarely reads the table, and an insertion waits for memory. Between two writes the
 //! kernel has the cache, so noting each batch alone costs up to a tenth of the kernel's time for
@@ -19,37 +20,77 @@ use std::sync::Arc;
 /// Batches not yet in the table.
 const PENDING_MAX: usize = 64;
 
-/// The group of each prefix of one family that must be in the kernel.
+/// The bit of an [`Entry`] that distinguishes rounds. Ids of groups count from 1 and never reach it.
+const ROUND: u32 = 1 << 31;
+
+/// A group, and the parity of the round that last saw its route in the kernel.
+#[derive(Clone, Copy)]
+struct Entry(u32);
+
+impl Entry {
+    fn group(self) -> GroupId {
+        GroupId(self.0 & !ROUND)
+    }
+}
+
+/// The entry of each prefix of one family that must be in the kernel.
 struct Groups;
 impl PerFamily for Groups {
-    type Of<F: Family> = Map<Prefix<F>, GroupId>;
+    type Of<F: Family> = Map<Prefix<F>, Entry>;
 }
 
 /// The groups of prefixes, for each VRF.
 #[derive(Default)]
-pub(super) struct Table(BTreeMap<VrfId, Families<Groups>>);
+pub(super) struct Table {
+    vrfs: BTreeMap<VrfId, Families<Groups>>,
+    /// The parity of the present round: 0 or [`ROUND`].
+    round: u32,
+}
 
 impl Table {
     /// The group of each prefix of a VRF.
     pub(super) fn routes<F: Family>(&self, vrf: VrfId) -> impl Iterator<Item = (Prefix<F>, GroupId)> {
-        let all = self.0.get(&vrf).map(|families| families.get::<F>().iter());
-        all.into_iter().flatten().map(|(prefix, group)| (*prefix, *group))
+        self.entries(vrf).map(|(prefix, entry)| (prefix, entry.group()))
+    }
+
+    fn entries<F: Family>(&self, vrf: VrfId) -> impl Iterator<Item = (Prefix<F>, Entry)> {
+        let all = self.vrfs.get(&vrf).map(|families| families.get::<F>().iter());
+        all.into_iter().flatten().map(|(prefix, entry)| (*prefix, *entry))
+    }
+
+    /// The group of a prefix, which this round has seen in the kernel.
+    pub(super) fn saw<F: Family>(&mut self, vrf: VrfId, prefix: Prefix<F>) -> Option<GroupId> {
+        let entry = self.vrfs.get_mut(&vrf)?.get_mut::<F>().get_mut(&prefix)?;
+        entry.0 = entry.0 & !ROUND | self.round;
+        Some(entry.group())
+    }
+
+    /// The routes that this round has not seen, and that were not written since its start.
+    pub(super) fn unseen<F: Family>(&self, vrf: VrfId) -> impl Iterator<Item = (Prefix<F>, GroupId)> {
+        let unseen = self.entries(vrf).filter(|(_, entry)| entry.0 & ROUND != self.round);
+        unseen.map(|(prefix, entry)| (prefix, entry.group()))
+    }
+
+    /// Starts the next round: nothing is seen.
+    pub(super) fn next_round(&mut self) {
+        self.round ^= ROUND;
     }
 
     /// The group of a prefix.
     pub(super) fn group<F: Family>(&self, vrf: VrfId, prefix: Prefix<F>) -> Option<GroupId> {
-        self.0.get(&vrf)?.get::<F>().get(&prefix).copied()
+        self.vrfs.get(&vrf)?.get::<F>().get(&prefix).map(|entry| entry.group())
     }
 
     /// This loop only accesses one table. The table is in no cache, and the CPU overlaps accesses
     /// only if little code is between them.
     fn note(&mut self, batch: &FibBatch) {
-        let vrf = self.0.entry(batch.vrf.id).or_default();
+        let round = self.round;
+        let vrf = self.vrfs.entry(batch.vrf.id).or_default();
         for_each_family!(F => {
             let groups = vrf.get_mut::<F>();
             for route in batch.routes.get::<F>() {
                 match wanted(route) {
-                    Some(group) => groups.insert(route.prefix, group),
+                    Some(group) => groups.insert(route.prefix, Entry(group.0 | round)),
                     None => groups.remove(&route.prefix),
                 };
             }
@@ -59,7 +100,7 @@ impl Table {
 
     /// Shrinks every table to its contents. O(capacity).
     fn shrink_to_fit(&mut self) {
-        for vrf in self.0.values_mut() {
+        for vrf in self.vrfs.values_mut() {
             for_each_family!(F => shrink_to_fit(vrf.get_mut::<F>()));
         }
     }
@@ -94,23 +135,26 @@ impl DesiredState {
 
     /// The table, after all batches are in it.
     pub(super) fn table(&mut self) -> &Table {
+        self.table_mut()
+    }
+
+    /// As [`DesiredState::table`], to mark routes as seen.
+    pub(super) fn table_mut(&mut self) -> &mut Table {
         for batch in self.pending.drain(..) {
             self.table.note(&batch);
         }
-        &self.table
+        &mut self.table
     }
 
     /// Removes a VRF.
     pub(super) fn forget(&mut self, vrf: VrfId) {
-        self.table();
-        self.table.0.remove(&vrf);
+        self.table_mut().vrfs.remove(&vrf);
     }
 }
 
 impl ShrinkToFit for DesiredState {
     fn shrink_to_fit(&mut self) {
-        self.table();
-        self.table.shrink_to_fit();
+        self.table_mut().shrink_to_fit();
     }
 }
 
@@ -146,6 +190,18 @@ mod tests {
         assert_eq!(group(&mut wanted, "192.0.2.0/24"), None);
         wanted.shrink_to_fit();
         assert_eq!(wanted.table().routes::<V4>(VrfId::DEFAULT).count(), 1);
+        // A round sees what is found in the kernel and what is written meanwhile.
+        wanted.table_mut().next_round();
+        let unseen = |wanted: &mut DesiredState| wanted.table().unseen::<V4>(VrfId::DEFAULT).count();
+        assert_eq!(unseen(&mut wanted), 1);
+        wanted.note(&batch("192.0.2.0/24", Some(3), Protocol::BgpExternal));
+        assert_eq!(unseen(&mut wanted), 1);
+        let last = GroupId(3 * PENDING_MAX as u32 - 1);
+        let prefix = "198.51.100.0/24".parse().unwrap();
+        assert_eq!(wanted.table_mut().saw::<V4>(VrfId::DEFAULT, prefix), Some(last));
+        assert_eq!(unseen(&mut wanted), 0);
+        wanted.table_mut().next_round();
+        assert_eq!(unseen(&mut wanted), 2);
         wanted.note(&batch("198.51.100.0/24", None, Protocol::BgpExternal));
         assert_eq!(group(&mut wanted, "198.51.100.0/24"), None);
         wanted.note(&batch("198.51.100.0/24", Some(7), Protocol::BgpExternal));

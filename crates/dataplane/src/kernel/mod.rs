@@ -19,6 +19,7 @@ mod installed;
 mod interfaces;
 mod links;
 mod objects;
+mod repairs;
 mod routes;
 mod vrf;
 mod watch;
@@ -32,6 +33,7 @@ use crossbeam_channel::Select;
 use flush::Scope;
 pub use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
 pub use links::InterfaceWatch;
+pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, RibIn};
@@ -65,6 +67,16 @@ const KERNEL_QUIET_TIME: Duration = Duration::from_millis(20);
 const DOUBT: Duration = Duration::from_millis(500);
 /// Pause before a failed socket is opened again.
 const REOPEN: Duration = Duration::from_secs(1);
+/// The comparison of the kernel with the desired state takes at most one in this many parts of the
+/// writer's time: 2% (ADR 25).
+const COMPARE_SHARE: u32 = 50;
+/// The same in the first round after a replay, which ends the adoption of found routes, and for the
+/// rest of a round that has found a difference.
+const URGENT_COMPARE_SHARE: u32 = 2;
+/// Routes that the comparison reads before batches go on: some 10 ms.
+const COMPARE_PAGE: usize = 8192;
+/// The minimum interval of rounds of the comparison.
+const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 /// Notes of watchers in the queue of the writer at most.
 const NOTES: usize = 256;
 
@@ -130,8 +142,12 @@ pub fn start(
     let cannot = |e: io::Error| io::Error::new(e.kind(), format!("the kernel dataplane cannot start: {e}"));
     let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
     let writing_port = Arc::new(AtomicU32::new(kernel.port()));
-    let handle =
-        KernelHandle { config: Arc::new(config.clone()), listed: listed.clone(), notes: notes.clone() };
+    let handle = KernelHandle {
+        config: Arc::new(config.clone()),
+        repairs: kernel.repairs.counters.clone(),
+        listed: listed.clone(),
+        notes: notes.clone(),
+    };
     let routes = watch::Watcher::new(
         config.clone(),
         listed.clone(),
@@ -146,9 +162,21 @@ pub fn start(
     let watcher =
         links::watch(vrf, listed.clone(), links, Some(channel.id), &channel.stop).map_err(cannot)?;
     let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
+    let writer = Writer {
+        kernel,
+        config,
+        listed: listed.clone(),
+        channel,
+        noted,
+        writing_port,
+        replayed: false,
+        holding: false,
+        compare_at: Instant::now(),
+        round_begin: None,
+        compare_share: COMPARE_SHARE,
+    };
     let writer =
-        Writer { kernel, config, listed: listed.clone(), channel, noted, writing_port, replayed: false };
-    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
+        thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
     Ok((handle, [watcher, routes, writer]))
 }
 
@@ -157,6 +185,8 @@ pub fn start(
 pub struct KernelHandle {
     /// Its settings, with the table of its VRF.
     pub config: Arc<KernelConfig>,
+    /// Counters of its comparison with the kernel.
+    pub repairs: Arc<RepairCounters>,
     listed: Listed,
     notes: ring::Sender<Note>,
 }
@@ -218,6 +248,14 @@ struct Writer {
     /// Whether a replay has begun since the socket was opened. Earlier batches refer to unknown
     /// state.
     replayed: bool,
+    /// Whether the RIB manager knows that found routes are held back.
+    holding: bool,
+    /// When the comparison goes on.
+    compare_at: Instant,
+    /// The start of its round.
+    round_begin: Option<Instant>,
+    /// Its present share of time: one in this many parts.
+    compare_share: u32,
 }
 
 impl Writer {
@@ -244,6 +282,9 @@ impl Writer {
         if self.notes()?.is_err() {
             return Ok(Err(Closed));
         }
+        if self.replayed && Instant::now() >= self.compare_at {
+            self.compare()?;
+        }
         match self.channel.try_next() {
             Ok(Some(batch)) => {
                 // A batch caused by an interface change follows the note of that change.
@@ -253,9 +294,18 @@ impl Writer {
                 let begin = Instant::now();
                 self.replayed |= batch.start_of_replay;
                 if self.replayed {
+                    self.kernel.confirms = self.channel.rib.confirms.load(Relaxed);
                     self.kernel.apply(&batch)?;
                 }
+                if batch.end_of_replay {
+                    // Adopted routes are compared at once.
+                    (self.compare_at, self.compare_share) = (Instant::now(), URGENT_COMPARE_SHARE);
+                }
                 self.channel.meter.add(batch.route_count(), begin);
+                // The RIB manager must know it before the acknowledgement.
+                if self.report_holding().is_err() {
+                    return Ok(Err(Closed));
+                }
                 let ack = self.kernel.results.ack(self.channel.id, batch.seq);
                 return Ok(self.channel.rib.feedback.send(RibIn::Ack(ack)));
             }
@@ -267,6 +317,10 @@ impl Writer {
         self.channel.watch(&mut select);
         let quiet =
             if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { STOP_POLL_INTERVAL };
+        let quiet = match self.replayed {
+            true => quiet.min(self.compare_at.saturating_duration_since(Instant::now())),
+            false => quiet,
+        };
         let timed_out = select.ready_timeout(quiet).is_err();
         if timed_out {
             self.kernel.verify()?;
@@ -276,6 +330,25 @@ impl Writer {
             idle::trim(&mut self.kernel);
         }
         Ok(Ok(()))
+    }
+
+    /// Compares the next routes of the kernel with the desired state, and sets the time of the next
+    /// ones so that the comparison has no more than its share of time.
+    fn compare(&mut self) -> io::Result<()> {
+        let begin = Instant::now();
+        let round_begin = *self.round_begin.get_or_insert(begin);
+        let repairs = self.kernel.repairs.total();
+        let ended = self.kernel.compare(COMPARE_PAGE)?;
+        if self.kernel.repairs.total() != repairs {
+            self.compare_share = URGENT_COMPARE_SHARE;
+        }
+        self.report();
+        self.compare_at = begin + begin.elapsed() * self.compare_share;
+        if ended {
+            self.compare_at = self.compare_at.max(round_begin + ROUND_INTERVAL);
+            (self.round_begin, self.compare_share) = (None, COMPARE_SHARE);
+        }
+        Ok(())
     }
 
     /// Handles all waiting notes. The watchers end with the process.
@@ -307,10 +380,22 @@ impl Writer {
 
     /// Reports changed results of routes that no batch contains.
     fn report(&mut self) {
+        self.kernel.repairs.log();
+        // If the RIB is gone, the next batch shows it.
+        let _ = self.report_holding();
         if let Some(ack) = self.kernel.results.news(self.channel.id) {
             // If the RIB is gone, the next batch shows it.
             let _ = self.channel.rib.feedback.send(RibIn::Ack(ack));
         }
+    }
+
+    /// Reports whether found routes are held back, if that changed.
+    fn report_holding(&mut self) -> Result<(), Closed> {
+        let holding = self.kernel.is_holding();
+        if std::mem::replace(&mut self.holding, holding) == holding {
+            return Ok(());
+        }
+        self.channel.rib.feedback.send(RibIn::Holding(self.channel.id, holding))
     }
 
     /// Starts over after a failure of the socket; the RIB sends a replay.
@@ -321,7 +406,7 @@ impl Writer {
             "writing to the kernel's routing table failed; comparing all of it and trying again"
         );
         self.channel.rib.feedback.send(RibIn::DataplaneDown(self.channel.id))?;
-        self.replayed = false;
+        (self.replayed, self.holding, self.round_begin) = (false, false, None);
         self.channel.restart();
         loop {
             let again = Instant::now() + REOPEN;
@@ -332,7 +417,9 @@ impl Writer {
             match Kernel::open(self.config.clone(), &self.listed.numbers()) {
                 Ok(kernel) => {
                     self.writing_port.store(kernel.port(), Relaxed);
+                    let repairs = std::mem::take(&mut self.kernel.repairs);
                     self.kernel = kernel;
+                    self.kernel.repairs = repairs;
                     return self.channel.rib.feedback.send(RibIn::DataplaneUp(self.channel.id));
                 }
                 Err(_) if self.channel.stop.stopped() => return Err(Closed),

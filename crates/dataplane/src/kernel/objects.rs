@@ -108,6 +108,13 @@ pub(super) struct Objects {
     /// Single objects that may be unused.
     idle: Vec<SingleContent>,
     found: Found,
+    /// Whether no group or single object may leave the kernel, because found routes may use it that
+    /// the RIB has not requested yet.
+    pub(super) keep: bool,
+    /// Whether groups may have left the kernel since [`Kernel::forget_lost`](super::routes::Kernel).
+    pub(super) lost: bool,
+    /// Objects that the kernel accepted.
+    pub(super) accepted: u64,
     /// Greater than all ids ever assigned or adopted.
     next_id: u32,
     /// Free ids that were used before.
@@ -184,12 +191,23 @@ impl Objects {
         self.dirty.push(group);
     }
 
-    /// Removes a group. It leaves the kernel at the next [`delete_unused`](Self::delete_unused).
+    /// Removes a group. It leaves the kernel at the next [`delete_unused`](Self::delete_unused). With
+    /// `keep` it counts as found again.
     pub(super) fn delete_group(&mut self, group: u32) {
         if let Some(g) = self.groups.remove(&group) {
             self.release(g.want);
-            self.doomed.push(g.id);
+            if self.keep && !g.live.is_empty() {
+                self.found.groups.entry(g.live).or_default().push(g.id);
+            } else {
+                self.doomed.push(g.id);
+            }
         }
+    }
+
+    /// The ids of all groups that the kernel has.
+    pub(super) fn ids(&self) -> Set<u32> {
+        let live = self.groups.values().filter(|g| !g.live.is_empty()).map(|g| g.id);
+        live.chain(self.found.groups.values().flatten().copied()).collect()
     }
 
     fn use_single(&mut self, way: SingleContent) {
@@ -303,11 +321,10 @@ impl Objects {
             }
         })?;
         for (way, single) in &mut self.singles {
-            single.live = dump.singles.get(&single.id) == Some(&Some(*way));
-            if single.live {
-                dump.singles.remove(&single.id);
-            }
+            // One of other content is no leftover: its id is in use.
+            single.live = dump.singles.remove(&single.id) == Some(Some(*way));
         }
+        self.lost = true;
         for group in self.groups.values_mut() {
             group.live = dump.groups.remove(&group.id).unwrap_or_default();
         }
@@ -379,6 +396,7 @@ impl Objects {
             }
         }
         let protocol = self.protocol;
+        let mut refused = 0;
         let singles = &mut self.singles;
         socket.request(
             &missing,
@@ -387,12 +405,15 @@ impl Objects {
                 infallible(object.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq));
             },
             |index, refusal| {
+                refused += 1;
                 if let Some(single) = missing.get(index).and_then(|(_, way)| singles.get_mut(way)) {
                     single.live = false;
                     single.refusal = Some(refusal);
                 }
             },
-        )
+        )?;
+        self.accepted += (missing.len() - refused) as u64;
+        Ok(())
     }
 
     /// Writes the changed groups. Returns whether the kernel refused one unexpectedly.
@@ -405,7 +426,7 @@ impl Objects {
         }
         let mut changes: Vec<Change> = Vec::new();
         let mut shrinks: Vec<(u32, Vec<Member>)> = Vec::new();
-        let unused = self.unused();
+        let unused = if self.keep { Set::default() } else { self.unused() };
         for &key in dirty {
             let Some(group) = self.groups.get(&key) else { continue };
             let members = self.members(&group.want);
@@ -416,6 +437,7 @@ impl Objects {
                 // Without members the old forwarding would be wrong. The kernel drops its routes
                 // with it.
                 self.delete_objects(socket, &[group.id])?;
+                self.lost = true;
                 if let Some(group) = self.groups.get_mut(&key) {
                     group.live.clear();
                 }
@@ -456,6 +478,7 @@ impl Objects {
                     }
                     group.live = change.members;
                     group.refusal = None;
+                    self.accepted += 1;
                 }
                 Some(refusal) => {
                     group.live.clear();
@@ -495,8 +518,12 @@ impl Objects {
         Ok(())
     }
 
-    /// Deletes unused objects. Routes that use them must be gone or changed before.
+    /// Deletes unused objects, unless `keep` is set. Routes that use them must be gone or changed
+    /// before.
     pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
+        if self.keep {
+            return Ok(());
+        }
         let groups = std::mem::take(&mut self.doomed);
         self.delete_objects(socket, &groups)?;
         self.free.extend(groups);
@@ -541,6 +568,7 @@ impl Objects {
             group.live.retain(|member| !gone.contains(&member.id));
             lost |= group.live.is_empty();
         }
+        self.lost |= lost;
         lost
     }
 

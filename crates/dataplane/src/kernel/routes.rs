@@ -1,22 +1,29 @@
 //! The routes of the kernel: writes batches, adopts routes found at the start, and repairs what the
 //! kernel loses.
 
+mod compare;
+
 use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
 use super::objects::{Objects, SingleContent};
+use super::repairs::{Difference, Repairs};
 use super::watch::Touched;
+use compare::Comparison;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::{Refusal, Socket, overran};
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};
 use ribtide_runtime::idle::ShrinkToFit;
-use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
+use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RTM_F_CLONED};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The flags of additions: whatever route is there is replaced.
+const WRITE: u16 = NLM_F_CREATE | NLM_F_REPLACE;
 
 /// Repetitions of a repair during which the socket overran.
 const REPAIR_TRIES: usize = 3;
@@ -106,8 +113,15 @@ pub(crate) struct Kernel {
     /// Whether found routes stay unchanged until the replay ends: earlier changes of it are not
     /// final, and would move packets away and back.
     holding: bool,
+    /// Whether a found route was held back.
+    held: bool,
+    /// Whether acknowledgements confirm routes to neighbours. Then no route is held back.
+    pub(crate) confirms: bool,
     /// Since when some state of the kernel is assumed and not verified.
     doubt: Option<Instant>,
+    comparison: Comparison,
+    /// Repaired differences.
+    pub(super) repairs: Repairs,
     /// The results of routes, for acknowledgements.
     pub(crate) results: InstallResults,
 }
@@ -160,7 +174,11 @@ impl Kernel {
                 wanted: DesiredState::default(),
                 replaying: true,
                 holding: false,
+                held: false,
+                confirms: false,
                 doubt: None,
+                comparison: Comparison::default(),
+                repairs: Repairs::default(),
                 results: InstallResults::default(),
             }),
         }
@@ -179,6 +197,9 @@ impl Kernel {
     pub(crate) fn apply(&mut self, batch: &Arc<FibBatch>) -> io::Result<()> {
         if batch.start_of_replay {
             self.restart()?;
+        }
+        if self.confirms {
+            self.release()?;
         }
         self.know(batch.vrf)?;
         for op in &batch.groups {
@@ -207,10 +228,12 @@ impl Kernel {
         let converged = self.converge();
         let gone = self.gone(batch);
         self.wanted.note(batch);
-        match converged.and_then(|()| self.write_batch(batch, &gone)) {
+        let tainted = self.comparison.is_tainted();
+        match converged.and_then(|_| self.write_batch(batch, &gone)) {
+            Ok(()) => self.comparison.wrote(batch, tainted),
             // Replies were lost. A comparison finds the rest.
             Err(e) if overran(&e) => self.repair()?,
-            other => other?,
+            Err(e) => return Err(e),
         }
         for group in &batch.after {
             self.objects.delete_group(group.0);
@@ -218,9 +241,10 @@ impl Kernel {
         }
         self.objects.delete_unused(&mut self.socket)?;
         if batch.end_of_replay {
-            (self.replaying, self.holding) = (false, false);
+            (self.replaying, self.holding, self.held, self.objects.keep) = (false, false, false, false);
             self.sweep_all()?;
             self.objects.sweep(&mut self.socket)?;
+            self.objects.delete_unused(&mut self.socket)?;
         }
         Ok(())
     }
@@ -298,21 +322,19 @@ impl Kernel {
     /// The socket has failed.
     pub(crate) fn interface_changed(&mut self, change: &InterfaceChange) -> io::Result<()> {
         let InterfaceChange { ifindex, up, came_up } = *change;
-        if !self.objects.uses(ifindex) {
+        // Found routes may use any interface.
+        if !self.replaying && !self.objects.uses(ifindex) {
             return Ok(());
         }
         if !up {
-            if std::mem::take(&mut self.holding) {
-                // Found routes may be gone with the interface.
-                for vrf in self.ids() {
-                    for_each_family!(F => self.let_go::<F>(vrf)?);
-                }
-            }
+            // Found routes may be gone with the interface.
+            self.release()?;
             // The effect in the kernel is known, and the reaction of the RIB must not wait. A lost
             // group took its routes along; before one of them counts as deleted, the kernel is
             // verified.
-            if self.objects.lose_interface(ifindex) {
-                return self.objects.check(&mut self.socket);
+            if self.objects.lose_interface(ifindex) || self.replaying {
+                self.objects.check(&mut self.socket)?;
+                return self.forget_lost();
             }
             self.doubt();
             return Ok(());
@@ -361,8 +383,65 @@ impl Kernel {
         if self.doubt.take().is_none() {
             return Ok(());
         }
+        match self.check_objects() {
+            Err(e) if overran(&e) => self.repair(),
+            other => other,
+        }
+    }
+
+    /// Compares next-hop objects, and repairs them and their routes.
+    fn check_objects(&mut self) -> io::Result<()> {
         self.objects.check(&mut self.socket)?;
-        self.converge_or_repair()
+        let before = self.objects.accepted;
+        let routes = self.converge()?;
+        self.repairs.note(Difference::NextHopObject, (self.objects.accepted - before) as usize, None);
+        self.repairs.note(Difference::Missing, routes, None);
+        Ok(())
+    }
+
+    /// Whether a route is held back, so that the kernel does not forward as the RIB requests.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held
+    }
+
+    /// Writes routes that were held back, and holds none back until the next replay.
+    fn release(&mut self) -> io::Result<()> {
+        self.held = false;
+        if std::mem::take(&mut self.holding) {
+            for vrf in self.ids() {
+                for_each_family!(F => self.let_go::<F>(vrf)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Found routes whose next-hop object has left the kernel are gone with it, or will be: they
+    /// count as wrong. Those that the RIB requested with another group are written.
+    fn forget_lost(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.objects.lost) || !self.replaying {
+            return Ok(());
+        }
+        let there = self.objects.ids();
+        let ours = self.config.metric;
+        for vrf in self.ids() {
+            for_each_family!(F => {
+                let Kernel { vrfs, wanted, .. } = self;
+                let Some(table) = vrfs.get_mut(&vrf).map(|vrf| vrf.routes.get_mut::<F>()) else { continue };
+                let wanted = wanted.table();
+                let mut held: Vec<Change<F>> = Vec::new();
+                table.found.retain(|(prefix, metric), id| {
+                    if *id == 0 || there.contains(id) {
+                        return true;
+                    }
+                    *id = 0;
+                    let group = wanted.group(vrf, *prefix).filter(|_| *metric == ours);
+                    held.extend(group.map(|_| Change { prefix: *prefix, metric: ours, group }));
+                    group.is_none()
+                });
+                self.write(vrf, &held)?;
+            });
+        }
+        Ok(())
     }
 
     /// Repairs routes that another program wrote or deleted.
@@ -380,13 +459,20 @@ impl Kernel {
         let at = self.vrfs.get(&vrf).map_or(0, |vrf| vrf.table);
         for_each_family!(F => {
             let mut changes: Vec<Change<F>> = Vec::new();
-            for Touched { prefix, metric, marked, .. } in touched.iter().filter(|touched| touched.table == at) {
+            // Additions of missing routes, of others, and removals.
+            let mut counts = [0_usize; 3];
+            for Touched { prefix, metric, there, marked, .. } in touched.iter().filter(|touched| touched.table == at) {
                 let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) else { continue };
                 let ours = *metric == self.config.metric;
+                if self.replaying {
+                    // What was found is no longer there.
+                    self.table::<F>(vrf).found.remove(&(prefix, *metric));
+                }
                 let want = self.wanted.table().group(vrf, prefix).filter(|_| ours);
                 match want {
                     // Without its group the route cannot be written; it follows the group.
                     Some(group) if self.objects.live_id(group.0).is_some() => {
+                        counts[usize::from(*there)] += 1;
                         changes.push(Change { prefix, metric: *metric, group: Some(group) });
                     }
                     Some(_) => {}
@@ -394,9 +480,16 @@ impl Kernel {
                     None if *marked && self.replaying => {
                         self.table::<F>(vrf).found.insert((prefix, *metric), 0);
                     }
-                    None if *marked => changes.push(Change { prefix, metric: *metric, group: None }),
+                    None if *marked => {
+                        counts[2] += 1;
+                        changes.push(Change { prefix, metric: *metric, group: None });
+                    }
                     None => {}
                 }
+            }
+            let example = changes.first().map(|change| change.prefix.any());
+            for (difference, count) in [Difference::Missing, Difference::OtherNextHops, Difference::Unexpected].into_iter().zip(counts) {
+                self.repairs.note(difference, count, example);
             }
             changes.sort_unstable_by_key(|change| (change.prefix, change.metric));
             changes.dedup_by_key(|change| (change.prefix, change.metric));
@@ -416,7 +509,7 @@ impl Kernel {
     fn converge_or_repair(&mut self) -> io::Result<()> {
         match self.converge() {
             Err(e) if overran(&e) => self.repair(),
-            other => other,
+            other => other.map(drop),
         }
     }
 
@@ -437,29 +530,43 @@ impl Kernel {
     fn try_repair(&mut self) -> io::Result<()> {
         let metric = self.config.metric;
         self.objects.check(&mut self.socket)?;
+        let accepted = self.objects.accepted;
         // All routes are compared, so the returned groups do not matter.
         self.objects.converge(&mut self.socket)?;
+        (self.objects.lost, self.held) = (false, false);
+        let objects = (self.objects.accepted - accepted) as usize;
+        self.repairs.note(Difference::NextHopObject, objects, None);
         for vrf in self.ids() {
             for_each_family!(F => {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
                 let mut there = Table::<F> { found, found_sources };
                 let mut changes: Vec<Change<F>> = Vec::new();
+                let (mut missing, mut differing) = (0, 0);
                 let Kernel { vrfs, wanted, objects, results, sources, config, .. } = self;
                 let Some(table) = vrfs.get_mut(&vrf).map(|vrf| vrf.routes.get_mut::<F>()) else { continue };
                 let configured = source::<F>(vrf, config);
                 for (prefix, group) in wanted.table().routes::<F>(vrf) {
                     let source = sources.get(&group).copied().or(configured);
                     let id = there.take_found((prefix, metric), configured, source);
-                    if id.is_some() && id == objects.live_id(group.0) {
+                    let live = objects.live_id(group.0);
+                    if id.is_some() && id == live {
                         results.installed(VrfPrefix { vrf, prefix: prefix.any() });
                     } else {
+                        missing += usize::from(id.is_none() && live.is_some());
+                        differing += usize::from(id.is_some() && live.is_some());
                         changes.push(Change { prefix, metric, group: Some(group) });
                     }
                 }
                 *table = there;
+                if !self.replaying {
+                    let example = changes.first().map(|change| change.prefix.any());
+                    self.repairs.note(Difference::Missing, missing, example);
+                    self.repairs.note(Difference::OtherNextHops, differing, example);
+                }
                 self.write(vrf, &changes)?;
                 if !self.replaying {
-                    self.sweep::<F>(vrf)?;
+                    let unexpected = self.sweep::<F>(vrf)?;
+                    self.repairs.note(Difference::Unexpected, unexpected, None);
                 }
             });
         }
@@ -473,7 +580,9 @@ impl Kernel {
     fn restart(&mut self) -> io::Result<()> {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;
-        (self.replaying, self.holding) = (true, true);
+        (self.objects.keep, self.objects.lost) = (true, false);
+        (self.replaying, self.holding, self.held) = (true, true, false);
+        self.comparison.restart();
         self.results = InstallResults::default();
         self.sources.clear();
         self.wanted = DesiredState::default();
@@ -494,7 +603,7 @@ impl Kernel {
             |out, seq| dump_routes(out, seq, F::AFI, table, protocol),
             |(all, sources): &mut Found<F>, content| {
                 let Content::NewRoute(route) = content else { return };
-                if route.table != table || route.protocol != protocol || route.flags & RTM_F_CLONED != 0 {
+                if route.table != table || !is_written(&route, protocol) {
                     return;
                 }
                 let Some(prefix) = Prefix::<F>::from_addr(route.prefix.addr(), route.prefix.len()) else {
@@ -519,15 +628,16 @@ impl Kernel {
     }
 
     /// Makes found routes equal to the desired state: writes routes that were held back, and
-    /// removes others.
-    fn sweep<F: Family>(&mut self, vrf: VrfId) -> io::Result<()> {
+    /// removes others. Returns how many it removed.
+    fn sweep<F: Family>(&mut self, vrf: VrfId) -> io::Result<usize> {
         self.let_go::<F>(vrf)?;
         let table = self.table::<F>(vrf);
         table.found_sources = Map::default();
         let found = std::mem::take(&mut table.found);
         let stale: Vec<Change<F>> =
             found.into_keys().map(|(prefix, metric)| Change { prefix, metric, group: None }).collect();
-        self.try_write(vrf, &stale).map(drop)
+        self.try_write(vrf, &stale, WRITE)?;
+        Ok(stale.len())
     }
 
     /// Writes routes that were held back.
@@ -547,11 +657,14 @@ impl Kernel {
         self.write(vrf, &held)
     }
 
-    /// Writes dirty groups, and again the routes of those that the kernel had lost.
-    fn converge(&mut self) -> io::Result<()> {
+    /// Writes dirty groups, and again the routes of those that the kernel had lost. Returns how many
+    /// routes.
+    fn converge(&mut self) -> io::Result<usize> {
         let back: Set<u32> = self.objects.converge(&mut self.socket)?.into_iter().collect();
+        self.forget_lost()?;
+        let mut count = 0;
         if back.is_empty() {
-            return Ok(());
+            return Ok(count);
         }
         let metric = self.config.metric;
         for vrf in self.ids() {
@@ -560,10 +673,11 @@ impl Kernel {
                     .filter(|(_, group)| back.contains(&group.0))
                     .map(|(prefix, group)| Change { prefix, metric, group: Some(group) })
                     .collect();
-                self.try_write(vrf, &lost)?;
+                count += lost.len();
+                self.try_write(vrf, &lost, WRITE)?;
             });
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Writes the routes of one family in a batch, except deletions of `gone` ones.
@@ -589,6 +703,7 @@ impl Kernel {
             };
             if let Some(id) = found.filter(|id| self.holding && !right && *id != 0) {
                 self.table::<F>(vrf).found.insert((route.prefix, metric), id);
+                self.held = true;
             } else if !right {
                 changes.push(Change { prefix: route.prefix, metric, group });
             } else if group.is_none() {
@@ -601,7 +716,24 @@ impl Kernel {
 
     /// Writes changes. If the kernel turns out to have lost a group, repairs that and repeats.
     fn write<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<()> {
-        let refused = self.try_write(vrf, changes)?;
+        self.write_with(vrf, changes, WRITE).map(drop)
+    }
+
+    /// As [`Kernel::write`], with these flags for additions. Returns the additions that
+    /// `NLM_F_EXCL` prevented.
+    fn write_with<F: Family>(
+        &mut self,
+        vrf: VrfId,
+        changes: &[Change<F>],
+        flags: u16,
+    ) -> io::Result<Vec<Change<F>>> {
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (refused, prevented): (Vec<_>, Vec<_>) = self
+            .try_write(vrf, changes, flags)?
+            .into_iter()
+            .partition(|(_, refusal)| !is_prevented(refusal, flags));
         let lost = refused.iter().any(|(index, refusal)| {
             matches!(refusal.errno, libc::EINVAL | libc::ENOENT)
                 && changes[*index].group.is_some_and(|g| self.objects.live_id(g.0).is_some())
@@ -610,9 +742,9 @@ impl Kernel {
             self.objects.check(&mut self.socket)?;
             self.converge()?;
             let left: Vec<Change<F>> = refused.iter().map(|(index, _)| changes[*index]).collect();
-            self.try_write(vrf, &left)?;
+            self.try_write(vrf, &left, WRITE)?;
         }
-        Ok(())
+        Ok(prevented.into_iter().map(|(index, _)| changes[index]).collect())
     }
 
     /// [`Kernel::send`], and notes the results.
@@ -620,14 +752,16 @@ impl Kernel {
         &mut self,
         vrf: VrfId,
         changes: &[Change<F>],
+        flags: u16,
     ) -> io::Result<Vec<(usize, Refusal)>> {
-        let refused = self.send(vrf, changes)?;
+        self.comparison.wrote_others();
+        let refused = self.send(vrf, changes, flags)?;
         // A route with another metric is a leftover, and not a result of its prefix.
         let ours = |change: &&Change<F>| change.metric == self.config.metric;
         for change in changes.iter().filter(ours) {
             self.results.installed(VrfPrefix { vrf, prefix: change.prefix.any() });
         }
-        for (index, refusal) in &refused {
+        for (index, refusal) in refused.iter().filter(|(_, refusal)| !is_prevented(refusal, flags)) {
             if let Some(change) = Some(&changes[*index]).filter(ours) {
                 let why = format!("the kernel refused it: {}", refusal.text);
                 self.results.refused(VrfPrefix { vrf, prefix: change.prefix.any() }, why);
@@ -639,7 +773,12 @@ impl Kernel {
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused, unless the group is to
     /// are unresolved.
-    fn send<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
+    fn send<F: Family>(
+        &mut self,
+        vrf: VrfId,
+        changes: &[Change<F>],
+        flags: u16,
+    ) -> io::Result<Vec<(usize, Refusal)>> {
         let Some(table) = self.vrfs.get(&vrf).map(|vrf| vrf.table) else { return Ok(Vec::new()) };
         let (protocol, configured) = (self.config.protocol, source::<F>(vrf, &self.config));
         let sources = &self.sources;
@@ -655,7 +794,7 @@ impl Kernel {
                 let written = if id.is_some() {
                     let of_group = if sources.is_empty() { None } else { change.group };
                     route.prefsrc = of_group.and_then(|group| sources.get(&group).copied()).or(configured);
-                    route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq)
+                    route.write_new(out, flags, seq)
                 } else {
                     route.write_delete(out, 0, seq)
                 };
@@ -675,6 +814,16 @@ impl Kernel {
         }
         Ok(refused)
     }
+}
+
+/// Whether ribtide may have written a route of its tables: not one for a type of service.
+fn is_written(route: &Route<'_>, protocol: u8) -> bool {
+    route.protocol == protocol && route.tos == 0 && route.flags & RTM_F_CLONED == 0
+}
+
+/// Whether a route was not added because the kernel has one of its prefix and metric.
+fn is_prevented(refusal: &Refusal, flags: u16) -> bool {
+    refusal.errno == libc::EEXIST && flags & NLM_F_EXCL != 0
 }
 
 /// The source address of own routes of a family. The configured one applies to the default VRF, and

@@ -20,6 +20,8 @@ fn config() -> KernelConfig {
     KernelConfig { table: 1000, compat_mode: true, ..KernelConfig::default() }
 }
 
+mod adoption;
+mod compare;
 mod flush;
 mod installed;
 mod others;

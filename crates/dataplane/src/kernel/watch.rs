@@ -29,8 +29,6 @@ use std::time::{Duration, Instant};
 
 /// Pause after a repair: the most frequent reaction to a program that writes the same routes.
 const REPAIR_PAUSE: Duration = Duration::from_millis(10);
-/// The minimum interval of log messages about repairs.
-const SAY_PAUSE: Duration = Duration::from_secs(10);
 /// The minimum interval of complete comparisons after lost notifications.
 const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -43,6 +41,8 @@ pub(crate) struct Touched {
     pub(crate) table: u32,
     /// Its metric.
     pub(crate) metric: u32,
+    /// Whether it exists.
+    pub(crate) there: bool,
     /// Whether it exists and has the protocol number of ribtide.
     pub(crate) marked: bool,
 }
@@ -61,8 +61,6 @@ pub(super) struct Watcher {
     /// The other VRFs, and the last seen change of the list.
     listed: Listed,
     seen: u32,
-    /// The time of the last log message about repairs.
-    said: Option<Instant>,
     notes: ring::Sender<Note>,
     feedback: ring::Sender<RibIn>,
     stop: Stop,
@@ -114,7 +112,6 @@ impl Watcher {
             writer,
             left_out: 0,
             imported,
-            said: None,
             notes,
             feedback,
             stop,
@@ -183,16 +180,6 @@ impl Watcher {
             self.notes.send(Note::NextHops)?;
         }
         if !heard.touched.is_empty() {
-            if self.said.is_none_or(|said| said.elapsed() > SAY_PAUSE) {
-                self.said = Some(Instant::now());
-                let prefix = heard.touched[0].prefix;
-                tracing::warn!(
-                    target: target::KERNEL,
-                    %prefix,
-                    "another program or the kernel wrote or deleted routes where ribtide's are, such as this one; they are put \
-                     right"
-                );
-            }
             self.notes.send(Note::Routes(heard.touched))?;
             std::thread::sleep(REPAIR_PAUSE);
         }
@@ -281,11 +268,13 @@ impl Heard {
     fn route(&mut self, config: &KernelConfig, tables: &[u32], route: &Route<'_>, there: bool) {
         let metric = route.metric.unwrap_or(0);
         let ours = route.protocol == config.protocol;
-        if tables.contains(&route.table) && (ours || metric == config.metric) {
+        // ribtide has no route for a type of service.
+        if tables.contains(&route.table) && route.tos == 0 && (ours || metric == config.metric) {
             self.touched.push(Touched {
                 prefix: route.prefix,
                 table: route.table,
                 metric,
+                there,
                 marked: there && ours,
             });
         }

@@ -14,6 +14,8 @@ pub struct Route<'a> {
     pub prefix: AnyPrefix,
     /// The kernel's table, or in SONiC's FPM the interface index of the VRF (0: the default one).
     pub table: u32,
+    /// The type of service of packets that it is for; 0: any. Only decoded.
+    pub tos: u8,
     /// Its creator: `RTPROT_*`.
     pub protocol: u8,
     /// `RT_SCOPE_*`.
@@ -102,6 +104,7 @@ impl<'a> Route<'a> {
         Route {
             prefix,
             table,
+            tos: 0,
             protocol,
             scope: RT_SCOPE_UNIVERSE,
             kind: RouteKind::Unicast,
@@ -139,7 +142,7 @@ impl<'a> Route<'a> {
         message: &Message<'a>,
         mut known: impl FnMut(&'a [u8]) -> bool,
     ) -> Result<Option<Self>, Malformed> {
-        let Some((&[family, dst_len, _, _, table, protocol, scope, kind, f0, f1, f2, f3], attrs)) =
+        let Some((&[family, dst_len, _, tos, table, protocol, scope, kind, f0, f1, f2, f3], attrs)) =
             message.body.split_first_chunk()
         else {
             return Err(Malformed("a route message is shorter than its fixed part"));
@@ -157,7 +160,7 @@ impl<'a> Route<'a> {
         let mut encapsulation = None;
         // The prefix is set below, after the whole message was read.
         let mut route = Route::new(AnyPrefix::host(dst), u32::from(table), protocol, NextHops::None);
-        route.scope = scope;
+        (route.tos, route.scope) = (tos, scope);
         route.kind = RouteKind::from_u8(kind);
         route.flags = flags;
         for attr in Attrs::new(attrs) {

@@ -50,8 +50,13 @@ fn each_vrf_has_its_table_and_nothing_of_anothers() {
 
         // What another program does to one table is mended there.
         ip("route del 192.0.2.0/24 table 1001");
-        let touched =
-            Touched { prefix: "192.0.2.0/24".parse().unwrap(), table: 1001, metric: 20, marked: false };
+        let touched = Touched {
+            prefix: "192.0.2.0/24".parse().unwrap(),
+            table: 1001,
+            metric: 20,
+            there: false,
+            marked: false,
+        };
         kernel.touched(&[touched]).unwrap();
         assert_eq!((table(), table_of(1001)), (default.clone(), red.clone()));
         ip("route del 192.0.2.0/24 table 1001");

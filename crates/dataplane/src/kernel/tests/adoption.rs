@@ -1,0 +1,149 @@
+//! After a restart: found routes count as installed only while the kernel has them as requested.
+
+use super::super::watch::Touched;
+use super::*;
+
+/// What the watcher reports of a route that another program deleted.
+fn deleted(prefix: &str) -> Touched {
+    Touched { prefix: prefix.parse().unwrap(), table: 1000, metric: 20, there: false, marked: false }
+}
+
+fn first() -> Batch {
+    Batch::start()
+        .group(1, &[hop("10.0.0.2", "v0", 1)])
+        .group(2, &[hop("2001:db8:1::2", "v1", 1)])
+        .route("192.0.2.0/24", Some(1))
+        .route("198.51.100.0/24", Some(1))
+        .route("2001:db8:aaaa::/48", Some(2))
+        .end()
+}
+
+#[test]
+fn found_route_deleted_before_its_announcement_is_written() {
+    in_namespace("adoption::found_route_deleted_before_its_announcement_is_written", || {
+        first().apply(&mut open());
+        let whole = table();
+        let mut kernel = open();
+        Batch::start().apply(&mut kernel);
+        ip("route del 192.0.2.0/24 table 1000");
+        ip("-6 route del 2001:db8:aaaa::/48 table 1000");
+        kernel.touched(&[deleted("192.0.2.0/24"), deleted("2001:db8:aaaa::/48")]).unwrap();
+        let rest = first().0;
+        kernel.apply(&Arc::new(FibBatch { start_of_replay: false, ..rest })).unwrap();
+        assert_eq!(table(), whole);
+    });
+}
+
+#[test]
+fn found_objects_flushed_before_an_announcement_are_written_with_their_routes() {
+    in_namespace(
+        "adoption::found_objects_flushed_before_an_announcement_are_written_with_their_routes",
+        || {
+            for noticed in [true, false] {
+                first().apply(&mut open());
+                let whole = table();
+                let mut kernel = open();
+                Batch::start().apply(&mut kernel);
+                ip("nexthop flush");
+                assert_eq!(table().len(), 0);
+                if noticed {
+                    kernel.doubt();
+                    kernel.verify().unwrap();
+                }
+                let rest = first().0;
+                kernel.apply(&Arc::new(FibBatch { start_of_replay: false, ..rest })).unwrap();
+                if !noticed {
+                    // The notification follows the announcement.
+                    kernel.doubt();
+                    kernel.verify().unwrap();
+                }
+                assert_eq!(table(), whole);
+            }
+        },
+    );
+}
+
+#[test]
+fn found_routes_gone_with_their_link_are_written() {
+    in_namespace("adoption::found_routes_gone_with_their_link_are_written", || {
+        first().apply(&mut open());
+        let whole = table();
+        let mut kernel = open();
+        Batch::start().apply(&mut kernel);
+        ip("link set v0 down");
+        let ifindex = ifindex("v0");
+        kernel.interface_changed(&InterfaceChange { ifindex, up: false, came_up: false }).unwrap();
+        ip("link set v0 up");
+        kernel.interface_changed(&InterfaceChange { ifindex, up: true, came_up: true }).unwrap();
+        let rest = first().0;
+        kernel.apply(&Arc::new(FibBatch { start_of_replay: false, ..rest })).unwrap();
+        assert_eq!(table(), whole);
+    });
+}
+
+#[test]
+fn held_route_stays_forwarded_when_the_found_group_is_deleted() {
+    in_namespace("adoption::held_route_stays_forwarded_when_the_found_group_is_deleted", || {
+        first().apply(&mut open());
+        let mut kernel = open();
+        // Another neighbour is sooner: its routes are held back, and the former group is used by one route only.
+        Batch::start()
+            .group(7, &[hop("10.0.0.2", "v0", 1)])
+            .group(8, &[hop("10.0.1.3", "v1", 1)])
+            .route("192.0.2.0/24", Some(8))
+            .route("203.0.113.0/24", Some(7))
+            .apply(&mut kernel);
+        assert!(kernel.is_holding());
+        let there = |prefix: &str| table()[prefix].clone();
+        assert_eq!(there("192.0.2.0/24"), ["10.0.0.2 v0 1"]);
+        Batch::default().route("203.0.113.0/24", None).after(7).apply(&mut kernel);
+        assert_eq!(there("192.0.2.0/24"), ["10.0.0.2 v0 1"], "the route went with a group of the RIB");
+        assert_eq!(there("198.51.100.0/24"), ["10.0.0.2 v0 1"], "gone before the end of the replay");
+        // The group turns unresolved: what is held is written, and what was only found does not count as there.
+        Batch::default()
+            .group(9, &[hop("10.0.0.2", "v0", 1)])
+            .route("203.0.113.0/24", Some(9))
+            .apply(&mut kernel);
+        let mut batch = Batch::default();
+        batch.0.groups.push(GroupOp { id: GroupId(9), content: FibGroup::Unresolved, source: None });
+        batch.apply(&mut kernel);
+        assert_eq!(there("192.0.2.0/24"), ["10.0.1.3 v1 1"]);
+        Batch::default()
+            .group(9, &[hop("10.0.0.2", "v0", 1)])
+            .route("198.51.100.0/24", Some(9))
+            .apply(&mut kernel);
+        assert_eq!(there("198.51.100.0/24"), ["10.0.0.2 v0 1"]);
+        Batch::default().end().apply(&mut kernel);
+        assert!(!kernel.is_holding());
+        assert_eq!(table().len(), 3);
+        // Two groups and two single objects.
+        assert_eq!(json("nexthop show").len(), 4);
+    });
+}
+
+#[test]
+fn route_is_not_held_back_when_acknowledgements_confirm() {
+    in_namespace("adoption::route_is_not_held_back_when_acknowledgements_confirm", || {
+        first().apply(&mut open());
+        let mut kernel = open();
+        kernel.confirms = true;
+        Batch::start()
+            .group(8, &[hop("10.0.1.3", "v1", 1)])
+            .route("192.0.2.0/24", Some(8))
+            .apply(&mut kernel);
+        assert!(!kernel.is_holding());
+        assert_eq!(table()["192.0.2.0/24"], ["10.0.1.3 v1 1"]);
+        assert_eq!(table().len(), 3, "what is not announced yet stays until the end");
+        // Confirmation is switched on while routes are held back.
+        let mut kernel = open();
+        Batch::start()
+            .group(8, &[hop("10.0.0.2", "v0", 1)])
+            .route("192.0.2.0/24", Some(8))
+            .apply(&mut kernel);
+        assert!(kernel.is_holding());
+        kernel.confirms = true;
+        Batch::default().apply(&mut kernel);
+        assert!(!kernel.is_holding());
+        assert_eq!(table()["192.0.2.0/24"], ["10.0.0.2 v0 1"]);
+    });
+}

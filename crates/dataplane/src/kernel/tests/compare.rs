@@ -1,0 +1,160 @@
+//! The continuous comparison repairs what no notification reports. These tests have no watcher.
+
+use super::*;
+use ribtide_rib::{Vrf, VrfId};
+
+/// Compares one whole round in pages of `count` routes. Returns what was repaired: routes that were missing, that had other
+/// next hops, and that were unexpected, and next-hop objects.
+fn round(kernel: &mut Kernel, count: usize) -> [u64; 4] {
+    let counters = kernel.repairs.counters.clone();
+    let repaired = || Difference::ALL.map(|difference| counters.repaired(difference));
+    let before = repaired();
+    while !kernel.compare(count).unwrap() {}
+    let after = repaired();
+    std::array::from_fn(|n| after[n] - before[n])
+}
+
+fn prefix(i: u32) -> String {
+    format!("192.{}.{}.0/24", i / 256, i % 256)
+}
+
+fn routes(n: u32) -> Batch {
+    let start = Batch::start()
+        .group(1, &[hop("10.0.0.2", "v0", 1), hop("10.0.1.2", "v1", 1)])
+        .group(2, &[hop("2001:db8::2", "v0", 1)])
+        .route("2001:db8:aaaa::/48", Some(2))
+        .route("2001:db8:bbbb::/48", Some(2));
+    (0..n).fold(start, |batch, i| batch.route(&prefix(i), Some(1 + i % 2))).end()
+}
+
+#[test]
+fn compare_repairs_each_difference_once() {
+    in_namespace("compare::compare_repairs_each_difference_once", || {
+        let mut kernel = open();
+        routes(100).apply(&mut kernel);
+        let whole = table();
+        assert_eq!(round(&mut kernel, 10), [0; 4]);
+        assert_eq!(kernel.repairs.counters.compared(), 102);
+        let objects = json("nexthop show");
+        let single = objects.iter().find(|n| n["gateway"] == "10.0.0.2").unwrap()["id"].clone();
+        let group = json("route show table 1000 exact 192.0.0.0/24")[0]["nhid"].clone();
+        for (broken, repaired) in [
+            ("route del 192.0.1.0/24 table 1000".to_string(), [1, 0, 0, 0]),
+            ("-6 route del 2001:db8:aaaa::/48 table 1000".into(), [1, 0, 0, 0]),
+            (
+                (0..30).map(|i| format!("route del {} table 1000", prefix(i))).collect::<Vec<_>>().join("; "),
+                [30, 0, 0, 0],
+            ),
+            ("route replace 192.0.2.0/24 via 10.0.0.9 table 1000 metric 20 proto bgp".into(), [0, 1, 0, 0]),
+            // The number of another program.
+            (
+                "route replace 192.0.2.0/24 via 10.0.0.9 table 1000 metric 20 proto static".into(),
+                [0, 1, 0, 0],
+            ),
+            (format!("route replace 192.0.1.0/24 nhid {group} table 1000 metric 20 proto bgp"), [0, 1, 0, 0]),
+            ("route add 203.0.113.0/24 via 10.0.0.9 table 1000 metric 20 proto bgp".into(), [0, 0, 1, 0]),
+            ("route add 192.0.3.0/24 via 10.0.0.9 table 1000 metric 7 proto bgp".into(), [0, 0, 1, 0]),
+            // The content of an object, of a group, and one that nothing uses.
+            (format!("nexthop replace id {single} via 10.0.0.9 dev v0 proto bgp"), [0, 0, 0, 1]),
+            (format!("nexthop replace id {group} group {single} proto bgp"), [0, 0, 0, 1]),
+            ("nexthop add id 77 via 10.0.0.9 dev v0 proto bgp".into(), [0, 0, 0, 1]),
+            // All routes of the group are gone with it.
+            (format!("nexthop del id {group}"), [50, 0, 0, 1]),
+            ("nexthop flush".into(), [102, 0, 0, 5]),
+        ] {
+            broken.split("; ").for_each(|broken| _ = ip(broken));
+            assert_eq!(round(&mut kernel, 10), repaired, "{broken}");
+            assert_eq!(table(), whole, "{broken}");
+            assert_eq!(round(&mut kernel, 10), [0; 4], "{broken}");
+            assert_eq!(json("nexthop show").len(), objects.len(), "{broken}");
+        }
+        // Another program's route and object stay, and a route for a type of service.
+        ip("route add 203.0.113.0/24 via 10.0.0.9 table 1000 proto static");
+        ip("route add 203.0.113.0/24 tos 0x10 via 10.0.0.9 table 1000 proto bgp metric 20");
+        ip("nexthop add id 7 via 10.0.0.9 dev v0");
+        assert_eq!(round(&mut kernel, 10), [0; 4]);
+        assert!(table_has("203.0.113.0/24"));
+        // What ribtide does not have there is no difference: an unresolved group, a failed route.
+        let mut batch =
+            Batch::default().group(3, &[hop("99.9.9.9", "v0", 1)]).route("198.51.100.0/24", Some(3));
+        batch.0.groups.push(GroupOp { id: GroupId(2), content: FibGroup::Unresolved, source: None });
+        kernel.apply(&Arc::new(batch.0)).unwrap();
+        assert_eq!(failed(&mut kernel).len(), 1);
+        // 50 of ribtide, and two of the other program.
+        assert_eq!(table().len(), 52);
+        assert_eq!(round(&mut kernel, 10), [0; 4]);
+    });
+}
+
+/// Own changes between two pages are no differences, whatever the pages show.
+#[test]
+fn compare_counts_no_own_change() {
+    in_namespace("compare::compare_counts_no_own_change", || {
+        let mut kernel = open();
+        routes(3000).apply(&mut kernel);
+        let mut rng = Rng::new(11);
+        let mut group = |n: u64| (rng.next_u64() % n) as u32;
+        for turn in 0..200 {
+            let batch = (0..100).fold(Batch::default(), |batch, _| {
+                let to = [None, Some(1), Some(2)][group(3) as usize];
+                batch.route(&prefix(group(3000)), to)
+            });
+            batch.apply(&mut kernel);
+            kernel.compare(200).unwrap();
+            let repaired = Difference::ALL.map(|difference| kernel.repairs.counters.repaired(difference));
+            assert_eq!(repaired, [0; 4], "turn {turn}");
+        }
+        assert!(kernel.repairs.counters.rounds() > 5);
+        assert_eq!(round(&mut kernel, 200), [0; 4]);
+    });
+}
+
+#[test]
+fn compare_of_a_vrf_is_of_its_table() {
+    in_namespace("compare::compare_of_a_vrf_is_of_its_table", || {
+        let vrf = Vrf { id: VrfId(1), table: 2000, device: 0 };
+        let mut kernel = Kernel::open(config(), &[vrf]).unwrap();
+        routes(10).apply(&mut kernel);
+        let mut batch = Batch::default().group(5, &[hop("10.0.1.2", "v1", 1)]).route("192.0.2.0/24", Some(5));
+        batch.0.vrf = vrf;
+        batch.apply(&mut kernel);
+        assert_eq!(round(&mut kernel, 100), [0; 4]);
+        ip("route del 192.0.2.0/24 table 2000");
+        ip("route del 192.0.2.0/24 table 1000");
+        assert_eq!(round(&mut kernel, 100), [2, 0, 0, 0]);
+        assert!(table_of(2000).contains_key("192.0.2.0/24"));
+        assert_eq!(table().len(), 12);
+    });
+}
+
+/// What a round costs: printed, not judged. `cargo test --release -- --ignored --nocapture how_much`.
+#[test]
+#[ignore = "a measurement"]
+fn how_much() {
+    in_namespace("compare::how_much", || {
+        let mut kernel = open();
+        let mut batch = Batch::start().group(1, &[hop("10.0.0.2", "v0", 1)]).0;
+        let n = 1_000_000;
+        batch.routes.v4 = (0..n)
+            .map(|i: u32| FibRoute {
+                prefix: Prefix::<V4>::new(0x4000_0000 | i.wrapping_mul(0x9e37_79b1) >> 2, 24),
+                group: Some(GroupId(1)),
+                protocol: Protocol::BgpExternal,
+            })
+            .collect();
+        batch.end_of_replay = true;
+        Batch(batch).apply(&mut kernel);
+        for _ in 0..3 {
+            let (begin, mut pages, mut longest) = (Instant::now(), 0, Duration::ZERO);
+            loop {
+                let page = Instant::now();
+                let ended = kernel.compare(COMPARE_PAGE).unwrap();
+                (pages, longest) = (pages + 1, longest.max(page.elapsed()));
+                if ended {
+                    break;
+                }
+            }
+            println!("{:?} in {pages} pages, the longest {longest:?}", begin.elapsed());
+        }
+    });
+}
