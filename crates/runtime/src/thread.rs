@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The stop flag of all stages of a process. Clones share it.
 #[derive(Clone, Default, Debug)]
@@ -141,6 +142,12 @@ impl Thread {
     pub fn cpu_seconds(&self) -> f64 {
         self.schedule.map_or(self.user_seconds + self.system_seconds, |(ran, _)| ran)
     }
+}
+
+/// The CPU time of the calling thread.
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Every thread of this process, oldest first.

@@ -58,11 +58,21 @@ impl Table {
         all.into_iter().flatten().map(|(prefix, entry)| (*prefix, *entry))
     }
 
-    /// The group of a prefix, which this round has seen in the kernel.
-    pub(super) fn saw<F: Family>(&mut self, vrf: VrfId, prefix: Prefix<F>) -> Option<GroupId> {
-        let entry = self.vrfs.get_mut(&vrf)?.get_mut::<F>().get_mut(&prefix)?;
-        entry.0 = entry.0 & !ROUND | self.round;
-        Some(entry.group())
+    /// The groups of prefixes that this round has seen in the kernel; `None` for those that must not
+    /// be there. As in [`Table::note`], the loop only accesses one table.
+    pub(super) fn saw<F: Family>(
+        &mut self,
+        vrf: VrfId,
+        prefixes: impl Iterator<Item = Option<Prefix<F>>>,
+    ) -> Vec<Option<GroupId>> {
+        let round = self.round;
+        let groups = self.vrfs.entry(vrf).or_default().get_mut::<F>();
+        let see = |prefix| {
+            let entry = groups.get_mut(&prefix?)?;
+            entry.0 = entry.0 & !ROUND | round;
+            Some(entry.group())
+        };
+        prefixes.map(see).collect()
     }
 
     /// The routes that this round has not seen, and that were not written since its start.
@@ -198,7 +208,8 @@ mod tests {
         assert_eq!(unseen(&mut wanted), 1);
         let last = GroupId(3 * PENDING_MAX as u32 - 1);
         let prefix = "198.51.100.0/24".parse().unwrap();
-        assert_eq!(wanted.table_mut().saw::<V4>(VrfId::DEFAULT, prefix), Some(last));
+        let found = [Some(prefix), None, Some("203.0.113.0/24".parse().unwrap())].into_iter();
+        assert_eq!(wanted.table_mut().saw::<V4>(VrfId::DEFAULT, found), [Some(last), None, None]);
         assert_eq!(unseen(&mut wanted), 0);
         wanted.table_mut().next_round();
         assert_eq!(unseen(&mut wanted), 2);

@@ -61,7 +61,7 @@ fn in_namespace(test: &str, body: impl FnOnce()) {
     let out = Command::new("ip")
         .args(["netns", "exec", &namespace.0])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", &path, "--nocapture", "--test-threads=1"])
+        .args(["--exact", &path, "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .output()
         .unwrap();

@@ -207,11 +207,16 @@ impl Kernel {
         let configured = source::<F>(vrf, &self.config);
         let (mut differing, mut unexpected): (Vec<Change<F>>, Vec<Change<F>>) = Default::default();
         let Kernel { wanted, objects, sources, results, comparison, .. } = self;
-        let wanted = wanted.table_mut();
-        for found in page {
+        let prefixes = page.iter().map(|found| (found.metric == metric).then_some(found.prefix));
+        let groups = wanted.table_mut().saw(vrf, prefixes);
+        // Neighbouring prefixes often have one group.
+        let mut last = (None, None);
+        for (found, group) in page.iter().zip(groups) {
             let prefix = found.prefix;
-            let group = if found.metric == metric { wanted.saw(vrf, prefix) } else { None };
-            let id = group.and_then(|group| objects.live_id(group.0));
+            if last.0 != group {
+                last = (group, group.and_then(|group| objects.live_id(group.0)));
+            }
+            let id = last.1;
             let source = group.and_then(|group| sources.get(&group).copied()).or(configured);
             if id == Some(found.id) && found.source == source {
                 results.installed(VrfPrefix { vrf, prefix: prefix.any() });

@@ -132,6 +132,7 @@ fn compare_of_a_vrf_is_of_its_table() {
 #[ignore = "a measurement"]
 fn how_much() {
     in_namespace("compare::how_much", || {
+        leave_compat_mode();
         let mut kernel = open();
         let mut batch = Batch::start().group(1, &[hop("10.0.0.2", "v0", 1)]).0;
         let n = 1_000_000;
@@ -145,16 +146,16 @@ fn how_much() {
         batch.end_of_replay = true;
         Batch(batch).apply(&mut kernel);
         for _ in 0..3 {
-            let (begin, mut pages, mut longest) = (Instant::now(), 0, Duration::ZERO);
+            let (begin, mut pages, mut longest) = (thread::cpu_time(), 0, Duration::ZERO);
             loop {
-                let page = Instant::now();
+                let page = thread::cpu_time();
                 let ended = kernel.compare(COMPARE_PAGE).unwrap();
-                (pages, longest) = (pages + 1, longest.max(page.elapsed()));
+                (pages, longest) = (pages + 1, longest.max(thread::cpu_time() - page));
                 if ended {
                     break;
                 }
             }
-            println!("{:?} in {pages} pages, the longest {longest:?}", begin.elapsed());
+            println!("CPU time: {:?} in {pages} pages, the longest {longest:?}", thread::cpu_time() - begin);
         }
     });
 }

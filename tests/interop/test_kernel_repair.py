@@ -1,0 +1,175 @@
+"""Other programs change ribtide's routes and next-hop objects in the kernel: after a restart, in
+great number, and without a notification. The kernel's table is whole again, and nothing is
+advertised that the kernel does not forward."""
+
+import ctypes
+import json
+import os
+import re
+import socket
+
+import pytest
+from harness import Host, Ribtide, wait_for
+from harness.config import HEAD, external
+from harness.netlink import GROUPS, SOL_NETLINK
+from harness.speaker import END_OF_RIB, Speaker, prefixes, raw_update, update
+from test_suppression import Receiver
+
+FIRST, RECEIVER = Host.FEEDS
+SECOND = "198.19.0.4"
+CONFIG = (HEAD + external("first", 65010, FIRST, 'import = ["accept"]')
+          + external("second", 65030, SECOND, 'import = ["accept"]')
+          + external("receiver", 65020, RECEIVER, 'export = ["accept"]')
+          + "[fib]\nsuppress-fib-pending = true\nkernel = { table = 254 }\n"
+          + '[[static]]\nprefix = "192.0.2.0/24"\nblackhole = true\n')
+ALL = [f"20.0.{n}.0/24" for n in range(100)]
+
+
+def routes(host):
+    """Prefix → gateway of ribtide's IPv4 routes in the kernel, those of BGP."""
+    objects = {n["id"]: n for n in json.loads(host.ip("-j", "nexthop", "show"))}
+
+    def gateway(route):
+        if "nhid" not in route:
+            return route.get("gateway")
+        group = objects.get(route["nhid"], {}).get("group", [{"id": 0}])
+        return objects.get(group[0]["id"], {}).get("gateway")
+    shown = json.loads(host.ip("-j", "-4", "route", "show", "table", "254", "proto", "bgp"))
+    return {r["dst"]: gateway(r) for r in shown if r["dst"] != "192.0.2.0/24"}
+
+
+def by(gateway, texts=ALL):
+    return dict.fromkeys(texts, gateway)
+
+
+def announce(sender, asn, next_hop, texts=ALL):
+    for start in range(0, len(texts), 500):
+        sender.send(update(texts[start:start + 500], [asn], next_hop))
+
+
+def replaying(host, router):
+    """Waits until the kernel dataplane has read the kernel's table after a start. The replay has
+    not ended, because a configured neighbour is away."""
+    wait_for("the static route is adopted", lambda: any(d["state"] == "installed" for r in router.show("fib", "192.0.2.0/24")
+                                                        for d in r["dataplanes"]), 25, alive=[router.process])
+    assert len(routes(host)) == len(ALL), "the replay has ended"
+
+
+@pytest.mark.parametrize("broken", [
+    ("route", "flush", "table", "254", "proto", "bgp"),
+    ("nexthop", "flush"),
+    ("route", "del", ALL[7], "proto", "bgp"),
+    ("route", "replace", ALL[7], "via", RECEIVER, "proto", "bgp", "metric", "20"),
+], ids=" ".join)
+def test_found_routes_changed_before_their_announcement_are_written(host, broken):
+    host.feeds.address("feed0", f"{SECOND}/24")
+    router = Ribtide(host, CONFIG)
+    announce(Speaker(host, FIRST, 65010), 65010, FIRST)
+    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST), 30, alive=[router.process])
+    router.process.kill()
+    router.start()
+    replaying(host, router)
+    host.ip(*broken)
+    receiver = Receiver(host, lambda _: {p for p, gateway in routes(host).items() if gateway == FIRST})
+    sender = Speaker(host, FIRST, 65010)
+    announce(sender, 65010, FIRST)
+    sender.send(END_OF_RIB)
+    receiver.listen(lambda: set(ALL) <= receiver.table)
+    assert routes(host) == by(FIRST)
+
+
+def test_held_routes_are_neither_confirmed_nor_lost_while_a_neighbour_is_away(host):
+    """After a crash another neighbour than before has the routes, and the former next hop is used
+    by one route for a moment."""
+    host.feeds.address("feed0", f"{SECOND}/24")
+    router = Ribtide(host, CONFIG)
+    announce(Speaker(host, FIRST, 65010), 65010, FIRST)
+    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST), 30, alive=[router.process])
+    router.process.kill()
+    router.start()
+    replaying(host, router)
+    receiver = Receiver(host, lambda _: {p for p, gateway in routes(host).items() if gateway == SECOND})
+    sender = Speaker(host, SECOND, 65030)
+    # By way of the former next hop, which has an object in the kernel.
+    other = "20.1.0.0/24"
+    announce(sender, 65030, FIRST, [other])
+    wait_for("the route is there", lambda: other in routes(host), 20, alive=[router.process])
+    announce(sender, 65030, SECOND)
+    sender.send(raw_update(withdrawn=prefixes([other])))
+    receiver.listen(lambda: set(ALL) <= receiver.table)
+    assert routes(host) == by(SECOND)
+    # Until the neighbour that is away counts as lost, and after that.
+    wait_for("the kernel was compared after the replay", lambda: metrics(router)["compare_rounds_total"] > 0, 60, 0.5)
+    assert routes(host) == by(SECOND)
+
+
+def metrics(router):
+    """The kernel's metrics of ribtide: name without `ribtide_kernel_`, and label → value."""
+    with socket.socket(socket.AF_UNIX) as api:
+        api.connect(str(router.socket))
+        api.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        text = b"".join(iter(lambda: api.recv(65536), b"")).decode()
+    found = re.findall(r'^ribtide_kernel_(\w+)(?:\{difference="([\w-]+)"\})? ([\d.e+-]+)$', text, re.MULTILINE)
+    return {label or name: float(value) for name, label, value in found}
+
+
+def whole_table(host, count):
+    host.feeds.address("feed0", f"{SECOND}/24")
+    router = Ribtide(host, CONFIG)
+    texts = [f"{20 + n // 65536}.{n // 256 % 256}.{n % 256}.0/24" for n in range(count)]
+    sender = Speaker(host, FIRST, 65010)
+    announce(sender, 65010, FIRST, texts)
+    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST, texts), 60, 0.5, alive=[router.process])
+    return router, texts
+
+
+def test_many_flushed_routes_are_repaired_in_batches(host):
+    router, texts = whole_table(host, 20_000)
+    host.ip("route", "flush", "table", "254", "proto", "bgp")
+    # One by one, with a pause after each, it took four minutes.
+    wait_for("all are back", lambda: len(routes(host)) == len(texts), 20, 0.5, alive=[router.process])
+    wait_for("the repair is logged", lambda: router.process.logged("repaired", "missing="), 20)
+    assert metrics(router)["missing"] >= len(texts)
+
+
+def deaf(router):
+    """ribtide gets no notification about routes and next hops any more: its subscriptions are
+    cancelled through a copy of its socket's descriptor."""
+    pid = router.process.popen.pid
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = os.pidfd_open(pid)
+    done = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+            continue
+        number = libc.syscall(438, pidfd, int(name), 0)  # pidfd_getfd
+        assert number >= 0, os.strerror(ctypes.get_errno())
+        with socket.socket(fileno=number) as copy:
+            if copy.family == socket.AF_NETLINK:
+                for group in GROUPS.values():
+                    copy.setsockopt(SOL_NETLINK, 2, group)  # NETLINK_DROP_MEMBERSHIP
+                done += 1
+    os.close(pidfd)
+    assert done, "it has no netlink socket"
+
+
+def test_changes_without_a_notification_are_repaired(host):
+    router, texts = whole_table(host, 1000)
+    before = metrics(router)
+    deaf(router)
+    host.ip("route", "del", texts[1], "proto", "bgp")
+    host.ip("route", "replace", texts[2], "via", RECEIVER, "proto", "bgp", "metric", "20")
+    host.ip("route", "replace", texts[3], "via", RECEIVER, "proto", "static", "metric", "20")
+    host.ip("route", "add", "20.77.0.0/24", "via", RECEIVER, "proto", "bgp", "metric", "20")
+    host.ip("nexthop", "add", "id", "77", "via", RECEIVER, "dev", "feed0", "proto", "bgp")
+    wait_for("the table is whole", lambda: routes(host) == by(FIRST, texts), 60, 0.5, alive=[router.process])
+    after = metrics(router)
+    repaired = {kind: after[kind] - before[kind] for kind in ("missing", "other-next-hops", "unexpected", "next-hop-object")}
+    assert repaired == {"missing": 1, "other-next-hops": 2, "unexpected": 1, "next-hop-object": 1}
+    # A wrong gateway in a next-hop object changes all of its routes.
+    [single] = [n for n in json.loads(host.ip("-j", "nexthop", "show")) if n.get("gateway") == FIRST]
+    host.ip("nexthop", "replace", "id", single["id"], "via", RECEIVER, "dev", "feed0", "proto", "bgp")
+    assert routes(host) == by(RECEIVER, texts)
+    wait_for("the object is as it was", lambda: routes(host) == by(FIRST, texts), 60, 0.5, alive=[router.process])
+    assert metrics(router)["next-hop-object"] == after["next-hop-object"] + 1
+    assert router.process.logged("repaired", "other_next_hops=")
