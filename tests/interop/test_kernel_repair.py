@@ -56,7 +56,7 @@ def replaying(host, router):
 
 
 @pytest.mark.parametrize("broken", [
-    ("route", "flush", "table", "254", "proto", "bgp"),
+    ("route", "flush", "root", "16.0.0.0/4", "table", "254", "proto", "bgp"),
     ("nexthop", "flush"),
     ("route", "del", ALL[7], "proto", "bgp"),
     ("route", "replace", ALL[7], "via", RECEIVER, "proto", "bgp", "metric", "20"),
@@ -88,10 +88,10 @@ def test_held_routes_are_neither_confirmed_nor_lost_while_a_neighbour_is_away(ho
     router.process.kill()
     router.start()
     replaying(host, router)
-    receiver = Receiver(host, lambda _: {p for p, gateway in routes(host).items() if gateway == SECOND})
-    sender = Speaker(host, SECOND, 65030)
     # By way of the former next hop, which has an object in the kernel.
     other = "20.1.0.0/24"
+    receiver = Receiver(host, lambda _: {p for p, gateway in routes(host).items() if p == other or gateway == SECOND})
+    sender = Speaker(host, SECOND, 65030)
     announce(sender, 65030, FIRST, [other])
     wait_for("the route is there", lambda: other in routes(host), 20, alive=[router.process])
     announce(sender, 65030, SECOND)
@@ -125,7 +125,7 @@ def whole_table(host, count):
 
 def test_many_flushed_routes_are_repaired_in_batches(host):
     router, texts = whole_table(host, 20_000)
-    host.ip("route", "flush", "table", "254", "proto", "bgp")
+    host.ip("route", "flush", "root", "16.0.0.0/4", "table", "254", "proto", "bgp")
     # One by one, with a pause after each, it took four minutes.
     wait_for("all are back", lambda: len(routes(host)) == len(texts), 20, 0.5, alive=[router.process])
     wait_for("the repair is logged", lambda: router.process.logged("repaired", "missing="), 20)

@@ -370,6 +370,16 @@ impl Kernel {
         self.doubt.get_or_insert_with(Instant::now);
     }
 
+    /// Handles next-hop objects that another program changed. A found route must not count as
+    /// installed when its object is gone, so during a replay they are verified at once.
+    ///
+    /// # Errors
+    /// The socket has failed.
+    pub(crate) fn objects_changed(&mut self) -> io::Result<()> {
+        self.doubt();
+        if self.replaying { self.verify() } else { Ok(()) }
+    }
+
     /// Whether a verification is due after `time`.
     pub(crate) fn doubts_for(&self, time: Duration) -> bool {
         self.doubt.is_some_and(|since| since.elapsed() >= time)

@@ -47,14 +47,13 @@ fn found_objects_flushed_before_an_announcement_are_written_with_their_routes() 
                 ip("nexthop flush");
                 assert_eq!(table().len(), 0);
                 if noticed {
-                    kernel.doubt();
-                    kernel.verify().unwrap();
+                    kernel.objects_changed().unwrap();
                 }
                 let rest = first().0;
                 kernel.apply(&Arc::new(FibBatch { start_of_replay: false, ..rest })).unwrap();
                 if !noticed {
-                    // The notification follows the announcement.
-                    kernel.doubt();
+                    // The notification follows the announcement and the end of the replay.
+                    kernel.objects_changed().unwrap();
                     kernel.verify().unwrap();
                 }
                 assert_eq!(table(), whole);
