@@ -8,7 +8,7 @@ use crate::show::Output;
 use crate::text::{self, Table, number};
 use clap::Args;
 use ribtide_model::RouteCheck;
-use ribtide_sonicd::route_check::{CheckScope, DaemonsCheck};
+use ribtide_sonicd::route_check::{AsicsCheck, CheckScope};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -31,15 +31,15 @@ pub(crate) struct Options {
     /// Only the default routes: whether there is one that forwards
     #[arg(long, conflicts_with = "full")]
     default_route: bool,
-    /// Of SONiC's daemons as processes, by their databases
+    /// Of SONiC's daemons as processes, by their databases; of every ASIC, where there are several and NAMESPACE_ID selects none
     #[arg(long)]
     sonic: bool,
     /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
     #[arg(long, value_name = "FILE", requires = "sonic")]
     database_config: Option<PathBuf>,
-    /// With --sonic: the switch of the syncd that answers here (its --query-socket), too
+    /// With --sonic: the switch of the syncd that answers here (its --query-socket), too; with several ASICs ASIC=PATH for each
     #[arg(long, value_name = "PATH", requires = "sonic")]
-    syncd: Option<PathBuf>,
+    syncd: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Options {
 /// The target of the check.
 enum CheckTarget {
     Router(Client),
-    Daemons(Box<DaemonsCheck>),
+    Daemons(Box<AsicsCheck>),
 }
 
 impl CheckTarget {
@@ -90,7 +90,7 @@ fn compare(options: &Options) -> Result<bool, String> {
     let mut target = match options.sonic {
         false => CheckTarget::Router(Client::new(&options.output.socket)),
         true => {
-            let daemons = DaemonsCheck::open(options.database_config.as_deref(), options.syncd.clone());
+            let daemons = AsicsCheck::open(options.database_config.as_deref(), &options.syncd);
             CheckTarget::Daemons(Box::new(daemons.map_err(|e| e.to_string())?))
         }
     };

@@ -7,8 +7,7 @@
 //! whether the daemon runs.
 
 use super::events::log;
-use super::route_stages;
-use super::{Daemon, Error};
+use super::{Daemon, Error, route_stages, settings};
 use crossbeam_channel as channel;
 use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
@@ -174,23 +173,27 @@ pub fn of_daemons(
             "is no prefix such as 10.0.0.0/8; what an address has only a router that knows it can say";
         Error::new(format!("\"{query}\" {messages}"))
     })?;
-    let daemons = stages(config, vrf, prefix)?;
+    let asics = stages(config, vrf, prefix)?;
     let (before, concluded) = router.map(|router| (router.stages, router.conclusion)).unzip();
     let conclusion =
-        conclusion(&daemons).or(concluded).unwrap_or_else(|| format!("nothing is known of {query}"));
+        conclusion_of(&asics).or(concluded).unwrap_or_else(|| format!("nothing is known of {query}"));
+    let daemons = asics.into_iter().flat_map(|(_, stages)| stages);
     let stages = before.into_iter().flatten().chain(daemons).collect();
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
     Ok(Explain { query: query.into(), vrf, prefix: Some(prefix.to_string()), stages, conclusion })
 }
 
-fn stages(config: Option<&Path>, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Error> {
+/// The stages of an ASIC, with its name if there are several.
+type AsicStages = (Option<String>, Vec<ExplainStage>);
+
+fn stages(config: Option<&Path>, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<AsicStages>, Error> {
     let mut all = Vec::new();
     for (asic, databases) in Databases::of_asics(config)? {
         let mut stages = of_asic(&databases, vrf, prefix)?;
-        if let Some(asic) = asic {
+        if let Some(asic) = &asic {
             stages.iter_mut().for_each(|stage| stage.stage = format!("{asic} {}", stage.stage));
         }
-        all.append(&mut stages);
+        all.push((asic, stages));
     }
     Ok(all)
 }
@@ -198,9 +201,16 @@ fn stages(config: Option<&Path>, vrf: Option<&str>, prefix: AnyPrefix) -> Result
 fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Error> {
     let mut daemons = Daemons::open(databases, vrf, prefix)?;
     let fpmsyncd = daemons.ask("fpmsyncd", None)?;
-    let appl_db = appl_db(databases, vrf, prefix)?;
+    let mut appl_db = appl_db(databases, vrf, prefix)?;
     let orchagent = daemons.ask("orchagent", None)?;
-    let asic_db = asic_db(databases, orchagent.router, prefix)?;
+    let mut asic_db = asic_db(databases, orchagent.router, prefix)?;
+    for (stage, daemon, name) in [(&mut appl_db, "fpmsyncd", "appl-db"), (&mut asic_db, "syncd", "asic-db")] {
+        let settings = settings::of(daemon, &mut daemons.state)?;
+        let off = settings.iter().any(|setting| setting.name == name && setting.active == "off");
+        if off && stage.state == StageState::Absent {
+            (stage.state, stage.messages) = (StageState::Off, vec![format!("{daemon} does not keep it")]);
+        }
+    }
     let chip = daemons.ask("syncd", orchagent.router)?;
     let mut stages = vec![fpmsyncd.stage, appl_db, orchagent.stage, chip.stage];
     if let Some(Stalled { left }) = chip.stalled {
@@ -309,6 +319,34 @@ fn asic_db(databases: &Databases, router: Option<u64>, prefix: AnyPrefix) -> Res
     })
 }
 
+/// Where the route is on each ASIC; `None` if no daemon knows it. One sentence covers the ASICs that
+/// have it all the way through; each other one has its own.
+fn conclusion_of(asics: &[AsicStages]) -> Option<String> {
+    let all: Vec<Option<String>> = asics.iter().map(|(_, stages)| conclusion(stages)).collect();
+    if let [one] = &all[..] {
+        return one.clone();
+    }
+    if all.iter().all(Option::is_none) {
+        return None;
+    }
+    let name = |(asic, _): &AsicStages| asic.clone().unwrap_or_default();
+    let passed = |stage: &ExplainStage| stage.state == StageState::Passed;
+    let is_through = |(_, stages): &&AsicStages| {
+        let skipped = |stage: &ExplainStage| stage.state == StageState::Off;
+        stages.last().is_some_and(passed) && stages.iter().all(|stage| passed(stage) || skipped(stage))
+    };
+    let through: Vec<String> = asics.iter().filter(is_through).map(name).collect();
+    let mut sentences: Vec<String> = Vec::new();
+    for (asic, conclusion) in asics.iter().zip(all).filter(|(asic, _)| !is_through(asic)) {
+        let conclusion = conclusion.unwrap_or_else(|| "no daemon has the route".into());
+        sentences.push(format!("{}: {conclusion}", name(asic)));
+    }
+    if !through.is_empty() {
+        sentences.push(format!("{}: the route is all the way through", through.join(", ")));
+    }
+    Some(sentences.join("; "))
+}
+
 /// Where the route is, as a sentence; `None` if no daemon knows it.
 fn conclusion(stages: &[ExplainStage]) -> Option<String> {
     let messages = |stage: &ExplainStage| stage.messages.last().cloned().unwrap_or_default();
@@ -321,6 +359,18 @@ fn conclusion(stages: &[ExplainStage]) -> Option<String> {
     if let Some(waiting) = stages.iter().rev().find(|stage| stage.state == StageState::Waiting) {
         return Some(format!("the route waits at {}: {}", waiting.stage, messages(waiting)));
     }
+    // Stages before and after this one have it.
+    let mut since_first = stages.iter().skip_while(|stage| !known(stage));
+    if let Some(lost) = since_first.find(|stage| stage.state == StageState::Absent)
+        && stages.last().is_some_and(|end| end.stage == last.stage)
+    {
+        return Some(format!(
+            "the route is in {}, and not in {}: {}",
+            last.stage,
+            lost.stage,
+            messages(lost)
+        ));
+    }
     Some(match stages.last() {
         Some(end) if end.stage == last.stage => {
             format!("the route is all the way through: {} has it", end.stage)
@@ -328,4 +378,40 @@ fn conclusion(stages: &[ExplainStage]) -> Option<String> {
         Some(end) => format!("the route is in {}, and not in {}: {}", last.stage, end.stage, messages(end)),
         None => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conclusion_names_a_missing_stage_and_its_asic() {
+        let (passed, absent, off) = (StageState::Passed, StageState::Absent, StageState::Off);
+        let stages = |asic: &str, states: [StageState; 3]| {
+            let names = ["APPL_DB", "orchagent", "virtual switch"];
+            let of = |(name, state)| stage(&format!("{asic}{name}"), state, "no such row");
+            names.into_iter().zip(states).map(of).collect::<Vec<_>>()
+        };
+        let one = |states| conclusion_of(&[(None, stages("", states))]);
+        let through = "the route is all the way through: virtual switch has it";
+        for states in [[passed; 3], [off, passed, passed], [absent, absent, passed]] {
+            assert_eq!(one(states).as_deref(), Some(through));
+        }
+        assert_eq!(one([absent; 3]), None);
+        let lost = one([passed, absent, passed]).unwrap();
+        assert_eq!(lost, "the route is in virtual switch, and not in orchagent: no such row");
+        let two = |states: [[StageState; 3]; 2]| {
+            let asics = [("asic0", states[0]), ("asic1", states[1])];
+            let of = |(name, states): (&str, _)| (Some(name.to_owned()), stages(&format!("{name} "), states));
+            conclusion_of(&asics.map(of))
+        };
+        assert_eq!(two([[passed; 3]; 2]).unwrap(), "asic0, asic1: the route is all the way through");
+        assert_eq!(
+            two([[passed; 3], [passed, passed, absent]]).unwrap(),
+            "asic1: the route is in asic1 orchagent, and not in asic1 virtual switch: no such row; \
+             asic0: the route is all the way through"
+        );
+        assert_eq!(two([[absent; 3]; 2]), None);
+        assert!(two([[absent; 3], [passed; 3]]).unwrap().starts_with("asic0: no daemon has the route; "));
+    }
 }

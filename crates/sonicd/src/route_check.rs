@@ -11,6 +11,7 @@
 //! that still differ. Entries that only the switch has are in no database: [`surplus`] finds them.
 //! A check ends at once if no server and no switch has changed since the last one.
 
+mod asics;
 mod forwarding;
 mod objects;
 mod page;
@@ -21,6 +22,7 @@ mod surplus;
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
 use super::query::{self, QueryClient};
+pub use asics::AsicsCheck;
 use forwarding::{Dest, Forwarding, NextHop};
 use objects::{Entry, Objects};
 use page::{Connections, Hashes, What};
@@ -61,7 +63,7 @@ pub enum CheckScope {
     Part,
 }
 
-/// A check with its state between two runs.
+/// A check of the daemons of one ASIC, with its state between two runs.
 pub struct DaemonsCheck {
     appl: Connections,
     asic: Connections,
@@ -121,12 +123,11 @@ struct Finding {
 }
 
 impl DaemonsCheck {
-    /// Opens the databases of `config`, and the switch of the syncd with the query socket `syncd`.
+    /// Opens the databases, and the switch of the syncd with the query socket `syncd`.
     ///
     /// # Errors
     /// A sentence when a database cannot be reached.
-    pub fn open(config: Option<&Path>, syncd: Option<PathBuf>) -> Result<DaemonsCheck, Error> {
-        let databases = Databases::load(config)?;
+    pub fn open(databases: &Databases, syncd: Option<PathBuf>) -> Result<DaemonsCheck, Error> {
         let stop = Stop::default();
         let open = |db| Connections::open(databases.get(db), &stop);
         Ok(DaemonsCheck {
