@@ -17,6 +17,8 @@ SENDER = Host.FEEDS[0]
 CONFIG = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]\n"
 ASIC = CONFIG + LAB
 KERNEL = CONFIG + "kernel = { table = 254 }\n"
+#: What the tests change in the databases stays.
+UNREPAIRED = {daemon: ["--reconcile-interval", "0"] for daemon in ("fpmsyncd", "syncd")}
 ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(1000)]
 
 
@@ -161,7 +163,7 @@ def test_off_link_next_hop_of_single_hop_peer_agrees(host):
 
 
 def test_the_daemons(host):
-    sonic = Sonic(host)
+    sonic = Sonic(host, flags=UNREPAIRED)
     sonic.set("ROUTE_TABLE", "20.0.0.0/24", protocol="bgp", nexthop="10.2.0.17", ifname="Ethernet4")
     sonic.set("ROUTE_TABLE", "20.0.1.0/24", protocol="bgp", nexthop="10.2.0.18", ifname="Ethernet4")
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock")
@@ -196,7 +198,7 @@ def test_the_daemons(host):
 
 def agreed(host, ipv4, ipv6):
     """So many routes down to the daemons' chip, and a function that checks them."""
-    sonic = Sonic(host)
+    sonic = Sonic(host, flags=UNREPAIRED)
     own = own_routes(sonic)
     router = Ribtide(host, SONIC_ROUTER)
     blast(host, ipv4, ipv6)
@@ -373,7 +375,7 @@ ECMP = {"nexthop": "193.203.0.5,193.203.0.6", "ifname": "Ethernet0,Ethernet0"}
 
 def test_next_hops_of_the_daemons_are_compared(host):
     """All keys exist: only the next hops differ."""
-    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
+    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"}, flags=UNREPAIRED)
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
     wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
     sonic.set("NEXTHOP_GROUP_TABLE", "7", **ECMP, weight="1,1")
@@ -456,7 +458,7 @@ def test_next_hops_of_the_daemons_are_compared(host):
 def test_what_only_the_switch_has(host):
     """Labels, and routes of a virtual router that ASIC_DB has lost, in full checks and in those
     of a part."""
-    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
+    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"}, flags=UNREPAIRED)
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
     wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
     sonic.set("ROUTE_TABLE", "Vrfred:20.0.0.0/24", protocol="bgp", nexthop="10.2.0.17", ifname="Ethernet4")

@@ -5,6 +5,7 @@ first gets the last state of every route when it continues."""
 import copy
 import json
 import signal
+import subprocess
 import time
 
 from harness import TIMEOUT_FACTOR, Host, Ribtide, binary, wait_for
@@ -29,9 +30,9 @@ addresses = ["10.2.0.1/24"]
 
 class Asic(Sonic):
     """The daemons of one namespace of SONiC's, with FIB suppression or without; they and commands about them find its databases by
-    NAMESPACE_ID."""
+    NAMESPACE_ID. `more`: flags of daemons."""
 
-    def __init__(self, host, number, databases, listen=None, suppress=False):
+    def __init__(self, host, number, databases, listen=None, suppress=False, more=None):
         import redis
         self.host = copy.copy(host)
         self.host.folder = host.folder / f"asic{number}"
@@ -47,6 +48,8 @@ class Asic(Sonic):
         flags = {"syncd": ["-u", "-s", "-l", "-p", self.host.folder / "sai.profile", "--query-socket", self.syncd],
                  "orchagent": ["-d", self.host.folder, "-b", "1024", "-s", "-m", "02:00:00:00:00:01"],
                  "fpmsyncd": ["--listen", listen or f"127.0.0.1:{2620 + number}"]}
+        for name in flags:
+            flags[name] += (more or {}).get(name, [])
         if suppress:
             redis.Redis(unix_socket_path=str(socket), db=CONFIG).hset("DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")
             flags["orchagent"].append("-F")
@@ -116,3 +119,47 @@ def test_one_of_two_stands_still(host):
         == {(f"asic{number}", daemon) for number in range(2) for daemon in FLAGS}
     # Its host answered all the time: no daemon took it for gone.
     assert [client["connects"] for client in router.show("fpm")["clients"]] == [1, 1]
+
+
+def test_route_check_and_explain_look_at_every_asic(host):
+    """A row of one ASIC is deleted and one is changed, in its databases. Nothing repairs them here."""
+    for port in PORTS:
+        host.lan(port.name, *port.addresses)
+    databases = servers(host, 2)
+    unrepaired = {daemon: ["--reconcile-interval", "0"] for daemon in ("fpmsyncd", "syncd")}
+    asics = [Asic(host, number, databases, more=unrepaired) for number in range(2)]
+    alive = [process for asic in asics for process in asic.alive()]
+    Ribtide(host, ROUTER)
+    sender = Speaker(host, SENDER, 65010)
+    some = ALL[:50]
+    sender.send(update(some, [65010], GATEWAYS[0]) + update(ALL[50:60], [65010], GATEWAYS[1]))
+    for asic in asics:
+        wait_for("they are there", lambda: set(asic.gateways(ALL[:60])) == set(GATEWAYS), 120, 0.5, alive=alive)
+
+    def ask(*command):
+        """Of the whole box: the exit status and the answer."""
+        done = subprocess.run([binary(), *map(str, command), "--sonic", "--json", *asics[0].databases],
+                              capture_output=True, text=True, timeout=120)
+        return done.returncode, json.loads(done.stdout)
+
+    sockets = [flag for number, asic in enumerate(asics) for flag in ("--syncd", f"asic{number}={asic.syncd}")]
+    check = lambda *more: ask("route-check", "--full", *sockets, *more)
+    status, found = check("--wait", 30)
+    assert (status, found["differing"]) == (0, 0), found
+    assert {f"asic{number} {stage}" for number in range(2) for stage in ("APPL_DB", "ASIC_DB", "chip")} <= found["routes"].keys()
+    through = "asic0, asic1: the route is all the way through"
+    assert ask("explain", some[0])[1]["conclusion"] == through
+
+    entry = lambda prefix: next(key for key in asics[1].asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*") if f'"{prefix}"' in key)
+    asics[1].asic.delete(entry(some[0]))
+    asics[1].asic.hset(entry(some[1]), mapping=asics[1].asic.hgetall(entry(ALL[50])))
+    status, found = check("--wait", 0)
+    assert status == 1 and {(d["prefix"], d["stage"]) for d in found["differences"]} \
+        == {(prefix, "asic1 orchagent") for prefix in some[:2]}, found
+    status, found = ask("explain", some[0])
+    assert found["conclusion"].startswith("asic1: the route is in asic1 virtual switch, and not in asic1 ASIC_DB"), found
+    assert found["conclusion"].endswith("asic0: the route is all the way through"), found
+    # A socket without a name is of no ASIC.
+    refused = subprocess.run([binary(), "route-check", "--sonic", "--syncd", "/s", *map(str, asics[0].databases)],
+                             capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "asic0=/s" in refused.stderr, refused.stderr

@@ -13,6 +13,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod acks;
+mod reconcile;
 mod vrf_names;
 
 use acks::{Acks, BatchHeader};
@@ -29,9 +30,11 @@ use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 pub use ribtide_sonicd::Error;
-use ribtide_sonicd::chip_state::chip_state;
+use ribtide_sonicd::chip_state::{alter, chip_state};
 use ribtide_sonicd::events;
 use ribtide_sonicd::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
+pub use ribtide_sonicd::reconcile::ReconcileCount;
+use ribtide_sonicd::reconcile::{ChipRounds, RoundLog, Tally};
 use ribtide_sonicd::syncd_stage::{OrchLink, SyncdStage};
 use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Rows};
@@ -75,6 +78,7 @@ pub struct InProcess {
     syncd: StageHandle<SyncdStage>,
     interfaces: Arc<[Name]>,
     vrfs: VrfNames,
+    reconciled: Tally,
 }
 
 /// The group and protocol of the selected route of the RIB manager.
@@ -173,7 +177,10 @@ pub fn start(
     let chip = VirtualSwitch::new(ports.collect(), config.chip);
     let link = Box::new(ToOrchagent { requests: requested, replies });
     let syncd = Syncd::new(chip, Box::new(vids)).without_rows();
-    let syncd = SyncdStage::new(syncd, link, Some(meters.meter("syncd")), None, rings);
+    let mut syncd = SyncdStage::new(syncd, link, Some(meters.meter("syncd")), None, rings);
+    let (reconciled, interval) = (Tally::default(), Duration::from_secs(config.reconcile_interval));
+    let log = || RoundLog::new("virtual ASIC", reconciled.clone());
+    syncd.reconcile = (!interval.is_zero()).then(|| ChipRounds::new(interval, log()));
 
     let (ask_fpmsyncd, asked_fpmsyncd) = pair("fpmsyncd");
     let (ask_orchagent, asked_orchagent) = pair("orchagent");
@@ -193,10 +200,13 @@ pub fn start(
         };
         thread::spawn(format!("{name}-{stage}"), run).map_err(Error::no_thread(&format!("for {stage}")))
     };
-    let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
+    let (stop_orchagent, stop_syncd, stop_reconcile) = (stop.clone(), stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
     stage("orchagent", Box::new(move || orchagent.run(Some(&asked_orchagent), &stop_orchagent)))?;
     stage("fpmsyncd", Box::new(move || fpm.run(channel, &asked_fpmsyncd)))?;
+    if !interval.is_zero() {
+        reconcile::start(name, ask_orchagent.clone(), ask_syncd.clone(), interval, log(), stop_reconcile)?;
+    }
     let interfaces = interfaces.iter().map(|interface| interface.name.as_str().into()).collect();
     Ok(InProcess {
         fpmsyncd: ask_fpmsyncd,
@@ -204,6 +214,7 @@ pub fn start(
         syncd: ask_syncd,
         interfaces,
         vrfs: vrf_names,
+        reconciled,
     })
 }
 
@@ -266,6 +277,19 @@ impl InProcess {
             let chip = stage.syncd.chip_mut();
             prefixes.into_iter().for_each(|prefix| chip.refuse(prefix, refused));
         })
+    }
+
+    /// Changes objects of the chip as another program would; see [`alter`].
+    ///
+    /// # Errors
+    /// The stage has stopped or is too busy. The inner error says what is wrong.
+    pub fn alter(&self, changes: Vec<String>) -> Result<Result<(), String>, NoReply> {
+        self.syncd.call(move |stage| changes.iter().try_for_each(|text| alter(stage.syncd.chip_mut(), text)))
+    }
+
+    /// What was compared and repaired, by table of the chip.
+    pub fn reconciled(&self) -> BTreeMap<String, ReconcileCount> {
+        self.reconciled.counts()
     }
 
     /// Changes the behaviour of the chip; see [`VirtualSwitch::behave`].

@@ -256,12 +256,20 @@ impl Default for KernelConfig {
 pub const VIRTUAL_ASIC: &str = "virtual-asic";
 
 /// A virtual ASIC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VirtualAsicConfig {
     /// Create the neighbours that next hops need.
     pub lab: bool,
     /// The behaviour of the chip: table sizes, failures and delays.
     pub chip: Behavior,
+    /// The seconds in which the chip is compared with what was requested; 0: never.
+    pub reconcile_interval: u64,
+}
+
+impl Default for VirtualAsicConfig {
+    fn default() -> Self {
+        VirtualAsicConfig { lab: false, chip: Behavior::default(), reconcile_interval: 60 }
+    }
 }
 
 /// An `[[interface]]` table.
@@ -493,7 +501,9 @@ impl Checker {
                 self.problem(&[key, &key!["chip", name.as_str()][..]].concat(), message);
             }
         }
-        VirtualAsicConfig { lab: file.lab, chip }
+        let default = VirtualAsicConfig::default().reconcile_interval;
+        let reconcile_interval = file.reconcile_interval.unwrap_or(default);
+        VirtualAsicConfig { lab: file.lab, chip, reconcile_interval }
     }
 
     fn kernel(&mut self, file: &file::KernelTable) -> KernelConfig {

@@ -525,6 +525,9 @@ pub(super) struct VirtualAsicTable {
     #[serde(default)]
     #[schemars(extend("x-see" = "#fibvirtual-asicchip"))]
     pub(super) chip: BTreeMap<String, ChipValue>,
+    /// Compare the switch with what was requested of it, all of it in so many seconds, and repair what differs; 0: never.
+    #[schemars(extend("default" = 60), extend("x-see" = "adr/0024-reconciliation-of-sonics-copies.md"))]
+    pub(super) reconcile_interval: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -178,15 +178,23 @@ pub struct AsicFaults {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asic: Option<String>,
     /// The prefixes.
+    #[serde(default)]
     pub prefixes: Vec<String>,
     /// Whether it refuses them.
+    #[serde(default)]
     pub refuse: bool,
+    /// Changes of its objects behind syncd's back, in the format of `alter` of syncd's query socket.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alter: Vec<String>,
 }
 
 impl fmt::Display for AsicFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let does = if self.refuse { "refuses" } else { "takes" };
         let name = self.asic.as_deref().unwrap_or("the virtual ASIC");
+        if !self.alter.is_empty() {
+            return write!(f, "{name} was changed: {}", self.alter.join(", "));
+        }
+        let does = if self.refuse { "refuses" } else { "takes" };
         write!(f, "{name} {does} {} from now on", self.prefixes.join(", "))
     }
 }

@@ -136,8 +136,12 @@ fn change_asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<()
             output.print(&client.post("/v1/asic", &set)?, asic::state)
         }
         None => {
-            let request =
-                AsicFaults { asic: what.asic.clone(), prefixes: prefixes.to_vec(), refuse: word == "refuse" };
+            let request = AsicFaults {
+                asic: what.asic.clone(),
+                prefixes: prefixes.to_vec(),
+                refuse: word == "refuse",
+                alter: Vec::new(),
+            };
             print(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
         }
     }

@@ -92,6 +92,7 @@ pub const THREADS: &[ThreadKind] = &[
         "no table of routes: the RIB manager has it"),
     thread(Router, "sonic-orchagent", "1", "virtual ASIC: orchagent", "object ids, references, the only table of routes here"),
     thread(Router, "sonic-syncd", "1", "virtual ASIC: syncd and the switch", "the switch, which has syncd's table of routes"),
+    thread(Router, "sonic-reconcile", "1, unless `reconcile-interval = 0`", "virtual ASIC: compares the switch with orchagent", "nothing: it queries the stages"),
     thread(Router, "bfd", "1", "BFD sessions: packets, timers",
         "BFD sessions, their sockets and timers; real-time priority where the system allows it"),
     thread(Router, "log", "1", "writes the log", "the write side of standard error ([more](#logs))"),
@@ -135,6 +136,8 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Sonic, "asic-requests", "syncd", "requests decoded", ""),
     thread(Sonic, "asic-replies", "syncd", "replies encoded", ""),
     thread(Sonic, "asic-db", "syncd, `--asic-db behind` or `off`", "ASIC_DB, with `off` only marker keys in it; at low priority", ""),
+    thread(Sonic, "reconcile", "fpmsyncd, unless `--appl-db off`; syncd, unless `--asic-db off`",
+        "the comparison of the database with what the stage wrote ([ADR 24](adr/0024-reconciliation-of-sonics-copies.md))", ""),
     thread(Sonic, "query-listen", "syncd, `--query-socket`", "the listener for queries about the switch", ""),
     thread(Sonic, "query", "syncd, `--query-socket`", "queries about the switch", ""),
 ];

@@ -178,6 +178,29 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
+    /// What was written to APPL_DB until now, for [`Routes::is_past`]; `None`: nothing is.
+    pub(super) fn fence(&self) -> Option<u64> {
+        match self {
+            Routes::Redis(redis) => Some(redis.written.fence()),
+            Routes::Zmq(zmq) => match &zmq.kept {
+                Kept::Off => None,
+                Kept::WriteBehind(table) => Some(table.fence()),
+                Kept::InLine(_) => Some(0),
+            },
+        }
+    }
+
+    /// Whether APPL_DB has everything before the fence.
+    pub(super) fn is_past(&self, fence: u64) -> bool {
+        match self {
+            Routes::Redis(redis) => redis.written.is_past(fence),
+            Routes::Zmq(zmq) => match &zmq.kept {
+                Kept::Off | Kept::InLine(_) => true,
+                Kept::WriteBehind(table) => table.is_past(fence),
+            },
+        }
+    }
+
     /// Whether everything is written to APPL_DB, if it is the transport to orchagent;
     /// [`Routes::wake`] reports a change.
     pub(super) fn is_written(&self) -> Result<bool, Error> {

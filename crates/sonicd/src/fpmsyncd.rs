@@ -12,6 +12,8 @@ use super::direct_responses::{AWAITED, ReceivedResponse, ResponseReceiver, SETTL
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::performance::{Timers, Timing};
+use super::reconcile::mirror::{Found, Mirror};
+use super::reconcile::{ReconcileOptions, RoundLog, Tally, appl_db, mirror};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::TransportCheck;
 use super::warm::Replay;
@@ -27,10 +29,13 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::Stop;
 use ribtide_settings::{Persistence, RequestedSettings};
-use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind};
+use ribtide_swss::fpmsyncd::{
+    FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind, RowCursor, RowName,
+};
 use ribtide_swss::row::{
     LabelRouteRow, MalformedResponses, NextHopGroupRow, ResponseKind, ResponseReader, RouteRow,
 };
+use ribtide_swss::syncd::Difference;
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Endpoint;
 use ribtide_tables::{Pipeline, Producer, ProducerStateTable};
@@ -105,6 +110,9 @@ pub struct Options {
     /// How far it may be behind
     #[command(flatten)]
     pub lag: Lag,
+    /// How often APPL_DB is compared
+    #[command(flatten)]
+    pub reconcile: ReconcileOptions,
     /// What is done with PerformanceTimers
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
@@ -153,6 +161,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
     settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
     settings.note("--small-traffic", options.flush.small_traffic, options.flush.small_traffic, "");
+    let seconds = options.reconcile.seconds;
+    settings.note("--reconcile-interval", seconds, seconds, "");
     let timers = Timers::start(options.performance, &mut settings, daemon);
     let flush = timers.timer("FLUSH");
     let (routes, labels) = open_routes(options, &mut config_db, &mut settings, flush.clone(), daemon)?;
@@ -187,6 +197,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         count: Count::Done,
         daemon: daemon.clone(),
         resending: None,
+        fences: (0, 0),
         changed: daemon.rings.gauge("pending row changes", Some(choke_threshold(options.flush))),
         objectless: daemon.rings.gauge("routes without their next-hop object", None),
         unanswered: daemon.rings.gauge("routes without a response", None),
@@ -206,7 +217,15 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let (handle, asked) = call::pair(DAEMON);
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
-    explain::answer(daemon, handle, explain)?;
+    explain::answer(daemon, handle.clone(), explain)?;
+    if let Some(interval) = options.reconcile.interval()
+        && stage.routes.fence().is_some()
+    {
+        let tally = Tally::default();
+        tally.publish(daemon);
+        let (log, reader) = (RoundLog::new(DAEMON, tally), appl_db::reader(daemon.connect(Db::Appl)?));
+        mirror::start(DAEMON, handle, reader, interval, log, stop)?;
+    }
     stage.run(&frames, &link_events, &asked, stop)
 }
 
@@ -291,7 +310,7 @@ impl Count {
     }
 }
 
-struct Stage {
+pub(super) struct Stage {
     machine: Fpmsyncd,
     out: FpmOut,
     routes: Routes<RouteRow>,
@@ -323,6 +342,8 @@ struct Stage {
     daemon: Daemon,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
     resending: Option<(Resend, ResendKind)>,
+    /// How much of routes and labels was written when a comparison began to watch rows.
+    fences: (u64, u64),
     /// Rows not handed over, and routes whose next-hop object is missing.
     changed: Gauge,
     objectless: Gauge,
@@ -831,6 +852,47 @@ impl Stage {
                 }
             })?;
         }
+    }
+}
+
+impl Mirror for Stage {
+    type Row = appl_db::Wanted;
+    type Cursor = RowCursor;
+
+    fn page(&mut self, from: RowCursor, count: usize) -> Option<(Vec<Self::Row>, Option<RowCursor>)> {
+        if self.holds() {
+            return None;
+        }
+        let (rows, next) = self.machine.wanted_rows(from, count);
+        Some((rows.into_iter().map(appl_db::Wanted).collect(), next))
+    }
+
+    fn watch(&mut self, keys: &[RowName]) -> u64 {
+        self.machine.watch(keys);
+        self.fences = (self.routes.fence().unwrap_or(0), self.labels.fence().unwrap_or(0));
+        0
+    }
+
+    fn is_written(&mut self, _: u64) -> Result<bool, Error> {
+        Ok(self.routes.is_past(self.fences.0) && self.labels.is_past(self.fences.1))
+    }
+
+    fn repair(&mut self, found: Vec<(RowName, Found)>) -> Result<Vec<(RowName, Difference)>, Error> {
+        let (mut out, mut repaired) = (FpmOut::default(), Vec::new());
+        // Over ZeroMQ only the copy in APPL_DB differs.
+        let answered = matches!(self.routes, Routes::Redis(_));
+        for (name, found) in found {
+            let wanted = self.machine.wanted(&name);
+            let differs = wanted.is_some_and(|wanted| !wanted.is(&found));
+            if differs && self.machine.is_watched(&name) && !self.holds() {
+                self.machine.row_again(&name, answered, &mut out);
+                repaired.push((name, mirror::difference(true, &found)));
+            }
+        }
+        write(&mut self.groups, &mut out.groups)?;
+        self.routes.keep(&mut out.routes)?;
+        self.labels.keep(&mut out.labels)?;
+        Ok(repaired)
     }
 }
 

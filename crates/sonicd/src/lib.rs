@@ -31,6 +31,7 @@ pub mod pipeline;
 mod previous_ids;
 mod query;
 pub mod queues;
+pub mod reconcile;
 mod recorder;
 pub mod redis_servers;
 mod response_publisher;

@@ -1,12 +1,14 @@
-//! The settings and queues of SONiC's daemons, from STATE_DB.
+//! The settings, queues and repairs of SONiC's daemons, from STATE_DB.
 
 use super::Error;
 use super::queues::{self, Queue};
+use super::reconcile::{self, ReconcileCount};
 use super::settings::{self, DAEMONS, Setting};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The settings and queues of a daemon; empty if it did not run since the start of the databases.
@@ -21,6 +23,8 @@ pub struct DaemonPipeline {
     pub settings: Vec<Setting>,
     /// Its queues, by name.
     pub queues: Vec<Queue>,
+    /// What it compared and repaired, by table.
+    pub reconciled: BTreeMap<String, ReconcileCount>,
 }
 
 /// The settings and queues of the daemons on the databases of `config`; default: SONiC's file. With
@@ -38,6 +42,7 @@ pub fn of_daemons(config: Option<&Path>) -> Result<Vec<DaemonPipeline>, Error> {
                 daemon,
                 settings: settings::of(daemon, &mut state)?,
                 queues: queues::of(daemon, &mut state)?,
+                reconciled: reconcile::of(daemon, &mut state)?,
             });
         }
     }

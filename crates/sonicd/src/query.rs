@@ -5,10 +5,11 @@
 //! and `next`), `walk COUNT NEXT` (those that follow; without `next` in the answer they are the last), `watch ENTRY …` (the number of this `watch`)
 //! and `unchanged WATCH` (the watched entries, also those of earlier watches, that were not changed since; `null` when the watch is over), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
-//! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
+//! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is; and for tests `alter VERB KEY ATTRIBUTE=VALUE …`,
+//! which changes an object of the switch as another program would ([`alter`]).
 
 use super::Error;
-use super::chip_state::chip_state;
+use super::chip_state::{alter, chip_state};
 use super::events::log;
 use super::syncd::chip_setting;
 use ribtide_prefix::AnyPrefix;
@@ -154,13 +155,13 @@ fn serve<S: 'static>(
 
 fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> Value {
     let bad = || {
-        let message = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let message = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX, take PREFIX or alter VERB KEY ATTRIBUTE=VALUE";
         json!({ "error": message })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
     match (word, order(switch, word, rest)) {
         (_, Err(message)) => return json!({ "error": message }),
-        ("chip" | "set" | "refuse" | "take", Ok(())) => {
+        ("chip" | "set" | "refuse" | "take" | "alter", Ok(())) => {
             return serde_json::to_value(chip_state(switch)).unwrap_or_default();
         }
         _ => {}
@@ -280,6 +281,7 @@ fn cursor_text(cursor: Cursor) -> String {
 fn order(switch: &mut VirtualSwitch, word: &str, rest: &str) -> Result<(), String> {
     match word {
         "chip" if !rest.is_empty() => Err(format!("chip takes nothing after it, not \"{rest}\"")),
+        "alter" => alter(switch, rest),
         "set" if rest.is_empty() => Err("set names no setting; write NAME=VALUE, such as rate=20000".into()),
         "refuse" | "take" if rest.is_empty() => {
             Err(format!("{word} names no prefix; write at least one, such as 192.0.2.0/24"))
@@ -345,6 +347,10 @@ mod tests {
             ("set banana=1", "banana"),
             ("refuse", "refuse names no prefix"),
             ("take", "take names no prefix"),
+            ("alter", "does not begin with create, set or remove"),
+            ("alter set", "an object is missing"),
+            ("alter set banana:1", "banana"),
+            ("alter remove SAI_OBJECT_TYPE_NEXT_HOP:oid:0x4", "the switch refuses it"),
         ] {
             let answer = answer(Seen { switch: &mut switch, rows: (0, 0) }, question);
             let error = answer["error"].as_str().unwrap_or_default();

@@ -13,6 +13,7 @@ use super::context_config::ContextFile;
 use super::ignored_options::SyncdIgnored;
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
+use super::reconcile::{self, ChipRounds, ReconcileOptions, RoundLog, Tally};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
@@ -108,6 +109,9 @@ pub struct Options {
     /// When a request takes too long
     #[command(flatten)]
     pub watchdog: Watchdog,
+    /// How often the switch and ASIC_DB are compared
+    #[command(flatten)]
+    pub reconcile: ReconcileOptions,
     /// Also do what SONiC's script makes options of: DEVICE_METADATA and SYSTEM_DEFAULTS of CONFIG_DB. Options of the
     /// command line count before it
     #[arg(long)]
@@ -275,6 +279,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         settings.note("-t", asked, active, why);
     }
     options.ignored.note(&mut settings);
+    let seconds = options.reconcile.seconds;
+    settings.note("--reconcile-interval", seconds, seconds, "");
     let timers = Timers::start(options.performance, &mut settings, daemon);
     let link = AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, daemon)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
@@ -290,6 +296,16 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         explain::syncd(&mut stage.syncd, prefix, router)
     };
     explain::answer(daemon, handle.clone(), explain)?;
+    if let Some(interval) = options.reconcile.interval() {
+        let tally = Tally::default();
+        tally.publish(daemon);
+        let log = || RoundLog::new(DAEMON, tally.clone());
+        stage.reconcile = Some(ChipRounds::new(interval, log()));
+        if persistence != Persistence::Off {
+            let reader = reconcile::asic_db::reader(daemon.connect(Db::Asic)?);
+            reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
+        }
+    }
     if let Some(path) = &options.query_socket {
         query::start(DAEMON, path, options.query_socket_mode, handle, |stage: &mut SyncdStage| {
             query::Seen { rows: stage.rows(), switch: stage.syncd.chip_mut() }

@@ -5,6 +5,7 @@
 //! when its time is over. While the switch is stalled, syncd takes no request and sends no reply,
 //! but serves calls.
 
+use super::reconcile::ChipRounds;
 use super::syncd::Watchdog;
 use super::{Error, events, warm_file};
 use crossbeam_channel::Select;
@@ -93,6 +94,8 @@ pub struct SyncdStage {
     at_chip: Gauge,
     /// The shutdown requests.
     pub shutdown: Option<Shutdown>,
+    /// The comparison of the chip with what was requested.
+    pub reconcile: Option<ChipRounds>,
 }
 
 /// Shutdown requests: SONiC's `syncd_request_shutdown`.
@@ -143,6 +146,7 @@ impl SyncdStage {
             at_work: VecDeque::new(),
             at_chip: rings.gauge("requests at the chip", Some(AT_WORK)),
             shutdown: None,
+            reconcile: None,
         }
     }
 
@@ -179,6 +183,7 @@ impl SyncdStage {
                 }
                 continue;
             }
+            self.reconcile(now)?;
             while self.at_work.front().is_some_and(|work| work.done <= now) {
                 let Some(work) = self.at_work.pop_front() else { break };
                 self.answer(work)?;
@@ -192,7 +197,9 @@ impl SyncdStage {
                 Some(request) if takes => self.carry_out(request, now)?,
                 request => {
                     self.waiting.extend(request);
-                    if self.wait(asked, takes, self.at_work.front().map(|work| work.done)) {
+                    let page = self.reconcile.as_ref().map(ChipRounds::due);
+                    let until = self.at_work.front().map(|work| work.done).into_iter().chain(page).min();
+                    if self.wait(asked, takes, until) {
                         requests = Vec::new();
                         idle::trim(&mut self);
                     }
@@ -200,6 +207,29 @@ impl SyncdStage {
             }
         }
         Ok(())
+    }
+
+    /// Compares the next page of the chip, if it is due.
+    fn reconcile(&mut self, now: Instant) -> Result<(), Error> {
+        let Some(rounds) = &mut self.reconcile else { return Ok(()) };
+        let mut out = SyncdOut::default();
+        rounds.step(&mut self.syncd, now, &mut out);
+        self.write_rows(out)
+    }
+
+    /// Writes rows behind those of the requests at the chip.
+    pub fn write_rows(&mut self, mut out: SyncdOut) -> Result<(), Error> {
+        if out.rows.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        match self.at_work.back().map(|work| work.done) {
+            None => self.link.answer(&mut out),
+            Some(done) => {
+                self.at_work.push_back(AtWork { done, begun, applies: false, routes: 0, out });
+                Ok(())
+            }
+        }
     }
 
     fn carry_out(&mut self, request: SaiRequest, now: Instant) -> Result<(), Error> {

@@ -14,6 +14,7 @@ pub mod explain;
 mod labels;
 mod objects;
 mod protocols;
+mod reconcile;
 mod resend;
 mod responses;
 mod routes;
@@ -32,6 +33,7 @@ pub use event::{Cause, FpmCounters, FpmEvent};
 use labels::Labels;
 use objects::Objects;
 pub use protocols::Protocols;
+pub use reconcile::{RowCursor, RowName, WantedRow};
 pub use resend::{Resend, ResendKind};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::{self, Frame};
@@ -199,6 +201,8 @@ pub struct Fpmsyncd {
     counters: FpmCounters,
     /// Reasons that were given in this session: each is given once.
     logged: Set<Cause>,
+    /// Rows that a comparison of APPL_DB suspects, and that were not handed over since.
+    watched: Set<RowName>,
     now_ms: u64,
 }
 
@@ -221,6 +225,7 @@ impl Fpmsyncd {
             session: Session::default(),
             counters: FpmCounters::default(),
             logged: Set::default(),
+            watched: Set::default(),
             now_ms: 0,
         }
     }

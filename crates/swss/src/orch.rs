@@ -66,7 +66,7 @@ use ports::Ports;
 pub use previous_ids::PreviousIds;
 use ribtide_prefix::{AnyPrefix, Map};
 use routes::{Deps, Routes};
-pub use routes::{Finished, Table};
+pub use routes::{ExpectedEntry, Finished, Table};
 
 /// The limit of next-hop groups when the chip does not say how many it holds
 /// (`DEFAULT_NUMBER_OF_ECMP_GROUPS`, `orchagent/routeorch.cpp`).

@@ -13,5 +13,5 @@ mod vid;
 
 pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, OutsegType, PacketAction, RifType};
 pub use object::{InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
-pub use request::{ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View};
+pub use request::{Audit, ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View};
 pub use vid::{VidCounter, VidSource};

@@ -7,6 +7,7 @@
 //! view of a starting orchagent.
 
 mod packed;
+mod reconcile;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::sai::{
     Status, Verb, VidSource, View,
 };
 pub use packed::PackedChanges;
+pub use reconcile::{AsicRow, ChipRound, Difference, PageResult, Repair, RowCursor};
 use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use store::Store;
 
@@ -104,6 +106,8 @@ pub struct Syncd<S: Sai> {
     keeps_rows: bool,
     /// Which requests are held against SAI's schema.
     validation: Validation,
+    /// Objects that a comparison of ASIC_DB suspects, and that no request changed since.
+    watched: Set<ObjectId>,
 }
 
 impl<S: Sai> Syncd<S> {
@@ -119,6 +123,7 @@ impl<S: Sai> Syncd<S> {
             view: None,
             keeps_rows: true,
             validation: Validation::default(),
+            watched: Set::default(),
         }
     }
 
@@ -291,6 +296,8 @@ impl<S: Sai> Syncd<S> {
 
     /// Begins the view of a starting orchagent. A chip that holds nothing needs no view.
     fn begin(&mut self, out: &mut SyncdOut) -> Status {
+        // The view may change every object.
+        self.watched.clear();
         if self.rid(SWITCH).is_none() {
             self.rid_of.clear();
             self.vid_of.clear();
@@ -531,6 +538,9 @@ impl<S: Sai> Syncd<S> {
 
     /// Emits the rows of an operation that succeeded.
     fn record(&mut self, verb: Verb, object: ObjectType, item: &Item, in_chip: ObjectId, out: &mut SyncdOut) {
+        if !self.watched.is_empty() {
+            self.watched.remove(&item.id);
+        }
         if !self.keeps_rows && object == ObjectType::RouteEntry {
             return;
         }

@@ -211,6 +211,16 @@ impl<R: Row> WriteBehind<R> {
         self.done.load(Relaxed) == self.enqueued
     }
 
+    /// What was enqueued until now, for [`WriteBehind::is_past`].
+    pub fn fence(&self) -> u64 {
+        self.enqueued
+    }
+
+    /// Whether everything that was enqueued before the fence is written.
+    pub fn is_past(&self, fence: u64) -> bool {
+        self.done.load(Relaxed) >= fence
+    }
+
     /// Whether everything is written, for a caller that polls.
     ///
     /// # Errors

@@ -54,6 +54,11 @@ impl Objects {
         self.map.get(&oid)?.attrs.iter().find_map(pick)
     }
 
+    /// Every object with its kind, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Oid, ObjectType)> {
+        self.map.iter().map(|(oid, object)| (*oid, object.kind))
+    }
+
     pub(crate) fn count(&self, kind: ObjectType) -> usize {
         self.map.values().filter(|object| object.kind == kind).count()
     }

@@ -8,12 +8,13 @@ use crate::objects::Objects;
 use crate::pace::{ChipTime, Pace};
 use crate::router::Router;
 use crate::target::{Action, Targets};
+use crate::walk::Cursor;
 use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, Set};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::{
-    Attr, Attrs, ErrorMode, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
-    PacketAction, RouteEntry, Sai, Status, Verb,
+    Attr, Attrs, Audit, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
+    OperStatus, PacketAction, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -41,6 +42,9 @@ impl PortSetup {
         (0..32).map(port).collect()
     }
 }
+
+/// Walks through sparse tables for one page of entries: each takes about a millisecond.
+const WALKS_MAX: usize = 4;
 
 /// Entries in each table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -645,12 +649,21 @@ impl Sai for VirtualSwitch {
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
         self.pace.call(0, false, self.behavior.latency.of(0));
-        let own = self.started.clone().ok_or(Status::Uninitialized)?;
+        self.read(object, id, attrs)
+    }
+}
+
+/// Reads of the tables in memory: they take none of the chip's time.
+impl Audit for VirtualSwitch {
+    type Cursor = Cursor;
+
+    fn read(&self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        let own = self.started.as_ref().ok_or(Status::Uninitialized)?;
         match id {
             ObjectId::Oid(oid) if self.objects.is(*oid, &[object]) => {
                 for attr in attrs {
                     match object {
-                        ObjectType::Switch => self.switch_value(&own, attr)?,
+                        ObjectType::Switch => self.switch_value(own, attr)?,
                         _ => self.stored_value(*oid, attr)?,
                     }
                 }
@@ -681,5 +694,37 @@ impl Sai for VirtualSwitch {
             _ => return Err(Status::ItemNotFound),
         }
         Ok(())
+    }
+
+    fn objects(&self) -> Vec<(ObjectType, ObjectId)> {
+        let switch = self.started.as_ref().map_or(Oid::NULL, |own| own.switch);
+        let neighbors = self.neighbors.keys().map(|(rif, ip)| {
+            (ObjectType::NeighborEntry, ObjectId::Neighbor(NeighborEntry { switch, rif: *rif, ip: *ip }))
+        });
+        self.objects.iter().map(|(oid, kind)| (kind, ObjectId::Oid(oid))).chain(neighbors).collect()
+    }
+
+    fn entries(&self, from: Cursor, count: usize) -> (Vec<ObjectId>, Option<Cursor>) {
+        let switch = self.started.as_ref().map_or(Oid::NULL, |own| own.switch);
+        let id = |key| match key {
+            EntryKey::Route(vr, dest) => ObjectId::Route(RouteEntry { switch, vr, dest }),
+            EntryKey::Label(label) => ObjectId::Inseg(InsegEntry { switch, label }),
+        };
+        let (mut entries, mut next) = (Vec::new(), Some(from));
+        for _ in 0..WALKS_MAX {
+            let Some(from) = next.filter(|_| entries.len() < count) else { break };
+            let (keys, rest) = self.walk(from, count - entries.len());
+            entries.extend(keys.into_iter().map(id));
+            next = rest;
+        }
+        (entries, next)
+    }
+
+    fn changes(&self) -> u64 {
+        self.operations
+    }
+
+    fn route_count(&self) -> usize {
+        self.routes.iter().map(|count| *count as usize).sum()
     }
 }

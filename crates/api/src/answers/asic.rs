@@ -31,6 +31,10 @@ pub(crate) fn asic_faults(router: &RouterState, faults: AsicFaults) -> Result<As
             Err(Refusal::Bad(format!("\"{text}\" is an address; write a prefix such as 10.0.0.0/8")))
         }
     };
+    if !faults.alter.is_empty() {
+        asic(router, faults.asic.as_deref())?.alter(faults.alter.clone())?.map_err(Refusal::Bad)?;
+        return Ok(faults);
+    }
     if faults.prefixes.is_empty() {
         return Err(Refusal::Bad("prefixes is empty; name at least one, such as [\"192.0.2.0/24\"]".into()));
     }

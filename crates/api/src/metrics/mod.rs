@@ -36,7 +36,7 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
     m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
-    let parts: [Part; 8] = [pipeline, shards, neighbors, groups, rib, kernel, fpm, bfd];
+    let parts: [Part; 9] = [pipeline, shards, neighbors, groups, rib, asics, kernel, fpm, bfd];
     for part in parts {
         match part(router, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
@@ -98,6 +98,18 @@ fn thread_usage(m: &mut Families, t: &Thread) {
     if let Some(waited) = t.waited_seconds {
         m.add(THREAD_RUNNABLE, one("thread", &t.name), waited);
     }
+}
+
+fn asics(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for (name, asic) in &router.asics {
+        for (table, count) in asic.reconciled() {
+            let of = || two(("asic", name), ("table", table.trim_start_matches("chip ")));
+            m.add(ASIC_RECONCILE_COMPARED, of(), count.compared);
+            m.add(ASIC_RECONCILE_REPAIRED, of(), count.repaired);
+            m.add(ASIC_RECONCILE_FAILED, of(), count.failed);
+        }
+    }
+    Ok(())
 }
 
 fn shards(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {

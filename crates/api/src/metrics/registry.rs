@@ -114,6 +114,12 @@ metrics! {
 
     SUPPRESS_FIB_PENDING = Gauge "suppress_fib_pending" []
         "Whether BGP advertises only what dataplanes confirmed.";
+    ASIC_RECONCILE_COMPARED = Counter "asic_reconcile_compared" ["asic", "table"]
+        "Entries of the virtual ASIC that were compared with what was requested.";
+    ASIC_RECONCILE_REPAIRED = Counter "asic_reconcile_repaired" ["asic", "table"]
+        "Of these, entries that another program had changed, and that were repaired.";
+    ASIC_RECONCILE_FAILED = Counter "asic_reconcile_failed" ["asic", "table"]
+        "Of these, entries that differ and whose repair the switch refused.";
     RIB_ROUTES = Gauge "rib_routes" ["vrf", "family", "protocol"] "Routes of the RIB manager.";
     RIB_ACTIVE = Gauge "rib_active" ["vrf", "family", "protocol"]
         "Of these, selected and sent to the dataplanes.";

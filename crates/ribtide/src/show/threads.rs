@@ -34,7 +34,7 @@ pub(super) fn pipeline(p: &Pipeline) -> String {
     )
 }
 
-/// Settings and queues of SONiC's daemons.
+/// Settings, queues and repairs of SONiC's daemons.
 pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
     let several = daemons.iter().any(|d| d.asic.is_some());
     let table = |columns: &[&str]| {
@@ -43,6 +43,7 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
     };
     let mut settings = table(&["Setting", "Requested", "Active", "Why"]);
     let mut queues = table(&["Queue", ">Bound", ">Depth", ">Peak", ">Full"]);
+    let mut reconciled = table(&["Compared table", ">Compared", ">Repaired", ">Failed"]);
     for daemon in daemons {
         let whose = || daemon.asic.iter().cloned().chain([daemon.daemon.into()]);
         for s in &daemon.settings {
@@ -59,8 +60,12 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
             let counts = [bound, number(level.depth), number(level.peak), number(level.full)];
             queues.row(whose().chain([queue.name.clone()]).chain(counts));
         }
+        for (table, count) in &daemon.reconciled {
+            let counts = [count.compared, count.repaired, count.failed].map(number);
+            reconciled.row(whose().chain([table.clone()]).chain(counts));
+        }
     }
-    format!("{}\n{}", settings.render(), queues.render())
+    format!("{}\n{}\n{}", settings.render(), queues.render(), reconciled.render())
 }
 
 fn queues(rings: &[Ring], gauges: &[Gauge]) -> Table {
@@ -117,10 +122,12 @@ mod tests {
     use super::*;
     use ribtide_model::Thread;
     use ribtide_sonicd::queues::{Level, Queue};
+    use ribtide_sonicd::reconcile::ReconcileCount;
     use ribtide_sonicd::settings::Setting;
 
     #[test]
-    fn daemons_text_has_settings_and_queues() {
+    fn daemons_text_has_settings_queues_and_repairs() {
+        let count = ReconcileCount { compared: 120_000, repaired: 3, failed: 0 };
         let of = |asic: Option<&str>| DaemonPipeline {
             asic: asic.map(str::to_owned),
             daemon: "orchagent",
@@ -140,6 +147,7 @@ mod tests {
                     level: Level { bound: Some(50_000), depth: 49_120, peak: 50_000, full: 1 },
                 },
             ],
+            reconciled: [("ASIC_DB ASIC_STATE".to_owned(), count)].into(),
         };
         assert_eq!(
             daemons(&[of(None)]),
@@ -150,11 +158,14 @@ orchagent  -b       9000       1024    too many
 Daemon     Queue                       Bound   Depth    Peak  Full
 orchagent  routes in the retry cache       -       2       7     0
 orchagent  rows in m_toSync           50,000  49,120  50,000     1
+
+Daemon     Compared table      Compared  Repaired  Failed
+orchagent  ASIC_DB ASIC_STATE   120,000         3       0
 "
         );
         let text = daemons(&[of(Some("asic0")), of(Some("asic1"))]);
         let of_it = text.lines().filter(|line| line.starts_with("asic1  orchagent  "));
-        assert!(text.starts_with("ASIC   Daemon     Setting") && of_it.count() == 3, "{text}");
+        assert!(text.starts_with("ASIC   Daemon     Setting") && of_it.count() == 4, "{text}");
     }
 
     #[test]

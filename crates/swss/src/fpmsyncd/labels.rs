@@ -64,6 +64,17 @@ impl Labels {
         self.changed.len()
     }
 
+    /// Every label.
+    pub(super) fn keys(&self) -> impl Iterator<Item = LabelKey> {
+        self.routes.keys().map(|label| LabelKey::Label(*label))
+    }
+
+    /// The row of a label that was announced since the start and whose change is handed over.
+    pub(super) fn settled(&self, label: u32) -> Option<&Written> {
+        let entry = self.routes.get(&label).filter(|entry| !entry.changed && entry.epoch != 0)?;
+        entry.written.as_ref()
+    }
+
     /// The labels that a session did not announce and that have a row.
     pub(super) fn stale(&self, epoch: u16) -> Vec<u32> {
         let stale = self.routes.iter().filter(|(_, entry)| entry.epoch != epoch && entry.wanted.is_some());

@@ -8,7 +8,7 @@ use super::event::Cause;
 use super::routes::no_gateway;
 use super::source::{SourceId, State, What};
 use super::{FpmEvent, FpmOut, Fpmsyncd};
-use crate::row::{Change, Field, NextHopGroupRow, Row, Via};
+use crate::row::{Change, Field, Name, NextHopGroupRow, Row, Via};
 use ribtide_prefix::{Map, Set};
 use ribtide_wire::netlink::{Forward, Member, NextHop};
 use std::net::IpAddr;
@@ -52,6 +52,17 @@ pub(super) struct Objects {
 impl Objects {
     pub(super) fn changed_len(&self) -> usize {
         self.changed.len()
+    }
+
+    /// The keys of all rows.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Name> {
+        self.rows.keys().map(|id| id.to_string().into())
+    }
+
+    /// The row of a group that was announced since the start and whose change is handed over.
+    pub(super) fn settled(&self, id: u32) -> Option<&Arc<Via>> {
+        let row = self.rows.get(&id).filter(|row| !row.changed && row.epoch != 0)?;
+        row.written.as_ref()
     }
 
     /// Ids mean something else from now on.

@@ -431,6 +431,7 @@ impl Fpmsyncd {
                 None => self.counters.unchanged += 1,
             }
         }
+        self.end_watches(out);
     }
 
     pub(super) fn route_row(&self, row: Written) -> RouteRow {

@@ -212,6 +212,14 @@ impl RouteTable {
         self.0.v4.allocation_size() + self.0.v6.allocation_size()
     }
 
+    /// The route at a place of its family; places from 0 on, until there is none.
+    pub(super) fn at(&self, ipv6: bool, at: u32) -> Option<(AnyPrefix, &Entry)> {
+        match ipv6 {
+            false => self.0.v4.routes.get(at).map(|(prefix, entry)| (prefix.any(), entry)),
+            true => self.0.v6.routes.get(at).map(|(prefix, entry)| (prefix.any(), entry)),
+        }
+    }
+
     pub(super) fn for_each(&self, mut each: impl FnMut(AnyPrefix, &Entry)) {
         for_each_family!(F => for (prefix, entry) in self.0.get::<F>().routes.iter() {
             each(prefix.any(), entry);

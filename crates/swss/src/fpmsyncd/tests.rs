@@ -3,6 +3,7 @@
 mod client;
 mod explain;
 mod random;
+mod reconcile;
 mod replay;
 mod responses;
 mod restart;

@@ -7,6 +7,7 @@
 
 mod bulk;
 mod completion_tracker;
+mod expected;
 mod explain;
 mod resync;
 mod retry_cache;
@@ -31,6 +32,7 @@ use table::RouteTable;
 use task::{State, Task};
 
 pub use completion_tracker::Finished;
+pub use expected::ExpectedEntry;
 pub(super) use retry_cache::Constraint;
 pub use table::Table;
 pub(super) use table::{RouteId, RouteName};

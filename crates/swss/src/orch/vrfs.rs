@@ -76,6 +76,12 @@ impl Vrfs {
         self.arena.get(id).oid
     }
 
+    /// The VRF of a virtual router.
+    pub(super) fn by_oid(&self, oid: Oid) -> Option<u32> {
+        let mut of_routes = self.arena.iter().filter(|(id, ..)| *id != LABELS_VRF);
+        of_routes.find(|(.., vrf)| vrf.oid == Some(oid)).map(|(id, ..)| id)
+    }
+
     /// The virtual router, if new routes and router interfaces may use it.
     pub(super) fn usable(&self, id: u32) -> Option<Oid> {
         let vrf = self.arena.get(id);

@@ -261,4 +261,30 @@ pub trait Sai {
     }
 }
 
+/// A chip whose contents can be compared with what was requested of it. Reads change nothing.
+pub trait Audit: Sai {
+    /// A position among the entries of routes and labels; the default is the beginning.
+    type Cursor: Copy + Default + Send + 'static;
+
+    /// Reads `attrs` of one object, as [`Sai::get`].
+    ///
+    /// # Errors
+    /// As [`Sai::get`]; [`Status::ItemNotFound`] when there is no such object.
+    fn read(&self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status>;
+
+    /// Every numbered object and every neighbour, in no order.
+    fn objects(&self) -> Vec<(ObjectType, ObjectId)>;
+
+    /// About `count` entries of routes and labels from a position on, and the next position; fewer
+    /// where the tables are sparse. The entries that exist throughout are met, whatever others come
+    /// and go.
+    fn entries(&self, from: Self::Cursor, count: usize) -> (Vec<ObjectId>, Option<Self::Cursor>);
+
+    /// How many routes it has.
+    fn route_count(&self) -> usize;
+
+    /// A number that another value follows after any change, whoever makes it.
+    fn changes(&self) -> u64;
+}
+
 const _: () = assert!(size_of::<SmallVec<[Attr; 2]>>() <= 64);

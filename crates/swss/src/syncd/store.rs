@@ -1,5 +1,6 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
+use crate::row::pack_prefix;
 use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, prefetch, shrink_if_sparse,
@@ -212,6 +213,31 @@ impl Store {
         }
     }
 
+    /// Every object but routes, in no order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = (ObjectType, ObjectId)> {
+        let objects = self.objects.iter().map(|(oid, (object, _))| (*object, ObjectId::Oid(*oid)));
+        let neighbors = self.neighbors.keys().map(|of| (ObjectType::NeighborEntry, ObjectId::Neighbor(*of)));
+        let labels = self.labels.keys().map(|of| (ObjectType::InsegEntry, ObjectId::Inseg(*of)));
+        objects.chain(neighbors).chain(labels)
+    }
+
+    /// How many routes there are.
+    pub(super) fn route_count(&self) -> usize {
+        self.routes.values().map(|routes| routes.v4.len() + routes.v6.len()).sum()
+    }
+
+    /// Every route, packed by switch and virtual router: five bytes for one of IPv4.
+    pub(super) fn packed_routes(&self) -> Vec<(Oid, Oid, Vec<u8>)> {
+        let pack = |((switch, vr), routes): (&(Oid, Oid), &Families<Routes>)| {
+            let mut bytes = Vec::new();
+            for_each_family!(F => for prefix in routes.get::<F>().keys() {
+                pack_prefix(prefix.any(), &mut bytes);
+            });
+            (*switch, *vr, bytes)
+        };
+        self.routes.iter().map(pack).collect()
+    }
+
     /// Every object of a type, in the order of their identities.
     pub(super) fn sorted(&self, of: ObjectType) -> Vec<(ObjectId, Attrs)> {
         let mut found = Vec::new();
@@ -243,7 +269,6 @@ impl Store {
 
     /// How many objects there are.
     pub(super) fn len(&self) -> usize {
-        let routes = self.routes.values().map(|routes| routes.v4.len() + routes.v6.len());
-        self.objects.len() + self.neighbors.len() + self.labels.len() + routes.sum::<usize>()
+        self.objects.len() + self.neighbors.len() + self.labels.len() + self.route_count()
     }
 }

@@ -54,7 +54,7 @@ fn sorted(mut attrs: Vec<Attr>) -> Vec<Attr> {
 }
 
 /// The attributes with every number translated; `None` when one has no translation.
-fn translated(attrs: &[Attr], of: &dyn Fn(Oid) -> Option<Oid>) -> Option<Attrs> {
+pub(super) fn translated(attrs: &[Attr], of: &dyn Fn(Oid) -> Option<Oid>) -> Option<Attrs> {
     let mut attrs: Attrs = attrs.iter().cloned().collect();
     for oid in attrs.iter_mut().flat_map(|attr| attr.oids_mut()) {
         if !oid.is_null() {
@@ -64,7 +64,7 @@ fn translated(attrs: &[Attr], of: &dyn Fn(Oid) -> Option<Oid>) -> Option<Attrs> 
     Some(attrs)
 }
 
-fn translated_id(mut id: ObjectId, of: &dyn Fn(Oid) -> Option<Oid>) -> Option<ObjectId> {
+pub(super) fn translated_id(mut id: ObjectId, of: &dyn Fn(Oid) -> Option<Oid>) -> Option<ObjectId> {
     for oid in id.oids_mut() {
         *oid = of(*oid)?;
     }

@@ -180,6 +180,11 @@ impl RouteTable {
         RouteId(at)
     }
 
+    /// The route of a number, in use or not; `None` beyond the last one.
+    pub(super) fn numbered(&self, at: u32) -> Option<RouteId> {
+        self.records.get(at).map(|_| RouteId(at))
+    }
+
     /// Removes a route without a task, without an entry and without a reason to stay.
     pub(super) fn remove_if_unused(&mut self, id: RouteId) {
         let Record { name, in_chip, task, kept, .. } = self.record(id);

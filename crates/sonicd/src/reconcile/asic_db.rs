@@ -1,0 +1,103 @@
+//! The rows of ASIC_DB: the truth is what orchagent requested of this syncd and the chip took.
+
+use super::mirror::{Found, KeyOf, Mirror, Reader, WantedRow, difference};
+use crate::Error;
+use crate::syncd_stage::SyncdStage;
+use ribtide_swss::sai::{Audit, ObjectId, ObjectType, text};
+use ribtide_swss::syncd::{AsicRow, Difference, RowCursor, SyncdOut};
+use ribtide_tables::Connection;
+use ribtide_vswitch::VirtualSwitch;
+
+const ASIC_STATE: &str = "ASIC_STATE";
+
+/// A row by its type and id.
+type Key = (ObjectType, ObjectId);
+
+/// A row of ASIC_STATE.
+pub(crate) struct Wanted {
+    key: Key,
+    row: AsicRow,
+}
+
+impl WantedRow for Wanted {
+    type Key = Key;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn is(&self, found: &Found) -> bool {
+        is(&self.row, found)
+    }
+}
+
+/// Whether the fields are those of the row, in any order.
+fn is((_, _, attrs): &AsicRow, found: &Found) -> bool {
+    // A row that once had no attributes keeps its filler.
+    let filler = |(name, _): &&(String, String)| name == "NULL";
+    let (mut fields, mut same) = (0, !found.is_empty());
+    for attr in attrs {
+        fields += 1;
+        let (name, mut value) = (attr.name(), String::new());
+        attr.write_value(&mut value);
+        same &= found.iter().any(|(field, text)| field == name && *text == value);
+    }
+    same && fields == found.iter().filter(|field| !filler(field)).count()
+}
+
+/// How the rows are read.
+pub(crate) fn reader(connection: Connection) -> Reader<Key> {
+    let name = |connection: &Connection, (object, id): &Key| {
+        let mut name = connection.database().key(ASIC_STATE, "");
+        text::write_row_key(*object, id, &mut name);
+        name
+    };
+    let scanned = Some(connection.database().key(ASIC_STATE, ""));
+    Reader { table: |_| "ASIC_DB ASIC_STATE", connection, name, queue: None, scanned }
+}
+
+impl Mirror for SyncdStage {
+    type Row = Wanted;
+    type Cursor = RowCursor<<VirtualSwitch as Audit>::Cursor>;
+
+    fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Wanted>, Option<Self::Cursor>)> {
+        let (rows, next) = self.syncd.rows(from, count)?;
+        Some((rows.into_iter().map(|row| Wanted { key: (row.0, row.1), row }).collect(), next))
+    }
+
+    fn unwanted(&mut self, names: Vec<String>) -> Vec<Key> {
+        if self.syncd.in_view() {
+            return Vec::new();
+        }
+        // A key that is no object is not syncd's.
+        let keys = names.iter().filter_map(|name| text::read_row_key(name).ok());
+        keys.filter(|(object, id)| self.syncd.attrs(*object, id).is_none()).collect()
+    }
+
+    fn watch(&mut self, keys: &[Key]) -> u64 {
+        self.syncd.watch(keys.iter().map(|(_, id)| *id));
+        self.rows().0
+    }
+
+    fn is_written(&mut self, fence: u64) -> Result<bool, Error> {
+        Ok(self.rows().1 >= fence)
+    }
+
+    fn repair(&mut self, found: Vec<(KeyOf<Self>, Found)>) -> Result<Vec<(Key, Difference)>, Error> {
+        let (mut out, mut repaired) = (SyncdOut::default(), Vec::new());
+        for ((object, id), found) in found {
+            let wanted = self.syncd.attrs(object, &id).map(|attrs| attrs.iter().cloned().collect());
+            let differs = match &wanted {
+                Some(attrs) => !is(&(object, id, Clone::clone(attrs)), &found),
+                None => !found.is_empty(),
+            };
+            if !differs || !self.syncd.is_watched(&id) || self.syncd.in_view() {
+                continue;
+            }
+            self.syncd.row_again(object, id, &mut out);
+            repaired.push(((object, id), difference(wanted.is_some(), &found)));
+        }
+        self.write_rows(out)?;
+        Ok(repaired)
+    }
+}

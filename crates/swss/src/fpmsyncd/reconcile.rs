@@ -1,0 +1,190 @@
+//! Reconciliation of APPL_DB: the rows that it should have, a page at a time, and which of them did
+//! not change while a caller compared them.
+//!
+//! The truth is this machine's own tables. A row whose change is not handed over yet is left out, and
+//! so is one from before the start that no client has announced again: its fields may be another
+//! fpmsyncd's.
+
+use super::{FpmOut, Fpmsyncd};
+use crate::row::{Change, LabelKey, LabelRouteRow, Name, NextHopGroupRow, RouteKey, RouteRow, Row, Via};
+
+/// The key of a row of fpmsyncd's.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum RowName {
+    /// Of `ROUTE_TABLE`.
+    Route(RouteKey),
+    /// Of `LABEL_ROUTE_TABLE`.
+    Label(LabelKey),
+    /// Of `NEXTHOP_GROUP_TABLE`.
+    Group(Name),
+}
+
+impl RowName {
+    /// The table.
+    pub fn table(&self) -> &'static str {
+        match self {
+            RowName::Route(_) => RouteRow::TABLE,
+            RowName::Label(_) => LabelRouteRow::TABLE,
+            RowName::Group(_) => NextHopGroupRow::TABLE,
+        }
+    }
+
+    /// The text of the key, without the table.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        match self {
+            RowName::Route(key) => RouteRow::key_text(key, &mut text),
+            RowName::Label(key) => LabelRouteRow::key_text(key, &mut text),
+            RowName::Group(key) => NextHopGroupRow::key_text(key, &mut text),
+        }
+        text
+    }
+}
+
+/// A row that APPL_DB should have.
+#[derive(Clone, PartialEq, Debug)]
+pub enum WantedRow {
+    /// Of `ROUTE_TABLE`.
+    Route(RouteRow),
+    /// Of `LABEL_ROUTE_TABLE`.
+    Label(LabelRouteRow),
+    /// Of `NEXTHOP_GROUP_TABLE`.
+    Group(NextHopGroupRow),
+}
+
+impl WantedRow {
+    /// Whether a row that has these fields leads to the same next hops, in any order, and is of the
+    /// same protocol. Fields that the table does not have are ignored, as orchagent does.
+    pub fn is(&self, fields: &[(String, String)]) -> bool {
+        fn read<R: Row>(fields: &[(String, String)]) -> Option<R> {
+            R::from_fields(&mut fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))).ok()
+        }
+        let same = |a: &Via, b: &Via| a == b || a.same_hops(b);
+        !fields.is_empty()
+            && match self {
+                WantedRow::Route(row) => read::<RouteRow>(fields)
+                    .is_some_and(|found| found.protocol == row.protocol && same(&found.via, &row.via)),
+                WantedRow::Label(row) => read::<LabelRouteRow>(fields)
+                    .is_some_and(|found| found.protocol == row.protocol && same(&found.via, &row.via)),
+                WantedRow::Group(row) => {
+                    read::<NextHopGroupRow>(fields).is_some_and(|found| same(&found.via, &row.via))
+                }
+            }
+    }
+}
+
+/// A position among the rows; the default is the beginning.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RowCursor {
+    vrf: u32,
+    ipv6: bool,
+    at: u32,
+}
+
+impl Fpmsyncd {
+    /// Rows that APPL_DB should have from a position on, of about `count` routes, and the next
+    /// position. A route that takes the place of a withdrawn one meanwhile may be left out.
+    pub fn wanted_rows(
+        &self,
+        from: RowCursor,
+        count: usize,
+    ) -> (Vec<(RowName, WantedRow)>, Option<RowCursor>) {
+        let RowCursor { vrf, ipv6, at } = from;
+        let mut rows = Vec::new();
+        let Some(of) = self.vrfs.get(vrf as usize) else {
+            // Labels and groups are few.
+            let labels = self.labels.keys().map(RowName::Label);
+            let groups = self.objects.keys().map(RowName::Group);
+            rows.extend(labels.chain(groups).filter_map(|name| Some((name.clone(), self.wanted(&name)?))));
+            return (rows, None);
+        };
+        let mut next = at;
+        for _ in 0..count {
+            let Some((prefix, entry)) = of.routes.at(ipv6, next) else {
+                let next = if ipv6 {
+                    RowCursor { vrf: vrf + 1, ipv6: false, at: 0 }
+                } else {
+                    RowCursor { vrf, ipv6: true, at: 0 }
+                };
+                return (rows, Some(next));
+            };
+            next += 1;
+            if !entry.stage.is_changed()
+                && entry.epoch != 0
+                && let Some(row) = self.row_of((vrf, prefix), entry)
+            {
+                let key = RouteKey::new(of.name.clone(), prefix);
+                rows.push((RowName::Route(key), WantedRow::Route(self.route_row(row))));
+            }
+        }
+        (rows, Some(RowCursor { vrf, ipv6, at: next }))
+    }
+
+    /// The row that APPL_DB should have of this key; `None` without one, or when its change is not
+    /// handed over.
+    pub fn wanted(&self, name: &RowName) -> Option<WantedRow> {
+        Some(match name {
+            RowName::Route(RouteKey::Route { vrf, prefix, .. }) => {
+                let at = (self.find_vrf(vrf.as_deref())?, *prefix);
+                let entry = self.entry(at).filter(|entry| !entry.stage.is_changed() && entry.epoch != 0)?;
+                WantedRow::Route(self.route_row(self.row_of(at, entry)?))
+            }
+            RowName::Route(_) => return None,
+            RowName::Label(LabelKey::Label(label)) => {
+                let row = self.labels.settled(*label)?;
+                let protocol = Some(self.config.protocols.name(row.protocol).clone());
+                WantedRow::Label(LabelRouteRow { protocol, via: row.via.clone() })
+            }
+            RowName::Label(_) => return None,
+            RowName::Group(name) => {
+                WantedRow::Group(NextHopGroupRow { via: self.objects.settled(name.parse().ok()?)?.clone() })
+            }
+        })
+    }
+
+    /// Watches these rows, in place of others: a row that is handed over ends its watch.
+    pub fn watch(&mut self, names: &[RowName]) {
+        self.watched = names.iter().cloned().collect();
+    }
+
+    /// Whether a row is watched, so that none of its key was handed over since.
+    pub fn is_watched(&self, name: &RowName) -> bool {
+        self.watched.contains(name)
+    }
+
+    /// Ends the watch of rows that are handed over.
+    pub(super) fn end_watches(&mut self, out: &FpmOut) {
+        if self.watched.is_empty() {
+            return;
+        }
+        let routes = out.routes.iter().chain(&out.queries).map(|row| RowName::Route(row.key.clone()));
+        let labels = out.labels.iter().map(|row| RowName::Label(row.key));
+        let groups = out.groups.iter().chain(&out.old_groups).map(|row| RowName::Group(row.key.clone()));
+        for name in routes.chain(labels).chain(groups) {
+            self.watched.remove(&name);
+        }
+    }
+
+    /// Emits a row again, in place of whatever APPL_DB has. `answered`: orchagent answers it.
+    pub fn row_again(&mut self, name: &RowName, answered: bool, out: &mut FpmOut) {
+        match (name.clone(), self.wanted(name)) {
+            (RowName::Route(key), Some(WantedRow::Route(row))) => {
+                let RouteKey::Route { vrf, prefix, .. } = &key else { return };
+                let Some(at) = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix)) else { return };
+                if answered && self.config.suppress {
+                    let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
+                    let next = self.owed.wrote(at, entry.stage, false);
+                    entry.stage.set(next, &mut self.awaiting);
+                }
+                out.routes.push(Change { key, row: Some(row), reshaped: true });
+            }
+            (RowName::Label(key), Some(WantedRow::Label(row))) => {
+                out.labels.push(Change { key, row: Some(row), reshaped: true });
+            }
+            (RowName::Group(key), Some(WantedRow::Group(row))) => {
+                out.groups.push(Change { key, row: Some(row), reshaped: true });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The entries of routes that the chip should have, for a comparison of the chip by a caller that
+//! keeps no routes itself.
+
+use super::table::{RouteId, RouteName};
+use super::task::State;
+use super::{DEFAULT_VRF, Routes};
+use crate::orch::Orch;
+use crate::orch::boot::default_routes;
+use crate::orch::next_hop_ref::Target;
+use crate::orch::objects::Objects;
+use crate::sai::{Attr, Attrs, ObjectId, PacketAction, RouteEntry, SWITCH};
+
+/// What the chip should have of a route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExpectedEntry {
+    /// Not known: a request is in flight, or the last one failed.
+    Unknown,
+    /// No entry.
+    Absent,
+    /// An entry with these attributes.
+    Entry(Attrs),
+}
+
+impl Routes {
+    fn expected(&self, id: RouteId, objects: &Objects) -> ExpectedEntry {
+        let unknown =
+            self.table.task(id).is_some_and(|task| matches!(task.state, State::InFlight(_)) || task.half);
+        if unknown || self.table.has_failed(id) {
+            return ExpectedEntry::Unknown;
+        }
+        match self.table.reference(id).map(|reference| reference.target) {
+            Some(target) if target != Target::Drop => {
+                ExpectedEntry::Entry(Attrs::from_iter([Attr::RouteNextHop(objects.oid(target))]))
+            }
+            None if !self.table.name(id).is_permanent() => ExpectedEntry::Absent,
+            _ => drops(),
+        }
+    }
+
+    fn expected_of(&self, name: RouteName, objects: &Objects) -> ExpectedEntry {
+        match self.table.find(name) {
+            Some(id) => self.expected(id, objects),
+            None if name.is_permanent() => drops(),
+            None => ExpectedEntry::Absent,
+        }
+    }
+}
+
+fn drops() -> ExpectedEntry {
+    ExpectedEntry::Entry(Attrs::from_iter([Attr::RoutePacketAction(PacketAction::Drop)]))
+}
+
+impl Orch {
+    /// What the chip should have of the route with this id.
+    pub fn expected_entry(&self, id: &ObjectId) -> ExpectedEntry {
+        let ObjectId::Route(entry) = id else { return ExpectedEntry::Unknown };
+        match self.objects.vrfs.by_oid(entry.vr) {
+            Some(vrf) if self.ready() => {
+                self.routes.expected_of(RouteName { vrf, prefix: entry.dest }, &self.objects)
+            }
+            _ => ExpectedEntry::Unknown,
+        }
+    }
+
+    /// The entries that the chip should have, of routes from number `from` on, of about `count`
+    /// numbers, and the next number; `None` at the end. Entries of which that is not known are left
+    /// out.
+    pub fn expected_entries(&self, from: u32, count: u32) -> (Vec<(ObjectId, Attrs)>, Option<u32>) {
+        let mut entries = Vec::new();
+        if !self.ready() {
+            return (entries, None);
+        }
+        let mut add = |name: RouteName, expected: ExpectedEntry| {
+            if let (Some(vr), ExpectedEntry::Entry(attrs)) = (self.objects.vrfs.usable(name.vrf), expected) {
+                entries.push((RouteEntry { switch: SWITCH, vr, dest: name.prefix }.into(), attrs));
+            }
+        };
+        for at in from..from.saturating_add(count) {
+            let Some(id) = self.routes.table.numbered(at) else {
+                // Before a row comes they are in no table.
+                for prefix in default_routes() {
+                    let name = RouteName { vrf: DEFAULT_VRF, prefix };
+                    add(name, self.routes.expected_of(name, &self.objects));
+                }
+                return (entries, None);
+            };
+            let name = self.routes.table.name(id);
+            if name.label().is_none() && self.routes.table.reference(id).is_some() {
+                add(name, self.routes.expected(id, &self.objects));
+            }
+        }
+        (entries, Some(from.saturating_add(count)))
+    }
+}
