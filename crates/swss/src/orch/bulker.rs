@@ -189,7 +189,6 @@ pub(super) fn outcome(verb: Verb, status: Status, progress: bool) -> Outcome {
         (Verb::Remove, ItemNotFound | AddrNotFound | InvalidObjectId) => Outcome::Done,
         (Verb::Remove, ObjectInUse) => Outcome::TableFull,
         (Verb::Set, ItemNotFound | AddrNotFound) => Outcome::Missing,
-        (Verb::Create, ItemNotFound | AddrNotFound | ObjectInUse) => Outcome::Done,
         (Verb::Create | Verb::Set, InsufficientResources | TableFull | NoMemory | NvStorageFull) => {
             Outcome::TableFull
         }

@@ -465,3 +465,17 @@ fn a_route_of_which_one_attribute_failed_has_failed() {
     assert_eq!(world.events(), ["the chip refused route 0.0.0.0/0: SAI_STATUS_INVALID_PARAMETER"]);
     assert!(world.out.default_routes.iter().all(|change| change.row.is_some_and(|row| !row.ok)));
 }
+
+/// SONiC takes these statuses of a create for success, and the chip has no route then.
+#[test]
+fn create_refused_with_an_object_status_is_not_confirmed() {
+    for status in [Status::ObjectInUse, Status::ItemNotFound, Status::AddrNotFound] {
+        let mut world = world(OrchConfig { responses: true, ..OrchConfig::default() });
+        fail(&mut world, ObjectType::RouteEntry, Verb::Create, status);
+        world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
+        world.settle();
+        assert_eq!(world.way("10.1.0.0/16"), "-");
+        assert!(world.responses().is_empty(), "{}", status.name());
+        assert_eq!(world.refusals().len(), 1, "{}", status.name());
+    }
+}
