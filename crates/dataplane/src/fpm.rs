@@ -16,6 +16,7 @@
 //! confirms routes in the chip, or at once ([`negotiated`]).
 
 mod encode;
+pub mod machine;
 mod negotiated;
 mod replies;
 mod sent_state;
@@ -26,7 +27,7 @@ use super::install_results::InstallResults;
 use encode::{Done, Encoder};
 use negotiated::Negotiated;
 pub use negotiated::When;
-use replies::Replies;
+use replies::{Heard, Replies};
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
@@ -34,7 +35,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
-use sent_state::{Meaning, SentState};
+use sent_state::SentState;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -198,7 +199,7 @@ fn start_with_retry(
         channel,
         retry,
         counters: handle.counters.clone(),
-        encoder: Encoder::new(if next_hop_groups { Style::Objects } else { Style::Inline }),
+        encoder: Encoder::new(style(next_hop_groups), Instant::now()),
     };
     // The queue closes when the process ends, and then the thread ends.
     thread::spawn(name, move || {
@@ -206,6 +207,10 @@ fn start_with_retry(
         client.counters.ended.store(true, Relaxed);
     })?;
     Ok(handle)
+}
+
+fn style(next_hop_groups: bool) -> Style {
+    if next_hop_groups { Style::Objects } else { Style::Inline }
 }
 
 struct Client {
@@ -568,24 +573,11 @@ impl Reader {
             FpmMessage::Multipart { ack } => return self.counters.negotiated.heard(*ack),
             _ => return,
         };
-        if !reply.offload_failed() && !reply.offloaded() {
-            return;
-        }
-        let now = Instant::now();
-        let refused = reply.offload_failed().then(|| match reply.why {
-            Some(why) => format!("the FPM server says: {why}"),
-            None => "the FPM server reports that the hardware refused it".into(),
-        });
-        let count = match self.replies.sent_state.reply(reply) {
-            Meaning::Now(route) => {
-                replies.replied(route, refused.as_deref(), now);
-                if refused.is_some() { &self.counters.offload_failed } else { &self.counters.offloaded }
-            }
-            Meaning::Unsure(route) => {
-                replies.unsure(route, refused.as_deref(), now);
-                &self.counters.unmatched
-            }
-            Meaning::Nothing => &self.counters.unmatched,
+        let count = match replies.heard(reply, &self.replies.sent_state, Instant::now()) {
+            Heard::Nothing => return,
+            Heard::Offloaded => &self.counters.offloaded,
+            Heard::Refused => &self.counters.offload_failed,
+            Heard::Unmatched => &self.counters.unmatched,
         };
         count.fetch_add(1, Relaxed);
     }

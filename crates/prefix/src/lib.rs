@@ -26,7 +26,11 @@ pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
 pub use table::PrefixTable;
 
 /// Hashing for keys that peers choose: fast, and seeded per process against chosen collisions.
+#[cfg(not(feature = "fixed-hash"))]
 pub type HashBuilder = foldhash::fast::RandomState;
+/// Hashing that is the same in every process, so that a run of the simulator can be repeated.
+#[cfg(feature = "fixed-hash")]
+pub type HashBuilder = foldhash::fast::FixedState;
 /// The hash map used everywhere in ribtide.
 pub type Map<K, V> = hashbrown::HashMap<K, V, HashBuilder>;
 /// The hash set used everywhere in ribtide.

@@ -18,6 +18,11 @@ impl HashSeed {
     pub fn random() -> HashSeed {
         HashSeed(Seed::random())
     }
+
+    /// The same one in every process: for simulations, which can then be repeated.
+    pub fn fixed() -> HashSeed {
+        HashSeed(Seed::fixed())
+    }
 }
 
 /// A place between the prefixes of a logical shard.

@@ -29,10 +29,10 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(style: Style) -> Self {
+    pub(super) fn new(style: Style, now: Instant) -> Self {
         Encoder {
             announcer: Announcer::new(style),
-            routes: SentState::new(Instant::now()),
+            routes: SentState::new(now),
             out: Vec::new(),
             done: Done::default(),
         }

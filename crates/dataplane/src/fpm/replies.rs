@@ -11,8 +11,10 @@
 //! while a batch that was written so much later is complete.
 
 use super::super::install_results::InstallResults;
+use super::sent_state::{Meaning, SentState};
 use ribtide_prefix::{Family, Map, for_each_family, shrink_if_sparse};
 use ribtide_rib::{DataplaneId, FibAck, FibBatch, FibRoute, Protocol, VrfId, VrfPrefix};
+use ribtide_wire::netlink::Route;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -49,6 +51,18 @@ struct Refusal {
     first: u64,
     last: u64,
     why: String,
+}
+
+/// What a reply counts as.
+pub(super) enum Heard {
+    /// The route is in hardware.
+    Offloaded,
+    /// The hardware refused the route.
+    Refused,
+    /// The reply is not, or may not be, about the last message of a route.
+    Unmatched,
+    /// It says neither.
+    Nothing,
 }
 
 /// The replies and their results.
@@ -124,6 +138,28 @@ impl Replies {
         self.doubts.remove(&at);
         self.count(before, -1);
         self.count(Some(seq), 1);
+    }
+
+    /// Notes what the server says of a route.
+    pub(super) fn heard(&mut self, reply: &Route<'_>, sent: &SentState, now: Instant) -> Heard {
+        if !reply.offload_failed() && !reply.offloaded() {
+            return Heard::Nothing;
+        }
+        let refused = reply.offload_failed().then(|| match reply.why {
+            Some(why) => format!("the FPM server says: {why}"),
+            None => "the FPM server reports that the hardware refused it".into(),
+        });
+        match sent.reply(reply) {
+            Meaning::Now(route) => {
+                self.replied(route, refused.as_deref(), now);
+                if refused.is_some() { Heard::Refused } else { Heard::Offloaded }
+            }
+            Meaning::Unsure(route) => {
+                self.unsure(route, refused.as_deref(), now);
+                Heard::Unmatched
+            }
+            Meaning::Nothing => Heard::Unmatched,
+        }
     }
 
     /// Notes a confirmation or a refusal.

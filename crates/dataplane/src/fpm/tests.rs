@@ -146,7 +146,7 @@ fn routes(list: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[test]
 fn inline_next_hops_follow_their_group() {
-    let (mut encoder, mut server) = (Encoder::new(Style::Inline), Server::default());
+    let (mut encoder, mut server) = (Encoder::new(Style::Inline, Instant::now()), Server::default());
     assert_eq!(feed(&mut encoder, &mut server, &first_batches()), []);
     assert_eq!(
         server.routes,
@@ -177,7 +177,7 @@ fn inline_next_hops_follow_their_group() {
 
 #[test]
 fn next_hop_objects_are_told_before_and_deleted_after_their_use() {
-    let (mut encoder, mut server) = (Encoder::new(Style::Objects), Server::default());
+    let (mut encoder, mut server) = (Encoder::new(Style::Objects, Instant::now()), Server::default());
     feed(&mut encoder, &mut server, &first_batches());
     assert_eq!(server.routes["192.0.2.0/24"], "186 by 1");
     assert_eq!(server.routes["203.0.113.0/24"], "186 blackhole");
@@ -213,7 +213,7 @@ fn next_hop_objects_are_told_before_and_deleted_after_their_use() {
 #[test]
 fn a_replay_deletes_what_is_gone_since() {
     for (style, objects) in [(Style::Inline, false), (Style::Objects, true)] {
-        let (mut encoder, mut server) = (Encoder::new(style), Server::default());
+        let (mut encoder, mut server) = (Encoder::new(style, Instant::now()), Server::default());
         feed(&mut encoder, &mut server, &first_batches());
         // The first replay breaks off; the second is complete.
         let b = group(batch(), 1, &[hop("10.0.0.2", 4, 1)]);
@@ -244,7 +244,7 @@ fn a_route_too_long_for_the_server_fails_alone() {
     let b = group(group(batch(), 1, &hops), 2, &[hop("10.0.0.2", 4, 1)]);
     let b = route(route(b, "2001:db8:aaaa::/48", Some(1)), "192.0.2.0/24", Some(2));
     let b = route(b, "198.51.100.0/24", Some(9));
-    let (mut encoder, mut server) = (Encoder::new(Style::Inline), Server::default());
+    let (mut encoder, mut server) = (Encoder::new(Style::Inline, Instant::now()), Server::default());
     let failed = feed(&mut encoder, &mut server, &FibBatch { start_of_replay: true, ..b });
     let prefixes: BTreeSet<String> = failed.iter().map(|(p, _)| p.to_string()).collect();
     assert_eq!(prefixes, BTreeSet::from(["198.51.100.0/24".into(), "2001:db8:aaaa::/48".into()]));
@@ -463,7 +463,7 @@ fn where_bgp_waits_a_batch_is_done_when_its_routes_are_answered() {
 #[test]
 fn vrfs_go_by_the_numbers_of_their_devices() {
     let red = Vrf { id: VrfId(1), table: 0, device: 41 };
-    let mut encoder = Encoder::new(Style::Inline);
+    let mut encoder = Encoder::new(Style::Inline, Instant::now());
     let sent = encoder.sent_state();
     let mut say = |batch: FibBatch, vrf: Vrf| {
         let (mut bytes, mut lines) = (Vec::new(), Vec::new());

@@ -173,7 +173,7 @@ impl Client {
     fn new(style: Style) -> Client {
         let now = Instant::now();
         Client {
-            encoder: Encoder::new(style),
+            encoder: Encoder::new(style, now),
             replies: Replies::new(1, now),
             now,
             seq: 0,
