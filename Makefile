@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint deny bench campaign differential interop fuzz fmt setup clean
+.PHONY: help run test lint deny bench campaign simulate differential interop fuzz fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,10 @@ bench: ## BGP beside other daemons, in the same run; BENCH='--work learn --runs 
 campaign: ## kill, stall, disconnect and restart SONiC's daemons and Redis under load in each combination (CAMPAIGN_ROUNDS, CAMPAIGN_SEED)
 	@scripts/setup test
 	@CAMPAIGN_ROUNDS=$${CAMPAIGN_ROUNDS:-50} scripts/test interop -s -k test_campaign
+
+simulate: ## the router in one thread with faults from seeds (SEEDS=A..B, SCRIPT=… repeats one; docs/adr/0026)
+	@scripts/setup lint
+	@cargo run --quiet --package ribtide-sim --features fixed-hash -- $(if $(SCRIPT),--script $(SCRIPT),--seeds $(or $(SEEDS),0..10000))
 
 differential: ## random topologies and histories into ribtide, FRR and BIRD, compared (DIFFERENTIAL_HISTORIES, DIFFERENTIAL_SEED)
 	@scripts/setup test

@@ -110,7 +110,7 @@ const GRAPH: &[Row] = &[
         &["prefix", "wire", "policy", "bgp"],
     ),
     row("bench", &["prefix", "wire", "rib", "text"], &["bgp", "policy"]),
-    row("sim", &["prefix", "wire", "policy", "bgp", "rib"], &[]),
+    row("sim", &["prefix", "wire", "policy", "bgp", "rib", "swss", "vswitch", "dataplane"], &[]),
     row(
         "ribtide",
         &[

@@ -18,5 +18,7 @@ pub mod history;
 pub mod network;
 pub mod oracle;
 pub mod policy;
+pub mod router;
+mod routing;
 pub mod run;
 mod stage;

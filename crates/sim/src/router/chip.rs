@@ -1,0 +1,93 @@
+//! The virtual switch behind a seam in which requests fail.
+
+use ribtide_swss::sai::{Attr, ErrorMode, Item, ObjectId, ObjectType, Sai, Status, Verb};
+use ribtide_vswitch::VirtualSwitch;
+
+/// A refusal of the next requests of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// Of which objects.
+    pub object: ObjectType,
+    /// Which operation.
+    pub verb: Verb,
+    /// The status.
+    pub status: Status,
+    /// How many are refused.
+    pub count: u32,
+}
+
+/// The chip.
+pub(crate) struct Chip {
+    pub(crate) switch: VirtualSwitch,
+    refusals: Vec<Refusal>,
+    /// A deliberate fault: removals of routes succeed and change nothing.
+    pub(crate) keeps_routes: bool,
+    /// A deliberate fault: changes of routes succeed and change nothing.
+    pub(crate) keeps_next_hops: bool,
+    /// A deliberate fault: refusals of routes are reported as successes.
+    pub(crate) lies: bool,
+}
+
+impl Chip {
+    pub(crate) fn new(switch: VirtualSwitch) -> Chip {
+        Chip { switch, refusals: Vec::new(), keeps_routes: false, keeps_next_hops: false, lies: false }
+    }
+
+    pub(crate) fn refuse(&mut self, refusal: Refusal) {
+        self.refusals.push(refusal);
+    }
+
+    /// Ends all refusals.
+    pub(crate) fn accept_all(&mut self) {
+        self.refusals.clear();
+    }
+
+    fn refusal(&mut self, object: ObjectType, verb: Verb) -> Option<Status> {
+        let at = self.refusals.iter().position(|r| (r.object, r.verb) == (object, verb))?;
+        let refusal = &mut self.refusals[at];
+        let status = refusal.status;
+        refusal.count -= 1;
+        if refusal.count == 0 {
+            self.refusals.remove(at);
+        }
+        Some(if self.lies && object == ObjectType::RouteEntry { Status::Success } else { status })
+    }
+}
+
+impl Sai for Chip {
+    fn bulk(
+        &mut self,
+        verb: Verb,
+        object: ObjectType,
+        items: &mut [Item],
+        mode: ErrorMode,
+        statuses: &mut Vec<Status>,
+    ) {
+        let ignored =
+            (self.keeps_routes && verb == Verb::Remove) || (self.keeps_next_hops && verb == Verb::Set);
+        if ignored && object == ObjectType::RouteEntry {
+            statuses.resize(statuses.len() + items.len(), Status::Success);
+            return;
+        }
+        if !self.refusals.iter().any(|r| (r.object, r.verb) == (object, verb)) {
+            return self.switch.bulk(verb, object, items, mode, statuses);
+        }
+        let mut stopped = false;
+        for item in items {
+            let status = match stopped {
+                true => Status::NotExecuted,
+                false => self.refusal(object, verb).unwrap_or_else(|| self.switch.one(verb, object, item)),
+            };
+            stopped |= mode == ErrorMode::StopOnError && !status.is_success();
+            statuses.push(status);
+        }
+    }
+
+    fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        self.switch.get(object, id, attrs)
+    }
+
+    fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
+        self.switch.available(object, attrs)
+    }
+}

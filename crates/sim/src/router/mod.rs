@@ -1,0 +1,519 @@
+//! The whole router on SONiC's path, in one thread: BGP, the RIB manager, the FPM client, fpmsyncd,
+//! orchagent, syncd and the virtual switch, each the machine of the product, against a simulated
+//! clock, kernel, Redis, connections and chip that fail.
+//!
+//! A seed draws a [`Script`]: the network's events, which stage works next, and faults. The
+//! senders' own tables are the truth. Checked on the way: no acknowledgement before the chip has the
+//! route, no advertisement before its confirmation, no queue beyond its bound, no group removed in
+//! use. Checked when the faults have stopped: after a bounded number of steps every stage agrees.
+//!
+//! `docs/adr/0026` says what is outside of the simulation.
+
+mod chip;
+mod database;
+mod fpm;
+mod orchagent;
+mod script;
+mod shrink;
+
+pub use chip::Refusal;
+pub use orchagent::SyncdStart;
+pub use script::{Action, Allowed, Break, Fault, KINDS, Script, Stage, parse};
+pub use shrink::{Campaign, Failure, Report, campaign, simulate};
+
+use crate::network::Event;
+use crate::routing::Routing;
+use fpm::{BATCHES, Client, ClientNews, Server};
+use orchagent::{ApplDb, Orchagent};
+use ribtide_prefix::{AnyPrefix, Rng, for_each_family};
+use ribtide_rib::{
+    DataplaneId, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, Protocol, RibIn, VrfPrefix,
+};
+use ribtide_swss::row::NeighKey;
+use ribtide_swss::sai::{PacketAction, Status};
+use ribtide_vswitch::Forward;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+const DATAPLANE: DataplaneId = 0;
+/// Simulated milliseconds after which all stages agree once the faults have stopped: several times
+/// the longest timer that they wait for, which is the damping of next hops.
+const SETTLE_MS: u64 = 900_000;
+/// Steps of all stages without a pass of time after which they are idle.
+const STEPS_MAX: usize = 20_000;
+/// Milliseconds between two attempts of the RIB manager at failed routes.
+const RETRY_MS: u64 = 1000;
+
+/// Prints what happens between the stages when `RIBTIDE_TRACE` is set.
+fn trace(what: impl FnOnce() -> String) {
+    static ON: OnceLock<bool> = OnceLock::new();
+    if *ON.get_or_init(|| std::env::var_os("RIBTIDE_TRACE").is_some()) {
+        eprintln!("{}", what());
+    }
+}
+
+/// How often each kind of fault took effect.
+pub type Coverage = BTreeMap<&'static str, u64>;
+
+/// A running router.
+pub struct Router<'s> {
+    script: &'s Script,
+    routing: Routing<'s>,
+    client: Client,
+    server: Server,
+    appl: ApplDb,
+    orchagent: Orchagent,
+    now_ms: u64,
+    retried_ms: u64,
+    sent: Sent,
+    coverage: Coverage,
+    /// Whether the chip may lack what it had, because of a restart that empties it.
+    disturbed: bool,
+}
+
+/// What the RIB manager sent to the dataplane.
+#[derive(Default)]
+struct Sent {
+    /// The content of each group, and the batch that changed it.
+    groups: BTreeMap<GroupId, (FibGroup, u64)>,
+    /// Of each route the batch that changed it, and its group.
+    routes: BTreeMap<AnyPrefix, (u64, GroupId)>,
+    failed: BTreeSet<AnyPrefix>,
+    /// The first batch of the replay; before one, the RIB manager counts no acknowledgement.
+    replay: Option<u64>,
+}
+
+impl Sent {
+    fn note(&mut self, batch: &FibBatch) {
+        if batch.start_of_replay {
+            *self = Sent { replay: Some(batch.seq), ..Sent::default() };
+        }
+        for op in &batch.groups {
+            self.groups.insert(op.id, (op.content.clone(), batch.seq));
+        }
+        for_each_family!(F => for route in batch.routes.get::<F>() {
+            let prefix = route.prefix.any();
+            // The kernel and the RIB manager make the others.
+            let ours = !matches!(route.protocol, Protocol::Connected | Protocol::Kernel);
+            match route.group.filter(|_| ours) {
+                Some(group) => self.routes.insert(prefix, (batch.seq, group)),
+                None => self.routes.remove(&prefix),
+            };
+            if !batch.again {
+                self.failed.remove(&prefix);
+            }
+        });
+    }
+}
+
+impl<'s> Router<'s> {
+    /// A router that has just started.
+    pub fn new(script: &'s Script) -> Router<'s> {
+        let suppress = script.setup.suppress;
+        let mut orchagent = Orchagent::new(suppress, script.window);
+        let mut appl = ApplDb::default();
+        appl.groups.hides_deletions = script.allowed.hidden_deletions;
+        appl.routes.hides_deletions = script.allowed.hidden_deletions;
+        Router {
+            script,
+            routing: Routing::new(&script.network, script.setup, DATAPLANE),
+            client: Client::new(DATAPLANE, script.next_hop_groups, suppress),
+            server: Server::new(suppress, &mut orchagent),
+            appl,
+            orchagent,
+            now_ms: 0,
+            retried_ms: 0,
+            sent: Sent::default(),
+            coverage: Coverage::new(),
+            disturbed: false,
+        }
+    }
+
+    /// Inserts a deliberate fault of the router itself.
+    pub fn sabotage(&mut self, what: Break) {
+        match what {
+            Break::LostWithdrawal => self.server.loses_deletions = true,
+            Break::EarlyAcknowledgement => self.server.confirms_early = true,
+            Break::KeptRoute => self.orchagent.chip().keeps_routes = true,
+            Break::FormerNextHop => self.orchagent.chip().keeps_next_hops = true,
+            Break::GroupDeletedInUse => self.server.deletes_groups = true,
+            Break::LostReply => self.orchagent.loses_replies = true,
+            Break::SwallowedError => self.orchagent.chip().lies = true,
+        }
+    }
+
+    /// Does one action.
+    ///
+    /// # Errors
+    /// A sentence when the stages do not agree after [`Action::Settle`]. A broken promise on the way
+    /// is a panic.
+    pub fn act(&mut self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Event(number) => self.event(&self.script.network.events[*number]),
+            Action::Step(stage, seed) => drop(self.step(*stage, &mut Rng::new(*seed))),
+            Action::Fault(fault, seed) => self.fault(*fault, &mut Rng::new(*seed)),
+            Action::Pass(ms) => self.pass(*ms),
+            Action::Settle => return self.settle(),
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) {
+        // A shortened script may have lost the event before.
+        let (peer, needs) = match event {
+            Event::Up(peer) => (*peer, false),
+            Event::Down(peer) | Event::Announce(peer, ..) | Event::Withdraw(peer, _) => (*peer, true),
+            Event::Network(_) => (usize::MAX, false),
+        };
+        if self.routing.is_up(peer) != needs {
+            return;
+        }
+        trace(|| format!("{event:?}"));
+        self.routing.happen(event);
+        if let Event::Network(RibIn::Interface(interface)) = event {
+            self.orchagent.link(&interface.name, interface.up);
+        }
+    }
+
+    /// A stage works. Returns whether it had work.
+    fn step(&mut self, stage: Stage, rng: &mut Rng) -> bool {
+        let Router { routing, client, server, appl, orchagent, now_ms, .. } = self;
+        let worked = match stage {
+            Stage::Shards => {
+                routing.decide(rng);
+                false
+            }
+            Stage::Egress => {
+                routing.export(rng);
+                false
+            }
+            // It takes nothing while a dataplane has no room.
+            Stage::Rib if client.queue.len() >= BATCHES => false,
+            Stage::Rib => {
+                routing.resolve(rng);
+                false
+            }
+            Stage::Feedback => {
+                routing.answer(rng);
+                false
+            }
+            Stage::Client => {
+                let news = client.step(*now_ms, server, rng);
+                news.into_iter().for_each(|news| self.news(news));
+                false
+            }
+            Stage::Server => {
+                server.step(*now_ms, client, appl, orchagent, rng);
+                false
+            }
+            Stage::Flush => server.flush(appl, client),
+            Stage::Orchagent => {
+                orchagent.run(appl, rng);
+                false
+            }
+            Stage::Syncd => orchagent.handle(),
+            Stage::Reply => orchagent.reply(0),
+            Stage::Response => server.respond(client, orchagent),
+            Stage::Kernel => orchagent.resolve(rng),
+        };
+        for batch in self.routing.fib.drain(..) {
+            trace(|| format!("to the FPM client: {batch:?}"));
+            self.sent.note(&batch);
+            self.client.queue.push_back(batch);
+        }
+        // A turn of the RIB manager may have several batches, which wait for room in the router.
+        assert!(self.client.queue.len() <= 2 * BATCHES, "the queue of the FPM client is beyond its bound");
+        worked
+    }
+
+    fn news(&mut self, news: ClientNews) {
+        let event = match news {
+            ClientNews::Up => {
+                self.sent.replay = None;
+                RibIn::DataplaneUp(DATAPLANE)
+            }
+            ClientNews::Down => RibIn::DataplaneDown(DATAPLANE),
+            ClientNews::Ack(ack) => {
+                trace(|| format!("from the FPM client: {ack:?}"));
+                self.check_ack(&ack);
+                RibIn::Ack(ack)
+            }
+        };
+        self.routing.inbox.push_back(event);
+    }
+
+    /// Checks that the chip has what an acknowledgement confirms.
+    fn check_ack(&mut self, ack: &FibAck) {
+        for VrfPrefix { prefix, .. } in &ack.installed {
+            self.sent.failed.remove(prefix);
+        }
+        self.sent.failed.extend(ack.failed.iter().map(|(at, _)| at.prefix));
+        if !self.script.setup.suppress
+            || self.disturbed
+            || self.sent.replay.is_none_or(|first| ack.seq < first)
+        {
+            return;
+        }
+        for (prefix, (seq, group)) in &self.sent.routes {
+            let Some((content, changed)) = self.sent.groups.get(group) else { continue };
+            // No batch waits for a group that changed after its routes.
+            if *seq > ack.seq || changed > seq || self.sent.failed.contains(prefix) {
+                continue;
+            }
+            if let Err(why) = self.is_forwarded(*prefix, content, false) {
+                panic!("{prefix} of batch {seq} is acknowledged before its time: {why}");
+            }
+        }
+    }
+
+    /// Whether the chip does with a prefix what a group says, as far as links and neighbours allow.
+    /// `all`: by every hop that can forward; else by some, since a neighbour may just have come.
+    fn is_forwarded(&self, prefix: AnyPrefix, content: &FibGroup, all: bool) -> Result<(), String> {
+        let forward = self.orchagent.forward(prefix);
+        let fail = |forward: Option<Forward>| {
+            Err(format!("the chip has {forward:?} for {content:?}; {}", self.orchagent.explain(prefix)))
+        };
+        match content {
+            FibGroup::Unresolved => Ok(()),
+            FibGroup::Blackhole => match &forward {
+                Some(Forward { action: PacketAction::Drop, .. }) => Ok(()),
+                _ => fail(forward),
+            },
+            FibGroup::Hops(hops) => {
+                let name = |index: u32| format!("eth{index}");
+                let wanted = hops.iter().map(|hop| (name(hop.interface), hop.gateway));
+                let wanted: BTreeSet<(String, Option<IpAddr>)> = wanted.collect();
+                let usable: BTreeSet<_> = wanted
+                    .iter()
+                    .filter(|(name, gateway)| self.orchagent.is_usable(name, *gateway))
+                    .cloned()
+                    .collect();
+                if usable.is_empty() {
+                    return Ok(());
+                }
+                let Some(found) = &forward else { return fail(forward) };
+                let found: BTreeSet<_> =
+                    found.hops.iter().map(|hop| (hop.port.to_string(), hop.gateway)).collect();
+                match !found.is_empty() && found.is_subset(&wanted) && (!all || usable.is_subset(&found)) {
+                    true => Ok(()),
+                    false => fail(forward),
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.routing.time = self.routing.time.max(self.now_ms);
+        self.routing.wait(self.now_ms);
+        self.orchagent.tick(self.now_ms);
+        if self.now_ms - self.retried_ms >= RETRY_MS {
+            self.retried_ms = self.now_ms;
+            self.routing.inbox.push_back(RibIn::Retry(DATAPLANE));
+        }
+    }
+
+    fn fault(&mut self, fault: Fault, rng: &mut Rng) {
+        let Router { client, server, appl, orchagent, now_ms, .. } = self;
+        trace(|| format!("{fault:?}"));
+        let kind = match fault {
+            Fault::ChipRefuses(refusal) => {
+                orchagent.chip().refuse(refusal);
+                let full = refusal.status == Status::TableFull;
+                Some(if full { "chip full" } else { "chip refuses" })
+            }
+            Fault::AnswersTwice => orchagent.answer_twice().then_some("chip answers twice"),
+            Fault::AnswersLate => {
+                let several = orchagent.replies() > 1;
+                let at = rng.index(orchagent.replies().max(1));
+                orchagent.reply(at);
+                several.then_some("chip answers out of order")
+            }
+            Fault::RepliesLost => orchagent.lose_replies().then_some("replies lost, requests come again"),
+            Fault::SyncdRestarts(how) => orchagent.restart_syncd(how).then_some(match how {
+                SyncdStart::ChipLost => "syncd restarts, chip lost",
+                SyncdStart::ChipKept => "syncd restarts, chip kept",
+            }),
+            Fault::OrchagentKilled => {
+                orchagent.kill_orchagent();
+                self.disturbed = true;
+                match rng.one_in(2) {
+                    true => orchagent.start_orchagent_warm(appl).then_some("orchagent killed, starts warm"),
+                    false => orchagent.start_orchagent(appl).then_some("orchagent killed, starts cold"),
+                }
+            }
+            Fault::FpmsyncdKilled => {
+                if let Some(news) = client.disconnect(*now_ms, server, rng) {
+                    self.news(news);
+                }
+                let Router { server, appl, orchagent, .. } = self;
+                server.kill(orchagent);
+                server.start(appl, orchagent);
+                Some("fpmsyncd killed")
+            }
+            Fault::FpmDisconnected => client.disconnect(*now_ms, server, rng).map(|news| {
+                self.news(news);
+                "FPM connection breaks"
+            }),
+            Fault::RedisRefuses(count) => {
+                server.refused_writes = count;
+                Some("Redis refuses writes")
+            }
+            Fault::RedisLost => {
+                appl.groups.clear();
+                appl.routes.clear();
+                if !self.script.allowed.foreign_changes {
+                    orchagent.lose_redis();
+                    self.disturbed = true;
+                }
+                server.write_again(appl);
+                Some("Redis loses its data")
+            }
+            Fault::ResponsesLost => {
+                let was = orchagent.is_subscribed();
+                orchagent.unsubscribe();
+                was.then_some("responses lost")
+            }
+            Fault::NeighborLost(number) => {
+                let (ifname, ip) = script::gateway(number);
+                let key = NeighKey { ifname: ifname.into(), ip };
+                let known = orchagent.neighbors.contains_key(&key);
+                if known {
+                    orchagent.neighbor(key, false);
+                }
+                known.then_some("neighbour lost")
+            }
+            Fault::ChipLosesRoute(number) => {
+                let routes: Vec<AnyPrefix> = self.sent.routes.keys().copied().collect();
+                self.disturbed = true;
+                let lost = !routes.is_empty() && self.orchagent.lose_route(routes[number % routes.len()]);
+                lost.then_some("chip loses a route")
+            }
+        };
+        if let Some(kind) = kind {
+            *self.coverage.entry(kind).or_default() += 1;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.routing.is_busy()
+            && self.client.is_idle()
+            && self.server.is_idle()
+            && self.orchagent.is_idle(&self.appl)
+    }
+
+    /// Ends all faults, and lets all stages work until they agree.
+    ///
+    /// # Errors
+    /// What they disagree about.
+    pub fn settle(&mut self) -> Result<(), String> {
+        self.orchagent.chip().accept_all();
+        self.server.refused_writes = 0;
+        let end = self.now_ms + SETTLE_MS;
+        let rng = &mut Rng::new(self.script.seed);
+        let mut why = String::new();
+        let mut pause = 1000;
+        while self.now_ms < end {
+            let mut steps = 0;
+            while !self.is_idle() && steps < STEPS_MAX {
+                for stage in Stage::ALL {
+                    self.step(stage, rng);
+                }
+                self.routing.egress.unblock();
+                steps += Stage::ALL.len();
+                // Without a connection the client waits for its time.
+                if steps.is_multiple_of(200 * Stage::ALL.len()) {
+                    self.pass(100);
+                }
+            }
+            if self.is_idle() {
+                match self.disagreement() {
+                    // Delayed notifications of flapping next hops.
+                    None if self.routing.rib.next_due().is_some_and(|due| due <= end) => {
+                        let due = self.routing.rib.next_due().unwrap_or(end);
+                        self.pass(due.saturating_sub(self.now_ms));
+                        continue;
+                    }
+                    None => {
+                        self.disturbed = false;
+                        self.routing.compare();
+                        return Ok(());
+                    }
+                    Some(found) => why = found,
+                }
+            } else {
+                why = format!("a stage still works after {steps} steps: {}", self.busy());
+            }
+            self.pass(pause);
+            pause = (pause * 5 / 4).min(60_000);
+        }
+        Err(why)
+    }
+
+    fn busy(&self) -> String {
+        format!(
+            "routing {}, FPM client {}, fpmsyncd {}, orchagent {} (in flight {:?})",
+            self.routing.is_busy(),
+            !self.client.is_idle(),
+            !self.server.is_idle(),
+            !self.orchagent.is_idle(&self.appl),
+            self.orchagent.depths()
+        )
+    }
+
+    /// The first difference between stages.
+    fn disagreement(&self) -> Option<String> {
+        let selected = self.routing.selected();
+        let ours = |protocol| !matches!(protocol, Protocol::Connected | Protocol::Kernel);
+        for (prefix, info) in selected.iter().filter(|(_, info)| ours(info.protocol)) {
+            if let Err(why) = self.is_forwarded(*prefix, &info.content, true) {
+                return Some(format!("{prefix}: {why}"));
+            }
+            let status = self.routing.rib.status(*prefix);
+            if self.script.setup.suppress && !matches!(&status[..], [(DATAPLANE, InstallStatus::Installed)]) {
+                return Some(format!("{prefix} is in the chip and not confirmed: {status:?}"));
+            }
+        }
+        let own = |prefix: &AnyPrefix| {
+            prefix.len() == 0
+                || prefix.to_string().starts_with("fe80:")
+                || GROUND.iter().any(|ground| ground.parse() == Ok(*prefix))
+        };
+        let surplus = |prefix: &AnyPrefix| !own(prefix) && !selected.contains_key(prefix);
+        if let Some(prefix) = self.orchagent.prefixes().into_iter().find(surplus) {
+            return Some(format!("{prefix} is in the chip, and no protocol has it"));
+        }
+        let objectless = self.server.waiting();
+        if objectless > 0 {
+            return Some(format!("fpmsyncd waits for {objectless} next-hop objects"));
+        }
+        self.server.check_rows(&self.appl).and_then(|()| self.orchagent.check_asic_db()).err()
+    }
+
+    /// How much syncd did: the same in each run of a script, if maps iterate alike.
+    pub fn handled(&self) -> u64 {
+        self.orchagent.handled
+    }
+
+    /// How often each kind of fault took effect.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+}
+
+/// What the chip has of its interfaces.
+const GROUND: [&str; 12] = [
+    "10.0.1.0/24",
+    "10.0.2.0/24",
+    "10.0.3.0/24",
+    "10.0.1.1/32",
+    "10.0.2.1/32",
+    "10.0.3.1/32",
+    "2001:db8:1::/64",
+    "2001:db8:2::/64",
+    "2001:db8:3::/64",
+    "2001:db8:1::1/128",
+    "2001:db8:2::1/128",
+    "2001:db8:3::1/128",
+];

@@ -1,0 +1,593 @@
+//! orchagent, syncd and the chip, with the queues between them and the tables that orchagent reads.
+
+use super::chip::Chip;
+use super::database::Table;
+use ribtide_prefix::{AnyPrefix, Rng};
+use ribtide_swss::Change;
+use ribtide_swss::fpmsyncd::Fpmsyncd;
+use ribtide_swss::orch::{Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, VidCounter};
+use ribtide_swss::row::{
+    IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, ResponseKind,
+    ResponseWriter, RouteKey, RouteRow, RouteStateRow,
+};
+use ribtide_swss::sai::{
+    Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, Sai, SaiReply, SaiRequest, Status, Verb,
+};
+use ribtide_swss::syncd::{AsicChange, Number, PackedChanges, Syncd, SyncdOut};
+use ribtide_vswitch::{Behavior, Forward, PortSetup, VirtualSwitch};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+/// The tables of APPL_DB that fpmsyncd writes.
+#[derive(Default)]
+pub(crate) struct ApplDb {
+    pub(crate) groups: Table<NextHopGroupRow>,
+    pub(crate) routes: Table<RouteRow>,
+}
+
+/// ASIC_DB: what syncd emitted.
+#[derive(Default)]
+struct AsicDb {
+    objects: BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
+    rids: BTreeMap<Oid, Oid>,
+    hidden: Vec<Attr>,
+}
+
+impl AsicDb {
+    fn write(&mut self, changes: PackedChanges) {
+        for change in changes.unpack() {
+            match change {
+                AsicChange::Wipe => *self = AsicDb::default(),
+                AsicChange::Set(object, id, attrs) => {
+                    let row = self.objects.entry((object, id)).or_default();
+                    row.extend(attrs.into_iter().map(|attr| (attr.name().to_owned(), attr)));
+                }
+                AsicChange::Remove(object, id) => drop(self.objects.remove(&(object, id))),
+                AsicChange::Map(vid, rid) => drop(self.rids.insert(vid, rid)),
+                AsicChange::Unmap(vid, _) => drop(self.rids.remove(&vid)),
+                AsicChange::Hidden(attr) => self.hidden.push(attr),
+                AsicChange::View(_) => {}
+            }
+        }
+    }
+
+    fn rows(&self) -> Vec<(ObjectType, ObjectId, Attrs)> {
+        let row = |((object, id), attrs): (&(ObjectType, ObjectId), &BTreeMap<_, Attr>)| {
+            (*object, *id, attrs.values().cloned().collect())
+        };
+        self.objects.iter().map(row).collect()
+    }
+}
+
+/// How syncd starts again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncdStart {
+    /// The chip lost everything; syncd makes it again from ASIC_DB.
+    ChipLost,
+    /// The chip went on without syncd.
+    ChipKept,
+}
+
+/// The three, and what is between them.
+pub(crate) struct Orchagent {
+    orch: Orch,
+    config: OrchConfig,
+    out: OrchOut,
+    vids: VidCounter,
+    syncd: Syncd<Chip>,
+    asic_db: AsicDb,
+    interfaces: Vec<(Name, Vec<(IpAddr, u8)>)>,
+    pub(crate) neighbors: BTreeMap<NeighKey, Mac>,
+    links: BTreeMap<Name, bool>,
+    /// Neighbours that orchagent asks the kernel for.
+    resolve: BTreeSet<NeighKey>,
+    /// Requests that syncd did not handle, with whether they come again.
+    requests: VecDeque<(SaiRequest, bool)>,
+    /// Requests whose reply orchagent did not take.
+    unanswered: VecDeque<SaiRequest>,
+    replies: Vec<SaiReply>,
+    /// Messages to the fpmsyncd that listens.
+    pub(crate) responses: VecDeque<Vec<u8>>,
+    subscription: Subscription,
+    /// orchagent was killed and is not started again yet.
+    restarting: bool,
+    /// Requests that syncd handled.
+    pub(crate) handled: u64,
+    /// A deliberate fault: some replies of syncd are lost, and no connection with them.
+    pub(crate) loses_replies: bool,
+}
+
+/// How far an fpmsyncd that listens is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Subscription {
+    None,
+    /// It gets the snapshot when these rows are taken.
+    Waits(BTreeSet<RouteKey>),
+    Begun,
+}
+
+const PORTS: usize = 3;
+/// The most requests in flight.
+pub(crate) const WINDOW: usize = 4;
+const SPEED: u32 = 100_000;
+
+fn lanes(port: usize) -> Vec<u32> {
+    let first = 4 * port as u32;
+    (first + 1..=first + 4).collect()
+}
+
+fn port_name(port: usize) -> Name {
+    format!("eth{}", port + 1).into()
+}
+
+fn switch() -> VirtualSwitch {
+    let port = |port| PortSetup { name: port_name(port), lanes: lanes(port), speed: SPEED };
+    VirtualSwitch::new((0..PORTS).map(port).collect(), Behavior::default())
+}
+
+/// A made-up MAC address.
+fn mac(ip: IpAddr) -> Mac {
+    let [.., a, b, c, d] = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    Mac([2, 0, a, b, c, d])
+}
+
+impl Orchagent {
+    pub(crate) fn new(responses: bool, window: usize) -> Orchagent {
+        let config =
+            OrchConfig { responses, window, bulk_size: 4, crm_interval_ms: 0, ..OrchConfig::default() };
+        let vids = VidCounter::default();
+        let addresses = |port: usize| {
+            let number = port + 1;
+            vec![
+                (format!("10.0.{number}.1").parse().expect("an address"), 24),
+                (format!("2001:db8:{number}::1").parse().expect("an address"), 64),
+            ]
+        };
+        let mut all = Orchagent {
+            orch: Orch::new(config.clone(), Box::new(vids.clone())),
+            config,
+            out: OrchOut::default(),
+            syncd: Syncd::new(Chip::new(switch()), Box::new(vids.clone())),
+            vids,
+            asic_db: AsicDb::default(),
+            interfaces: (0..PORTS).map(|port| (port_name(port), addresses(port))).collect(),
+            neighbors: BTreeMap::new(),
+            links: BTreeMap::new(),
+            resolve: BTreeSet::new(),
+            requests: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            replies: Vec::new(),
+            responses: VecDeque::new(),
+            subscription: Subscription::None,
+            restarting: false,
+            handled: 0,
+            loses_replies: false,
+        };
+        all.describe();
+        // Scripts begin where routes may come.
+        while !(all.orch.ready() && all.unanswered.is_empty()) {
+            all.orch.run(&mut all.out);
+            all.carry_out();
+            all.handle();
+            all.reply(0);
+        }
+        all
+    }
+
+    /// Hands orchagent the rows of ports, interfaces and neighbours.
+    fn describe(&mut self) {
+        for (n, (name, addresses)) in self.interfaces.iter().enumerate() {
+            let lanes = lanes(n).iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let row = PortRow {
+                lanes: Some(lanes.into()),
+                speed: Some(SPEED),
+                admin_up: Some(true),
+                oper_up: Some(true),
+                ..PortRow::default()
+            };
+            self.orch.port(Change::set(PortKey::Port(name.clone()), row));
+            let row = IntfRow { vrf_name: Some("".into()), ..IntfRow::default() };
+            self.orch.interface(Change::set(IntfKey::Interface(name.clone()), row));
+            for (address, len) in addresses {
+                let row = IntfRow {
+                    scope: Some("global".into()),
+                    ipv6: Some(address.is_ipv6()),
+                    ..IntfRow::default()
+                };
+                self.orch.interface(Change::set(IntfKey::Address(name.clone(), *address, *len), row));
+            }
+        }
+        let count = PortRow { count: Some(PORTS as u32), ..PortRow::default() };
+        self.orch.port(Change::set(PortKey::ConfigDone, count));
+        self.orch.port(Change::set(PortKey::InitDone, PortRow::default()));
+        for (key, mac) in &self.neighbors {
+            let row = NeighRow { mac: Some(*mac), ipv6: key.ip.is_ipv6() };
+            self.orch.neighbor(Change::set(key.clone(), row));
+        }
+        for (name, up) in &self.links {
+            self.orch.link(name, *up, &mut self.out);
+        }
+    }
+
+    /// A link changes.
+    pub(crate) fn link(&mut self, name: &str, up: bool) {
+        self.links.insert(name.into(), up);
+        self.orch.link(name, up, &mut self.out);
+    }
+
+    /// The kernel resolves a neighbour that orchagent needs. Returns false without any.
+    pub(crate) fn resolve(&mut self, rng: &mut Rng) -> bool {
+        if self.resolve.is_empty() {
+            return false;
+        }
+        let at = rng.index(self.resolve.len());
+        let key = self.resolve.iter().nth(at).expect("an index within").clone();
+        self.resolve.remove(&key);
+        self.neighbor(key, true);
+        true
+    }
+
+    /// A neighbour appears, or is lost.
+    pub(crate) fn neighbor(&mut self, key: NeighKey, there: bool) {
+        let mac = mac(key.ip);
+        let change = match there {
+            true => Change::set(key.clone(), NeighRow { mac: Some(mac), ipv6: key.ip.is_ipv6() }),
+            false => Change::del(key.clone()),
+        };
+        match there {
+            true => drop(self.neighbors.insert(key, mac)),
+            false => {
+                self.neighbors.remove(&key);
+                // The kernel asks again for a neighbour that is in use.
+                self.resolve.insert(key);
+            }
+        }
+        self.orch.neighbor(change);
+    }
+
+    /// orchagent takes some rows and goes on.
+    pub(crate) fn run(&mut self, appl: &mut ApplDb, rng: &mut Rng) {
+        if self.restarting {
+            self.start_orchagent(appl);
+            return;
+        }
+        let count = 1 + rng.index(8);
+        let groups = appl.groups.pop(count, rng);
+        let more = groups.is_empty();
+        groups.into_iter().for_each(|change| self.orch.nexthop_group(change));
+        if more {
+            let mut routes = appl.routes.pop(count, rng);
+            if let Subscription::Waits(keys) = &mut self.subscription {
+                keys.retain(|key| !routes.iter().any(|change| change.key == *key));
+            }
+            super::trace(|| format!("orchagent takes {routes:?}"));
+            self.orch.routes(&mut routes);
+        }
+        self.orch.run(&mut self.out);
+        self.carry_out();
+        if self.subscription == Subscription::Waits(BTreeSet::new()) && !self.orch.restoring() {
+            self.begin_subscription();
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let OrchOut { requests, resolve, responses, found, refusals, events, .. } = &mut self.out;
+        for request in requests.drain(..) {
+            super::trace(|| format!("to syncd: {request:?}"));
+            self.unanswered.push_back(request.clone());
+            self.requests.push_back((request, false));
+        }
+        assert!(self.unanswered.len() <= self.config.window, "more requests in flight than the window");
+        for change in resolve.drain(..) {
+            if change.row.is_some() && !self.neighbors.contains_key(&change.key) {
+                self.resolve.insert(change.key);
+            }
+        }
+        let ends = events.iter().any(|event| matches!(event, OrchEvent::Fatal(_)));
+        events.clear();
+        if !(responses.is_empty() && found.is_empty() && refusals.is_empty()) {
+            super::trace(|| format!("responses {responses:?}, found {found:?}, {refusals:?}"));
+        }
+        if self.subscription == Subscription::Begun {
+            let mut refused = ResponseWriter::new(ResponseKind::Refused);
+            for refusal in refusals.iter() {
+                if let RouteKey::Route { vrf, prefix, .. } = &refusal.key {
+                    refused.add_refused(vrf.as_ref(), &refusal.why, *prefix, refusal.row);
+                }
+            }
+            let written = [write(ResponseKind::Confirmed, responses), write(ResponseKind::InChip, found)];
+            let messages = [Some(refused).filter(|message| !message.is_empty())].into_iter().chain(written);
+            self.responses.extend(messages.flatten().map(ResponseWriter::finish));
+        }
+        refusals.clear();
+        responses.clear();
+        found.clear();
+        self.out.status_changes.clear();
+        self.out.default_routes.clear();
+        self.out.capability.clear();
+        if ends {
+            // The process ends, and its supervisor starts it again.
+            self.kill_orchagent();
+        }
+    }
+
+    /// An fpmsyncd begins to listen: it gets a snapshot when the rows in flight are taken.
+    pub(crate) fn subscribe(&mut self, in_flight: BTreeSet<RouteKey>) {
+        self.responses.clear();
+        self.subscription = Subscription::Waits(in_flight);
+    }
+
+    /// No fpmsyncd listens.
+    pub(crate) fn unsubscribe(&mut self) {
+        self.responses.clear();
+        self.subscription = Subscription::None;
+    }
+
+    /// Whether an fpmsyncd listens.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscription != Subscription::None
+    }
+
+    fn begin_subscription(&mut self) {
+        self.subscription = Subscription::Begun;
+        let mut message = ResponseWriter::new(ResponseKind::InChip);
+        self.orch.in_chip(|vrf, prefix| {
+            super::trace(|| format!("snapshot: {prefix}"));
+            message.add(vrf, &"".into(), prefix)
+        });
+        self.responses.push_back(message.finish());
+        self.responses.push_back(ResponseWriter::new(ResponseKind::SnapshotEnd).finish());
+    }
+
+    /// syncd handles the oldest request. Returns false without any.
+    pub(crate) fn handle(&mut self) -> bool {
+        let Some((request, again)) = self.requests.pop_front() else { return false };
+        let mut out = SyncdOut::default();
+        match again {
+            true => self.syncd.handle_again(request, &mut out),
+            false => self.syncd.handle(request, &mut out),
+        }
+        super::trace(|| format!("from syncd: {:?}", out.replies));
+        self.handled += 1;
+        if self.loses_replies && self.handled.is_multiple_of(5) {
+            out.replies.clear();
+        }
+        self.asic_db.write(out.rows);
+        self.replies.extend(out.replies);
+        true
+    }
+
+    /// orchagent takes a reply: the oldest, or any. Returns false without any.
+    pub(crate) fn reply(&mut self, at: usize) -> bool {
+        if self.restarting || self.replies.is_empty() {
+            return false;
+        }
+        let reply = self.replies.remove(at % self.replies.len());
+        self.unanswered.retain(|request| request.id != reply.id);
+        self.orch.reply(reply, &mut self.out);
+        self.orch.run(&mut self.out);
+        self.carry_out();
+        true
+    }
+
+    /// How many replies wait.
+    pub(crate) fn replies(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// syncd answers once more. Returns whether there was a reply.
+    pub(crate) fn answer_twice(&mut self) -> bool {
+        let twice = self.replies.last().cloned();
+        self.replies.extend(twice.clone());
+        twice.is_some()
+    }
+
+    /// The connection to syncd breaks: replies are lost, and every request without a reply comes again. Returns
+    /// whether there was one.
+    pub(crate) fn lose_replies(&mut self) -> bool {
+        self.replies.clear();
+        let fresh: BTreeSet<u64> =
+            self.requests.iter().filter(|(_, again)| !again).map(|(request, _)| request.id).collect();
+        let again = |request: &SaiRequest| (request.clone(), !fresh.contains(&request.id));
+        self.requests = self.unanswered.iter().map(again).collect();
+        !self.requests.is_empty()
+    }
+
+    /// The time passes.
+    pub(crate) fn tick(&mut self, now_ms: u64) {
+        if !self.restarting {
+            self.orch.tick(now_ms, &mut self.out);
+            self.orch.run(&mut self.out);
+            self.carry_out();
+        }
+    }
+
+    /// syncd alone ends and starts again.
+    pub(crate) fn restart_syncd(&mut self, how: SyncdStart) -> bool {
+        if self.syncd.in_view() || self.asic_db.objects.is_empty() {
+            return false;
+        }
+        let mut out = SyncdOut::default();
+        let fresh = Syncd::new(Chip::new(switch()), Box::new(self.vids.clone()));
+        let mut old = std::mem::replace(&mut self.syncd, fresh);
+        match how {
+            SyncdStart::ChipLost => {
+                // A new chip may number its objects as the old one did.
+                self.asic_db.rids.clear();
+                let (rows, hidden) = (self.asic_db.rows(), self.asic_db.hidden.clone());
+                self.syncd.recreate(rows, &hidden, &mut out);
+                self.asic_db.write(out.rows);
+            }
+            SyncdStart::ChipKept => {
+                let numbers: Vec<Number> = old.numbers().collect();
+                let mut objects = Vec::new();
+                old.for_each(&mut |object, id, attrs| {
+                    objects.push((object, id, attrs.iter().cloned().collect()))
+                });
+                let chip = std::mem::replace(old.chip_mut(), Chip::new(switch()));
+                self.syncd = Syncd::resume(chip, Box::new(self.vids.clone()), numbers, objects);
+            }
+        }
+        self.lose_replies();
+        true
+    }
+
+    /// Redis lost the queue to syncd and ASIC_DB: both processes start again, and the chip with
+    /// them.
+    pub(crate) fn lose_redis(&mut self) {
+        self.kill_orchagent();
+        self.asic_db = AsicDb::default();
+        self.syncd = Syncd::new(Chip::new(switch()), Box::new(self.vids.clone()));
+    }
+
+    /// orchagent ends.
+    pub(crate) fn kill_orchagent(&mut self) {
+        self.requests.clear();
+        self.unanswered.clear();
+        self.replies.clear();
+        self.unsubscribe();
+        self.restarting = true;
+    }
+
+    /// orchagent starts again, and takes what an earlier one took.
+    pub(crate) fn start_orchagent(&mut self, appl: &ApplDb) -> bool {
+        if !std::mem::take(&mut self.restarting) {
+            return false;
+        }
+        self.out = OrchOut::default();
+        self.resolve.clear();
+        self.orch = Orch::new(self.config.clone(), Box::new(self.vids.clone()));
+        self.describe();
+        for (key, row) in appl.groups.popped() {
+            self.orch.nexthop_group(Change::set(key, row));
+        }
+        for (key, row) in appl.routes.popped() {
+            self.orch.found_route(key, row);
+        }
+        true
+    }
+
+    /// The same, warm: the chip forwards as before, and is compared with the rows.
+    pub(crate) fn start_orchagent_warm(&mut self, appl: &ApplDb) -> bool {
+        if !self.restarting {
+            return false;
+        }
+        let mut previous = PreviousIds::default();
+        for ((object, id), attrs) in &self.asic_db.objects {
+            previous.object(*object, id, &attrs.values().cloned().collect());
+        }
+        self.start_orchagent(appl);
+        let mut orch = Orch::new(self.config.clone(), Box::new(self.vids.clone()));
+        std::mem::swap(&mut orch, &mut self.orch);
+        self.orch.restore(previous);
+        self.describe();
+        for (key, row) in appl.groups.popped() {
+            self.orch.nexthop_group(Change::set(key, row));
+        }
+        for (key, row) in appl.routes.popped() {
+            self.orch.found_route(key, row);
+        }
+        self.orch.restored();
+        true
+    }
+
+    /// The chip, whose calls fail as it is told.
+    pub(crate) fn chip(&mut self) -> &mut Chip {
+        self.syncd.chip_mut()
+    }
+
+    /// Another program, or the chip itself, deletes a route. Returns whether the chip had it.
+    pub(crate) fn lose_route(&mut self, prefix: AnyPrefix) -> bool {
+        let (Some(switch), Some(vr)) = (self.syncd.rid(SWITCH), self.router()) else { return false };
+        let entry = RouteEntry { switch, vr, dest: prefix };
+        let mut item = ribtide_swss::sai::Item::bare(entry);
+        let chip = &mut self.syncd.chip_mut().switch;
+        chip.one(Verb::Remove, ObjectType::RouteEntry, &mut item) == Status::Success
+    }
+
+    fn router(&self) -> Option<Oid> {
+        self.syncd.chip().switch.default_router()
+    }
+
+    /// Where the chip sends packets of a route.
+    pub(crate) fn forward(&self, prefix: AnyPrefix) -> Option<Forward> {
+        self.syncd.chip().switch.route_at(self.router()?, prefix)
+    }
+
+    /// Every prefix in the chip.
+    pub(crate) fn prefixes(&self) -> BTreeSet<AnyPrefix> {
+        let switch = &self.syncd.chip().switch;
+        self.router().into_iter().flat_map(|vr| switch.prefixes(vr)).collect()
+    }
+
+    /// Whether a hop can forward: its link is up and its neighbour known.
+    pub(crate) fn is_usable(&self, ifname: &str, gateway: Option<IpAddr>) -> bool {
+        let up = self.links.get(ifname).copied().unwrap_or(true);
+        let known = |ip| self.neighbors.contains_key(&NeighKey { ifname: ifname.into(), ip });
+        up && gateway.is_none_or(known)
+    }
+
+    /// Why orchagent does not carry a route out.
+    pub(crate) fn explain(&self, prefix: AnyPrefix) -> String {
+        format!("{:?}", self.orch.explain(None, prefix))
+    }
+
+    pub(crate) fn is_idle(&self, appl: &ApplDb) -> bool {
+        !self.restarting
+            && self.requests.is_empty()
+            && self.replies.is_empty()
+            && self.responses.is_empty()
+            && self.resolve.is_empty()
+            && appl.groups.is_drained()
+            && appl.routes.is_drained()
+            && self.orch.idle()
+            && !self.orch.restoring()
+    }
+
+    /// Checks that ASIC_DB and syncd agree about what the chip holds.
+    pub(crate) fn check_asic_db(&self) -> Result<(), String> {
+        let mut count = 0;
+        let mut wrong = Vec::new();
+        self.syncd.for_each(&mut |object, id, attrs| {
+            count += 1;
+            let row = self.asic_db.objects.get(&(object, id));
+            let same = row.is_some_and(|row| {
+                row.len() == attrs.len() && attrs.iter().all(|attr| row.get(attr.name()) == Some(attr))
+            });
+            if !same {
+                wrong.push(format!("{object:?} {id:?}: {row:?} for {attrs:?}"));
+            }
+        });
+        if count != self.asic_db.objects.len() {
+            wrong.push(format!("{} rows for {count} objects", self.asic_db.objects.len()));
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(format!("ASIC_DB: {}", wrong.join("; "))) }
+    }
+
+    /// The requests in flight, and messages to fpmsyncd.
+    pub(crate) fn depths(&self) -> (usize, usize) {
+        (self.unanswered.len(), self.responses.len())
+    }
+}
+
+fn write(kind: ResponseKind, rows: &[Change<RouteStateRow>]) -> Option<ResponseWriter> {
+    let mut message = ResponseWriter::new(kind);
+    for change in rows {
+        let RouteKey::Route { vrf, prefix, .. } = &change.key else { continue };
+        let protocol = change.row.as_ref().and_then(|row| row.protocol.as_ref());
+        if let Some(protocol) = protocol.filter(|protocol| !protocol.is_empty()) {
+            message.add(vrf.as_ref(), protocol, *prefix);
+        }
+    }
+    (!message.is_empty()).then_some(message)
+}
+
+/// Hands fpmsyncd the interfaces.
+pub(crate) fn name_links(machine: &mut Fpmsyncd, out: &mut ribtide_swss::fpmsyncd::FpmOut) {
+    for port in 0..PORTS {
+        machine.link(port as u32 + 1, &port_name(port), out);
+    }
+}

@@ -1,0 +1,312 @@
+//! What happens in a run, drawn from a seed before it begins. A shorter script of the same seed is
+//! the numbers of the actions that stay.
+
+use super::chip::Refusal;
+use super::orchagent::SyncdStart;
+use crate::history::options;
+use crate::network::{Choice, Event, Network};
+use crate::routing::Setup;
+use ribtide_prefix::{AnyPrefix, Rng};
+use ribtide_rib::CacheMode;
+use ribtide_swss::sai::{ObjectType, Status, Verb};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+/// One action.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// An event of the network, by its number.
+    Event(usize),
+    /// A stage works, with choices of this seed.
+    Step(Stage, u64),
+    /// A fault.
+    Fault(Fault, u64),
+    /// Milliseconds pass.
+    Pass(u64),
+    /// All stages become idle, and are compared.
+    Settle,
+}
+
+/// A stage of the router, or one outside of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// BGP's shards.
+    Shards,
+    /// Egress workers.
+    Egress,
+    /// The RIB manager.
+    Rib,
+    /// Notifications of the RIB manager to the shards.
+    Feedback,
+    /// The FPM client.
+    Client,
+    /// fpmsyncd, reading.
+    Server,
+    /// fpmsyncd, writing.
+    Flush,
+    /// orchagent.
+    Orchagent,
+    /// syncd and the chip.
+    Syncd,
+    /// A reply of syncd to orchagent.
+    Reply,
+    /// A message of orchagent to fpmsyncd.
+    Response,
+    /// The kernel resolves a neighbour.
+    Kernel,
+}
+
+impl Stage {
+    /// All of them.
+    pub const ALL: [Stage; 12] = [
+        Stage::Shards,
+        Stage::Egress,
+        Stage::Rib,
+        Stage::Feedback,
+        Stage::Client,
+        Stage::Server,
+        Stage::Flush,
+        Stage::Orchagent,
+        Stage::Syncd,
+        Stage::Reply,
+        Stage::Response,
+        Stage::Kernel,
+    ];
+}
+
+/// A fault outside of the router's stages.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fault {
+    /// The chip has no room, or refuses for another reason.
+    ChipRefuses(Refusal),
+    /// The chip answers a request twice.
+    AnswersTwice,
+    /// A reply of the chip overtakes earlier ones.
+    AnswersLate,
+    /// Replies are lost with the connection of orchagent and syncd.
+    RepliesLost,
+    /// syncd ends and starts again.
+    SyncdRestarts(SyncdStart),
+    /// orchagent is killed.
+    OrchagentKilled,
+    /// fpmsyncd is killed.
+    FpmsyncdKilled,
+    /// The connection of the FPM client breaks.
+    FpmDisconnected,
+    /// Redis refuses so many writes.
+    RedisRefuses(u32),
+    /// Redis loses all. fpmsyncd writes everything again; orchagent and syncd start again, unless
+    /// only APPL_DB was on that server ([`Allowed::foreign_changes`]).
+    RedisLost,
+    /// The connection for responses breaks.
+    ResponsesLost,
+    /// The kernel loses a neighbour, by its number.
+    NeighborLost(usize),
+    /// The chip loses a route, by its number.
+    ChipLosesRoute(usize),
+}
+
+/// The kinds of faults, for the coverage.
+pub const KINDS: [&str; 16] = [
+    "chip full",
+    "chip refuses",
+    "chip answers twice",
+    "chip answers out of order",
+    "replies lost, requests come again",
+    "syncd restarts, chip lost",
+    "syncd restarts, chip kept",
+    "orchagent killed, starts cold",
+    "orchagent killed, starts warm",
+    "fpmsyncd killed",
+    "FPM connection breaks",
+    "Redis refuses writes",
+    "Redis loses its data",
+    "responses lost",
+    "neighbour lost",
+    "chip loses a route",
+];
+
+/// Which faults a script may have, beside those that the router is known to survive.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Allowed {
+    /// The chip refuses requests for other reasons than a full table.
+    pub refusals: bool,
+    /// The chip loses routes by itself, and a server that has APPL_DB alone loses its data.
+    pub foreign_changes: bool,
+    /// orchagent does not see a deletion of a row that is there again when it pops it.
+    pub hidden_deletions: bool,
+}
+
+/// A deliberate fault of the router itself, which a run must notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Break {
+    /// fpmsyncd loses deletions of routes.
+    LostWithdrawal,
+    /// Routes are confirmed when their rows are written.
+    EarlyAcknowledgement,
+    /// The chip keeps routes that it reports as removed.
+    KeptRoute,
+    /// The chip keeps the next hops of routes that it reports as changed.
+    FormerNextHop,
+    /// fpmsyncd deletes groups that routes name.
+    GroupDeletedInUse,
+    /// Replies of syncd are lost, and nothing asks again.
+    LostReply,
+    /// The chip reports success of what it refused.
+    SwallowedError,
+}
+
+/// A run: all of it follows from the seed.
+pub struct Script {
+    /// The seed.
+    pub seed: u64,
+    /// The network.
+    pub network: Network,
+    /// Settings of BGP and the RIB manager.
+    pub setup: Setup,
+    /// Whether the FPM client sends next-hop objects.
+    pub next_hop_groups: bool,
+    /// Requests in flight to syncd at most.
+    pub window: usize,
+    /// Which faults it may have.
+    pub allowed: Allowed,
+    /// What happens.
+    pub actions: Vec<Action>,
+}
+
+/// Gateways that the links have.
+pub(crate) const GATEWAYS: [(&str, &str); 6] = [
+    ("eth1", "10.0.1.20"),
+    ("eth1", "10.0.1.21"),
+    ("eth2", "10.0.2.20"),
+    ("eth3", "10.0.3.20"),
+    ("eth1", "2001:db8:1::20"),
+    ("eth2", "2001:db8:2::20"),
+];
+
+pub(crate) fn gateway(number: usize) -> (&'static str, IpAddr) {
+    let (interface, address) = GATEWAYS[number % GATEWAYS.len()];
+    (interface, address.parse().expect("an address"))
+}
+
+impl Script {
+    /// The script of a seed.
+    pub fn new(seed: u64, allowed: Allowed) -> Script {
+        let rng = &mut Rng::of_purpose(seed, &[22]);
+        let options = options(rng, false);
+        let choice = if rng.one_in(3) { Choice::Plain } else { Choice::Any };
+        let length = 8 + rng.index(24);
+        let network = Network::new(rng, options, choice, length);
+        let setup = Setup {
+            shards: [1, 2, 3][rng.index(3)],
+            workers: 1 + rng.index(2) as u16,
+            cache: [CacheMode::Dependency, CacheMode::Epoch, CacheMode::Off][rng.index(3)],
+            suppress: !rng.one_in(4),
+            calm: false,
+        };
+        let (next_hop_groups, window) = (rng.one_in(2), 1 + rng.index(super::orchagent::WINDOW));
+        // Of so many actions one is a fault.
+        let faults = [0, 12, 25, 60][rng.index(4)];
+        let mut actions = Vec::new();
+        for event in 0..network.events.len() {
+            actions.push(Action::Event(event));
+            while !rng.one_in(30) {
+                let action = match rng.index(40) {
+                    0 => Action::Pass([10, 100, 1000, 4000][rng.index(4)]),
+                    _ if faults > 0 && rng.one_in(faults) => {
+                        Action::Fault(fault(rng, allowed), rng.next_u64())
+                    }
+                    _ => Action::Step(*rng.pick(&Stage::ALL), rng.next_u64()),
+                };
+                actions.push(action);
+            }
+            if rng.one_in(25) {
+                actions.push(Action::Settle);
+            }
+        }
+        Script { seed, network, setup, next_hop_groups, window, allowed, actions }
+    }
+
+    /// The actions that stay, in the notation of [`parse`].
+    pub fn print(&self, kept: &BTreeSet<usize>) -> String {
+        let mut text = format!("{}:", self.seed);
+        let numbers: Vec<String> = kept.iter().map(usize::to_string).collect();
+        text.push_str(&numbers.join(","));
+        text
+    }
+}
+
+/// The seed and the actions that stay of a printed script.
+///
+/// # Errors
+/// A sentence when the text is none.
+pub fn parse(text: &str) -> Result<(u64, Option<BTreeSet<usize>>), String> {
+    let wrong = |_| format!("{text} is no script: write SEED, or SEED:NUMBER,NUMBER,…");
+    let Some((seed, numbers)) = text.split_once(':') else {
+        return Ok((text.parse().map_err(wrong)?, None));
+    };
+    let numbers = numbers.split(',').filter(|number| !number.is_empty()).map(str::parse);
+    let kept: Result<BTreeSet<usize>, _> = numbers.collect();
+    Ok((seed.parse().map_err(wrong)?, Some(kept.map_err(wrong)?)))
+}
+
+fn fault(rng: &mut Rng, allowed: Allowed) -> Fault {
+    loop {
+        return match rng.index(14) {
+            0 | 1 => Fault::ChipRefuses(refusal(rng, allowed)),
+            2 => Fault::AnswersTwice,
+            3 => Fault::AnswersLate,
+            4 => Fault::RepliesLost,
+            5 => Fault::SyncdRestarts(*rng.pick(&[SyncdStart::ChipLost, SyncdStart::ChipKept])),
+            6 => Fault::OrchagentKilled,
+            7 => Fault::FpmsyncdKilled,
+            8 => Fault::FpmDisconnected,
+            9 => Fault::RedisRefuses(1 + rng.index(8) as u32),
+            10 => Fault::RedisLost,
+            11 => Fault::ResponsesLost,
+            12 => Fault::NeighborLost(rng.index(GATEWAYS.len())),
+            _ if allowed.foreign_changes => Fault::ChipLosesRoute(rng.index(64)),
+            _ => continue,
+        };
+    }
+}
+
+fn refusal(rng: &mut Rng, allowed: Allowed) -> Refusal {
+    let objects = [
+        (ObjectType::RouteEntry, Verb::Create),
+        (ObjectType::RouteEntry, Verb::Create),
+        (ObjectType::RouteEntry, Verb::Set),
+        (ObjectType::NextHopGroup, Verb::Create),
+        (ObjectType::NextHopGroupMember, Verb::Create),
+        (ObjectType::NeighborEntry, Verb::Create),
+        (ObjectType::NextHop, Verb::Create),
+    ];
+    let (object, verb) = *rng.pick(&objects);
+    let other = allowed.refusals && rng.one_in(2);
+    let status = if other { *rng.pick(&[Status::Failure, Status::ObjectInUse]) } else { Status::TableFull };
+    Refusal { object, verb, status, count: 1 + rng.index(6) as u32 }
+}
+
+/// The event of an action, in words.
+pub(crate) struct Shown<'a>(pub(crate) &'a Script, pub(crate) usize);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown(script, number) = self;
+        match &script.actions[*number] {
+            Action::Event(event) => match &script.network.events[*event] {
+                Event::Announce(peer, with, prefixes) => {
+                    write!(f, "peer {peer} announces {} by {:?}", list(prefixes), with.next_hop)
+                }
+                Event::Withdraw(peer, prefixes) => write!(f, "peer {peer} withdraws {}", list(prefixes)),
+                event => write!(f, "{event:?}"),
+            },
+            action => write!(f, "{action:?}"),
+        }
+    }
+}
+
+fn list(prefixes: &[AnyPrefix]) -> String {
+    prefixes.iter().map(AnyPrefix::to_string).collect::<Vec<_>>().join(" ")
+}
