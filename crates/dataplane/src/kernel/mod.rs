@@ -175,8 +175,7 @@ pub fn start(
         round_begin: None,
         compare_share: COMPARE_SHARE,
     };
-    let writer =
-        thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
+    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
     Ok((handle, [watcher, routes, writer]))
 }
 
