@@ -53,7 +53,7 @@ pub enum WantedRow {
 }
 
 impl WantedRow {
-    /// Whether a row that has these fields leads to the same next hops, in any order, and is of the
+    /// Whether a row that has these fields resolves to the same next hops, in any order, and is of the
     /// same protocol. Fields that the table does not have are ignored, as orchagent does.
     pub fn is(&self, fields: &[(String, String)]) -> bool {
         fn read<R: Row>(fields: &[(String, String)]) -> Option<R> {
