@@ -67,7 +67,7 @@ const WINDOW: usize = 4;
 /// Addresses of one call to the thread of the chip; larger lookups take several calls, so that
 /// routing continues.
 const PAGE: usize = 4096;
-/// The longest sleep: the delay of a stop.
+/// Poll interval for a stop, while a queue is full.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The handle of the running path.
@@ -524,7 +524,7 @@ impl Fpm {
                     channel.watch(&mut select);
                     calls.watch(&mut select);
                     // The loop checks everything anyway.
-                    if idle::wait(&mut select, STOP_POLL_INTERVAL) {
+                    if idle::wait(&mut select, Duration::MAX) {
                         idle::trim(&mut self);
                     }
                 }

@@ -13,9 +13,9 @@
 
 use super::Error;
 use ribtide_runtime::call::{NoReply, StageHandle};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Stop, StopSignal};
 use ribtide_sonicd::orch_stage::OrchStage;
-use ribtide_sonicd::reconcile::{RoundLog, chip_table, sleep};
+use ribtide_sonicd::reconcile::{RoundLog, chip_table};
 use ribtide_sonicd::syncd_stage::SyncdStage;
 use ribtide_swss::orch::ExpectedEntry;
 use ribtide_swss::sai::{Attrs, Audit, ObjectId, ObjectType, RouteEntry, SWITCH};
@@ -36,7 +36,7 @@ struct Reconciler {
     rest: Duration,
     /// [`Audit::changes`] at the start of the last round.
     clean: Option<u64>,
-    stop: Stop,
+    stop: StopSignal,
 }
 
 /// Compares in rounds of `interval`, until `stop`.
@@ -48,9 +48,10 @@ pub(super) fn start(
     log: RoundLog,
     stop: Stop,
 ) -> Result<(), Error> {
+    let stop = stop.signal();
     let mut reconciler = Reconciler { orchagent, syncd, log, rest: REST.1, clean: None, stop };
     let body = move || {
-        while sleep(interval, &reconciler.stop) {
+        while !reconciler.stop.sleep(interval) {
             // A stage that has ended stops the process.
             if reconciler.round(interval).is_err() {
                 return;
@@ -74,7 +75,7 @@ impl Reconciler {
         }
         self.rest = (interval / (EMPTY_PAGES + 2 * routes / PAGE) as u32).clamp(REST.0, REST.1);
         let mut cursor = Some(Default::default());
-        while let Some(from) = cursor.take().filter(|_| !self.stop.stopped()) {
+        while let Some(from) = cursor.take() {
             let (ids, next) = self.syncd.wait(move |stage| {
                 let (entries, next) = stage.syncd.chip().entries(from, PAGE);
                 let id = |rid: ObjectId| match rid {
@@ -94,10 +95,12 @@ impl Reconciler {
                 ids
             })?;
             self.confirm(surplus)?;
-            sleep(self.rest, &self.stop);
+            if self.stop.sleep(self.rest) {
+                return Ok(());
+            }
         }
         let mut next = Some(0);
-        while let Some(from) = next.take().filter(|_| !self.stop.stopped()) {
+        while let Some(from) = next.take() {
             let (entries, more) =
                 self.orchagent.wait(move |stage| stage.orch.expected_entries(from, PAGE as u32))?;
             next = more;
@@ -108,7 +111,9 @@ impl Reconciler {
                 differing.map(|(id, _)| id).collect::<Vec<_>>()
             })?;
             self.confirm(suspects)?;
-            sleep(self.rest, &self.stop);
+            if self.stop.sleep(self.rest) {
+                return Ok(());
+            }
         }
         Ok(())
     }

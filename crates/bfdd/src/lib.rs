@@ -31,10 +31,7 @@ use ribtide_runtime::thread::{self, Stop};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// How long it may sleep without looking whether it is to stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const WAKE: Token = Token(usize::MAX);
 
 /// How to reach the thread.
@@ -70,20 +67,24 @@ pub fn start(
     };
     let poll = Poll::new().map_err(failed)?;
     let waker = Waker::new(poll.registry(), WAKE).map_err(failed)?;
-    // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
+    // A waker fails only when the process is out of kernel memory.
     let wake: Wake = Arc::new(move || drop(waker.wake()));
     let (handle, calls) = pair("BFD");
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config)?;
-    let thread = thread::spawn_urgent("bfd", 20, move || run(engine, &calls, &stop)).map_err(failed)?;
+    let at_stop = wake.clone();
+    let body = move || {
+        let _waker = stop.on_stop(move || at_stop());
+        run(engine, &calls, &stop);
+    };
+    let thread = thread::spawn_urgent("bfd", 20, body).map_err(failed)?;
     Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 
 fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
-        let timeout = engine.poll_timeout().min(STOP_POLL_INTERVAL);
-        if let Err(error) = engine.poll.poll(&mut events, Some(timeout))
+        if let Err(error) = engine.poll.poll(&mut events, Some(engine.poll_timeout()))
             && error.kind() != io::ErrorKind::Interrupted
         {
             panic!("the BFD thread cannot wait for its sockets: {error}");

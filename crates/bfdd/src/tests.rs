@@ -6,6 +6,7 @@ use ribtide_config as config;
 use ribtide_prefix::Map;
 use ribtide_runtime::ring::{Receiver, Rings};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
 use std::time::Instant;
 
 /// How long anything may take before a test fails; nothing waits that long when all is well.

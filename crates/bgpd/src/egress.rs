@@ -16,6 +16,7 @@ use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
+use ribtide_runtime::thread::StopSignal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::{Duration, Instant};
@@ -31,9 +32,8 @@ const TAKE: usize = 32 * 1024;
 const BUDGET: usize = 64 * 1024;
 const SHARE: usize = 1024;
 
-/// Sleep time before the worker checks for a stop. The other: sleep time while the queue of a shard
-/// is full, or changes wait for more; no message ends either state.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Sleep time while the queue of a shard is full, or changes wait for more: no message ends either
+/// state.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The queues of a worker before it runs.
@@ -211,19 +211,20 @@ impl Stage for WorkerStage {
         }
     }
 
-    fn wait(&mut self, after: Turn) {
+    fn wait(&mut self, after: Turn, stop: &StopSignal) {
         let mut select = Select::new();
+        stop.watch(&mut select);
         self.calls.watch(&mut select);
         if !self.writes.is_empty() {
             self.writes.watch(&mut select);
             // The next turn checks all queues.
-            let _ = select.ready_timeout(STOP_POLL_INTERVAL);
+            select.ready();
             return;
         }
         self.control.watch(&mut select);
         self.inbox.watch(&mut select);
         // It must not wait for a shard, which may wait for it.
-        idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { STOP_POLL_INTERVAL });
+        idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { Duration::MAX });
     }
 }
 

@@ -23,6 +23,7 @@ use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
+use ribtide_runtime::thread::StopSignal;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{
     Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
@@ -41,8 +42,6 @@ const COMMANDS: usize = 1024;
 const READ: usize = 64 * 1024;
 /// Prefixes after which a reader sends its batches although more is at hand.
 const FLUSH_THRESHOLD: usize = 4096;
-/// Sleep time before the reader checks for a stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The same two bounds while routes move between shards, which become idle after the rest of the
 /// input: some milliseconds of work.
 const HELD_BACK_READ: usize = 8 * 1024;
@@ -120,7 +119,7 @@ impl ReaderBuilder {
     pub(super) fn new(index: u16, rings: &Rings) -> io::Result<ReaderBuilder> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        // A waker fails only without kernel memory, and the reader also wakes by a timeout.
+        // A waker fails only without kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
         let (sender, commands) = rings.bounded(format!("sessions to reader {index}"), COMMANDS);
         Ok(ReaderBuilder { poll, commands: (sender.with_wake(Some(wake.clone())), commands), wake })
@@ -155,8 +154,8 @@ impl ReaderBuilder {
             downstream: None,
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
-        let stage = ReaderStage { reader, calls, events: Events::with_capacity(256) };
-        (handle.with_wake(Some(self.wake)), stage)
+        let stage = ReaderStage { reader, calls, events: Events::with_capacity(256), wake: self.wake };
+        (handle.with_wake(Some(stage.wake.clone())), stage)
     }
 }
 
@@ -165,6 +164,7 @@ pub(super) struct ReaderStage {
     reader: Reader,
     calls: CallQueue<Reader>,
     events: Events,
+    wake: Wake,
 }
 
 impl ReaderStage {
@@ -212,20 +212,18 @@ impl Stage for ReaderStage {
         }
     }
 
-    fn wait(&mut self, after: Turn) {
+    fn wait(&mut self, after: Turn, stop: &StopSignal) {
         if after == Turn::Held {
             let mut select = Select::new();
+            stop.watch(&mut select);
             self.calls.watch(&mut select);
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
             // The next turn checks all queues.
-            let _ = select.ready_timeout(if self.reader.downstream.is_some() {
-                SHARDS_POLL_INTERVAL
-            } else {
-                STOP_POLL_INTERVAL
-            });
+            let is_held_back = self.reader.downstream.is_some();
+            let _ = select.ready_timeout(if is_held_back { SHARDS_POLL_INTERVAL } else { Duration::MAX });
         } else {
-            let is_idle = !self.poll(STOP_POLL_INTERVAL);
+            let is_idle = !self.poll(idle::until_idle());
             if idle::on_wait(is_idle) {
                 idle::trim(self);
             }
@@ -234,6 +232,10 @@ impl Stage for ReaderStage {
 
     fn descriptor(&self) -> Option<RawFd> {
         Some(self.reader.poll.as_raw_fd())
+    }
+
+    fn waker(&self) -> Option<Wake> {
+        Some(self.wake.clone())
     }
 }
 

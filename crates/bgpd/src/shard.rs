@@ -24,6 +24,7 @@ use ribtide_runtime::call::{CallQueue, NoReply, PendingCall, StageHandle, pair};
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
+use ribtide_runtime::thread::StopSignal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,6 @@ const HAND_ON: usize = 4096;
 const TAKE: usize = 16 * 1024;
 /// Poll interval for room in a queue.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Sleep time before the shard checks for a stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The queues of a shard before it runs.
 pub struct ShardBuilder {
@@ -301,19 +300,20 @@ impl Stage for ShardStage {
         }
     }
 
-    fn wait(&mut self, after: Turn) {
+    fn wait(&mut self, after: Turn, stop: &StopSignal) {
         let mut select = Select::new();
+        stop.watch(&mut select);
         self.calls.watch(&mut select);
         if after == Turn::Held {
             self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.purged.watch(&mut select);
             // The next turn checks all queues.
-            let _ = select.ready_timeout(STOP_POLL_INTERVAL);
+            select.ready();
         } else {
             self.feedback.watch(&mut select);
             self.inbox.watch(&mut select);
-            if idle::wait(&mut select, STOP_POLL_INTERVAL) {
+            if idle::wait(&mut select, Duration::MAX) {
                 idle::trim(self);
             }
         }

@@ -9,7 +9,8 @@
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::ShrinkToFit;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::ring::Wake;
+use ribtide_runtime::thread::{self, Stop, StopSignal};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -37,12 +38,17 @@ pub(super) trait Stage: ShrinkToFit + Send + 'static {
     /// Does what is at hand, bounded; never waits.
     fn turn(&mut self) -> Turn;
 
-    /// Waits, on a thread of its own, for what the last turn said: input, or room; and for questions, which a turn answers however
-    /// long there is no room. Returns after a moment in any case.
-    fn wait(&mut self, after: Turn);
+    /// Waits, on a thread of its own, for what the last turn said: input, or room; for questions, which a turn answers however
+    /// long there is no room; and for the stop.
+    fn wait(&mut self, after: Turn, stop: &StopSignal);
 
     /// Readable when there is input that comes through no ring.
     fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Ends a wait that does not see the signal of the stop.
+    fn waker(&self) -> Option<Wake> {
         None
     }
 }
@@ -54,11 +60,13 @@ pub(super) trait Stage: ShrinkToFit + Send + 'static {
 pub(super) fn spawn(name: String, mut stage: impl Stage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
     thread::spawn(name.clone(), move || {
         pin(&name, cpus.as_ref());
+        let signal = stop.signal();
+        let _waker = stage.waker().map(|wake| stop.on_stop(move || wake()));
         while !stop.stopped() {
             match stage.turn() {
                 Turn::Busy => {}
                 Turn::Over => break,
-                after => stage.wait(after),
+                after => stage.wait(after, &signal),
             }
         }
     })?;
@@ -162,7 +170,7 @@ mod tests {
             if self.output.is_empty() { Turn::Busy } else { Turn::Held }
         }
 
-        fn wait(&mut self, after: Turn) {
+        fn wait(&mut self, after: Turn, _: &StopSignal) {
             match after {
                 Turn::Held => {
                     let mut select = Select::new();
@@ -190,7 +198,7 @@ mod tests {
             Turn::Busy
         }
 
-        fn wait(&mut self, _: Turn) {
+        fn wait(&mut self, _: Turn, _: &StopSignal) {
             std::thread::yield_now();
         }
     }
@@ -249,7 +257,7 @@ mod tests {
             Turn::Busy
         }
 
-        fn wait(&mut self, _: Turn) {}
+        fn wait(&mut self, _: Turn, _: &StopSignal) {}
     }
 
     #[test]

@@ -33,8 +33,6 @@ use std::time::{Duration, Instant};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a stop may take to remove what dataplanes installed. systemd kills after 90 s.
 const REMOVAL: Duration = Duration::from_secs(30);
-/// How often the router looks whether it is to stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A running router.
 pub struct Router {
@@ -290,8 +288,11 @@ impl Router {
     /// When signals cannot be caught, or a stage had to stop.
     pub fn run_until_signal(self) -> Result<(), RunError> {
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(RunError::Signals)?;
+        let handle = signals.handle();
+        // Ends the wait when a stage had to stop.
+        let _hook = self.stop.on_stop(move || handle.close());
         loop {
-            let pending: Vec<i32> = signals.pending().collect();
+            let pending: Vec<i32> = signals.wait().collect();
             if let Some(signal) = pending.iter().find(|signal| **signal != SIGHUP) {
                 let signal = signal_hook::low_level::signal_name(*signal);
                 tracing::info!(target: target::ROUTER, signal, "the router stops");
@@ -311,7 +312,6 @@ impl Router {
             if self.stop.stopped() {
                 return Err(RunError::Stage);
             }
-            std::thread::sleep(STOP_POLL_INTERVAL);
         }
         self.shut_down();
         Ok(())

@@ -24,6 +24,7 @@ mod sent_state;
 use super::RibChannel;
 use super::announcer::Style;
 use super::install_results::InstallResults;
+use crossbeam_channel::{Receiver, never};
 use encode::{Done, Encoder};
 use negotiated::Negotiated;
 pub use negotiated::When;
@@ -34,6 +35,7 @@ use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::wait_fd::{WaitFd, WakeUp};
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
 use sent_state::SentState;
 use std::io::{self, Read, Write};
@@ -46,8 +48,8 @@ use std::time::{Duration, Instant};
 pub const RETRY: Duration = Duration::from_secs(3);
 /// Timeout of an attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Poll interval for a stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval of looks at routes without a reply, and at the end while a read or a write blocks.
+const REPLY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long the server may take to read the deletions of a stop.
 const FAREWELL: Duration = Duration::from_secs(20);
 /// The longest frame of the length field.
@@ -238,7 +240,8 @@ impl Client {
         let replies = Replies::new(self.channel.id, Instant::now());
         let books = Arc::new(Mutex::new(replies));
         let replies = ReplyReader { server: self.server, sent_state: self.encoder.sent_state(), books };
-        if self.start_reader(&stream, &gone, &replies).is_err() {
+        let (wake, woken) = WakeUp::new();
+        if self.start_reader(&stream, &gone, &replies, wake).is_err() {
             return self.pause();
         }
         self.counters.connects.fetch_add(1, Relaxed);
@@ -248,6 +251,7 @@ impl Client {
         let mut connection = Connection {
             stream,
             gone,
+            woken,
             stop: self.channel.stop.clone(),
             until: None,
             counters: self.counters.clone(),
@@ -270,8 +274,8 @@ impl Client {
     fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(STOP_POLL_INTERVAL))?;
-        stream.set_read_timeout(Some(STOP_POLL_INTERVAL))?;
+        stream.set_write_timeout(Some(REPLY_POLL_INTERVAL))?;
+        stream.set_read_timeout(Some(REPLY_POLL_INTERVAL))?;
         liveness::probe(&stream)?;
         Ok(stream)
     }
@@ -281,8 +285,11 @@ impl Client {
         stream: &TcpStream,
         gone: &Arc<AtomicBool>,
         replies: &ReplyReader,
+        wake: WakeUp,
     ) -> io::Result<()> {
         let reader = Reader {
+            wait: WaitFd::new(&self.channel.stop)?,
+            wake,
             server: self.server,
             stream: stream.try_clone()?,
             gone: gone.clone(),
@@ -308,7 +315,9 @@ impl Client {
     fn serve(&mut self, connection: &mut Connection, replies: &ReplyReader) -> Result<(), Closed> {
         let mut replayed = false;
         while !connection.gone() {
-            let batch = self.channel.next(STOP_POLL_INTERVAL)?;
+            let waits = replies.lock().waits();
+            let nap = if waits { REPLY_POLL_INTERVAL } else { Duration::MAX };
+            let batch = self.channel.next_or_wake(nap, &connection.woken)?;
             let begin = Instant::now();
             replies.sent_state.tick(begin);
             if self.channel.rib.confirms.load(Relaxed) != self.counters.negotiated.waits() {
@@ -317,6 +326,12 @@ impl Client {
             self.counters.negotiated.look(self.server);
             self.resend(connection, replies, begin);
             let Some(batch) = batch else {
+                let waits = self.channel.rib.confirms.load(Relaxed);
+                replies.update(&self.channel.rib.feedback, |replies| {
+                    if !waits {
+                        replies.forgo();
+                    }
+                })?;
                 if self.channel.was_idle() {
                     self.encoder.shrink_to_fit();
                     idle::purge();
@@ -349,9 +364,9 @@ impl Client {
     fn take_back(&mut self, connection: &Connection) {
         let Ok(stream) = connection.stream.try_clone() else { return };
         // The stop ends the reader and its users, so this needs flags of its own.
-        let (gone, stop) = (Arc::default(), Stop::default());
+        let (gone, woken, stop) = (Arc::default(), never(), Stop::default());
         let until = Some(Instant::now() + FAREWELL);
-        let mut last = Connection { stream, gone, stop, until, counters: self.counters.clone() };
+        let mut last = Connection { stream, gone, woken, stop, until, counters: self.counters.clone() };
         // An empty replay deletes everything.
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
         let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
@@ -390,7 +405,7 @@ impl Client {
             if self.channel.stop.stopped() {
                 return Err(Closed);
             }
-            self.channel.next(left.min(STOP_POLL_INTERVAL))?;
+            self.channel.next(left)?;
         }
         Ok(())
     }
@@ -434,6 +449,8 @@ struct Connection {
     stream: TcpStream,
     /// Set by the thread that detects the end first.
     gone: Arc<AtomicBool>,
+    /// Wake-ups of the reader.
+    woken: Receiver<()>,
     stop: Stop,
     /// The deadline of the connection.
     until: Option<Instant>,
@@ -499,6 +516,9 @@ impl Connection {
 struct Reader {
     server: SocketAddr,
     stream: TcpStream,
+    wait: WaitFd,
+    /// Wakes the writer.
+    wake: WakeUp,
     gone: Arc<AtomicBool>,
     stop: Stop,
     counters: Arc<Counters>,
@@ -512,7 +532,14 @@ impl Reader {
         let mut buf = idle::long_lived_buffer(4 * LONGEST_FRAME);
         let mut filled = 0;
         while !self.gone.load(Relaxed) && !self.stop.stopped() {
-            match Watched(&self.stream).read(&mut buf[filled..]) {
+            let negotiated = self.counters.negotiated.replies();
+            let mut stream = Watched(&self.stream);
+            let read = match self.wait.wait(&stream, liveness::CHECK_INTERVAL) {
+                Ok(true) => stream.read(&mut buf[filled..]),
+                Ok(false) => stream.check().and(Err(io::ErrorKind::WouldBlock.into())),
+                Err(e) => Err(e),
+            };
+            match read {
                 Ok(0) => break,
                 Ok(n) => {
                     self.counters.bytes_read.fetch_add(n as u64, Relaxed);
@@ -563,8 +590,13 @@ impl Reader {
             if updated.is_err() {
                 break;
             }
+            // The writer sends routes with an unclear reply again, and logs a disagreement.
+            if self.counters.negotiated.replies() != negotiated || self.replies.lock().has_doubts() {
+                self.wake.wake();
+            }
         }
         self.gone.store(true, Relaxed);
+        self.wake.wake();
     }
 
     fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {

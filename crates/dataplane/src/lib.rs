@@ -23,13 +23,13 @@ mod weight;
 
 pub use interface_news::{InterfaceLine, InterfaceNews, InterfaceState};
 
-use crossbeam_channel::Select;
+use crossbeam_channel::{Receiver, Select};
 use ribtide_prefix::Set;
 use ribtide_rib::{DataplaneId, FibBatch, RibIn, UrgentOp, UrgentQueue};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Closed, Rings};
-use ribtide_runtime::thread::Stop;
+use ribtide_runtime::thread::{Stop, StopSignal};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -55,6 +55,7 @@ pub struct RibChannel {
     pub meter: Meter,
     /// The stop flag of its thread.
     pub stop: Stop,
+    signal: StopSignal,
     batches: ring::Receiver<Arc<FibBatch>>,
     urgent: ring::Receiver<Vec<UrgentOp>>,
     urgent_queue: UrgentQueue,
@@ -101,6 +102,7 @@ impl RibChannel {
             id,
             rib,
             meter,
+            signal: stop.signal(),
             stop,
             batches,
             urgent,
@@ -142,18 +144,33 @@ impl RibChannel {
         self.urgent_queue.urgent(&ops).map(Arc::new)
     }
 
-    /// As [`RibChannel::try_next`], waiting at most `timeout`.
+    /// As [`RibChannel::try_next`], waiting at most `timeout`. A stop ends the wait, and so does idleness.
     ///
     /// # Errors
     /// [`Closed`] when the RIB manager has stopped.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Arc<FibBatch>>, Closed> {
+        self.next_or_wake(timeout, &crossbeam_channel::never())
+    }
+
+    /// The same; a message of `wake` ends the wait, too.
+    ///
+    /// # Errors
+    /// [`Closed`] when the RIB manager has stopped.
+    pub fn next_or_wake(
+        &mut self,
+        timeout: Duration,
+        wake: &Receiver<()>,
+    ) -> Result<Option<Arc<FibBatch>>, Closed> {
         if let Some(batch) = self.try_next()? {
             return Ok(Some(batch));
         }
         let mut select = Select::new();
         self.watch(&mut select);
+        select.recv(wake);
         // The next call checks both queues.
         self.was_idle |= idle::wait(&mut select, timeout);
+        // Only now: the caller looked before, and looks again.
+        let _ = wake.try_recv();
         self.try_next()
     }
 
@@ -163,8 +180,9 @@ impl RibChannel {
         std::mem::take(&mut self.was_idle)
     }
 
-    /// Makes `select` ready when [`RibChannel::try_next`] may return something.
+    /// Makes `select` ready when [`RibChannel::try_next`] may return something, and at the stop.
     pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        self.signal.watch(select);
         self.urgent.watch(select);
         self.batches.watch(select);
     }

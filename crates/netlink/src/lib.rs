@@ -5,6 +5,7 @@
 //! failures in any case; the sequence number says which message failed.
 
 use ribtide_runtime::idle;
+use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
 use socket2::{Domain, Protocol, SockFilter, Type};
@@ -84,8 +85,7 @@ impl Socket {
     }
 
     /// A socket that receives the notifications of `groups` (`RTNLGRP_*`), of which `buffer` bytes may wait.
-    /// [`notified`](Self::notified) waits at most `timeout` for one.
-    pub fn monitor(groups: &[u32], buffer: u32, timeout: Duration) -> io::Result<Socket> {
+    pub fn monitor(groups: &[u32], buffer: u32) -> io::Result<Socket> {
         let socket = Socket::with_buffer(buffer)?;
         // The first message gives a socket its address, and one without an address gets no notifications. A no-op that
         // is no request has no answer. (`bind` would do the same, with an address that only unsafe code can make.)
@@ -101,7 +101,8 @@ impl Socket {
                 *group as libc::c_int,
             )?;
         }
-        socket.inner.set_read_timeout(Some(timeout))?;
+        // A wait is a poll; then all is read that waits.
+        socket.inner.set_nonblocking(true)?;
         Ok(socket)
     }
 
@@ -282,28 +283,29 @@ impl Socket {
     }
 
     /// Waits for notifications and passes all that wait, up to some thousand, to `each` with the port
-    /// id of their cause; returns without any after the timeout.
+    /// id of their cause; returns without any after the timeout, a wake-up or the stop.
     ///
     /// # Errors
     /// `ENOBUFS` when notifications were lost.
-    pub fn notified(&mut self, mut each: impl FnMut(u32, Content<'_>)) -> io::Result<()> {
-        if !self.read_notification(&mut each)? {
+    pub fn notified(
+        &mut self,
+        wait: &WaitFd,
+        timeout: Duration,
+        mut each: impl FnMut(u32, Content<'_>),
+    ) -> io::Result<()> {
+        if !wait.wait(&self.inner, timeout)? {
             return Ok(());
         }
         // The kernel has one notification in each read.
-        self.inner.set_nonblocking(true)?;
-        let mut count = 1;
-        let read = loop {
-            match self.read_notification(&mut each) {
-                Ok(true) if count < NOTIFIED_MAX => count += 1,
-                other => break other.map(drop),
+        for _ in 0..NOTIFIED_MAX {
+            if !self.read_notification(&mut each)? {
+                break;
             }
-        };
-        self.inner.set_nonblocking(false)?;
-        read
+        }
+        Ok(())
     }
 
-    /// Reads once; `false` if nothing came.
+    /// Reads once; `false` if nothing waits.
     fn read_notification(&mut self, each: &mut impl FnMut(u32, Content<'_>)) -> io::Result<bool> {
         let n = match self.inner.read(&mut self.read) {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {

@@ -69,6 +69,12 @@ impl DataplaneSinks {
         }
     }
 
+    /// Wakes all dataplanes: FIB suppression is on or off.
+    pub(super) fn wake(&self) {
+        // One without room is awake.
+        self.0.iter().for_each(|plane| drop(plane.sink.urgent.try_send(Vec::new())));
+    }
+
     /// Sends held batches while there is room. Returns `None` if a dataplane that keeps up has no
     /// room, so no more batches may be made. Otherwise returns those of `up` that lag.
     pub(super) fn make_way(&mut self, up: impl Iterator<Item = DataplaneInfo>) -> Option<Vec<DataplaneId>> {

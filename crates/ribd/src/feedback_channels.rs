@@ -99,6 +99,11 @@ impl FeedbackChannels {
         }
     }
 
+    /// Whether feedback waits for room.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.channels.iter().any(|unsent| !unsent.is_empty())
+    }
+
     /// Sends feedback while there is room.
     pub(super) fn send(&mut self) {
         self.channels.iter_mut().for_each(Unsent::send);
@@ -106,6 +111,10 @@ impl FeedbackChannels {
 }
 
 impl Unsent {
+    fn is_empty(&self) -> bool {
+        self.suppress.is_none() && self.fence == 0 && self.blocked.is_empty() && self.next_hops.is_empty()
+    }
+
     fn send(&mut self) {
         let requests = self.channel.requests.clone();
         // A queue is closed only when the process is stopping, or the shard has ended.

@@ -47,7 +47,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Stop, StopSignal};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -57,7 +57,8 @@ use vrfs::VrfEntry;
 
 /// Batches of shards in the queue at most.
 const INBOX: usize = 256;
-/// Poll interval for retries of failed routes.
+/// The minimum interval of looks at failed routes, and the interval of sends of feedback that has no
+/// room.
 const RETRY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Poll interval for room in the queue of a dataplane.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -222,6 +223,7 @@ fn run(
 ) {
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
+    let signal = stop.signal();
     while !stop.stopped() {
         let mut is_idle = false;
         let room = stage.make_way();
@@ -229,10 +231,11 @@ fn run(
             () if !room => ROOM_POLL_INTERVAL,
             () if stage.owed => Duration::ZERO,
             () if stage.planes.holds_any() => RETRY_POLL_INTERVAL / 10,
-            () => RETRY_POLL_INTERVAL.min(stage.until_due()),
+            () if stage.shards.has_unsent() => RETRY_POLL_INTERVAL.min(stage.until_due()),
+            () => stage.until_due().min(stage.until_retry()).min(idle::until_idle()),
         };
         if !stage.take(inbox, calls, room) && !nap.is_zero() {
-            let came = stage.wait(inbox, calls, room, nap);
+            let came = stage.wait(inbox, calls, &signal, room, nap);
             is_idle = !came && room;
         }
         if idle::on_wait(is_idle) {
@@ -346,6 +349,7 @@ impl RibStage {
             self.confirms.store(on, Relaxed);
             self.shards.suppress(on);
             self.taken.push_back(RibIn::Suppress(on));
+            self.planes.wake();
         }
         before
     }
@@ -359,6 +363,13 @@ impl RibStage {
     fn until_due(&self) -> Duration {
         let until = |due: u64| Duration::from_millis(due.saturating_sub(self.clock.now()));
         self.rib.next_due().map_or(Duration::MAX, until)
+    }
+
+    /// The time until a look at failed routes is due.
+    fn until_retry(&self) -> Duration {
+        let now = Instant::now();
+        let failed = self.rib.dataplanes().map(|plane| (plane.id, plane.failed));
+        self.retries.until_due(failed, now).max(RETRY_POLL_INTERVAL.saturating_sub(now - self.looked))
     }
 
     /// Requests retries of failed routes when they are due.
@@ -407,10 +418,12 @@ impl RibStage {
         &self,
         inbox: &Receiver<RibIn>,
         calls: &CallQueue<RibStage>,
+        stop: &StopSignal,
         room: bool,
         timeout: Duration,
     ) -> bool {
         let mut select = Select::new();
+        stop.watch(&mut select);
         self.failures.watch(&mut select);
         self.feedback.watch(&mut select);
         calls.watch(&mut select);

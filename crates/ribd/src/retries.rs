@@ -33,6 +33,23 @@ impl Retries {
         }
     }
 
+    /// How long it takes until [`Retries::due`] has an effect for any of these dataplanes, of which so
+    /// many routes have failed.
+    pub(super) fn until_due(
+        &self,
+        failed: impl Iterator<Item = (DataplaneId, usize)>,
+        now: Instant,
+    ) -> Duration {
+        let until = |(id, failed): (DataplaneId, usize)| {
+            let known = self.planes.get(usize::from(id));
+            match known.map_or((0, None), |plane| (plane.failed, plane.next)) {
+                (known, _) if known != failed => Duration::ZERO,
+                (_, next) => next.map_or(Duration::MAX, |next| next.saturating_duration_since(now)),
+            }
+        };
+        failed.map(until).min().unwrap_or(Duration::MAX)
+    }
+
     /// Whether a dataplane of which so many routes have failed is to try again now. Asked now and then.
     pub(super) fn due(&mut self, id: DataplaneId, failed: usize, now: Instant) -> bool {
         let at = usize::from(id);
@@ -75,5 +92,10 @@ mod tests {
         assert_eq!(tried(&mut retries, 200, 206, 5), [201, 203]);
         assert_eq!(tried(&mut retries, 206, 207, 0), [0; 0]);
         assert_eq!(tried(&mut retries, 300, 304, 1), [301, 303]);
+        let until =
+            |failed| retries.until_due([(1, 0), (2, failed)].into_iter(), begin + Duration::from_secs(304));
+        assert_eq!((until(1), until(2)), (Duration::from_secs(3), Duration::ZERO));
+        let none = Retries::default().until_due([(2, 0)].into_iter(), begin);
+        assert_eq!(none, Duration::MAX);
     }
 }

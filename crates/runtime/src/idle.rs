@@ -9,20 +9,23 @@
 //! intervals. A stage shrinks its buffers, caches and sparse tables when it becomes idle. One small
 //! object may otherwise keep a 64 KiB slice of the allocator.
 //!
-//! The threads of a router are never quite without work. So a thread whose waits sometimes time out
+//! The threads of a router are never quite without work. So a thread that has none for [`PAUSE`]
 //! counts as idle once in [`BUSY_MAX`], too.
 
+use crate::liveness;
 use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, Select};
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// A thread without work for this time is idle.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest time without a purge of a thread that always has a little work; its next timed-out
-/// wait makes it idle.
+/// The longest time without a purge of a thread that always has a little work; its next [`PAUSE`]
+/// makes it idle.
 const BUSY_MAX: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Blocks of more than 512 KiB have an allocator segment of their own.
 const OWN_SEGMENT_BYTES: usize = 768 << 10;
@@ -43,9 +46,28 @@ thread_local! {
     static LAST_IDLE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Waits at most `timeout` until an operation of `select` is ready. Returns what [`on_wait`] does: whether the thread is idle.
+/// Waits until an operation of `select` is ready, at most for `timeout`, or until the thread is
+/// idle. Returns what [`on_wait`] does: whether it is.
 pub fn wait(select: &mut Select<'_>, timeout: Duration) -> bool {
-    on_wait(select.ready_timeout(timeout).is_err())
+    on_wait(select.ready_timeout(timeout.min(until_idle())).is_err())
+}
+
+/// How long the calling thread may sleep before it is idle; [`on_wait`] follows. The first call
+/// after work begins that time.
+pub fn until_idle() -> Duration {
+    let now = Instant::now();
+    let last_idle = LAST_IDLE.get().unwrap_or(now);
+    LAST_IDLE.set(Some(last_idle));
+    let (since, interval) = match STATE.get() {
+        State::Busy => (now, IDLE_TIMEOUT),
+        State::Waiting { since, interval } => (since, interval),
+    };
+    STATE.set(State::Waiting { since, interval });
+    let left = interval.saturating_sub(now - since);
+    if since <= last_idle {
+        return left;
+    }
+    left.min(BUSY_MAX.saturating_sub(now - last_idle).max(PAUSE))
 }
 
 /// Receives the next message, and purges the allocator while waiting.
@@ -75,16 +97,39 @@ pub fn recv_or_idle<T>(receiver: &Receiver<T>, mut on_idle: impl FnMut()) -> Res
     }
 }
 
-/// A connection with a read timeout. A read that times out is tried again, and purges when the thread is idle.
+/// A connection whose read timeout is [`IDLE_TIMEOUT`] at first. A read that times out is tried
+/// again, and purges when the thread is idle. Meanwhile the timeout is
+/// [`liveness::CHECK_INTERVAL`].
 #[derive(Debug)]
-pub struct IdleReader<R>(pub R);
+pub struct IdleReader<R> {
+    /// The connection.
+    pub connection: R,
+    is_long: bool,
+}
 
-impl<R: Read> Read for IdleReader<R> {
+impl<R: Read + AsFd> IdleReader<R> {
+    /// A reader of `connection`, which has its timeout.
+    pub fn new(connection: R) -> IdleReader<R> {
+        IdleReader { connection, is_long: false }
+    }
+
+    /// Sets the timeout. A failed one leaves the former, which only wakes the thread more often.
+    fn set_long(&mut self, is_long: bool) {
+        if is_long != self.is_long {
+            self.is_long = is_long;
+            let timeout = if is_long { liveness::CHECK_INTERVAL } else { IDLE_TIMEOUT };
+            let _ = socket2::SockRef::from(&self.connection).set_read_timeout(Some(timeout));
+        }
+    }
+}
+
+impl<R: Read + AsFd> Read for IdleReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let read = self.0.read(buffer);
+            let read = self.connection.read(buffer);
             let timed_out = read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
             on_wait(timed_out);
+            self.set_long(timed_out);
             if !timed_out {
                 return read;
             }
@@ -179,6 +224,17 @@ mod tests {
         LAST_IDLE.set(ago(2 * BUSY_MAX.as_secs()));
         STATE.set(State::Waiting { since: LAST_IDLE.get().unwrap(), interval: 1000 * IDLE_TIMEOUT });
         assert!(!on_wait(true), "it has done nothing since");
+        // A wait ends when it makes the thread idle, and not before.
+        let near = |wait: Duration, expected| wait <= expected && wait + PAUSE / 2 > expected;
+        for (last_idle, wait) in [(0, IDLE_TIMEOUT), (BUSY_MAX.as_secs() - 1, BUSY_MAX / 10), (60, PAUSE)] {
+            LAST_IDLE.set(ago(last_idle));
+            STATE.set(State::Busy);
+            let until = until_idle();
+            assert!(near(until, wait), "{until:?}, {last_idle} s after it last was");
+        }
+        LAST_IDLE.set(Some(Instant::now()));
+        STATE.set(State::Waiting { since: ago(3).unwrap(), interval: 4 * IDLE_TIMEOUT });
+        assert!(near(until_idle(), Duration::from_secs(5)));
         let (tx, rx) = crossbeam_channel::bounded(1);
         tx.send(()).unwrap();
         let mut select = Select::new();

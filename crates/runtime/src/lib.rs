@@ -18,5 +18,7 @@ pub mod meter;
 pub mod performance;
 pub mod registry;
 pub mod ring;
+pub mod stop;
 pub mod thread;
 pub mod unix_socket;
+pub mod wait_fd;

@@ -12,12 +12,14 @@
 use std::borrow::Borrow;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// A host that acknowledges nothing for this time, although it was probed, is gone. With a window
 /// of zero for minutes, TCP probes only every two minutes, and detection takes two probes.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A timeout of [`Watched`] at most: detection takes so much longer, and costs a wake-up.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Keepalive: idle time, interval and probes. Together they are [`SILENCE_TIMEOUT`].
 const IDLE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -56,11 +58,33 @@ impl<S: Borrow<TcpStream>> Write for Watched<S> {
     }
 }
 
+impl<S: Borrow<TcpStream>> AsFd for Watched<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.borrow().as_fd()
+    }
+}
+
+impl<S: Borrow<TcpStream>> Watched<S> {
+    /// Fails as a read would, if the other host is gone: for a thread that waits elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::HostUnreachable`], or the system's.
+    pub fn check(&self) -> io::Result<()> {
+        let stream = self.0.borrow();
+        if is_gone(&state(stream)?) { Err(give_up(stream)?) } else { Ok(()) }
+    }
+}
+
 /// The result, or the error of a host that is gone.
 fn unless_gone(stream: &TcpStream, done: io::Result<usize>) -> io::Result<usize> {
     if !done.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock) || !is_gone(&state(stream)?) {
         return done;
     }
+    Err(give_up(stream)?)
+}
+
+/// Shuts the connection down, and returns the error that says so.
+fn give_up(stream: &TcpStream) -> io::Result<io::Error> {
     // Data in flight would arrive after the data of the next connection, if the host comes back. So
     // it is dropped with the socket.
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))?;
@@ -69,7 +93,7 @@ fn unless_gone(stream: &TcpStream, done: io::Result<usize>) -> io::Result<usize>
         "the other host acknowledged nothing for {} s, so it counts as gone",
         SILENCE_TIMEOUT.as_secs()
     );
-    Err(io::Error::new(ErrorKind::HostUnreachable, message))
+    Ok(io::Error::new(ErrorKind::HostUnreachable, message))
 }
 
 /// Whether nothing was acknowledged for long although TCP retransmitted, or, with a window of zero,

@@ -5,26 +5,34 @@
 //! [`PerformanceTimer`].
 
 use crate::performance::{PerformanceTimer, Record};
+use crate::ring::Wake;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// All meters of a process, in the order of the pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Meters {
     start: Instant,
     meters: Arc<Mutex<Vec<Arc<Inner>>>>,
     /// Prefix of stage names, where several alike exist.
     owner: Option<Arc<str>>,
+    on_record: Option<Wake>,
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meters").field("meters", &self.meters).finish_non_exhaustive()
+    }
 }
 
 impl Default for Meters {
     fn default() -> Self {
-        Meters { start: Instant::now(), meters: Arc::default(), owner: None }
+        Meters { start: Instant::now(), meters: Arc::default(), owner: None, on_record: None }
     }
 }
 
-#[derive(Debug)]
 struct Inner {
     name: String,
     start: Instant,
@@ -36,6 +44,16 @@ struct Inner {
     last_us: AtomicU64,
     /// One per thread of the stage.
     timers: Mutex<Vec<Weak<Mutex<PerformanceTimer>>>>,
+    on_record: Option<Wake>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("name", &self.name)
+            .field("routes", &self.routes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One stage's meter. Clones count together; each result of [`Meters::meter`] has a timer of its
@@ -67,6 +85,11 @@ impl Meters {
         Meters { owner: Some(owner.into()), ..self.clone() }
     }
 
+    /// The same meters; each new one calls `wake` when a [`Record`] is complete.
+    pub fn on_record(self, wake: Wake) -> Meters {
+        Meters { on_record: Some(wake), ..self }
+    }
+
     /// A meter for the stage `name`; threads of one stage share it by name.
     pub fn meter(&self, name: &str) -> Meter {
         let of_one = self.owner.as_ref().map(|owner| format!("{owner}: {name}"));
@@ -84,6 +107,7 @@ impl Meters {
             first_us: AtomicU64::new(0),
             last_us: AtomicU64::new(0),
             timers: Mutex::default(),
+            on_record: self.on_record.clone(),
         });
         meters.push(inner.clone());
         Meter::of(inner)
@@ -155,8 +179,11 @@ impl Meter {
         }
         let end = Instant::now();
         // No other thread takes it, but for the short time of a query.
-        self.timer.lock().unwrap_or_else(PoisonError::into_inner).add(begin, end, routes as u64);
+        let is_new = self.timer.lock().unwrap_or_else(PoisonError::into_inner).add(begin, end, routes as u64);
         let m = &self.stage;
+        if is_new && let Some(wake) = &m.on_record {
+            wake();
+        }
         let since = |t: Instant| t.saturating_duration_since(m.start).as_micros() as u64;
         m.routes.fetch_add(routes as u64, Relaxed);
         m.batches.fetch_add(1, Relaxed);

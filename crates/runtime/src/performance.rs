@@ -103,8 +103,8 @@ impl Default for PerformanceTimer {
 
 impl PerformanceTimer {
     /// Adds a call from `begin` to `end` that finished `tasks` tasks. A call without tasks adds
-    /// only its time.
-    pub fn add(&mut self, begin: Instant, end: Instant, tasks: u64) {
+    /// only its time. Returns whether that completed a record.
+    pub fn add(&mut self, begin: Instant, end: Instant, tasks: u64) -> bool {
         let gap = self.last_end.map_or(Duration::ZERO, |last| begin.saturating_duration_since(last));
         let interval = end.saturating_duration_since(begin);
         self.last_end = Some(end);
@@ -128,7 +128,9 @@ impl PerformanceTimer {
                 RECORDS_MAX => self.records[oldest] = record,
                 _ => self.records.push(record),
             }
+            return true;
         }
+        false
     }
 
     /// The latest records, oldest first.

@@ -1,44 +1,16 @@
-//! Named threads, and the flag that stops them all.
+//! Named threads.
+
+pub use crate::stop::{Stop, StopHook, StopSignal};
 
 use crate::cpu::Cpus;
 use rustix::process::{getpriority_process, nice, setpriority_process};
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The stop flag of all stages of a process. Clones share it.
-#[derive(Clone, Default, Debug)]
-pub struct Stop(Arc<AtomicU8>);
-
 /// The niceness of the highest priority (setpriority(2)).
 const HIGHEST_PRIORITY: i32 = -20;
-const STOP: u8 = 1;
-const STOP_AND_REMOVE: u8 = 2;
-
-impl Stop {
-    /// Stops all stages. Routes that they installed elsewhere stay.
-    pub fn stop(&self) {
-        self.0.fetch_max(STOP, Relaxed);
-    }
-
-    /// Stops all stages, which then remove the routes that they installed elsewhere. An earlier
-    /// [`Stop::stop`] wins: after a failure, the process is to be restarted.
-    pub fn stop_and_remove(&self) {
-        let _ = self.0.compare_exchange(0, STOP_AND_REMOVE, Relaxed, Relaxed);
-    }
-
-    /// Whether the flag is set.
-    pub fn stopped(&self) -> bool {
-        self.0.load(Relaxed) != 0
-    }
-
-    /// Whether stages remove what they installed elsewhere before they end.
-    pub fn removes(&self) -> bool {
-        self.0.load(Relaxed) == STOP_AND_REMOVE
-    }
-}
 
 /// Starts a thread under `name` (at most 15 bytes show in `top`).
 ///
@@ -204,16 +176,6 @@ pub fn peak_memory() -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stop_and_remove_only_when_nothing_stopped_before() {
-        let (clean, failed) = (Stop::default(), Stop::default());
-        clean.stop_and_remove();
-        assert!(clean.stopped() && clean.removes());
-        failed.stop();
-        failed.stop_and_remove();
-        assert!(failed.stopped() && !failed.removes());
-    }
 
     #[test]
     fn urgent_thread_has_its_priority_from_one_that_holds_it() {

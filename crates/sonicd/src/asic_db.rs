@@ -8,20 +8,22 @@ use super::appl_transport::Lag;
 use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::syncd_generation::SyncdGeneration;
 use super::{Daemon, Error, events};
+use crossbeam_channel::{Select, never, select};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self};
+use ribtide_runtime::wait_fd::WakeUp;
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
-use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, passed_over};
+use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, Wake, passed_over, server_returns};
 use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const ASIC_STATE: &str = "ASIC_STATE";
 const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
@@ -37,8 +39,6 @@ const BULK: usize = 1000;
 const WRITE_BATCH_MAX: usize = 8_000;
 /// Rows of one send, so that the server works while more are encoded.
 const SENT_AT_ONCE: usize = 500;
-/// Interval of checks of an idle server.
-const PROBE: Duration = Duration::from_secs(1);
 
 /// The destination of rows.
 pub(super) enum AsicDb {
@@ -86,7 +86,8 @@ impl AsicDb {
             (false, true) => {}
             (false, false) => drop(asic.query(&["SET", RAN, "1"])?),
         }
-        let mut rows = Rows::new(asic, syncd_generation, exact);
+        let returned = server_returns(asic.database(), &daemon.stop)?;
+        let mut rows = Rows::new(asic, syncd_generation, exact, returned);
         if exact {
             if !warm {
                 rows.recreate(syncd)?;
@@ -144,9 +145,21 @@ impl AsicDb {
             AsicDb::Off { .. } => Ok(false),
             AsicDb::WriteBehind(writer) => {
                 writer.failed.try_recv().map_or(Ok(()), Err)?;
-                Ok(writer.lost.swap(false, Relaxed))
+                Ok(writer.lost.try_recv().is_ok())
             }
             AsicDb::InLine(rows) => rows.is_lost(),
+        }
+    }
+
+    /// Makes `select` ready when [`AsicDb::is_lost`] may have news.
+    pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        match self {
+            AsicDb::Off { .. } => {}
+            AsicDb::WriteBehind(writer) => {
+                select.recv(&writer.failed);
+                select.recv(&writer.lost);
+            }
+            AsicDb::InLine(rows) => _ = select.recv(&rows.returned),
         }
     }
 }
@@ -159,7 +172,8 @@ pub(super) struct AsicWriter {
     pace: LowPriorityPace,
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
-    lost: Arc<AtomicBool>,
+    /// The server came back.
+    lost: Wake,
     given: u64,
     written: Arc<AtomicU64>,
 }
@@ -172,16 +186,26 @@ impl AsicWriter {
         let pace = LowPriorityPace::new(bound);
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
-        let lost = Arc::new(AtomicBool::new(false));
-        let its_lost = lost.clone();
+        let (lost_wake, lost) = WakeUp::new();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
             let all = || waiting.len();
             let mut round = || {
-                let first = match waiting.recv_timeout(PROBE) {
-                    Ok(first) => first,
-                    Err(_) => return Ok(false),
+                let first = select! {
+                    recv(waiting.raw()) -> first => match first {
+                        Ok(first) => Some(waiting.took(first)),
+                        Err(_) => return Ok(false),
+                    },
+                    // The next check uses it.
+                    recv(rows.returned) -> returned => {
+                        rows.may_be_lost |= returned.is_ok();
+                        if returned.is_err() {
+                            rows.returned = never();
+                        }
+                        None
+                    }
+                    default(idle::until_idle()) => None,
                 };
                 let oldest = first.as_ref().map(|first| first.1);
                 let begin = Instant::now();
@@ -199,7 +223,7 @@ impl AsicWriter {
                 }
                 its_written.fetch_add(batches_done, Relaxed);
                 if rows.is_lost()? {
-                    its_lost.store(true, Relaxed);
+                    lost_wake.wake();
                 }
                 let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {
@@ -255,7 +279,9 @@ impl Drop for AsicWriter {
 pub(super) struct Rows {
     connection: Connection,
     generation: u64,
-    probed: Instant,
+    /// The server was lost and is back, as a subscription to it noticed.
+    returned: Wake,
+    may_be_lost: bool,
     syncd_generation: SyncdGeneration,
     /// Whether rows are written in line.
     exact: bool,
@@ -267,14 +293,15 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    fn new(connection: Connection, syncd_generation: SyncdGeneration, exact: bool) -> Rows {
+    fn new(connection: Connection, syncd_generation: SyncdGeneration, exact: bool, returned: Wake) -> Rows {
         let key = connection.database().key(ASIC_STATE, "");
         let prefix = key.len();
         // A server that was lost since it was opened counts.
         Rows {
             connection,
             generation: 0,
-            probed: Instant::now(),
+            returned,
+            may_be_lost: false,
             syncd_generation,
             exact,
             batches: 0,
@@ -338,11 +365,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Checks the server once a second. Returns whether it came back; then it has its marker keys
-    /// again.
+    /// Returns whether the server came back; then it has its marker keys again.
     fn is_lost(&mut self) -> Result<bool, Error> {
-        if self.probed.elapsed() >= PROBE {
-            self.probed = Instant::now();
+        if std::mem::take(&mut self.may_be_lost) | self.returned.try_recv().is_ok() {
             self.connection.query(&["PING"])?;
         }
         let generation = self.connection.generation();

@@ -464,6 +464,7 @@ impl OrchLink for AsicTransportServer {
             Requests::Zmq(requests) => requests.watch(select),
         }
         select.recv(&self.failed);
+        self.rows.watch(select);
     }
 }
 

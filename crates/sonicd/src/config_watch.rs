@@ -1,20 +1,15 @@
 //! Watches a setting of CONFIG_DB while a daemon runs.
 //!
-//! A keyspace notification of Redis (SONiC sets `notify-keyspace-events`) wakes the watcher; without notifications it
-//! reads the row once a second. An absent field keeps the setting as it is, since CONFIG_DB may be lost or loading.
+//! An absent field keeps the setting as it is, since CONFIG_DB may be lost or loading.
 
 use super::config_db::{ConfigDb, Switch};
+use super::key_watch::KeyWatch;
 use super::{Daemon, Error};
 use crossbeam_channel::{Receiver, Select, bounded};
 use ribtide_runtime::thread::{self};
 use ribtide_swss::Db;
-use ribtide_tables::wake_ups;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
-
-/// Interval of reads, with or without notifications.
-const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A watched setting.
 pub(super) struct ConfigWatch {
@@ -29,21 +24,15 @@ impl ConfigWatch {
     /// CONFIG_DB does not reply now, or the thread cannot be created. Later the watcher waits for a
     /// lost CONFIG_DB.
     pub(super) fn start(switch: Switch, on: bool, daemon: &Daemon) -> Result<ConfigWatch, Error> {
-        let database = daemon.databases.get(Db::Config);
-        let channel = format!("__keyspace@{}__:{}", database.id, switch.row(database));
-        let notifications = wake_ups(database, vec![channel], &daemon.stop)?.pop();
+        let row = switch.row(daemon.databases.get(Db::Config));
+        let mut watch = KeyWatch::start(Db::Config, vec![row], daemon)?;
         let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
         let follows = Arc::new(AtomicBool::new(on));
         let (its, stop) = (follows.clone(), daemon.stop.clone());
         let (waker, wake) = bounded(1);
         let body = move || {
             while !stop.stopped() {
-                // Without a subscription the row is read once a second.
-                if notifications.as_ref().is_none_or(|notifications| {
-                    notifications.recv_timeout(CONFIG_POLL_INTERVAL).is_err_and(|e| e.is_disconnected())
-                }) {
-                    std::thread::sleep(CONFIG_POLL_INTERVAL);
-                }
+                watch.wait();
                 let Ok(Some(now)) = config.enabled(switch) else { continue };
                 if its.swap(now, Relaxed) != now {
                     // A full channel holds a wake-up already.

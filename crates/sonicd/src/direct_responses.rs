@@ -338,6 +338,14 @@ impl ResponseReceiver {
         self.direct.is_some() && state_table::has_subscriber(&mut self.appl, presence).unwrap_or(false)
     }
 
+    /// When [`ResponseReceiver::hear`] is to be called again without an event.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.from {
+            Source::None { due, .. } => Some(due),
+            _ => None,
+        }
+    }
+
     /// The next event.
     pub(super) fn hear(&mut self) -> Option<ReceivedResponse> {
         while let Some(event) = self.direct.as_ref().and_then(|direct| direct.events().try_recv()) {

@@ -102,7 +102,7 @@ fn loop_frames(stream: &TcpStream, events: &ring::Sender<FpmEvent>) -> Result<St
     if let Err(e) = stream.set_read_timeout(Some(idle::IDLE_TIMEOUT)) {
         return Ok(e.to_string());
     }
-    let mut patient = idle::IdleReader(Watched(stream));
+    let mut patient = idle::IdleReader::new(Watched(stream));
     loop {
         match patient.read(&mut read[held..]) {
             Ok(0) => return Ok("the client closed it".into()),

@@ -15,7 +15,7 @@ use super::performance::{Timers, Timing};
 use super::reconcile::mirror::{Found, Mirror};
 use super::reconcile::{ReconcileOptions, RoundLog, Tally, appl_db, mirror};
 use super::settings::{Settings, refuse_with_warm_restart};
-use super::transport_check::TransportCheck;
+use super::transport_check::{APART, TransportCheck};
 use super::warm::Replay;
 use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, queues};
 use clap::Args;
@@ -38,7 +38,7 @@ use ribtide_swss::row::{
 use ribtide_swss::syncd::Difference;
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Endpoint;
-use ribtide_tables::{Pipeline, Producer, ProducerStateTable};
+use ribtide_tables::{Pipeline, Producer, ProducerStateTable, Wake, server_returns};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -58,11 +58,13 @@ const SUPPRESSION_OFF_IN_ROUTER: &str = "the router does not wait for the chip (
 const CONFIRMATIONS_BATCH_MAX: usize = 10_000;
 /// Rows of one step of a resend.
 const AGAIN: usize = 10_000;
-/// Interval of checks of an idle Redis.
-const PROBE: Duration = Duration::from_secs(1);
+/// The minimum interval of updates of a gauge.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of checks of orchagent's transport: while the last one found a difference, and otherwise.
+const PROBE_INTERVALS: (Duration, Duration) = (APART, Duration::from_secs(5));
 /// The longest sleep during a start, or while everything must be handed over.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The longest sleep: the machine then gets the time and learns that nothing arrived.
+/// The longest sleep during a replay: the machine gets the time and learns that nothing arrived.
 const TICK_INTERVAL: Duration = Duration::from_millis(LISTENING_MS);
 /// How long a start waits for the snapshot of the chip. After that it continues without it, or, if
 /// an orchagent is present that will send it, without writes until it arrives.
@@ -182,6 +184,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         settings,
         transport,
         replay: Replay::open(quiet_ms, &mut config_db, daemon)?,
+        returned: server_returns(daemon.databases.get(Db::Appl), stop)?,
         sessions: 0,
         generation: 0,
         flushed: Instant::now(),
@@ -320,6 +323,8 @@ pub(super) struct Stage {
     settings: Settings,
     transport: TransportCheck,
     replay: Replay,
+    /// APPL_DB was lost and is back, perhaps without its data.
+    returned: Wake,
     /// The number of connected clients so far.
     sessions: u64,
     generation: u64,
@@ -370,7 +375,7 @@ impl Stage {
         asked: &call::CallQueue<Stage>,
         stop: &Stop,
     ) -> Result<(), Error> {
-        let (clock, mut choked) = (Clock::default(), false);
+        let (clock, mut choked, signal) = (Clock::default(), false, stop.signal());
         while !stop.stopped() {
             asked.serve(self);
             let mut busy = false;
@@ -400,6 +405,8 @@ impl Stage {
             if !busy {
                 self.probe()?;
                 let mut select = Select::new();
+                signal.watch(&mut select);
+                select.recv(&self.returned);
                 links.watch(&mut select);
                 self.suppress.watch(&mut select);
                 asked.watch(&mut select);
@@ -425,7 +432,7 @@ impl Stage {
         self.changed.set(self.machine.pending());
         self.unanswered.set(self.machine.awaiting());
         // The count is taken here, because many places change it.
-        if self.counted.elapsed() >= PROBE {
+        if self.counted.elapsed() >= GAUGE_INTERVAL {
             self.counted = Instant::now();
             self.objectless.set(self.machine.waiting());
         }
@@ -736,10 +743,16 @@ impl Stage {
             return START_POLL_INTERVAL;
         }
         if self.machine.pending() > 0 && self.has_room() && !self.holds() {
-            self.flush_interval().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL)
-        } else {
-            TICK_INTERVAL
+            return self.flush_interval().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL);
         }
+        let is_replaying = self.machine.session_ms().is_some() && !self.machine.is_replayed();
+        if is_replaying || self.count != Count::Done || self.machine.pending() > 0 || self.resending.is_some()
+        {
+            return TICK_INTERVAL;
+        }
+        let responses = self.responses.as_ref().and_then(ResponseReceiver::due);
+        let responses = responses.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+        responses.min(self.probe_interval().saturating_sub(self.probed.elapsed()))
     }
 
     fn flush_interval(&self) -> Duration {
@@ -769,13 +782,20 @@ impl Stage {
         self.delete_groups()
     }
 
-    /// Checks an idle Redis, which may be lost and return between two changes.
+    fn probe_interval(&self) -> Duration {
+        if self.transport.is_suspect() { PROBE_INTERVALS.0 } else { PROBE_INTERVALS.1 }
+    }
+
+    /// Checks a Redis that was lost and returned between two changes, and orchagent's transport.
     fn probe(&mut self) -> Result<(), Error> {
-        if self.probed.elapsed() < PROBE {
+        if self.returned.try_recv().is_ok() {
+            self.groups.probe()?;
+            return self.write();
+        }
+        if self.probed.elapsed() < self.probe_interval() {
             return Ok(());
         }
         self.probed = Instant::now();
-        self.groups.probe()?;
         if self.transport.look()? && matches!(self.routes, Routes::Redis(_)) {
             self.settings.now("swss_zmq", "disabled", self.transport.wrong().unwrap_or_default());
         }

@@ -22,6 +22,7 @@ pub mod explain;
 mod fpm_server;
 pub mod fpmsyncd;
 mod ignored_options;
+mod key_watch;
 mod links;
 mod orch_outputs;
 pub mod orch_stage;

@@ -5,6 +5,7 @@ use super::events::log;
 use ribtide_netlink::{Socket, overran};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::RTNLGRP_LINK;
 use ribtide_wire::netlink::{Content, dump_links};
 use std::io;
@@ -12,8 +13,6 @@ use std::time::Duration;
 
 /// The receive buffer for notifications, in bytes.
 const BUFFER: u32 = 8 << 20;
-/// Poll interval for a stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause before the kernel's socket is opened again after it failed.
 const REOPEN: Duration = Duration::from_secs(1);
 /// Events in the queue at most.
@@ -40,14 +39,15 @@ pub(super) fn watch(
     let failed =
         |e: io::Error| Error::System(format!("cannot learn the names of interfaces from the kernel: {e}"));
     // The subscription precedes the dump, so nothing is missed.
-    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL).map_err(failed)?;
+    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER).map_err(failed)?;
+    let wait = WaitFd::new(stop).map_err(failed)?;
     let now = list().map_err(failed)?;
     let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
             let mut events = Vec::new();
-            match socket.notified(|_, content| events.extend(event(&content))) {
+            match socket.notified(&wait, Duration::MAX, |_, content| events.extend(event(&content))) {
                 Ok(()) => {}
                 // Notifications were lost, so all interfaces are sent again. A removed one stays
                 // known, which does no harm.
@@ -62,10 +62,8 @@ pub(super) fn watch(
                         error = %e,
                         "the kernel's interfaces cannot be watched; reading all of them again"
                     );
-                    std::thread::sleep(REOPEN);
-                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL)
-                        .and_then(|s| Ok((s, list()?)))
-                    {
+                    stop.sleep(REOPEN);
+                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER).and_then(|s| Ok((s, list()?))) {
                         Ok((again, all)) => (socket, events) = (again, all),
                         Err(e) => log!(daemon, warn, error = %e, "names of interfaces may be old"),
                     }

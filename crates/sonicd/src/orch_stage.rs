@@ -16,7 +16,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::Stop;
+use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_swss::orch::{Orch, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::{Change, Row};
@@ -27,10 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Poll interval while `orchagent_restart_check` waits for a reply.
 const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest sleep after it was stopped for a restart.
-const FROZEN_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Interval at which the state machine gets the time.
-const TICK: Millis = 1000;
+/// Intervals at which the state machine gets the time: while something waits, and otherwise.
+const TICKS: (Millis, Millis) = (1000, 10_000);
 
 /// The heartbeat on standard output for supervisord; SONiC raises an alarm without it.
 pub struct Heartbeat {
@@ -43,6 +41,10 @@ impl Heartbeat {
     pub fn every(asked: Option<u64>) -> Option<Heartbeat> {
         let supervised = || std::env::var_os("SUPERVISOR_ENABLED").map(|_| 10_000);
         asked.or_else(supervised).map(|ms| Heartbeat { interval: Duration::from_millis(ms), last: None })
+    }
+
+    fn interval_ms(&self) -> Millis {
+        Millis::try_from(self.interval.as_millis()).unwrap_or(Millis::MAX)
     }
 
     fn tick(&mut self) {
@@ -341,7 +343,7 @@ impl OrchStage {
     /// # Errors
     /// A sentence for the operator: a database refuses, or syncd does not reply.
     pub fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
-        let (clock, mut next_tick) = (Clock::default(), 0);
+        let (clock, mut next_tick, signal) = (Clock::default(), 0, stop.signal());
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
         let mut has_subscriber = false;
         while !stop.stopped() {
@@ -358,7 +360,7 @@ impl OrchStage {
                 self.orch.reply(reply, &mut out);
             }
             if clock.now() >= next_tick {
-                next_tick = clock.now() + TICK;
+                next_tick = clock.now() + self.tick_interval();
                 self.orch.tick(clock.now(), &mut out);
                 self.outputs.tick(&self.orch)?;
                 self.flush_recordings();
@@ -401,19 +403,30 @@ impl OrchStage {
                 return self.freeze(stop);
             }
             if !quiet {
+                next_tick = next_tick.min(clock.now() + TICKS.0);
                 if let Some(meter) = &self.meter {
                     meter.add(taken, begin);
                 }
                 continue;
             }
             self.flush_recordings();
-            if self.wait(asked, &clock, next_tick) {
+            if self.wait(asked, &signal, &clock, next_tick) {
                 out.shrink_to_fit();
                 replies = Vec::new();
                 idle::trim(&mut self);
             }
         }
         Ok(())
+    }
+
+    /// The time until the state machine needs the time again, unless there is work before: requests that the chip had no
+    /// room for are retried, and so is a warm start's end.
+    fn tick_interval(&self) -> Millis {
+        let waits = self.orch.backlog() + self.orch.retry_cache_len() + self.syncd.under_way() > 0;
+        let waits = waits || !self.orch.idle() || !self.outputs.idle() || self.restore.is_some();
+        let interval = if waits { TICKS.0 } else { TICKS.1 };
+        let heartbeat = self.heartbeat.as_ref().map_or(Millis::MAX, Heartbeat::interval_ms);
+        interval.min(TICKS.0.max(heartbeat / 2))
     }
 
     fn note_depths(&self) {
@@ -451,7 +464,7 @@ impl OrchStage {
         self.flush_recordings();
         tracing::info!(target: target::ORCHAGENT, "orchagent stands still for a warm restart; stop it now");
         while !stop.stopped() {
-            std::thread::sleep(FROZEN_POLL_INTERVAL);
+            stop.sleep(Duration::MAX);
         }
         Ok(())
     }
@@ -495,8 +508,15 @@ impl OrchStage {
     }
 
     /// Sleeps until there is work or `next_tick`. Returns whether the thread is idle.
-    fn wait(&self, asked: Option<&CallQueue<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
+    fn wait(
+        &self,
+        asked: Option<&CallQueue<OrchStage>>,
+        stop: &StopSignal,
+        clock: &Clock,
+        next_tick: Millis,
+    ) -> bool {
         let mut select = Select::new();
+        stop.watch(&mut select);
         self.syncd.watch(&mut select);
         self.outputs.watch(&mut select);
         if !(self.syncd.waiting() && self.orch.backlog() >= self.backlog) {

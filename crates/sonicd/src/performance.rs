@@ -16,6 +16,7 @@ use ribtide_tables::{Connection, Databases, Fields};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The table in STATE_DB: keys are daemons, fields are timers.
 const TABLE: &str = "RIBTIDE_PERFORMANCE";
@@ -56,7 +57,8 @@ impl Timers {
             daemon.bookkeeping.set(TABLE, daemon.name, Fields::new());
             return Timers(None);
         }
-        let meters = Meters::default();
+        let bookkeeping = daemon.bookkeeping.clone();
+        let meters = Meters::default().on_record(Arc::new(move || bookkeeping.hurry()));
         let mut reporter =
             Reporter { daemon: daemon.name, timing, meters: meters.clone(), seen: BTreeMap::new() };
         daemon.bookkeeping.follow(TABLE, daemon.name, move || reporter.look());

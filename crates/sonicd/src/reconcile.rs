@@ -10,7 +10,6 @@ pub(super) mod asic_db;
 pub(super) mod mirror;
 
 use clap::Args;
-use ribtide_runtime::thread::Stop;
 use ribtide_swss::sai::{Audit, ObjectType, text};
 use ribtide_swss::syncd::{ChipRound, Difference, PageResult, Syncd, SyncdOut};
 use ribtide_tables::{Connection, Fields};
@@ -246,19 +245,6 @@ impl ChipRounds {
                 (self.began + self.interval).max(now + self.rest)
             }
         };
-    }
-}
-
-/// Sleeps, and returns early at a stop. Returns whether the process goes on.
-pub fn sleep(time: Duration, stop: &Stop) -> bool {
-    const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
-    let until = Instant::now() + time;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if stop.stopped() || left.is_zero() {
-            return !stop.stopped();
-        }
-        std::thread::sleep(left.min(STOP_POLL_INTERVAL));
     }
 }
 

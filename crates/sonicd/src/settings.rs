@@ -2,6 +2,7 @@
 //! why they differ. `ribtide show pipeline --sonic` reads it.
 
 use super::events::log;
+use super::key_watch::KeyWatch;
 use super::{Daemon, Error, refuse};
 use ribtide_runtime::thread::{self};
 use ribtide_settings::RequestedSettings;
@@ -9,7 +10,6 @@ use ribtide_swss::Db;
 use ribtide_tables::Connection;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::Duration;
 
 /// The table in STATE_DB; keys are daemons.
 const TABLE: &str = "RIBTIDE_PIPELINE";
@@ -18,9 +18,6 @@ pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
 /// The file that requests several servers; SONiC's database container reads it and places the
 /// databases.
 const ENABLE_MULTIDB: &str = "/etc/sonic/enable_multidb";
-
-/// Poll interval for warm restart in STATE_DB.
-const STATE_DB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -138,11 +135,15 @@ pub(super) fn refuse_with_warm_restart(
     let enabled = warm_restart(daemon, dockers)?;
     refuse(&RequestedSettings { warm_restart: enabled, ..requested })?;
     let Err(why) = refuse(&RequestedSettings { warm_restart: true, ..requested }) else { return Ok(()) };
+    let state = daemon.databases.get(Db::State);
+    let keys = std::iter::once(&"system").chain(dockers);
+    let keys = keys.map(|name| state.key("WARM_RESTART_ENABLE_TABLE", name)).collect();
+    let mut watch = KeyWatch::start(Db::State, keys, daemon)?;
     let daemon = daemon.clone();
     let body = move || {
         let mut was = false;
         while !daemon.stop.stopped() {
-            std::thread::sleep(STATE_DB_POLL_INTERVAL);
+            watch.wait();
             // Without STATE_DB the state is unknown.
             let is = warm_restart(&daemon, dockers).unwrap_or(was);
             if is && !was {

@@ -2,19 +2,19 @@
 //! that orchagent requested.
 //!
 //! A syncd that lost objects publishes `switch_shutdown_request`, and orchagent describes everything again. A channel
-//! stores nothing, and a restarted Redis may have no subscriber yet. So such a syncd also writes another generation, and
-//! orchagent polls it.
+//! stores nothing, and a restarted Redis may have no subscriber yet. So such a syncd also writes another generation.
+//! orchagent reads it after each subscription and each message of that channel, and now and then.
 
 use super::Error;
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_tables::{Connection, TableError};
+use ribtide_tables::{Connection, TableError, wake_ups};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 const KEY: &str = "RIBTIDE_SYNCD_SINCE";
-/// Poll interval of orchagent.
-const GENERATION_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of reads of orchagent, without a message.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A number that identifies the run.
 pub(super) fn of_this_run() -> u64 {
@@ -37,7 +37,8 @@ impl SyncdGeneration {
     }
 
     pub(super) fn write(&self, asic: &mut Connection) -> Result<(), TableError> {
-        asic.query(&["SET", KEY, &self.0]).map(drop)
+        asic.query(&["SET", KEY, &self.0])?;
+        asic.query(&["PUBLISH", KEY, &self.0]).map(drop)
     }
 }
 
@@ -49,10 +50,12 @@ pub(super) fn watch(
     on_change: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
     let Some(since) = asic.query(&["GET", KEY])?.into_text() else { return Ok(()) };
+    let wake = wake_ups(asic.database(), vec![KEY.into()], stop)?.remove(0);
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
-            std::thread::sleep(GENERATION_POLL_INTERVAL);
+            // The subscription ends with the daemon.
+            let _ = wake.recv_timeout(READ_INTERVAL);
             match asic.query(&["GET", KEY]).map(|number| number.into_text()) {
                 // The server lost it, and syncd writes it again.
                 Ok(None) => {}

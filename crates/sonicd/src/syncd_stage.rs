@@ -17,7 +17,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::Stop;
+use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
@@ -27,8 +27,6 @@ use std::time::{Duration, Instant};
 
 /// Sleep time while the last requests are in flight.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The longest sleep: the delay of a stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Requests at the chip at most.
 const AT_WORK: usize = 8;
 
@@ -161,6 +159,7 @@ impl SyncdStage {
     /// A sentence for the operator: a database refuses.
     pub fn run(mut self, asked: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
+        let signal = stop.signal();
         while !stop.stopped() {
             if let Some(asked) = asked {
                 asked.serve(&mut self);
@@ -178,7 +177,7 @@ impl SyncdStage {
             }
             let now = Instant::now();
             if let Some(until) = self.syncd.chip_mut().stalled(now) {
-                if self.wait(asked, false, until) {
+                if self.wait(asked, &signal, false, until) {
                     idle::trim(&mut self);
                 }
                 continue;
@@ -199,7 +198,7 @@ impl SyncdStage {
                     self.waiting.extend(request);
                     let page = self.reconcile.as_ref().map(ChipRounds::due);
                     let until = self.at_work.front().map(|work| work.done).into_iter().chain(page).min();
-                    if self.wait(asked, takes, until) {
+                    if self.wait(asked, &signal, takes, until) {
                         requests = Vec::new();
                         idle::trim(&mut self);
                     }
@@ -330,9 +329,16 @@ impl SyncdStage {
 
     /// Sleeps until there is work, or `until`; `takes`: requests are work. Returns whether the
     /// thread is idle.
-    fn wait(&self, asked: Option<&CallQueue<SyncdStage>>, takes: bool, until: Option<Instant>) -> bool {
+    fn wait(
+        &self,
+        asked: Option<&CallQueue<SyncdStage>>,
+        stop: &StopSignal,
+        takes: bool,
+        until: Option<Instant>,
+    ) -> bool {
         self.at_chip.set(self.at_work.len() + self.waiting.len());
         let mut select = Select::new();
+        stop.watch(&mut select);
         if takes {
             self.link.watch(&mut select);
         }
@@ -344,7 +350,7 @@ impl SyncdStage {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // The loop checks everything anyway.
-        idle::wait(&mut select, left.map_or(STOP_POLL_INTERVAL, |left| left.min(STOP_POLL_INTERVAL)))
+        idle::wait(&mut select, left.unwrap_or(Duration::MAX))
     }
 }
 

@@ -55,6 +55,11 @@ impl TransportCheck {
         Ok(changed)
     }
 
+    /// Whether the last check found a difference that is not confirmed.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.suspected != self.wrong
+    }
+
     /// Why no route reaches orchagent.
     pub(super) fn wrong(&self) -> Option<&'static str> {
         self.wrong

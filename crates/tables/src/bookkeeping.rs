@@ -7,15 +7,20 @@
 use crate::{Connection, Database, Databases, TableError};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
+use ribtide_runtime::ring::Wake;
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::{Change, Db, Row};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often sources are read and the server is looked at: less than a timer takes to make more records than are kept.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How often sources are read: less than a timer takes to make more records than are kept. While
+/// nothing changes the interval doubles, up to the second one; [`Bookkeeping::hurry`] ends that.
+const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
 /// The fields of a row.
 pub type Fields = BTreeMap<String, String>;
@@ -38,8 +43,6 @@ struct Source {
 #[derive(Default)]
 struct State {
     desired: BTreeMap<String, Desired>,
-    /// Whether a row was set since the thread last waited.
-    changed: bool,
     sources: Vec<Source>,
 }
 
@@ -49,10 +52,17 @@ impl fmt::Debug for State {
     }
 }
 
-#[derive(Default, Debug)]
 struct Shared {
     state: Mutex<State>,
-    wake: Condvar,
+    /// Whether the thread reads its sources seldom.
+    is_slow: AtomicBool,
+    wake: Wake,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 impl Shared {
@@ -75,8 +85,16 @@ impl Bookkeeping {
     /// When the server does not answer now, or there is no thread.
     pub fn start(db: Db, databases: &Databases, stop: &Stop) -> Result<Bookkeeping, TableError> {
         let connection = Connection::open(databases.get(db), stop)?;
-        let shared = Arc::<Shared>::default();
+        let cannot = |e: io::Error| TableError::Unreachable {
+            database: db.name().into(),
+            address: databases.get(db).address.to_string(),
+            cause: e.to_string(),
+        };
+        let wait = WaitFd::new(stop).map_err(cannot)?;
+        let (state, is_slow) = Default::default();
+        let shared = Arc::new(Shared { state, is_slow, wake: wait.waker() });
         let writer = Writer {
+            wait,
             shared: shared.clone(),
             connection,
             generation: 0,
@@ -84,11 +102,7 @@ impl Bookkeeping {
             refusal: None,
         };
         let stop = stop.clone();
-        thread::spawn("bookkeeping", move || writer.run(&stop)).map_err(|e| TableError::Unreachable {
-            database: db.name().into(),
-            address: databases.get(db).address.to_string(),
-            cause: e.to_string(),
-        })?;
+        thread::spawn("bookkeeping", move || writer.run(&stop)).map_err(cannot)?;
         Ok(Bookkeeping { shared, database: databases.get(db).clone() })
     }
 
@@ -116,18 +130,25 @@ impl Bookkeeping {
     pub fn follow(&self, table: &str, key: &str, source: impl FnMut() -> Fields + Send + 'static) {
         let source = Source { key: self.database.key(table, key), fields: Box::new(source) };
         self.shared.lock().sources.push(source);
+        self.hurry();
+    }
+
+    /// Makes the thread read its sources soon, at least as often as the shorter interval says.
+    pub fn hurry(&self) {
+        if self.shared.is_slow.swap(false, Relaxed) {
+            (self.shared.wake)();
+        }
     }
 
     fn set_row(&self, table: &str, key: &str, desired: Desired) {
-        let mut state = self.shared.lock();
-        state.desired.insert(self.database.key(table, key), desired);
-        state.changed = true;
-        self.shared.wake.notify_one();
+        self.shared.lock().desired.insert(self.database.key(table, key), desired);
+        (self.shared.wake)();
     }
 }
 
 /// The thread.
 struct Writer {
+    wait: WaitFd,
     shared: Arc<Shared>,
     connection: Connection,
     generation: u64,
@@ -139,32 +160,46 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, stop: &Stop) {
-        let mut due = Instant::now();
+        let (mut read, mut interval, mut may_be_lost) = (None::<Instant>, POLL_INTERVALS.0, false);
         while !stop.stopped() {
-            let poll = due <= Instant::now();
-            if poll {
-                due = Instant::now() + POLL_INTERVAL;
+            if !self.shared.is_slow.load(Relaxed) {
+                interval = POLL_INTERVALS.0;
             }
-            let wrote = self.write(poll);
+            let due = read.is_none_or(|read| read.elapsed() >= interval);
+            if due {
+                read = Some(Instant::now());
+            }
+            let wrote = self.write(due, may_be_lost);
             if idle::on_wait(wrote == Ok(false)) {
                 self.connection.shrink_to_fit();
             }
+            interval = match &wrote {
+                Ok(false) if due => POLL_INTERVALS.1.min(2 * interval),
+                Ok(false) => interval,
+                _ => POLL_INTERVALS.0,
+            };
+            self.shared.is_slow.store(interval > POLL_INTERVALS.0, Relaxed);
+            let is_refused = wrote.is_err();
             let refusal = wrote.err();
             if let Some(e) = refusal.as_ref().filter(|_| refusal != self.refusal && !stop.stopped()) {
                 tracing::warn!(target: target::REDIS, "{e}; routes go on, and the rows that show their state wait");
             }
             self.refusal = refusal;
-            let rest = due.saturating_duration_since(Instant::now());
-            let state = self.shared.lock();
-            let woken = self.shared.wake.wait_timeout_while(state, rest, |state| !state.changed);
-            woken.unwrap_or_else(PoisonError::into_inner).0.changed = false;
+            // Without a source, only a refused write needs another look.
+            let polls = is_refused || !self.shared.lock().sources.is_empty();
+            let left = read.map_or(Duration::ZERO, |read| interval.saturating_sub(read.elapsed()));
+            let timeout = if polls { left } else { idle::until_idle() };
+            may_be_lost = self.connection.wait_for_loss(&self.wait, timeout);
         }
     }
 
-    /// Writes the rows that differ from the written ones. Returns whether there was one.
-    fn write(&mut self, poll: bool) -> Result<bool, TableError> {
-        if poll {
+    /// Writes the rows that differ from the written ones, after reading the sources if it is `due`.
+    /// Returns whether there was one.
+    fn write(&mut self, due: bool, may_be_lost: bool) -> Result<bool, TableError> {
+        if may_be_lost {
             self.connection.query(&["PING"])?;
+        }
+        if due {
             // A source may wait for another server, so it runs without the lock.
             let mut sources = std::mem::take(&mut self.shared.lock().sources);
             for source in &mut sources {

@@ -13,9 +13,11 @@ use crate::unreadable;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wait_fd::WaitFd;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -128,6 +130,12 @@ impl Connection {
     /// Rises when the server was lost and found again, or refused a part of a batch for a time.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Waits, while no reply is due, until the server closes the connection, for a wake-up, the stop,
+    /// or `timeout`. Returns whether it may be lost: the next query shows that.
+    pub fn wait_for_loss(&self, wait: &WaitFd, timeout: Duration) -> bool {
+        wait.wait(&self.stream, timeout).unwrap_or(true)
     }
 
     /// Queues a command; its reply is read, and dropped, at the next flush.
@@ -281,7 +289,7 @@ impl Connection {
                         );
                         refused = message;
                     }
-                    std::thread::sleep(pause);
+                    self.stop.sleep(pause);
                     pause = RETRY_BACKOFF.1.min(pause * 2);
                 }
                 Ok(Some(message)) if is_wrong_type(&message) && !self.stop.stopped() => {
@@ -406,7 +414,7 @@ impl Connection {
             if self.stop.stopped() {
                 return Err(error);
             }
-            std::thread::sleep(pause);
+            self.stop.sleep(pause);
             pause = RETRY_BACKOFF.1.min(pause * 2);
             let Ok(stream) = Stream::connect(&self.database) else { continue };
             (self.stream, self.decoder) = (stream, Decoder::default());
@@ -498,7 +506,7 @@ pub(crate) fn receive<'d>(
     Ok(decoder.current())
 }
 
-fn not_redis() -> io::Error {
+pub(crate) fn not_redis() -> io::Error {
     io::Error::other("the server there is not Redis")
 }
 
@@ -545,6 +553,15 @@ fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
         }
     }
     Err(failed)
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+        }
+    }
 }
 
 /// A read returns after [`SERVER_POLL_INTERVAL`]; a write waits as long as the server's host is

@@ -38,7 +38,7 @@ pub use plain::PlainTable;
 pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
-pub use subscriptions::{PubSubEvent, Wake, listen, wake_ups};
+pub use subscriptions::{PubSubEvent, Wake, listen, server_returns, wake_ups};
 pub use unreadable::{passed_over, unreadable_keys};
 pub use write_behind::WriteBehind;
 

@@ -4,14 +4,15 @@
 //! a lost server, wakes all consumers, which then check their tables once.
 
 use crate::TableError;
-use crate::connection::{REPLY_TIMEOUT, SERVER_POLL_INTERVAL, Stream, lost, receive};
+use crate::connection::{REPLY_TIMEOUT, Stream, lost, not_redis, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Stop};
-use std::io::{self, Write};
+use ribtide_runtime::wait_fd::WaitFd;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 const CONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
@@ -47,16 +48,16 @@ pub fn listen(
 ) -> Result<(), TableError> {
     let (database, stop) = (database.clone(), stop.clone());
     let mut ears = subscribe(&database, &channels)?;
+    let wait = WaitFd::new(&stop).map_err(|e| lost(&database, &e))?;
     let name = format!("{}-listen", database.db.name().to_lowercase().replace('_', "-"));
     let address = database.address.to_string();
     let body = move || {
         on_event(PubSubEvent::Subscribed { again: false });
         while !stop.stopped() {
-            match read_messages(&mut ears, &mut on_event) {
-                Ok(()) => drop(idle::on_wait(false)),
-                // Time to check for the stop. The buffer may have grown in a burst.
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if idle::on_wait(true) {
+            match read_message(&mut ears, &wait, &mut on_event) {
+                Ok(read) => {
+                    // The buffer may have grown in a burst.
+                    if idle::on_wait(!read) {
                         ears.1.shrink_to_fit();
                         idle::purge();
                     }
@@ -73,7 +74,7 @@ pub fn listen(
                         if stop.stopped() {
                             return;
                         }
-                        std::thread::sleep(pause);
+                        stop.sleep(pause);
                         pause = CONNECT_BACKOFF.1.min(pause * 2);
                         if let Ok(again) = subscribe(&database, &channels) {
                             ears = again;
@@ -113,6 +114,15 @@ pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Resu
     Ok(wakes)
 }
 
+/// Subscribes to a channel on which nothing is published, so a wake-up means that the server was lost
+/// and is back, perhaps without its data. The first wake-up means nothing.
+///
+/// # Errors
+/// As [`listen`].
+pub fn server_returns(database: &Database, stop: &Stop) -> Result<Wake, TableError> {
+    Ok(wake_ups(database, vec!["RIBTIDE_RETURNS".into()], stop)?.remove(0))
+}
+
 type Ears = (Stream, Decoder);
 
 fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableError> {
@@ -138,10 +148,26 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
     Ok((stream, decoder))
 }
 
-fn read_messages((stream, decoder): &mut Ears, on_event: &mut impl FnMut(PubSubEvent<'_>)) -> io::Result<()> {
-    let mut parts = receive(stream, decoder, SERVER_POLL_INTERVAL)?.items().filter_map(Raw::text);
+/// Waits for a message and passes it on; `false` without one, at the stop or when the thread is idle.
+fn read_message(
+    (stream, decoder): &mut Ears,
+    wait: &WaitFd,
+    on_event: &mut impl FnMut(PubSubEvent<'_>),
+) -> io::Result<bool> {
+    while !decoder.advance().map_err(|_| not_redis())? {
+        if !wait.wait(&*stream, idle::until_idle())? {
+            return Ok(false);
+        }
+        match decoder.fill(|room| stream.read(room)) {
+            Ok(0) => return Err(io::Error::other("the server closed it")),
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let mut parts = decoder.current().items().filter_map(Raw::text);
     if let (Some("message"), Some(channel), Some(payload)) = (parts.next(), parts.next(), parts.next()) {
         on_event(PubSubEvent::Message { channel, payload });
     }
-    Ok(())
+    Ok(true)
 }

@@ -125,7 +125,7 @@ impl SessionsBuilder {
     pub(super) fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<SessionsBuilder> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
+        // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
         let mut listeners = Vec::new();
         for address in &bgp.listen {
@@ -240,9 +240,10 @@ impl SessionsBuilder {
             sessions.configure(neighbor);
         }
         let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
-        let cpus = setup.cpus.clone();
+        let (cpus, at_stop) = (setup.cpus.clone(), self.wake.clone());
         let thread = thread::spawn("sessions", move || {
             pin("sessions", cpus.as_ref());
+            let _waker = stop.on_stop(move || at_stop());
             sessions.run(&writes, &reports, &purged, &calls, &mut hosted, &stop);
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
@@ -307,7 +308,7 @@ impl Sessions {
             } else if rest == Turn::Held || !self.outbox.is_empty() {
                 Duration::from_millis(1)
             } else {
-                self.poll_timeout()
+                self.poll_timeout().min(idle::until_idle())
             };
             if let Err(error) = self.poll.poll(&mut events, Some(timeout))
                 && error.kind() != io::ErrorKind::Interrupted
@@ -356,9 +357,7 @@ impl Sessions {
     fn poll_timeout(&self) -> Duration {
         let next = self.timers.first().map(|(at, _)| self.clock.until(*at));
         // Rounded up: waking a moment early would only mean waking again.
-        next.map_or(Duration::from_millis(100), |d| {
-            (d + Duration::from_millis(1)).min(Duration::from_millis(100))
-        })
+        next.map_or(Duration::MAX, |d| d.saturating_add(Duration::from_millis(1)))
     }
 
     /// A configured neighbour comes, and waits to be started.

@@ -218,6 +218,16 @@ impl Replies {
         again
     }
 
+    /// Whether a route has no reply, or an unclear one, and so the time matters.
+    pub(super) fn waits(&self) -> bool {
+        !self.pending.is_empty() || self.has_doubts()
+    }
+
+    /// Whether a reply is unclear.
+    pub(super) fn has_doubts(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+
     /// Notes that a batch was written, except these routes.
     pub(super) fn written(&mut self, but: Vec<(VrfPrefix, String)>) {
         self.writing = None;

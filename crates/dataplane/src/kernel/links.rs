@@ -5,17 +5,19 @@
 use super::super::{InterfaceLine, InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
 use super::vrf::Listed;
-use super::{InterfaceChange, Note, REOPEN, STOP_POLL_INTERVAL};
+use super::{InterfaceChange, Note, REOPEN};
 use ribtide_config::VrfSetup;
 use ribtide_netlink::{Socket, overran};
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Closed, Sender};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
 use std::io;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The receive buffer for notifications, in bytes.
 const BUFFER: u32 = 8 * 1024 * 1024;
@@ -73,8 +75,11 @@ pub(super) fn watch(
     stop: &Stop,
 ) -> io::Result<JoinHandle<()>> {
     let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
+    let wait = WaitFd::new(stop)?;
+    listed.wake(wait.waker());
     let watcher = Watcher {
-        monitor: Socket::monitor(&groups, BUFFER, STOP_POLL_INTERVAL)?,
+        monitor: Socket::monitor(&groups, BUFFER)?,
+        wait,
         requests: Socket::open()?,
         interfaces: Interfaces::of(vrf, listed.get()),
         listed,
@@ -88,6 +93,8 @@ pub(super) fn watch(
 
 struct Watcher {
     monitor: Socket,
+    /// Ends its wait at the stop, and after a change of the list of VRFs.
+    wait: WaitFd,
     requests: Socket,
     interfaces: Interfaces,
     listed: Listed,
@@ -116,7 +123,10 @@ impl Watcher {
             if let Some(vrfs) = self.listed.news(&mut self.seen) {
                 interfaces.set_vrfs(vrfs);
             }
-            let told = match self.monitor.notified(|_, content| interfaces.take(&content)) {
+            let told = match self
+                .monitor
+                .notified(&self.wait, Duration::MAX, |_, content| interfaces.take(&content))
+            {
                 Ok(()) => self.notify(),
                 Err(e) => {
                     if !overran(&e) {

@@ -55,8 +55,6 @@ use vrf::find as find_vrf;
 pub use vrf::numbers as vrf_numbers;
 use watch::Touched;
 
-/// Poll interval for a stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The niceness advantage of the writer over other threads except BFD. It has the most work for
 /// each route, on one thread. Otherwise the producers of routes would take its core until queues
 /// are full, and then leave theirs idle.
@@ -315,7 +313,7 @@ impl Writer {
         self.noted.watch(&mut select);
         self.channel.watch(&mut select);
         let quiet =
-            if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { STOP_POLL_INTERVAL };
+            if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { idle::until_idle() };
         let quiet = match self.replayed {
             true => quiet.min(self.compare_at.saturating_duration_since(Instant::now())),
             false => quiet,
@@ -415,6 +413,9 @@ impl Writer {
             while let Some(left) = again.checked_duration_since(Instant::now()) {
                 // A dataplane that is down gets no batches; those in the queue are dropped.
                 self.channel.next(left)?;
+                if self.channel.stop.stopped() {
+                    return Err(Closed);
+                }
             }
             match Kernel::open(self.config.clone(), &self.listed.numbers()) {
                 Ok(kernel) => {

@@ -9,6 +9,7 @@ use ribtide_rib::{
 };
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -625,13 +626,13 @@ fn whatever_happens_the_kernel_has_what_was_asked() {
 
 /// What the kernel says about next-hop objects and IPv4 routes while `body` runs, in messages of each.
 fn told(body: impl FnOnce()) -> (usize, usize) {
-    let mut monitor =
-        Socket::monitor(&[RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP], 1 << 20, Duration::from_millis(200)).unwrap();
+    let mut monitor = Socket::monitor(&[RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP], 1 << 20).unwrap();
+    let wait = WaitFd::new(&Stop::default()).unwrap();
     body();
     let (mut objects, mut routes, mut heard) = (0, 0, usize::MAX);
     while std::mem::replace(&mut heard, objects + routes) != objects + routes {
         monitor
-            .notified(|_, content| match content {
+            .notified(&wait, Duration::from_millis(200), |_, content| match content {
                 ribtide_wire::netlink::Content::NewNextHop(_)
                 | ribtide_wire::netlink::Content::DelNextHop(_) => objects += 1,
                 _ => routes += 1,

@@ -3,19 +3,26 @@
 use ribtide_config::{VrfConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::{IfIndex, Vrf};
+use ribtide_runtime::ring::Wake;
 use ribtide_wire::netlink::{Content, Link, dump_links};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The configured VRFs, shared by threads. Clones share the list.
 #[derive(Clone, Default)]
-pub(super) struct Listed(Arc<(Mutex<Arc<[VrfSetup]>>, AtomicU32)>);
+pub(super) struct Listed(Arc<(Mutex<Arc<[VrfSetup]>>, AtomicU32, Mutex<Vec<Wake>>)>);
 
 impl Listed {
     /// Sets the list.
     pub(super) fn set(&self, vrfs: &[VrfSetup]) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = vrfs.into();
         self.0.1.fetch_add(1, Release);
+        self.0.2.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
+    }
+
+    /// Calls `wake` after each later change.
+    pub(super) fn wake(&self, wake: Wake) {
+        self.0.2.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 
     /// The list, if it changed since `seen`, which is updated.

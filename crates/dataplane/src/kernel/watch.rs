@@ -6,9 +6,9 @@
 //! is compared.
 
 use super::Note;
+use super::REOPEN;
 use super::imported_routes::ImportedRoutes;
 use super::vrf::Listed;
-use super::{REOPEN, STOP_POLL_INTERVAL};
 use ribtide_config::KernelConfig;
 use ribtide_netlink::{Socket, overran};
 use ribtide_prefix::{Afi, AnyPrefix};
@@ -16,6 +16,7 @@ use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK,
     RTNLGRP_NEXTHOP,
@@ -51,6 +52,8 @@ pub(crate) struct Touched {
 pub(super) struct Watcher {
     config: KernelConfig,
     monitor: Socket,
+    /// Ends its wait at the stop, and after a change of the list of VRFs.
+    wait: WaitFd,
     requests: Socket,
     /// The port id of the writer, whose changes need no repair.
     writer: Arc<AtomicU32>,
@@ -100,7 +103,9 @@ impl Watcher {
             RTNLGRP_IPV4_IFADDR,
             RTNLGRP_IPV6_IFADDR,
         ];
-        let monitor = Socket::monitor(&groups, config.receive_buffer, STOP_POLL_INTERVAL)?;
+        let monitor = Socket::monitor(&groups, config.receive_buffer)?;
+        let wait = WaitFd::new(&stop)?;
+        listed.wake(wait.waker());
         let requests = Socket::open()?;
         let imported = config.import.then(|| ImportedRoutes::new(&config)).into_iter().collect();
         Ok(Watcher {
@@ -108,6 +113,7 @@ impl Watcher {
             seen: 0,
             config,
             monitor,
+            wait,
             requests,
             writer,
             left_out: 0,
@@ -156,9 +162,10 @@ impl Watcher {
         let mut heard = Heard::default();
         let tables: Vec<u32> =
             self.listed.numbers().iter().map(|vrf| vrf.table).chain([self.config.table]).collect();
-        let (config, imported) = (&self.config, &mut self.imported);
-        let listened = self.monitor.notified(|port, content| {
-            if port != writer {
+        let (config, imported, writer) = (&self.config, &mut self.imported, &self.writer);
+        let listened = self.monitor.notified(&self.wait, Duration::MAX, |port, content| {
+            // The writer may have opened another socket during the wait.
+            if port != writer.load(Relaxed) {
                 heard.take(config, &tables, imported, &content);
             }
         });
@@ -189,9 +196,12 @@ impl Watcher {
     /// Notifications were lost: everything is compared, after the remaining ones are discarded.
     fn lost(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + COMPARE_PAUSE;
-        while Instant::now() < until && !self.stop.stopped() {
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+            && !self.stop.stopped()
+        {
             // The comparison covers them.
-            let _ = self.monitor.notified(|_, _| {});
+            let _ = self.monitor.notified(&self.wait, left, |_, _| {});
         }
         self.notes.send(Note::Lost)?;
         self.learn()

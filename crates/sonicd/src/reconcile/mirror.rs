@@ -11,12 +11,12 @@
 //! A row that is not changed between 1 and 3 was written before 2, so the database had it then, or
 //! another program changed it.
 
-use super::{RoundLog, sleep};
+use super::RoundLog;
 use crate::Error;
 use crate::events::log;
 use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::idle;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::{Connection, Reply, ScanCursor, TableError};
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ pub(crate) fn start<S: Mirror>(
     log: RoundLog,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let mut thread = Reconciler { handle, reader, interval, log, stop: stop.clone(), began: Instant::now() };
+    let mut thread = Reconciler { handle, reader, interval, log, stop: stop.signal(), began: Instant::now() };
     let body = move || {
         let mut failure = String::new();
         while thread.rest_of_round() {
@@ -173,7 +173,7 @@ struct Reconciler<S: Mirror> {
     reader: Reader<KeyOf<S>>,
     interval: Duration,
     log: RoundLog,
-    stop: Stop,
+    stop: StopSignal,
     began: Instant,
 }
 
@@ -181,14 +181,14 @@ impl<S: Mirror> Reconciler<S> {
     /// Sleeps until the next round. Returns whether the process goes on.
     fn rest_of_round(&mut self) -> bool {
         let left = self.interval.saturating_sub(self.began.elapsed());
-        let goes_on = sleep(left, &self.stop);
+        let goes_on = !self.stop.sleep(left);
         self.began = Instant::now();
         goes_on
     }
 
     /// Rests after a page that took `work`.
     fn rest(&self, work: Duration) -> bool {
-        sleep((work * REST_FACTOR).min(REST_MAX), &self.stop)
+        !self.stop.sleep((work * REST_FACTOR).min(REST_MAX))
     }
 
     fn round(&mut self) -> Result<(), End> {
@@ -236,7 +236,7 @@ impl<S: Mirror> Reconciler<S> {
         let fence = self.handle.wait(move |stage| stage.watch(&watched))?;
         let begin = Instant::now();
         while !self.handle.wait(move |stage| stage.is_written(fence))?? {
-            if begin.elapsed() > WRITTEN_TIMEOUT || !sleep(WRITTEN_POLL_INTERVAL, &self.stop) {
+            if begin.elapsed() > WRITTEN_TIMEOUT || self.stop.sleep(WRITTEN_POLL_INTERVAL) {
                 return Ok(());
             }
         }

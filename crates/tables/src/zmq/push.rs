@@ -95,7 +95,7 @@ impl Push {
                     }
                     Err(_) => {}
                 }
-                std::thread::sleep(pause);
+                stop.sleep(pause);
                 pause = settings.backoff_max.min(pause * 2);
             }
         };
@@ -258,7 +258,7 @@ fn push(
                 }
             }
             recv(is_gone) -> why => return why.unwrap_or_default(),
-            default(idle::IDLE_TIMEOUT) => {
+            default(idle::until_idle()) => {
                 idle::on_wait(true);
             }
         }

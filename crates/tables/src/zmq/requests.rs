@@ -73,7 +73,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
                     if !std::mem::replace(&mut away, true) {
                         tracing::warn!(target: target::ZMQ, endpoint = %to, error = %e, "waiting for syncd");
                     }
-                    std::thread::sleep(pause);
+                    stop.sleep(pause);
                     pause = CONNECT_BACKOFF.1.min(pause * 2);
                     continue;
                 }
@@ -156,7 +156,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
                 }
             }
             recv(is_gone) -> why => return Some(why.unwrap_or_default()),
-            default(idle::IDLE_TIMEOUT) => {
+            default(idle::until_idle()) => {
                 idle::on_wait(true);
             }
         }

@@ -136,7 +136,7 @@ pub(super) fn handshake_as(
     let at_once = if kind == Kind::Push { ACK_READ_BYTES } else { READ_BYTES };
     let mut input = BufReader::with_capacity(
         at_once,
-        Input { from: idle::IdleReader(Watched(stream.clone())), waits: false },
+        Input { from: idle::IdleReader::new(Watched(stream.clone())), waits: false },
     );
     let mut theirs = [0; 64];
     input.read_exact(&mut theirs)?;
@@ -206,7 +206,7 @@ struct Input {
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.waits { self.from.read(buffer) } else { self.from.0.read(buffer) }
+        if self.waits { self.from.read(buffer) } else { self.from.connection.read(buffer) }
     }
 }
 

@@ -1,0 +1,199 @@
+//! The flag that stops all threads, and how it wakes the threads that sleep.
+//!
+//! A thread sleeps until there is work, however long that takes. So a stop wakes every sleeper: a
+//! [`StopSignal`] makes a `Select` ready, a [`StopHook`] calls what wakes a poll, and
+//! [`Stop::sleep`] returns.
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const STOP: u8 = 1;
+const STOP_AND_REMOVE: u8 = 2;
+
+/// The stop flag of all stages of a process. Clones share it.
+#[derive(Clone, Default, Debug)]
+pub struct Stop(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    flag: AtomicU8,
+    hooks: Mutex<Hooks>,
+}
+
+#[derive(Default)]
+struct Hooks {
+    next: u64,
+    calls: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("flag", &self.flag).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn hooks(&self) -> MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, flag: u8) {
+        if self.flag.compare_exchange(0, flag, Release, Relaxed).is_ok() {
+            // A hook may drop others, so it is called without the lock.
+            let calls = std::mem::take(&mut self.hooks().calls);
+            calls.into_values().for_each(|call| call());
+        }
+    }
+}
+
+impl Stop {
+    /// Stops all stages. Routes that they installed elsewhere stay.
+    pub fn stop(&self) {
+        self.0.set(STOP);
+    }
+
+    /// Stops all stages, which then remove the routes that they installed elsewhere. An earlier
+    /// [`Stop::stop`] wins: after a failure, the process is to be restarted.
+    pub fn stop_and_remove(&self) {
+        self.0.set(STOP_AND_REMOVE);
+    }
+
+    /// Whether the flag is set.
+    pub fn stopped(&self) -> bool {
+        self.0.flag.load(Acquire) != 0
+    }
+
+    /// Whether stages remove what they installed elsewhere before they end.
+    pub fn removes(&self) -> bool {
+        self.0.flag.load(Acquire) == STOP_AND_REMOVE
+    }
+
+    /// Calls `call` at the stop, on the thread that stops; at once if it is stopped. It must not
+    /// block. The drop of the result revokes it.
+    #[must_use = "the call is revoked by the drop"]
+    pub fn on_stop(&self, call: impl FnOnce() + Send + 'static) -> StopHook {
+        let mut hooks = self.0.hooks();
+        // Both sides use the lock after the flag, so either this sees the flag or the stop the call.
+        if self.stopped() {
+            drop(hooks);
+            call();
+            return StopHook { stop: self.clone(), id: u64::MAX };
+        }
+        let id = hooks.next;
+        hooks.next += 1;
+        hooks.calls.insert(id, Box::new(call));
+        drop(hooks);
+        StopHook { stop: self.clone(), id }
+    }
+
+    /// A signal for one thread that sleeps at channels.
+    pub fn signal(&self) -> StopSignal {
+        let (sender, ended) = bounded::<()>(0);
+        StopSignal { ended, _hook: self.on_stop(move || drop(sender)) }
+    }
+
+    /// Sleeps for `duration`, or until the stop.
+    pub fn sleep(&self, duration: Duration) {
+        self.signal().sleep(duration);
+    }
+}
+
+/// A call at the stop, until the drop.
+#[derive(Debug)]
+pub struct StopHook {
+    stop: Stop,
+    id: u64,
+}
+
+impl Drop for StopHook {
+    fn drop(&mut self) {
+        let call = self.stop.0.hooks().calls.remove(&self.id);
+        drop(call);
+    }
+}
+
+/// A channel that is ready from the stop on. Each thread has its own, so that no two threads contend
+/// for it.
+#[derive(Debug)]
+pub struct StopSignal {
+    ended: Receiver<()>,
+    _hook: StopHook,
+}
+
+impl StopSignal {
+    /// Makes `select` ready at the stop.
+    pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(&self.ended);
+    }
+
+    /// The channel, for `crossbeam_channel::select!`. Nothing is ever sent; it is closed at the stop.
+    pub fn raw(&self) -> &Receiver<()> {
+        &self.ended
+    }
+
+    /// Sleeps for `duration`, or until the stop. Returns whether it is stopped.
+    pub fn sleep(&self, duration: Duration) -> bool {
+        self.ended.recv_timeout(duration) == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn stop_and_remove_only_when_nothing_stopped_before() {
+        let (clean, failed) = (Stop::default(), Stop::default());
+        clean.stop_and_remove();
+        clean.stop();
+        assert!(clean.stopped() && clean.removes());
+        failed.stop();
+        failed.stop_and_remove();
+        assert!(failed.stopped() && !failed.removes());
+    }
+
+    #[test]
+    fn stop_calls_each_hook_once_and_none_that_was_dropped() {
+        let (stop, calls) = (Stop::default(), Arc::new(AtomicUsize::new(0)));
+        let hook = |stop: &Stop| {
+            let calls = calls.clone();
+            stop.on_stop(move || _ = calls.fetch_add(1, Relaxed))
+        };
+        let (kept, dropped) = (hook(&stop), hook(&stop));
+        drop(dropped);
+        assert_eq!(calls.load(Relaxed), 0);
+        stop.stop();
+        stop.stop();
+        assert_eq!(calls.load(Relaxed), 1);
+        let late = hook(&stop);
+        assert_eq!(calls.load(Relaxed), 2, "a hook after the stop is called at once");
+        drop((kept, late));
+    }
+
+    #[test]
+    fn stop_wakes_a_select_and_a_sleeper_without_a_timeout() {
+        let stop = Stop::default();
+        std::thread::scope(|scope| {
+            for sleeps in [false, true] {
+                let stop = stop.clone();
+                scope.spawn(move || {
+                    let signal = stop.signal();
+                    if sleeps {
+                        return assert!(signal.sleep(Duration::MAX));
+                    }
+                    let mut select = Select::new();
+                    signal.watch(&mut select);
+                    select.ready();
+                });
+            }
+            stop.stop();
+        });
+        assert!(!Stop::default().signal().sleep(Duration::from_millis(1)));
+        stop.sleep(Duration::MAX);
+    }
+}
