@@ -71,7 +71,7 @@ pub(crate) fn workspace(tree: &Tree) -> Result<Vec<Diagnostic>, String> {
     })
 }
 
-/// All that clippy says but for the channels, which are the check `queues`.
+/// All that clippy says but for channels and threads, which are the checks `queues` and `threads`.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut faults = Vec::new();
     for run in [workspace(tree), sonic(tree)] {

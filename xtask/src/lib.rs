@@ -13,6 +13,7 @@ pub mod queues;
 pub mod ratchet;
 pub mod references;
 pub mod sizes;
+pub mod threads;
 mod tree;
 pub mod words;
 
@@ -46,4 +47,5 @@ pub const CHECKS: &[Check] = &[
     Check { name: "panics", holds: "bytes from outside never panic", run: panics::check },
     Check { name: "clippy", holds: "clippy has nothing to say", run: clippy::check },
     Check { name: "queues", holds: "every queue has a bound and a name", run: queues::check },
+    Check { name: "threads", holds: "no thread ends silently", run: threads::check },
 ];

@@ -3,7 +3,7 @@
 //! `cargo xtask lower` has written it down.
 
 use crate::tree::read;
-use crate::{Tree, panics, queues, words};
+use crate::{Tree, panics, queues, threads, words};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -19,8 +19,12 @@ pub(crate) type Counted = Result<Vec<(String, String)>, String>;
 type Count = fn(&Tree) -> Counted;
 
 /// The checks that count.
-const COUNTING: &[(&str, Count)] =
-    &[("words", words::count), ("panics", panics::count), ("queues", queues::count)];
+const COUNTING: &[(&str, Count)] = &[
+    ("words", words::count),
+    ("panics", panics::count),
+    ("queues", queues::count),
+    ("threads", threads::count),
+];
 
 /// A line of the file that has a number.
 struct Entry<'a> {

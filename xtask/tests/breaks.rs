@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::{
-    Tree, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes, words,
+    Tree, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
+    threads, words,
 };
 
 /// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
@@ -268,7 +269,7 @@ fn effects_list_with_a_wrong_path_is_noticed() {
 }
 
 #[test]
-fn queues_without_name_or_bound_are_noticed_however_they_are_written() {
+fn queues_without_name_or_bound_and_threads_without_owner_are_noticed_however_they_are_written() {
     let mut tree = copy("queues", &["crates/prefix", "crates/wire", "crates/bfd"]);
     tree.crates = vec!["bfd".into()];
     let tokio = "tokio = { version = \"1\", default-features = false, features = [\"sync\"] }";
@@ -295,7 +296,21 @@ fn queues_without_name_or_bound_are_noticed_however_they_are_written() {
     }
     add_module(&tree, "bfd", "listed", "pub fn f() { let _ = crossbeam_channel::bounded::<u8>(1); }");
     add_module(&tree, "bfd", "b_lint", "/// Docs.\npub fn f() -> u8 { return 1; }");
+    let started: &[(&str, &str)] = &[
+        ("t_spawn", "pub fn f() { std::thread::spawn(|| ()); }"),
+        ("t_import", "use std::thread::{self as t};\npub fn f() { t::spawn(|| ()); }"),
+        ("t_builder", "pub fn f() { let _ = std::thread::Builder::new().spawn(|| ()); }"),
+    ];
+    for (module, code) in started {
+        add_module(&tree, "bfd", module, code);
+    }
     write(&tree, "xtask/ratchet.txt", "queues 1 crates/bfd/src/listed.rs\n");
+
+    let faults = threads::check(&tree);
+    for (module, _) in started {
+        assert_fault(&faults, &[&format!("crates/bfd/src/{module}.rs:"), "a thread without an owner"]);
+    }
+    assert_eq!(faults.len(), started.len(), "{faults:#?}");
 
     let faults = queues::check(&tree);
     for (module, _, fault) in breaks {
@@ -305,7 +320,7 @@ fn queues_without_name_or_bound_are_noticed_however_they_are_written() {
 
     let faults = clippy::check(&tree);
     assert_fault(&faults, &["crates/bfd/src/b_lint.rs:3", "clippy::needless_return"]);
-    assert!(!faults.iter().any(|fault| fault.contains("queue")), "{faults:#?}");
+    assert!(!faults.iter().any(|fault| fault.contains("queue") || fault.contains("owner")), "{faults:#?}");
 }
 
 #[test]

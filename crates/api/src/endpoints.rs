@@ -155,6 +155,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/route-check", |i, q: RouteCheckQuery| answers::route_check(i, q.full, q.defaults))
         .read("/v1/explain", |i, q: PrefixQuery| answers::explain(i, q.vrf.as_deref(), &q.prefix))
         .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
+        .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))
         .read("/v1/bfd", |i, q: BfdQuery| answers::bfd(i, q.peer))

@@ -6,7 +6,7 @@ use super::connections::{serve, share};
 use super::endpoints::routes;
 use super::state::{ApiState, Reload, RouterState};
 use ribtide_config::ApiConfig;
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::unix_socket::{self, BindError};
 use rustix::process::Resource;
 use std::fmt;
@@ -143,7 +143,7 @@ impl Api {
     pub fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<SocketFile> {
         let Api { unix, tcp, file } = self;
         let state = Arc::new(ApiState::new(router, reload));
-        thread::spawn("api", move || {
+        thread::spawn("api", Ends::WithOwner, move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .thread_name("api-question")

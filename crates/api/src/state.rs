@@ -15,6 +15,7 @@ use ribtide_ribd::RibHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;
+use ribtide_runtime::watchdog::Watchdog;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -27,6 +28,8 @@ pub struct RouterState {
     pub clock: Clock,
     /// Every queue.
     pub rings: Rings,
+    /// What waits without progress.
+    pub watchdog: Watchdog,
     /// Every stage's meter.
     pub meters: Meters,
     /// BGP, when configured.

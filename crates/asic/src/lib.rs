@@ -28,7 +28,7 @@ use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 pub use ribtide_sonicd::Error;
 use ribtide_sonicd::chip_state::{alter, chip_state};
 use ribtide_sonicd::events;
@@ -198,7 +198,8 @@ pub fn start(
                 all.stop();
             }
         };
-        thread::spawn(format!("{name}-{stage}"), run).map_err(Error::no_thread(&format!("for {stage}")))
+        thread::spawn(format!("{name}-{stage}"), Ends::WithOwner, run)
+            .map_err(Error::no_thread(&format!("for {stage}")))
     };
     let (stop_orchagent, stop_syncd, stop_reconcile) = (stop.clone(), stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;

@@ -13,7 +13,7 @@
 
 use super::Error;
 use ribtide_runtime::call::{NoReply, StageHandle};
-use ribtide_runtime::thread::{self, Stop, StopSignal};
+use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use ribtide_sonicd::orch_stage::OrchStage;
 use ribtide_sonicd::reconcile::{RoundLog, chip_table};
 use ribtide_sonicd::syncd_stage::SyncdStage;
@@ -59,7 +59,7 @@ pub(super) fn start(
             reconciler.log.end();
         }
     };
-    let spawned = thread::spawn(format!("{name}-reconcile"), body);
+    let spawned = thread::spawn(format!("{name}-reconcile"), Ends::WithOwner, body);
     spawned.map(drop).map_err(Error::no_thread("to compare the chip"))
 }
 

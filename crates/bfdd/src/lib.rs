@@ -27,7 +27,7 @@ use ribtide_config::{BfdConfig, InterfaceConfig};
 use ribtide_rib::RibIn;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::ring::{Sender, Wake};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -73,11 +73,12 @@ pub fn start(
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config)?;
     let at_stop = wake.clone();
+    let at_end = stop.clone();
     let body = move || {
         let _waker = stop.on_stop(move || at_stop());
         run(engine, &calls, &stop);
     };
-    let thread = thread::spawn_urgent("bfd", 20, body).map_err(failed)?;
+    let thread = thread::spawn_urgent("bfd", 20, Ends::AtStop(at_end), body).map_err(failed)?;
     Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
 }
 

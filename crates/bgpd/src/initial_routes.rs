@@ -9,7 +9,7 @@ use ribtide_prefix::Afi;
 use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::ring::{Rings, Sender};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub fn watch(
     stop: Stop,
 ) -> io::Result<()> {
     let timeout = if configured == 0 { NO_NEIGHBORS_TIMEOUT } else { CONVERGENCE_TIMEOUT };
-    thread::spawn("bgp-initial", move || {
+    thread::spawn("bgp-initial", Ends::WithOwner, move || {
         let begin = Instant::now();
         let mut calm = 0;
         while begin.elapsed() < timeout && calm < 2 && !stop.stopped() {

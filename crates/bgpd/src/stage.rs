@@ -10,7 +10,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::ShrinkToFit;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Wake;
-use ribtide_runtime::thread::{self, Stop, StopSignal};
+use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub(super) trait Stage: ShrinkToFit + Send + 'static {
 /// # Errors
 /// When the system gives no thread.
 pub(super) fn spawn(name: String, mut stage: impl Stage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
-    thread::spawn(name.clone(), move || {
+    thread::spawn(name.clone(), Ends::WithOwner, move || {
         pin(&name, cpus.as_ref());
         let signal = stop.signal();
         let _waker = stage.waker().map(|wake| stop.on_stop(move || wake()));

@@ -16,6 +16,7 @@ use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_runtime::log::{Format, Levels, LogSettings};
+use ribtide_runtime::watchdog::STALL_TIMEOUT;
 use ribtide_settings::RequestedSettings;
 use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +33,8 @@ pub struct Config {
     pub asn: u32,
     /// Our BGP identifier.
     pub router_id: Ipv4Addr,
+    /// The time without progress after which work counts as stalled; zero: never.
+    pub stall_timeout: Duration,
     /// BGP, when configured.
     pub bgp: Option<BgpConfig>,
     /// The dataplanes; `None`: no routes are installed (a route reflector).
@@ -416,6 +420,7 @@ impl Checker {
         Config {
             asn: file.router.asn,
             router_id: file.router.router_id,
+            stall_timeout: file.router.stall_timeout.map_or(STALL_TIMEOUT, |s| Duration::from_secs(s.into())),
             bgp,
             fib,
             api,

@@ -56,6 +56,10 @@ pub(super) struct Router {
     pub(super) asn: u32,
     /// Our BGP identifier, in the form of an IPv4 address.
     pub(super) router_id: Ipv4Addr,
+    /// Seconds after which work that waits without progress counts as
+    /// [stalled](operations.md#show-health); 0: never.
+    #[schemars(extend("default" = 30))]
+    pub(super) stall_timeout: Option<u32>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

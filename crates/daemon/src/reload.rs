@@ -295,9 +295,23 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             keys.push(name.to_owned());
         }
     };
-    let Config { asn, router_id, bgp, fib, api, log: _, process, interfaces, statics: _, vrfs: _, bfd } = new;
+    let Config {
+        asn,
+        router_id,
+        stall_timeout,
+        bgp,
+        fib,
+        api,
+        log: _,
+        process,
+        interfaces,
+        statics: _,
+        vrfs: _,
+        bfd,
+    } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
+    key("router.stall-timeout", *stall_timeout == old.stall_timeout);
     match (fib, &old.fib) {
         (Some(new), Some(old)) => {
             let FibConfig {

@@ -18,6 +18,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::watchdog::Watchdog;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
@@ -214,9 +215,11 @@ impl Router {
                 stop.clone(),
             )?;
         }
+        let watchdog = Watchdog::start(rings.clone(), config.stall_timeout, &stop)?;
         let inside = Arc::new(RouterState {
             config: RwLock::new(Arc::new(config)),
             clock,
+            watchdog,
             rings,
             meters,
             bgp,

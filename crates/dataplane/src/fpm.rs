@@ -34,8 +34,9 @@ use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::{WaitFd, WakeUp};
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
 use sent_state::SentState;
 use std::io::{self, Read, Write};
@@ -201,10 +202,11 @@ fn start_with_retry(
         channel,
         retry,
         counters: handle.counters.clone(),
+        peer: PeerWait::new(format!("FPM server {server}")),
         encoder: Encoder::new(style(next_hop_groups), Instant::now()),
     };
     // The queue closes when the process ends, and then the thread ends.
-    thread::spawn(name, move || {
+    thread::spawn(name, Ends::WithOwner, move || {
         while client.session().is_ok() {}
         client.counters.ended.store(true, Relaxed);
     })?;
@@ -221,6 +223,8 @@ struct Client {
     retry: Duration,
     counters: Arc<Counters>,
     encoder: Encoder,
+    /// For the watchdog: it is not there, or does not read.
+    peer: PeerWait,
 }
 
 impl Client {
@@ -232,6 +236,7 @@ impl Client {
         let stream = match self.connect() {
             Ok(stream) => stream,
             Err(_) => {
+                self.peer.begin();
                 self.counters.failed_connects.fetch_add(1, Relaxed);
                 return self.pause();
             }
@@ -244,6 +249,7 @@ impl Client {
         if self.start_reader(&stream, &gone, &replies, wake).is_err() {
             return self.pause();
         }
+        self.peer.end();
         self.counters.connects.fetch_add(1, Relaxed);
         self.counters.connected.store(true, Relaxed);
         self.channel.restart();
@@ -255,6 +261,7 @@ impl Client {
             stop: self.channel.stop.clone(),
             until: None,
             counters: self.counters.clone(),
+            peer: self.peer.clone(),
         };
         // First, because the replay may take time, and the server must not take that for its end.
         self.say_terms(&mut connection);
@@ -299,7 +306,7 @@ impl Client {
             feedback: self.channel.rib.feedback.clone(),
             replies: replies.clone(),
         };
-        thread::spawn("fpm-reader", move || reader.run()).map(drop)
+        thread::spawn("fpm-reader", Ends::WithOwner, move || reader.run()).map(drop)
     }
 
     /// Says to the server whether BGP waits for the chip.
@@ -366,7 +373,8 @@ impl Client {
         // The stop ends the reader and its users, so this needs flags of its own.
         let (gone, woken, stop) = (Arc::default(), never(), Stop::default());
         let until = Some(Instant::now() + FAREWELL);
-        let mut last = Connection { stream, gone, woken, stop, until, counters: self.counters.clone() };
+        let (counters, peer) = (self.counters.clone(), self.peer.clone());
+        let mut last = Connection { stream, gone, woken, stop, until, counters, peer };
         // An empty replay deletes everything.
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
         let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
@@ -455,6 +463,7 @@ struct Connection {
     /// The deadline of the connection.
     until: Option<Instant>,
     counters: Arc<Counters>,
+    peer: PeerWait,
 }
 
 impl Connection {
@@ -491,10 +500,11 @@ impl Connection {
                 Ok(n) => {
                     self.counters.bytes_sent.fetch_add(n as u64, Relaxed);
                     rest = &rest[n..];
+                    self.peer.end();
                 }
                 // The server does not read. There is no timeout: a new connection would cost the
                 // server a replay.
-                Err(e) if waits(&e) => {}
+                Err(e) if waits(&e) => self.peer.begin(),
                 Err(_) => self.gone.store(true, Relaxed),
             }
             let waited = begin.elapsed();

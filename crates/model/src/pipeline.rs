@@ -1,5 +1,6 @@
 //! Stages, the queues between them, and the threads that run them.
 
+use ribtide_runtime::watchdog;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/pipeline`.
@@ -16,6 +17,57 @@ pub struct Pipeline {
     pub threads: Vec<Thread>,
     /// Peak resident memory of the process.
     pub peak_memory_bytes: u64,
+}
+
+/// `GET /v1/health`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Health {
+    /// Whether everything makes progress.
+    pub state: HealthState,
+    /// Work that waits without progress, causes first.
+    pub stalls: Vec<Stall>,
+}
+
+/// The state of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HealthState {
+    /// Nothing is stalled.
+    Ok,
+    /// Something is.
+    Degraded,
+}
+
+/// Work that waits without progress.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Stall {
+    /// The queue, or the peer for which a thread waits.
+    pub what: String,
+    /// The thread that took from the queue last, or waits for the peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// What waits in the queue; 0 of a peer.
+    pub depth: u64,
+    /// How long.
+    pub seconds: u64,
+    /// The stall that causes this one; absent of a cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
+}
+
+impl Health {
+    /// The health of a process with these stalls.
+    pub fn of(stalls: Vec<Stall>) -> Health {
+        let state = if stalls.is_empty() { HealthState::Ok } else { HealthState::Degraded };
+        Health { state, stalls }
+    }
+}
+
+impl From<watchdog::Stall> for Stall {
+    fn from(stall: watchdog::Stall) -> Stall {
+        let watchdog::Stall { what, thread, depth, lasted, behind } = stall;
+        Stall { what, thread, depth, seconds: lasted.as_secs(), behind }
+    }
 }
 
 /// A stage's meter.

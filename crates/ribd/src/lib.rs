@@ -47,7 +47,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread::{self, Stop, StopSignal};
+use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -203,7 +203,7 @@ impl RibBuilder {
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
-        thread::spawn("rib", move || run(stage, vrfs, &inbox, &calls, &stop))?;
+        thread::spawn("rib", Ends::AtStop(stop.clone()), move || run(stage, vrfs, &inbox, &calls, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, handle })
     }
 }

@@ -4,6 +4,7 @@
 //! The owning stage stores the depth after each change, which costs a few stores; other threads
 //! read it.
 
+use crate::ring::{Progress, next_id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,6 +19,9 @@ pub(crate) struct Level {
     depth: AtomicU64,
     peak: AtomicU64,
     full: AtomicU64,
+    id: u64,
+    /// How often it moved, plus one; 0 if its owner does not report that.
+    moved: AtomicU64,
 }
 
 /// The state of a queue, a ring or another one.
@@ -39,11 +43,25 @@ impl Gauge {
     pub(crate) fn new(name: String, bound: Option<usize>) -> Gauge {
         let zero = || AtomicU64::new(0);
         let bound = bound.map(|bound| bound as u64);
-        Gauge(Arc::new(Level { name, bound, depth: zero(), peak: zero(), full: zero() }))
+        Gauge(Arc::new(Level {
+            name,
+            bound,
+            depth: zero(),
+            peak: zero(),
+            full: zero(),
+            id: next_id(),
+            moved: zero(),
+        }))
     }
 
     pub(crate) fn level(&self) -> &Arc<Level> {
         &self.0
+    }
+
+    /// Reports that what waited went on, whatever the depth is now. From the first report on the
+    /// watchdog expects it.
+    pub fn moved(&self) {
+        self.0.moved.fetch_add(1, Relaxed);
     }
 
     /// Sets the depth.
@@ -65,6 +83,13 @@ impl Gauge {
 }
 
 impl Level {
+    /// Its progress, if its owner reports it.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        let taken = self.moved.load(Relaxed);
+        let (id, name) = (self.id, self.name.clone());
+        (taken > 0).then(|| Progress { id, name, depth: self.depth.load(Relaxed), taken, consumer: 0 })
+    }
+
     pub(crate) fn read(&self) -> Depth {
         Depth {
             name: self.name.clone(),

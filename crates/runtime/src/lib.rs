@@ -22,3 +22,4 @@ pub mod stop;
 pub mod thread;
 pub mod unix_socket;
 pub mod wait_fd;
+pub mod watchdog;

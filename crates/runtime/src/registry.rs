@@ -95,6 +95,7 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Router, "sonic-reconcile", "1, unless `reconcile-interval = 0`", "virtual ASIC: compares the switch with orchagent", "nothing: it queries the stages"),
     thread(Router, "bfd", "1", "BFD sessions: packets, timers",
         "BFD sessions, their sockets and timers; real-time priority where the system allows it"),
+    thread(Router, "watchdog", "1", "looks for work that waits without progress", "nothing: it reads counters"),
     thread(Router, "log", "1", "writes the log", "the write side of standard error ([more](#logs))"),
     thread(Router, "api", "1", "management API: listens", "listeners of the API"),
     thread(Router, "api-question", "16 at most", "management API: queries stages",
@@ -105,6 +106,7 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Router, "bench-keepalive", "1, of `ribtide demo`", "demonstration: KEEPALIVEs of the sender's BGP session", "nothing"),
     thread(Sonic, "fpm-read", "fpmsyncd", "the FPM connection: frames in", ""),
     thread(Sonic, "fpm-write", "fpmsyncd", "the FPM connection: offload replies out", ""),
+    thread(Sonic, "watchdog", "each", "looks for work that waits without progress", ""),
     thread(Sonic, "log", "each", "writes the log ([more](operations.md#logs))", ""),
     thread(Sonic, "links", "fpmsyncd", "interfaces of the kernel", ""),
     thread(Sonic, "appl-db-listen`, `asic-db-listen` and others by their database", "each", "subscriptions to Redis channels", ""),
@@ -202,6 +204,23 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Sonic, "rows to ASIC_DB (write-behind)", 0, "2,048 batches, of a bulk each (`--write-behind-max`)", "syncd"),
 ];
 
+/// The place of a queue in the order of a route's path; `None` of queues beside it and of unknown
+/// ones. `name` is of a running process: with numbers, and perhaps an owner before it.
+pub fn path_position(name: &str) -> Option<usize> {
+    let name = name.rsplit(": ").next().unwrap_or(name);
+    let is = |(pattern, word): (&str, &str)| {
+        pattern == word
+            || matches!(pattern, "N" | "NAME" | "FILE")
+            || (pattern == "NAME," && word.ends_with(','))
+    };
+    let matches = |pattern: &str| {
+        pattern.split(' ').count() == name.split(' ').count()
+            && pattern.split(' ').zip(name.split(' ')).all(is)
+    };
+    let beside = |of: &str| ["feedback", "failures", "control"].iter().any(|kind| of.starts_with(kind));
+    QUEUES.iter().position(|queue| matches(queue.name) && !beside(queue.of))
+}
+
 /// What is known about a thread of the router, by its name without a number.
 pub fn router_thread(role: &str) -> Option<&'static ThreadKind> {
     let base = |kind: &ThreadKind| kind.name.strip_suffix("-N").unwrap_or(kind.name);
@@ -211,6 +230,22 @@ pub fn router_thread(role: &str) -> Option<&'static ThreadKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_position_follows_a_route() {
+        let path = [
+            "readers to shard 12",
+            "shards to RIB",
+            "RIB to kernel",
+            "asic1: ROUTE_TABLE",
+            "orchagent to syncd",
+        ];
+        let positions = path.map(path_position);
+        assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{positions:?}");
+        assert!(path_position("RIB to kernel, urgent") > path_position("RIB to kernel"));
+        let beside = ["requests to shard 3", "dataplanes to RIB", "unknown to N", "readers to shard"];
+        assert_eq!(beside.map(path_position), [None; 4]);
+    }
 
     #[test]
     fn router_thread_is_found_without_its_number() {

@@ -6,8 +6,9 @@
 
 use crate::gauge::{Depth, Gauge, Level};
 use crate::idle;
+use crate::thread;
 use crossbeam_channel as channel;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -57,6 +58,31 @@ struct Stats {
     full: AtomicU64,
     /// Set when the consumer has seen that it is empty and every producer is dropped.
     closed: AtomicBool,
+    /// Its number, never used twice.
+    id: u64,
+    /// The thread that took the last batch; 0: none yet.
+    consumer: AtomicU32,
+}
+
+/// What the watchdog sees of a queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Its number, never used twice.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// The current depth.
+    pub depth: u64,
+    /// What was taken from it since the start.
+    pub taken: u64,
+    /// The kernel's id of the thread that took last; 0: none yet, or a gauge.
+    pub consumer: u32,
+}
+
+/// A number for a queue.
+pub(crate) fn next_id() -> u64 {
+    static IDS: AtomicU64 = AtomicU64::new(0);
+    IDS.fetch_add(1, Relaxed)
 }
 
 impl Rings {
@@ -76,6 +102,8 @@ impl Rings {
             peak: AtomicU64::new(0),
             full: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            id: next_id(),
+            consumer: AtomicU32::new(0),
         });
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
         let (tx, rx) = channel::bounded(capacity);
@@ -109,6 +137,21 @@ impl Rings {
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.retain(|gauge| gauge.strong_count() > 0);
         gauges.iter().filter_map(Weak::upgrade).map(|level| level.read()).collect()
+    }
+
+    /// The progress of every ring, and of the gauges whose owner reports it.
+    pub fn progress(&self) -> Vec<Progress> {
+        let rings = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = |s: Arc<Stats>| {
+            let taken = s.received.load(Relaxed);
+            let (id, name) = (s.id, s.name.clone());
+            let depth = s.sent.load(Relaxed).saturating_sub(taken);
+            Progress { id, name, depth, taken, consumer: s.consumer.load(Relaxed) }
+        };
+        let mut all: Vec<Progress> = rings.iter().filter_map(Weak::upgrade).map(progress).collect();
+        let gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(gauges.iter().filter_map(Weak::upgrade).filter_map(|level| level.progress()));
+        all
     }
 
     /// The state of every ring, in the order of creation.
@@ -340,6 +383,7 @@ impl<T> Receiver<T> {
     /// Counts a batch received through [`Receiver::raw`] and returns it.
     pub fn took(&self, batch: T) -> T {
         self.stats.received.fetch_add(1, Relaxed);
+        self.stats.consumer.store(thread::id(), Relaxed);
         batch
     }
 }

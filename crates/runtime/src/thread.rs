@@ -12,15 +12,30 @@ use std::time::Duration;
 /// The niceness of the highest priority (setpriority(2)).
 const HIGHEST_PRIORITY: i32 = -20;
 
+/// What ends a thread, so that none ends without notice.
+#[derive(Clone, Debug)]
+pub enum Ends {
+    /// The stop. A thread that ends before is a failure, and ends the process.
+    AtStop(Stop),
+    /// Its owner: the thread serves a connection, a queue or a query, and passes its error to the
+    /// owner, who sees the closed channel or joins the thread.
+    WithOwner,
+}
+
 /// Starts a thread under `name` (at most 15 bytes show in `top`).
 ///
-/// A panic ends the process, because a missing stage would leave its neighbours waiting for ever. A
-/// service manager restarts a process that ended, but does not notice a lost stage.
+/// A panic ends the process, and so does an end that `ends` does not allow, because a missing stage
+/// would leave its neighbours waiting for ever. A service manager restarts a process that ended, but
+/// does not notice a lost stage.
 ///
 /// # Errors
 /// When the system cannot create a thread.
-pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    spawn_urgent(name, 0, body)
+pub fn spawn(
+    name: impl Into<String>,
+    ends: Ends,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    spawn_urgent(name, 0, ends, body)
 }
 
 /// As [`spawn`], with a priority that is higher by so many steps of niceness, at most 20, where the
@@ -32,6 +47,7 @@ pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> i
 pub fn spawn_urgent(
     name: impl Into<String>,
     steps: u8,
+    ends: Ends,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = name.into();
@@ -42,16 +58,34 @@ pub fn spawn_urgent(
             None if steps > 0 => nice(-i32::from(steps)).map(drop),
             None => Ok(()),
         };
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
-            tracing::error!(
-                target: crate::log::target::PROCESS,
-                thread = name,
-                "the thread failed; stopping the process so that no route is silently lost"
-            );
-            crate::log::flush();
-            std::process::abort();
-        }
+        let why = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
+            Err(_) => "the thread failed",
+            Ok(()) if ends.is_early() => "the thread ended before the stop",
+            Ok(()) => return,
+        };
+        tracing::error!(
+            target: crate::log::target::PROCESS,
+            thread = name,
+            "{why}; stopping the process so that no route is silently lost"
+        );
+        crate::log::flush();
+        std::process::abort();
     })
+}
+
+impl Ends {
+    /// Whether a thread that ends now was to go on.
+    fn is_early(&self) -> bool {
+        matches!(self, Ends::AtStop(stop) if !stop.stopped())
+    }
+}
+
+/// The kernel's id of the calling thread.
+pub fn id() -> u32 {
+    thread_local! {
+        static ID: u32 = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    }
+    ID.with(|id| *id)
 }
 
 /// The niceness of threads, while [`hold_priority`] gives another to the thread that spawns them.
@@ -189,7 +223,7 @@ mod tests {
             let niceness_of = |steps| {
                 let (tx, rx) = std::sync::mpsc::sync_channel(1);
                 let measure = move || tx.send(getpriority_process(None).unwrap()).unwrap();
-                spawn_urgent("urgent", steps, measure).unwrap().join().unwrap();
+                spawn_urgent("urgent", steps, Ends::WithOwner, measure).unwrap().join().unwrap();
                 rx.recv().unwrap()
             };
             assert_eq!([niceness_of(0), niceness_of(5)], [normal, normal - 5]);
@@ -197,6 +231,16 @@ mod tests {
             assert_eq!(getpriority_process(None).unwrap(), normal);
         };
         std::thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn thread_that_ends_before_the_stop_is_a_failure_unless_its_owner_ends_it() {
+        let stop = Stop::default();
+        let ends = Ends::AtStop(stop.clone());
+        assert_eq!((ends.is_early(), Ends::WithOwner.is_early()), (true, false));
+        stop.stop();
+        assert!(!ends.is_early());
+        spawn("ends", ends, || {}).unwrap().join().unwrap();
     }
 
     #[test]
@@ -208,7 +252,7 @@ mod tests {
             pin.pin().unwrap();
             wait.recv().unwrap_or_default();
         };
-        let thread = spawn("a (b) c-12", body).unwrap();
+        let thread = spawn("a (b) c-12", Ends::WithOwner, body).unwrap();
         let found = loop {
             let found = list().unwrap().into_iter().find(|t| t.name == "a (b) c-12");
             match found {

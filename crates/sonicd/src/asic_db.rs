@@ -12,7 +12,7 @@ use crossbeam_channel::{Select, never, select};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self};
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::wait_fd::WakeUp;
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
@@ -245,7 +245,8 @@ impl AsicWriter {
                 }
             }
         };
-        let thread = thread::spawn("asic-db", body).map_err(Error::no_thread("for ASIC_DB"))?;
+        let thread =
+            thread::spawn("asic-db", Ends::WithOwner, body).map_err(Error::no_thread("for ASIC_DB"))?;
         Ok(AsicWriter { batches: Some(batches), pace, thread: Some(thread), failed, lost, given: 0, written })
     }
 

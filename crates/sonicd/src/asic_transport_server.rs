@@ -9,7 +9,7 @@ use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::{Mode, Persistence};
 use ribtide_swss::sai::text::{self, ReplyTo};
 use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
@@ -192,7 +192,7 @@ impl AsicTransportServer {
                 }
             }
         };
-        let replier = thread::spawn("asic-replies", body);
+        let replier = thread::spawn("asic-replies", Ends::WithOwner, body);
         let replier = replier.map_err(Error::no_thread("for replies"))?;
         settings.write();
         Ok(AsicTransportServer {

@@ -6,7 +6,7 @@ use super::config_db::{ConfigDb, Switch};
 use super::key_watch::KeyWatch;
 use super::{Daemon, Error};
 use crossbeam_channel::{Receiver, Select, bounded};
-use ribtide_runtime::thread::{self};
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_swss::Db;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -40,7 +40,8 @@ impl ConfigWatch {
                 }
             }
         };
-        thread::spawn("config-watch", body).map_err(Error::no_thread("to follow CONFIG_DB"))?;
+        thread::spawn("config-watch", Ends::AtStop(daemon.stop.clone()), body)
+            .map_err(Error::no_thread("to follow CONFIG_DB"))?;
         Ok(ConfigWatch { on: follows, wake })
     }
 

@@ -12,7 +12,7 @@ use crossbeam_channel as channel;
 use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::DEFAULT_VRF;
 use ribtide_swss::fpmsyncd::Fpmsyncd;
 use ribtide_swss::fpmsyncd::explain::Waiting;
@@ -102,7 +102,7 @@ pub(super) fn answer<S: 'static>(
             answers.shrink_to_fit();
         }
     };
-    thread::spawn("explain", body).map_err(Error::no_thread("to answer questions"))?;
+    thread::spawn("explain", Ends::WithOwner, body).map_err(Error::no_thread("to answer questions"))?;
     Ok(listen(state, vec![channel_of(daemon)], &of.stop, move |heard| {
         if let PubSubEvent::Message { payload, .. } = heard
             && let Ok(query) = serde_json::from_str(payload)

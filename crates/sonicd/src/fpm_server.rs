@@ -10,7 +10,7 @@ use super::events::log;
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::fpm;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -70,7 +70,7 @@ pub(super) fn start(
             }
         }
     };
-    thread::spawn("fpm-read", body).map_err(Error::no_thread("for FPM"))?;
+    thread::spawn("fpm-read", Ends::WithOwner, body).map_err(Error::no_thread("for FPM"))?;
     Ok((address, received))
 }
 
@@ -149,7 +149,7 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
             }
         }
     };
-    thread::spawn("fpm-write", body)?;
+    thread::spawn("fpm-write", Ends::WithOwner, body)?;
     Ok(replies)
 }
 

@@ -10,6 +10,7 @@ use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
 use super::direct_responses::{AWAITED, ReceivedResponse, ResponseReceiver, SETTLE};
 use super::fpm_server::{self, FpmEvent};
+use super::health::StallOptions;
 use super::links::{self, LinkEvent};
 use super::performance::{Timers, Timing};
 use super::reconcile::mirror::{Found, Mirror};
@@ -17,7 +18,7 @@ use super::reconcile::{ReconcileOptions, RoundLog, Tally, appl_db, mirror};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::{APART, TransportCheck};
 use super::warm::Replay;
-use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, queues};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, health, queues};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -121,6 +122,9 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// When work counts as stalled
+    #[command(flatten)]
+    pub stall: StallOptions,
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogOptions,
@@ -148,6 +152,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         ));
     }
     let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    health::watch(options.stall, daemon)?;
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let suppress = config_db.has(Switch::SuppressFibPending)?;
     // Asked once, as in SONiC.

@@ -21,6 +21,7 @@ pub mod events;
 pub mod explain;
 mod fpm_server;
 pub mod fpmsyncd;
+pub mod health;
 mod ignored_options;
 mod key_watch;
 mod links;

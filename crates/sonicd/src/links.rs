@@ -4,7 +4,7 @@ use super::Error;
 use super::events::log;
 use ribtide_netlink::{Socket, overran};
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::RTNLGRP_LINK;
 use ribtide_wire::netlink::{Content, dump_links};
@@ -76,7 +76,7 @@ pub(super) fn watch(
             }
         }
     };
-    thread::spawn("links", body).map_err(failed)?;
+    thread::spawn("links", Ends::WithOwner, body).map_err(failed)?;
     Ok((now, rx))
 }
 

@@ -353,6 +353,9 @@ impl OrchStage {
             }
             self.syncd.replies(&mut replies)?;
             let heard = replies.len();
+            if heard > 0 {
+                self.gauges.under_way.moved();
+            }
             for reply in replies.drain(..) {
                 if let Some(record) = &mut self.requests {
                     record.reply(&reply);

@@ -8,6 +8,7 @@ use super::appl_transport;
 use super::asic_transport::{self, AsicTransport, VIDCOUNTER};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
+use super::health::StallOptions;
 use super::ignored_options::OrchagentIgnored;
 use super::orch_outputs::{FibSuppression, RedisOutputs};
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
@@ -16,7 +17,7 @@ use super::previous_ids::{self, IndexRoutes};
 use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, queues, refuse};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, queues, refuse};
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
@@ -82,6 +83,9 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// When work counts as stalled
+    #[command(flatten)]
+    pub stall: StallOptions,
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogOptions,
@@ -145,6 +149,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let daemon = &Daemon::new(DAEMON, args.database_config.as_deref(), stop)?;
+    health::watch(args.stall, daemon)?;
     // First, because fpmsyncd checks the presence of orchagent, whose start may take long.
     let check = RestartCheck::listen(daemon)?;
     let warm = WarmStart::begin(DAEMON, "swss", daemon)?;

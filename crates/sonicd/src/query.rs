@@ -14,7 +14,7 @@ use super::events::log;
 use super::syncd::chip_setting;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::unix_socket::{self, BindError};
 use ribtide_swss::sai::{PacketAction, text};
 use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
@@ -80,7 +80,7 @@ pub(super) fn start<S: 'static>(
                     let _ = serve(stream, &handle, see);
                     drop(client);
                 };
-                thread::spawn("query", body).map(drop)
+                thread::spawn("query", Ends::WithOwner, body).map(drop)
             });
             if let Err(e) = answered {
                 log!(daemon, warn, error = %e, "a query was not accepted");
@@ -89,7 +89,7 @@ pub(super) fn start<S: 'static>(
             }
         }
     };
-    thread::spawn("query-listen", body).map(drop).map_err(failed)
+    thread::spawn("query-listen", Ends::WithOwner, body).map(drop).map_err(failed)
 }
 
 /// The reply to one query of the syncd at `path`.

@@ -7,7 +7,7 @@
 use super::Error;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_swss::sai::text::{row_fields, write_id};
 use ribtide_swss::sai::{Attr, Item, ObjectType, SWITCH, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
@@ -102,7 +102,7 @@ impl Recording {
                 }
             }
         };
-        thread::spawn("recorder", body).map_err(Error::no_thread("to record on"))?;
+        thread::spawn("recorder", Ends::WithOwner, body).map_err(Error::no_thread("to record on"))?;
         Ok(Recording { out: Out::Thread(chunks, Vec::with_capacity(CHUNK_BYTES)), line: String::new() })
     }
 

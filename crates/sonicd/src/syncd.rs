@@ -10,6 +10,7 @@ use super::asic_transport;
 use super::asic_transport_server::AsicTransportServer;
 use super::config_db::{ConfigDb, Switch};
 use super::context_config::ContextFile;
+use super::health::StallOptions;
 use super::ignored_options::SyncdIgnored;
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
@@ -17,7 +18,7 @@ use super::reconcile::{self, ChipRounds, ReconcileOptions, RoundLog, Tally};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, query, queues, warm_file};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, query, queues, warm_file};
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
@@ -129,6 +130,9 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// When work counts as stalled
+    #[command(flatten)]
+    pub stall: StallOptions,
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogOptions,
@@ -207,6 +211,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    health::watch(options.stall, daemon)?;
     let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
     let context = options.context.read(DAEMON)?;
     let mode = context.mode(asic_transport::mode_of(

@@ -7,7 +7,7 @@
 
 use super::Error;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_tables::{Connection, TableError, wake_ups};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -70,5 +70,7 @@ pub(super) fn watch(
             }
         }
     };
-    thread::spawn("asic-generation", body).map(drop).map_err(Error::no_thread("to watch syncd"))
+    thread::spawn("asic-generation", Ends::WithOwner, body)
+        .map(drop)
+        .map_err(Error::no_thread("to watch syncd"))
 }

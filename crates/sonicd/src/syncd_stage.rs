@@ -267,6 +267,7 @@ impl SyncdStage {
     }
 
     fn answer(&mut self, mut work: AtWork) -> Result<(), Error> {
+        self.at_chip.moved();
         let begin = Instant::now();
         if let Some(watchdog) = &self.watchdog
             && begin - work.begun > watchdog.span(self.starting)

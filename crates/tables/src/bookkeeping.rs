@@ -8,7 +8,7 @@ use crate::{Connection, Database, Databases, TableError};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Wake;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::{Change, Db, Row};
 use std::collections::BTreeMap;
@@ -102,7 +102,8 @@ impl Bookkeeping {
             refusal: None,
         };
         let stop = stop.clone();
-        thread::spawn("bookkeeping", move || writer.run(&stop)).map_err(cannot)?;
+        thread::spawn("bookkeeping", Ends::AtStop(stop.clone()), move || writer.run(&stop))
+            .map_err(cannot)?;
         Ok(Bookkeeping { shared, database: databases.get(db).clone() })
     }
 

@@ -14,6 +14,7 @@ use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::watchdog::PeerWait;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -88,6 +89,8 @@ pub struct Connection {
     generation: u64,
     /// The replies to the commands of `out`, or of the batch before.
     replies: Replies,
+    /// For the watchdog.
+    peer: PeerWait,
 }
 
 impl Connection {
@@ -117,6 +120,7 @@ impl Connection {
             scripts: Vec::new(),
             generation: 0,
             replies: Replies::default(),
+            peer: PeerWait::new(format!("Redis for {} at {}", database.db.name(), database.address)),
         };
         connection.greet()?;
         Ok(connection)
@@ -274,6 +278,13 @@ impl Connection {
         if self.queued == 0 {
             return Ok(Replies::default());
         }
+        self.peer.begin();
+        let sent = self.send_queued();
+        self.peer.end();
+        sent
+    }
+
+    fn send_queued(&mut self) -> Result<Replies, TableError> {
         let (mut pause, mut refused) = (RETRY_BACKOFF.0, String::new());
         let refusal = loop {
             match self.exchange() {

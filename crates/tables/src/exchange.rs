@@ -8,7 +8,7 @@
 use crate::TableError;
 use crossbeam_channel as channel;
 use ribtide_runtime::ring;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 pub use ribtide_swss::sai::text::Message;
 use std::io;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl ReaderThread {
     ) -> io::Result<ReaderThread> {
         let ending = Stop::default();
         let theirs = ending.clone();
-        let thread = thread::spawn(name, move || body(theirs))?;
+        let thread = thread::spawn(name, Ends::WithOwner, move || body(theirs))?;
         Ok(ReaderThread { thread: Some(thread), stop: stop.clone(), ending })
     }
 }

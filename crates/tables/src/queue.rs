@@ -20,7 +20,7 @@ use crate::{Reply, TableError};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 
 /// Replies of one pop, as in SONiC.
 const POP_BATCH_MAX: usize = 128;
@@ -251,7 +251,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
         address: database.address.to_string(),
         cause: e.to_string(),
     };
-    thread::spawn("asic-requests", write).map_err(no_thread)?;
+    thread::spawn("asic-requests", Ends::WithOwner, write).map_err(no_thread)?;
     let reader = ReaderThread::start("asic-responses", stop, read).map_err(no_thread)?;
     Ok(Exchange { requests, replies, _reader: Some(reader) })
 }

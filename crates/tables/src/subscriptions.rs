@@ -10,7 +10,7 @@ use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub fn listen(
     let mut ears = subscribe(&database, &channels)?;
     let wait = WaitFd::new(&stop).map_err(|e| lost(&database, &e))?;
     let name = format!("{}-listen", database.db.name().to_lowercase().replace('_', "-"));
-    let address = database.address.to_string();
+    let (address, at_end) = (database.address.to_string(), stop.clone());
     let body = move || {
         on_event(PubSubEvent::Subscribed { again: false });
         while !stop.stopped() {
@@ -86,7 +86,7 @@ pub fn listen(
             }
         }
     };
-    thread::spawn(name, body).map(drop).map_err(|e| TableError::Unreachable {
+    thread::spawn(name, Ends::AtStop(at_end), body).map(drop).map_err(|e| TableError::Unreachable {
         database: "a listener".into(),
         address,
         cause: e.to_string(),

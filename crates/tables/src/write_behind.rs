@@ -17,7 +17,7 @@ use crate::{Producer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
 use std::borrow::Borrow;
@@ -159,11 +159,12 @@ impl<R: Row> WriteBehind<R> {
                 }
             }
         };
-        let thread = thread::spawn("write-behind", body).map_err(|e| TableError::Unreachable {
-            database: R::DB.name().into(),
-            address: "a thread of its own".into(),
-            cause: e.to_string(),
-        })?;
+        let thread =
+            thread::spawn("write-behind", Ends::WithOwner, body).map_err(|e| TableError::Unreachable {
+                database: R::DB.name().into(),
+                address: "a thread of its own".into(),
+                cause: e.to_string(),
+            })?;
         Ok(WriteBehind {
             entries: Some(entries),
             thread: Some(thread),

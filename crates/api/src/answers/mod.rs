@@ -34,7 +34,7 @@ pub(super) use routes::routes;
 pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
 pub use threads::pipeline;
-pub(super) use threads::threads;
+pub(super) use threads::{health, threads};
 pub(super) use tracked::tracked_next_hops;
 
 pub(crate) use super::request::Refusal;

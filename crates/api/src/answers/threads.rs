@@ -1,7 +1,7 @@
 //! `/v1/pipeline` and `/v1/threads`: stages, the queues between them, and the threads that run them.
 
 use super::{Refusal, RouterState};
-use ribtide_model::{Gauge, Pipeline, Ring, Stage, Thread, Threads};
+use ribtide_model::{Gauge, Health, Pipeline, Ring, Stage, Stall, Thread, Threads};
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::gauge::Depth;
 use ribtide_runtime::ring::Reading;
@@ -30,6 +30,11 @@ pub fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
         threads: used()?,
         peak_memory_bytes: peak,
     })
+}
+
+/// `/v1/health`.
+pub(crate) fn health(router: &RouterState) -> Health {
+    Health::of(router.watchdog.look(Instant::now()).into_iter().map(Stall::from).collect())
 }
 
 /// `/v1/threads`. Takes as long as the window.

@@ -71,6 +71,9 @@ fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(QUEUE_BATCHES, queue(), ring.sent);
         queue_level(m, &ring.name, Some(ring.capacity as u64), [ring.depth, ring.peak, ring.full]);
     }
+    let health = answers::health(router);
+    m.add(DEGRADED, Labels::new(), !health.stalls.is_empty());
+    health.stalls.iter().for_each(|stall| m.add(STALLED, one("queue", &stall.what), stall.seconds));
     p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {
         let name = || one("stage", &stage.name);

@@ -56,7 +56,7 @@ use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
@@ -241,7 +241,7 @@ impl SessionsBuilder {
         }
         let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
         let (cpus, at_stop) = (setup.cpus.clone(), self.wake.clone());
-        let thread = thread::spawn("sessions", move || {
+        let thread = thread::spawn("sessions", Ends::AtStop(stop.clone()), move || {
             pin("sessions", cpus.as_ref());
             let _waker = stop.on_stop(move || at_stop());
             sessions.run(&writes, &reports, &purged, &calls, &mut hosted, &stop);
@@ -355,7 +355,8 @@ impl Sessions {
 
     /// How long nothing needs to be done unless something happens.
     fn poll_timeout(&self) -> Duration {
-        let next = self.timers.first().map(|(at, _)| self.clock.until(*at));
+        let (timer, linger) = (self.timers.first().map(|t| t.0), self.lingering.front().map(|l| l.0));
+        let next = timer.into_iter().chain(linger).min().map(|at| self.clock.until(at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::MAX, |d| d.saturating_add(Duration::from_millis(1)))
     }

@@ -12,7 +12,7 @@ use ribtide_bgp::fsm::Side;
 use ribtide_bgp::peer::PeerId;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Ends};
 use std::io;
 
 /// Connections of a lot: about 100 µs of work, against 5 µs to wake a thread.
@@ -57,7 +57,7 @@ impl Writers {
         let threads = cpus.len();
         for (index, cpus) in cpus.into_iter().enumerate() {
             let (lots, done, name) = (lots.1.clone(), done.0.clone(), format!("writer-{index}"));
-            thread::spawn(name.clone(), move || {
+            thread::spawn(name.clone(), Ends::WithOwner, move || {
                 pin(&name, cpus.as_ref());
                 while let Ok(mut lot) = lots.recv() {
                     lot.iter_mut().for_each(Loan::write);

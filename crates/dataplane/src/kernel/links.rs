@@ -11,7 +11,7 @@ use ribtide_netlink::{Socket, overran};
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Closed, Sender};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
@@ -88,7 +88,7 @@ pub(super) fn watch(
         initial: true,
         stop: stop.clone(),
     };
-    thread::spawn("kernel-links", move || watcher.run(dataplane))
+    thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(dataplane))
 }
 
 struct Watcher {

@@ -40,7 +40,7 @@ use ribtide_rib::{IfIndex, RibIn};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed, Rings};
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Ends};
 use ribtide_wire::netlink::{Content, dump_links};
 use routes::{InterfaceChange, Kernel};
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ pub fn start(
         links::Outputs { notes: Some(notes.clone()), rib: Some(channel.rib.failures.clone()), sessions };
     let watcher =
         links::watch(vrf, listed.clone(), links, Some(channel.id), &channel.stop).map_err(cannot)?;
-    let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
+    let routes = thread::spawn("kernel-routes", Ends::WithOwner, move || routes.run()).map_err(cannot)?;
     let writer = Writer {
         kernel,
         config,
@@ -173,7 +173,8 @@ pub fn start(
         round_begin: None,
         compare_share: COMPARE_SHARE,
     };
-    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
+    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, Ends::WithOwner, move || writer.run())
+        .map_err(cannot)?;
     Ok((handle, [watcher, routes, writer]))
 }
 

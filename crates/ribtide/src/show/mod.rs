@@ -15,12 +15,14 @@ use crate::text::count;
 use clap::{Args, Subcommand};
 use printer::{Printed, Printer};
 use ribtide_model::{
-    AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor, NeighborPage,
-    NextHopGroupPage, Performance, RoutePage, Sharding,
+    AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health, Neighbor,
+    NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
 };
 use ribtide_sonicd::{
-    explain as sonic_explain, performance as sonic_performance, pipeline as sonic_pipeline,
+    explain as sonic_explain, health as sonic_health, performance as sonic_performance,
+    pipeline as sonic_pipeline,
 };
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -101,6 +103,18 @@ pub(crate) enum Show {
     Pipeline {
         /// Instead, of SONiC's daemons each setting (what was asked, what is active, and why the two differ) and each queue (how
         /// much is in it, its bound, and the most it ever held); of every ASIC, unless NAMESPACE_ID says which
+        #[arg(long)]
+        sonic: bool,
+        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+        #[arg(long, value_name = "FILE", requires = "sonic")]
+        database_config: Option<PathBuf>,
+    },
+    /// Whether everything makes progress, and what does not; exit status 0: everything does, 1: something is stalled
+    ///
+    /// A queue is stalled when its consumer has taken nothing from it for so long as router.stall-timeout says, and a peer
+    /// when a thread has waited so long for it.
+    Health {
+        /// Instead, of SONiC's daemons, as they wrote it to STATE_DB
         #[arg(long)]
         sonic: bool,
         /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
@@ -297,6 +311,13 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
                 sonic_pipeline::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?;
             to.print(&daemons, |daemons| threads::daemons(daemons))
         }
+        Show::Health { sonic, database_config } => {
+            let all = match sonic {
+                true => sonic_health::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?,
+                false => vec![("router".into(), to.client.get("/v1/health")?)],
+            };
+            health(to, &all)
+        }
         Show::Pipeline { .. } => to.ask("/v1/pipeline", threads::pipeline),
         Show::Performance { stage, sonic, database_config } => {
             let stages = match sonic {
@@ -330,6 +351,21 @@ pub(crate) fn explain(
         }
     };
     output.print(&reply, fib::explain_text)
+}
+
+/// The health of processes by name; a stall fails.
+fn health(to: &mut Printer, all: &[(String, Health)]) -> Printed {
+    match all {
+        [(_, one)] if to.json => to.json(one)?,
+        _ if to.json => to.json(&all.iter().cloned().collect::<BTreeMap<_, _>>())?,
+        _ => to.text(&threads::health(all))?,
+    }
+    let causes: Vec<&str> =
+        all.iter().flat_map(|(_, h)| &h.stalls).filter(|s| s.behind.is_none()).map(|s| &*s.what).collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(format!("degraded: no progress at {}", causes.join(", ")).into())
 }
 
 /// All stages, or the records of one.

@@ -1,7 +1,7 @@
 //! Stages, the queues between them, and threads.
 
 use crate::text::{Table, bytes, number};
-use ribtide_model::{Gauge, Pipeline, Ring, Threads};
+use ribtide_model::{Gauge, Health, HealthState, Pipeline, Ring, Threads};
 use ribtide_sonicd::pipeline::DaemonPipeline;
 
 pub(super) fn pipeline(p: &Pipeline) -> String {
@@ -32,6 +32,33 @@ pub(super) fn pipeline(p: &Pipeline) -> String {
         threads.render(),
         bytes(p.peak_memory_bytes)
     )
+}
+
+/// The health of processes by name.
+pub(super) fn health(all: &[(String, Health)]) -> String {
+    let mut table = Table::new(&["Process", "State", "What waits", "Thread", ">Depth", ">Seconds", "Behind"]);
+    for (process, health) in all {
+        let state = match health.state {
+            HealthState::Ok => "ok",
+            HealthState::Degraded => "degraded",
+        };
+        if health.stalls.is_empty() {
+            table.row([process, state, "", "", "", "", ""].map(Into::<String>::into));
+        }
+        for s in &health.stalls {
+            let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+            table.row([
+                process.clone(),
+                state.into(),
+                s.what.clone(),
+                or_none(&s.thread),
+                number(s.depth),
+                number(s.seconds),
+                or_none(&s.behind),
+            ]);
+        }
+    }
+    table.render()
 }
 
 /// Settings, queues and repairs of SONiC's daemons.

@@ -1,7 +1,7 @@
 //! The queue between the threads that log and the thread that writes.
 
 use super::target;
-use crate::thread;
+use crate::thread::{self, Ends};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Queue {
         to: impl Write + Send + 'static,
     ) -> io::Result<()> {
         let dropped = self.dropped.clone();
-        thread::spawn("log", move || write(&items, &dropped, to)).map(drop)
+        thread::spawn("log", Ends::WithOwner, move || write(&items, &dropped, to)).map(drop)
     }
 
     /// The number of lines that were dropped.

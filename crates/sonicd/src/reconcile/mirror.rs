@@ -16,7 +16,7 @@ use crate::Error;
 use crate::events::log;
 use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::idle;
-use ribtide_runtime::thread::{self, Stop, StopSignal};
+use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::{Connection, Reply, ScanCursor, TableError};
 use std::time::{Duration, Instant};
@@ -165,7 +165,9 @@ pub(crate) fn start<S: Mirror>(
             idle::purge();
         }
     };
-    thread::spawn("reconcile", body).map(drop).map_err(Error::no_thread("to compare the database"))
+    thread::spawn("reconcile", Ends::WithOwner, body)
+        .map(drop)
+        .map_err(Error::no_thread("to compare the database"))
 }
 
 struct Reconciler<S: Mirror> {

@@ -5,7 +5,7 @@ use super::endpoint::Endpoint;
 use super::push::reason;
 use super::zmtp::{Kind, Peer, handshake};
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
@@ -84,7 +84,7 @@ pub(super) fn bind(
                     );
                 }
             };
-            if let Err(e) = thread::spawn(serve_thread, body) {
+            if let Err(e) = thread::spawn(serve_thread, Ends::WithOwner, body) {
                 tracing::error!(
                     target: target::ZMQ,
                     peer = %from,
@@ -95,5 +95,5 @@ pub(super) fn bind(
             }
         }
     };
-    thread::spawn(accept_thread, body).map(|thread| BoundListener { address, stop, thread })
+    thread::spawn(accept_thread, Ends::WithOwner, body).map(|thread| BoundListener { address, stop, thread })
 }

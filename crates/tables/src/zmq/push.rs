@@ -12,7 +12,7 @@ use crossbeam_channel as channel;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -99,7 +99,7 @@ impl Push {
                 pause = settings.backoff_max.min(pause * 2);
             }
         };
-        thread::spawn(settings.send_thread, body).map_err(|e| unreachable(&text, &e))?;
+        thread::spawn(settings.send_thread, Ends::WithOwner, body).map_err(|e| unreachable(&text, &e))?;
         Ok(Push { links, link: None, wake: woken })
     }
 
@@ -222,7 +222,7 @@ fn push(
     wake(waker);
     let (ack_writer, ack_waker) = (writer.clone(), waker.clone());
     let (gone, is_gone) = channel::bounded::<String>(1);
-    let back = thread::spawn(settings.ack_thread, move || {
+    let back = thread::spawn(settings.ack_thread, Ends::WithOwner, move || {
         let mut message = Vec::new();
         let why = loop {
             match (reader.message(&mut message), &taken) {

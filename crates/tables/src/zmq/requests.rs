@@ -17,7 +17,7 @@ use crossbeam_channel as channel;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::{self, Ends, Stop};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,7 +101,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
             }
         }
     };
-    thread::spawn("asic-requests", body).map_err(|e| no_thread(endpoint, &e))?;
+    thread::spawn("asic-requests", Ends::WithOwner, body).map_err(|e| no_thread(endpoint, &e))?;
     Ok(Exchange { requests, replies, _reader: None })
 }
 
@@ -125,7 +125,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
         ended.end();
         let _ = gone.send(why);
     };
-    if let Err(e) = thread::spawn("asic-responses", body) {
+    if let Err(e) = thread::spawn("asic-responses", Ends::WithOwner, body) {
         return Some(e.to_string());
     }
     let mut message = Vec::new();
