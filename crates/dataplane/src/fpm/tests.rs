@@ -3,6 +3,7 @@
 mod model;
 
 use super::super::{DataplaneSink, FEEDBACK, ToRib};
+use super::sent_state::Meaning;
 use super::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, Vrf, VrfId};

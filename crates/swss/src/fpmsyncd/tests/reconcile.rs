@@ -34,8 +34,8 @@ fn wanted_rows_are_those_that_were_handed_over() {
     bench.route("2001:db8::/32", "fd00::1", 7);
     bench.route_in(40, "10.0.0.0/8", &[("10.0.0.2", 8, 1)]);
     bench.label(100, &[("10.0.0.1", 7, 1, &[200])]);
-    bench.way(1, "10.0.0.1", 7);
-    bench.way(2, "10.0.0.2", 7);
+    bench.hop(1, "10.0.0.1", 7);
+    bench.hop(2, "10.0.0.2", 7);
     bench.group(5, &[(1, 1), (2, 1)]);
     bench.by_id("11.0.0.0/8", 5);
     assert!(wanted(&bench, 7).is_empty(), "nothing is handed over");

@@ -474,7 +474,7 @@ fn create_refused_with_an_object_status_is_not_confirmed() {
         fail(&mut world, ObjectType::RouteEntry, Verb::Create, status);
         world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
         world.settle();
-        assert_eq!(world.way("10.1.0.0/16"), "-");
+        assert_eq!(world.forwarding("10.1.0.0/16"), "-");
         assert!(world.responses().is_empty(), "{}", status.name());
         assert_eq!(world.refusals().len(), 1, "{}", status.name());
     }
