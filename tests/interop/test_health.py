@@ -21,6 +21,7 @@ stall-timeout = 2
 listen = ["{Host.FEED_SIDE}:179"]
 
 [fib]
+kernel = {{ table = 100 }}
 fpm = ["127.0.0.1:2620"]
 """
 
