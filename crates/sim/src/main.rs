@@ -28,11 +28,10 @@ fn options() -> Result<Options, String> {
             }
             "--script" => options.script = Some(value()?),
             "--refusals" => options.allowed.refusals = true,
-            "--hidden-deletions" => options.allowed.hidden_deletions = true,
             "--foreign-changes" => options.allowed.foreign_changes = true,
             _ => {
                 return Err(format!(
-                    "{name} is unknown: write --seeds A..B, --script SCRIPT, --refusals, --foreign-changes or --hidden-deletions"
+                    "{name} is unknown: write --seeds A..B, --script SCRIPT, --refusals or --foreign-changes"
                 ));
             }
         }

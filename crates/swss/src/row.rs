@@ -176,9 +176,9 @@ pub struct Change<R: Row> {
     pub key: R::Key,
     /// The new row; `None` deletes it.
     pub row: Option<R>,
-    /// The former row had other fields. A writer must delete the old fields first and write all
-    /// fields, empty ones too. Otherwise a consumer that has the older row unconsumed would merge
-    /// the two.
+    /// The former row had other fields, or was deleted before. A writer must delete the old fields
+    /// first and write all fields, empty ones too. Otherwise a consumer of SONiC that has the older
+    /// row unconsumed would merge the two. A reader keeps no field of an older row.
     pub reshaped: bool,
 }
 

@@ -102,9 +102,10 @@ end
 ///
 /// KEYS: set of changed keys, set of keys to clear first, prefix of pending rows, prefix of final
 /// rows. ARGV: number of rows. Returns for each row the key alone when the final row has no other
-/// fields, because it is cheaper read there. Otherwise returns an array of the key, fields and
-/// values, which are none for a deletion. A row that keeps no old field is moved by RENAME, which
-/// is cheaper than a copy with the same result.
+/// fields, because it is cheaper read there. Such a row replaces every older one of its key: it was
+/// deleted in between, or is complete. Otherwise returns an array of the key, fields and values,
+/// which are none for a deletion. A row that keeps no old field is moved by RENAME, which is
+/// cheaper than a copy with the same result.
 ///
 /// A set or pending row of another type is deleted, and a final row of another type is replaced.
 /// The names of such keys follow an empty text, as the last row.
@@ -584,8 +585,9 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
             if row.text().is_some() && fields.is_empty() {
                 continue;
             }
+            let replaces = row.text().is_some();
             match change(key.unwrap_or_default(), fields, &mut self.row_cache) {
-                Ok(change) => changes.push(change),
+                Ok(change) => changes.push(Change { reshaped: replaces, ..change }),
                 Err(reason) => {
                     let key = format!("{}:{}", R::TABLE, key.unwrap_or_default());
                     unreadable::passed_over(R::DB.name(), &key, reason);

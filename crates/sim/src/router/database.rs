@@ -22,14 +22,11 @@ pub(crate) struct Table<R: Row> {
     /// What consumers popped.
     rows: BTreeMap<R::Key, Fields>,
     pending: BTreeMap<R::Key, Pending>,
-    /// A row after a deletion that no consumer saw has its own fields only, as in Redis. A consumer
-    /// with an older row then merges the two. Without it, the row has every field.
-    pub(crate) hides_deletions: bool,
 }
 
 impl<R: Row> Default for Table<R> {
     fn default() -> Self {
-        Table { rows: BTreeMap::new(), pending: BTreeMap::new(), hides_deletions: false }
+        Table { rows: BTreeMap::new(), pending: BTreeMap::new() }
     }
 }
 
@@ -66,14 +63,10 @@ impl<R: Row> Table<R> {
                 changes.push(Change::del(key));
                 continue;
             }
-            let mut row: R = parse(&fields);
-            if deleted && !self.hides_deletions {
-                let mut all = Fields::new();
-                row.all_fields(&mut |name, value| drop(all.insert(name.into(), value.into())));
-                row = parse(&all);
-            }
+            let row: R = parse(&fields);
+            let reshaped = !self.rows.contains_key(&key);
             self.rows.entry(key.clone()).or_default().extend(fields);
-            changes.push(Change::set(key, row));
+            changes.push(Change { key, row: Some(row), reshaped });
         }
         changes
     }

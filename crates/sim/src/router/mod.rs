@@ -112,15 +112,12 @@ impl<'s> Router<'s> {
     pub fn new(script: &'s Script) -> Router<'s> {
         let suppress = script.setup.suppress;
         let mut orchagent = Orchagent::new(suppress, script.window);
-        let mut appl = ApplDb::default();
-        appl.groups.hides_deletions = script.allowed.hidden_deletions;
-        appl.routes.hides_deletions = script.allowed.hidden_deletions;
         Router {
             script,
             routing: Routing::new(&script.network, script.setup, DATAPLANE),
             client: Client::new(DATAPLANE, script.next_hop_groups, suppress),
             server: Server::new(suppress, &mut orchagent),
-            appl,
+            appl: ApplDb::default(),
             orchagent,
             now_ms: 0,
             retried_ms: 0,

@@ -134,8 +134,6 @@ pub struct Allowed {
     pub refusals: bool,
     /// The chip loses routes by itself, and a server that has APPL_DB alone loses its data.
     pub foreign_changes: bool,
-    /// orchagent does not see a deletion of a row that is there again when it pops it.
-    pub hidden_deletions: bool,
 }
 
 /// A deliberate fault of the router itself, which a run must notice.

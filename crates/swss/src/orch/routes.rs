@@ -237,16 +237,19 @@ impl Routes {
         }
     }
 
-    /// Takes in a change of a route. Without a token it is orchagent's own and gets no response.
-    fn add(&mut self, id: RouteId, row: Option<RouteRow>, raw_key: Option<Name>, token: Option<BatchToken>) {
-        self.add_row(id, row, raw_key, token, false);
+    /// Takes in orchagent's own change of a route, or one without a response of its own.
+    fn add(&mut self, id: RouteId, row: Option<RouteRow>, token: Option<BatchToken>) {
+        self.add_row(id, row, false, None, token, false);
     }
 
-    /// The same of a row that was `found` or resent: no client waits for its response.
+    /// Takes in a change of a route. `replaces`: [`Change::reshaped`]. Without a token it is
+    /// orchagent's own and gets no response. No client waits for the response to a row that was
+    /// `found` or resent.
     fn add_row(
         &mut self,
         id: RouteId,
         row: Option<RouteRow>,
+        replaces: bool,
         raw_key: Option<Name>,
         token: Option<BatchToken>,
         found: bool,
@@ -259,7 +262,7 @@ impl Routes {
             self.ready.push_back(id);
             return;
         };
-        task.add(row, found);
+        task.add(row, replaces, found);
         if let Some(token) = token {
             task.silent = false;
             task.raw_key = raw_key;
@@ -291,7 +294,7 @@ impl Routes {
                 match change.row.take() {
                     Some(row) if !self.is_as_row(id, &row, objects, outbox) => {
                         self.refreshed(id);
-                        self.add_row(id, Some(row), None, Some(token), true);
+                        self.add_row(id, Some(row), true, None, Some(token), true);
                     }
                     _ => {
                         self.table.clear_stale(id);
@@ -307,7 +310,8 @@ impl Routes {
                     // The outcome of this row was not reported yet.
                     self.table.set_failed(id, false);
                 }
-                self.add(id, change.row.take(), raw_key.take(), Some(token));
+                let row = change.row.take();
+                self.add_row(id, row, change.reshaped, raw_key.take(), Some(token), false);
             }
         }
     }
@@ -317,7 +321,7 @@ impl Routes {
         if let RouteKey::Route { vrf, prefix, raw_key } = key {
             let id = self.table.id_of(objects.vrfs.id_of(&vrf), &prefix);
             let token = self.completions.row();
-            self.add_row(id, Some(row), raw_key, Some(token), true);
+            self.add_row(id, Some(row), true, raw_key, Some(token), true);
         }
     }
 
@@ -328,7 +332,7 @@ impl Routes {
         let row = change.row.map(|LabelRouteRow { protocol, via }| RouteRow { protocol, via });
         let id = self.table.id_of(name.vrf, &name.prefix);
         self.refreshed(id);
-        self.add(id, row, None, None);
+        self.add_row(id, row, change.reshaped, None, None, false);
     }
 
     /// Takes in changes of ROUTE_TABLE in their order. Prefetches the routes of a batch at a time.
@@ -374,9 +378,9 @@ impl Routes {
         }
         let masked = self.own.remove(&id).and_then(|own| own.masked);
         self.table.set_own(id, false);
-        self.add(id, None, None, None);
+        self.add(id, None, None);
         if masked.is_some() {
-            self.add(id, masked, None, None);
+            self.add(id, masked, None);
         }
     }
 
@@ -414,7 +418,7 @@ impl Routes {
                 if let Some(pop) = self.pops.get(&id) {
                     via.put(Field::MplsPop, &pop.to_string());
                 }
-                self.add(id, Some(RouteRow { protocol: None, via: Arc::new(via) }), None, None);
+                self.add(id, Some(RouteRow { protocol: None, via: Arc::new(via) }), None);
             }
         }
     }

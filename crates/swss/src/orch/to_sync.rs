@@ -11,22 +11,25 @@ pub(super) struct Pending<R> {
     pub(super) del: bool,
     /// Then set this row.
     pub(super) set: Option<R>,
+    /// No field of an earlier row stays.
+    pub(super) replaces: bool,
 }
 
 impl<R: Row> Pending<R> {
-    /// One change; `None` deletes the row.
-    pub(super) fn new(row: Option<R>) -> Self {
-        Pending { del: row.is_none(), set: row }
+    /// One change; `None` deletes the row. `replaces`: [`Change::reshaped`].
+    pub(super) fn new(row: Option<R>, replaces: bool) -> Self {
+        Pending { del: row.is_none(), replaces: replaces || row.is_none(), set: row }
     }
 
-    /// Adds a later change. A DEL replaces all earlier changes. A SET coalesces with a pending SET,
-    /// and follows a pending DEL.
-    pub(super) fn add(&mut self, row: Option<R>) {
+    /// Adds a later change. A DEL replaces all earlier changes. A SET coalesces with a pending SET
+    /// unless it replaces it, and follows a pending DEL.
+    pub(super) fn add(&mut self, row: Option<R>, replaces: bool) {
         match (row, &mut self.set) {
-            (None, _) => *self = Pending { del: true, set: None },
-            (Some(row), Some(set)) => set.merge(row),
-            (Some(row), none) => *none = Some(row),
+            (None, _) => *self = Pending::new(None, true),
+            (Some(row), Some(set)) if !replaces => set.merge(row),
+            (Some(row), set) => *set = Some(row),
         }
+        self.replaces |= replaces;
     }
 }
 
@@ -43,8 +46,8 @@ impl<R: Row> ToSync<R> {
     /// Adds a change.
     pub(super) fn add(&mut self, change: Change<R>) {
         match self.0.get_mut(&change.key) {
-            Some(pending) => pending.add(change.row),
-            None => drop(self.0.insert(change.key, Pending::new(change.row))),
+            Some(pending) => pending.add(change.row, change.reshaped),
+            None => drop(self.0.insert(change.key, Pending::new(change.row, change.reshaped))),
         }
     }
 
@@ -80,23 +83,38 @@ mod tests {
         let old = || row("nexthop=1.1.1.1 ifname=a");
         let new = || row("nexthop=2.2.2.2 protocol=bgp");
         let both = || row("nexthop=2.2.2.2 ifname=a protocol=bgp");
-        let del = || Pending { del: true, set: None };
-        let set = || Pending { del: false, set: Some(old()) };
-        let del_set = || Pending { del: true, set: Some(old()) };
+        let del = || Pending { del: true, set: None, replaces: true };
+        let set = || Pending { del: false, set: Some(old()), replaces: false };
+        let del_set = || Pending { set: Some(old()), ..del() };
 
-        assert_eq!(Pending::<RouteRow>::new(None), del());
-        assert_eq!(Pending::new(Some(old())), set());
+        assert_eq!(Pending::<RouteRow>::new(None, false), del());
+        assert_eq!(Pending::new(Some(old()), false), set());
         for mut pending in [set(), del(), del_set()] {
-            pending.add(None);
+            pending.add(None, false);
             assert_eq!(pending, del());
         }
         for (mut pending, wanted) in [
-            (set(), Pending { del: false, set: Some(both()) }),
-            (del(), Pending { del: true, set: Some(new()) }),
-            (del_set(), Pending { del: true, set: Some(both()) }),
+            (set(), Pending { set: Some(both()), ..set() }),
+            (del(), Pending { set: Some(new()), ..del() }),
+            (del_set(), Pending { set: Some(both()), ..del() }),
         ] {
-            pending.add(Some(new()));
+            pending.add(Some(new()), false);
             assert_eq!(pending, wanted);
+        }
+    }
+
+    /// The deletion between two rows may have been coalesced in Redis, where SONiC would merge the
+    /// rows.
+    #[test]
+    fn pending_row_that_replaces_keeps_no_field_of_an_earlier_row() {
+        for old in [Some(row("protocol=bgp blackhole=true")), None] {
+            let mut to_sync = ToSync::default();
+            let key = RouteRow::parse_key("10.1.0.0/16").unwrap();
+            to_sync.add(Change { key: key.clone(), row: old.clone(), reshaped: false });
+            let new = row("nexthop=2.2.2.2 ifname=a");
+            to_sync.add(Change { key: key.clone(), row: Some(new.clone()), reshaped: true });
+            let wanted = Pending { del: old.is_none(), set: Some(new), replaces: true };
+            assert_eq!(to_sync.take().remove(&key), Some(wanted));
         }
     }
 }

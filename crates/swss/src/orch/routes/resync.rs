@@ -37,7 +37,7 @@ impl Routes {
                 && let Some(id) = self.table.next_stale(&mut at, labels)
             {
                 self.table.clear_stale(id);
-                self.add(id, None, None, Some(BatchToken::NONE));
+                self.add(id, None, Some(BatchToken::NONE));
             }
             let is_over = self.ready.len() < count;
             self.resyncs[usize::from(labels)] = if is_over { Resync::Off } else { Resync::Ending(at) };
@@ -48,7 +48,7 @@ impl Routes {
     /// before the resync no longer counts.
     pub(super) fn refreshed(&mut self, id: RouteId) {
         if self.table.clear_stale(id) && self.table.task(id).is_some() {
-            self.add(id, None, None, Some(BatchToken::NONE));
+            self.add(id, None, Some(BatchToken::NONE));
         }
     }
 

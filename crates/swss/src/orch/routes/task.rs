@@ -58,7 +58,7 @@ pub(super) struct Task {
 
 impl Task {
     const BLANK: Task = Task {
-        change: Pending { del: false, set: None },
+        change: Pending { del: false, set: None, replaces: false },
         later: None,
         raw_key: None,
         state: State::Ready,
@@ -106,19 +106,19 @@ impl Task {
     }
 
     /// Coalesces a later row with the change, or, while a request is in flight, with the changes
-    /// after it.
-    pub(super) fn add(&mut self, row: Option<RouteRow>, found: bool) {
+    /// after it. `replaces`: [`crate::row::Change::reshaped`].
+    pub(super) fn add(&mut self, row: Option<RouteRow>, replaces: bool, found: bool) {
         match (self.state, &mut self.later) {
             (State::InFlight(_), Some(later)) => {
-                later.add(row);
+                later.add(row, replaces);
                 self.found[1] &= found;
             }
             (State::InFlight(_), none) => {
-                *none = Some(Pending::new(row));
+                *none = Some(Pending::new(row, replaces));
                 self.found[1] = found;
             }
             _ => {
-                self.change.add(row);
+                self.change.add(row, replaces);
                 self.found[0] &= found;
             }
         }
@@ -133,10 +133,10 @@ impl Task {
             return;
         }
         if later.del {
-            self.change.add(None);
+            self.change.add(None, true);
         }
         if let Some(row) = later.set {
-            self.change.add(Some(row));
+            self.change.add(Some(row), later.replaces);
         }
     }
 }
@@ -154,16 +154,29 @@ mod tests {
     fn task_row_during_a_request_becomes_the_change_after_it() {
         let mut task = Task::new(Some(row("a")), None, None);
         task.state = State::InFlight(RequestedEntry { verb: Verb::Create, reference: None, finish: true });
-        task.add(Some(row("b")), true);
+        task.add(Some(row("b")), false, true);
         assert!(task.wants(&row("b")) && task.change.set == Some(row("a")));
         task.take_later(true);
         assert_eq!((&task.change.set, task.found[0]), (&Some(row("b")), true));
     }
 
     #[test]
+    fn task_row_that_replaces_keeps_no_field_of_a_row_that_the_chip_refused() {
+        let blackhole = RouteRow::from_fields(&mut [("blackhole", "true")].into_iter()).unwrap();
+        for (replaces, dropped) in [(true, false), (false, true)] {
+            let mut task = Task::new(Some(blackhole.clone()), None, None);
+            task.state =
+                State::InFlight(RequestedEntry { verb: Verb::Create, reference: None, finish: true });
+            task.add(Some(row("b")), replaces, false);
+            task.take_later(false);
+            assert_eq!(task.change.set.map(|row| row.via.is_blackhole()), Some(dropped));
+        }
+    }
+
+    #[test]
     fn task_ready_row_coalesces_with_the_change() {
         let mut task = Task::new(Some(row("a")), None, None);
-        task.add(None, false);
+        task.add(None, false, false);
         assert!(task.change.del && task.change.set.is_none() && task.later.is_none());
     }
 }
