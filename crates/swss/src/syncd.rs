@@ -67,6 +67,11 @@ pub struct SyncdOut {
     pub events: Vec<String>,
 }
 
+/// Whether the chip says that it has no such object.
+fn is_missing(status: Status) -> bool {
+    matches!(status, Status::ItemNotFound | Status::AddrNotFound | Status::InvalidObjectId)
+}
+
 /// Prefetches items that another core has just written.
 fn prefetch_items(items: &[Item]) {
     for item in items {
@@ -523,7 +528,8 @@ impl<S: Sai> Syncd<S> {
                 // Items without a status from the chip were not carried out.
                 None => match answered.next() {
                     Some((done, status)) => {
-                        if status.is_success() {
+                        // To remove what another program had removed leaves what was requested.
+                        if status.is_success() || verb == Verb::Remove && is_missing(status) {
                             self.record(verb, object, item, done.id, out);
                         }
                         status
@@ -536,7 +542,7 @@ impl<S: Sai> Syncd<S> {
         result
     }
 
-    /// Emits the rows of an operation that succeeded.
+    /// Takes in, and emits the rows of, an operation whose result the chip has.
     fn record(&mut self, verb: Verb, object: ObjectType, item: &Item, in_chip: ObjectId, out: &mut SyncdOut) {
         if !self.watched.is_empty() {
             self.watched.remove(&item.id);
