@@ -27,11 +27,10 @@ fn options() -> Result<Options, String> {
                 options.seeds = range.ok_or_else(|| format!("--seeds {text} is no range: write 0..10000"))?;
             }
             "--script" => options.script = Some(value()?),
-            "--refusals" => options.allowed.refusals = true,
-            "--foreign-changes" => options.allowed.foreign_changes = true,
+            "--appl-db-lost" => options.allowed.appl_db_lost = true,
             _ => {
                 return Err(format!(
-                    "{name} is unknown: write --seeds A..B, --script SCRIPT, --refusals or --foreign-changes"
+                    "{name} is unknown: write --seeds A..B, --script SCRIPT or --appl-db-lost"
                 ));
             }
         }

@@ -1,6 +1,6 @@
 //! The virtual switch behind a seam in which requests fail.
 
-use ribtide_swss::sai::{Attr, ErrorMode, Item, ObjectId, ObjectType, Sai, Status, Verb};
+use ribtide_swss::sai::{Attr, Audit, ErrorMode, Item, ObjectId, ObjectType, Sai, Status, Verb};
 use ribtide_vswitch::VirtualSwitch;
 
 /// A refusal of the next requests of one kind.
@@ -31,6 +31,11 @@ pub(crate) struct Chip {
 impl Chip {
     pub(crate) fn new(switch: VirtualSwitch) -> Chip {
         Chip { switch, refusals: Vec::new(), keeps_routes: false, keeps_next_hops: false, lies: false }
+    }
+
+    /// Another chip, with the same deliberate faults.
+    pub(crate) fn another(&self, switch: VirtualSwitch) -> Chip {
+        Chip { switch, refusals: Vec::new(), ..*self }
     }
 
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
@@ -89,5 +94,29 @@ impl Sai for Chip {
 
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
         self.switch.available(object, attrs)
+    }
+}
+
+impl Audit for Chip {
+    type Cursor = <VirtualSwitch as Audit>::Cursor;
+
+    fn read(&self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        self.switch.read(object, id, attrs)
+    }
+
+    fn objects(&self) -> Vec<(ObjectType, ObjectId)> {
+        self.switch.objects()
+    }
+
+    fn entries(&self, from: Self::Cursor, count: usize) -> (Vec<ObjectId>, Option<Self::Cursor>) {
+        self.switch.entries(from, count)
+    }
+
+    fn route_count(&self) -> usize {
+        self.switch.route_count()
+    }
+
+    fn changes(&self) -> u64 {
+        self.switch.changes()
     }
 }

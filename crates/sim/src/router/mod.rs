@@ -45,6 +45,10 @@ const STEPS_MAX: usize = 20_000;
 /// Milliseconds between two attempts of the RIB manager at failed routes.
 const RETRY_MS: u64 = 1000;
 
+/// Milliseconds between two comparisons of the chip with syncd's table: the default of
+/// `--reconcile-interval`.
+const RECONCILE_MS: u64 = 60_000;
+
 /// Prints what happens between the stages when `RIBTIDE_TRACE` is set.
 fn trace(what: impl FnOnce() -> String) {
     static ON: OnceLock<bool> = OnceLock::new();
@@ -70,6 +74,9 @@ pub struct Router<'s> {
     coverage: Coverage,
     /// Whether the chip may lack what it had, because of a restart that empties it.
     disturbed: bool,
+    /// Another program, or the chip itself, changed the chip since it was compared.
+    foreign_change: bool,
+    reconciled_ms: u64,
 }
 
 /// What the RIB manager sent to the dataplane.
@@ -124,6 +131,8 @@ impl<'s> Router<'s> {
             sent: Sent::default(),
             coverage: Coverage::new(),
             disturbed: false,
+            foreign_change: false,
+            reconciled_ms: 0,
         }
     }
 
@@ -150,7 +159,7 @@ impl<'s> Router<'s> {
             Action::Event(number) => self.event(&self.script.network.events[*number]),
             Action::Step(stage, seed) => drop(self.step(*stage, &mut Rng::new(*seed))),
             Action::Fault(fault, seed) => self.fault(*fault, &mut Rng::new(*seed)),
-            Action::Pass(ms) => self.pass(*ms),
+            Action::Pass(ms) => return self.pass(*ms),
             Action::Settle => return self.settle(),
         }
         Ok(())
@@ -300,7 +309,7 @@ impl<'s> Router<'s> {
         }
     }
 
-    fn pass(&mut self, ms: u64) {
+    fn pass(&mut self, ms: u64) -> Result<(), String> {
         self.now_ms += ms;
         self.routing.time = self.routing.time.max(self.now_ms);
         self.routing.wait(self.now_ms);
@@ -309,6 +318,25 @@ impl<'s> Router<'s> {
             self.retried_ms = self.now_ms;
             self.routing.inbox.push_back(RibIn::Retry(DATAPLANE));
         }
+        if self.now_ms - self.reconciled_ms >= RECONCILE_MS {
+            self.reconciled_ms = self.now_ms;
+            self.reconcile()?;
+        }
+        Ok(())
+    }
+
+    /// syncd compares the chip and ASIC_DB with its table. Only what something else changed may
+    /// differ. Returns whether nothing did.
+    fn reconcile(&mut self) -> Result<bool, String> {
+        let repairs = self.orchagent.reconcile();
+        if !repairs.is_empty() && !self.foreign_change {
+            return Err(format!("the chip is not as syncd requested: {repairs:?}"));
+        }
+        if self.foreign_change {
+            self.orchagent.reconcile_asic_db();
+        }
+        self.foreign_change = repairs.iter().any(|repair| !repair.status.is_success());
+        Ok(repairs.is_empty())
     }
 
     fn fault(&mut self, fault: Fault, rng: &mut Rng) {
@@ -360,7 +388,7 @@ impl<'s> Router<'s> {
             Fault::RedisLost => {
                 appl.groups.clear();
                 appl.routes.clear();
-                if !self.script.allowed.foreign_changes {
+                if !self.script.allowed.appl_db_lost {
                     orchagent.lose_redis();
                     self.disturbed = true;
                 }
@@ -383,8 +411,9 @@ impl<'s> Router<'s> {
             }
             Fault::ChipLosesRoute(number) => {
                 let routes: Vec<AnyPrefix> = self.sent.routes.keys().copied().collect();
-                self.disturbed = true;
                 let lost = !routes.is_empty() && self.orchagent.lose_route(routes[number % routes.len()]);
+                self.disturbed |= lost;
+                self.foreign_change |= lost;
                 lost.then_some("chip loses a route")
             }
         };
@@ -421,7 +450,7 @@ impl<'s> Router<'s> {
                 steps += Stage::ALL.len();
                 // Without a connection the client waits for its time.
                 if steps.is_multiple_of(200 * Stage::ALL.len()) {
-                    self.pass(100);
+                    self.pass(100)?;
                 }
             }
             if self.is_idle() {
@@ -429,9 +458,10 @@ impl<'s> Router<'s> {
                     // Delayed notifications of flapping next hops.
                     None if self.routing.rib.next_due().is_some_and(|due| due <= end) => {
                         let due = self.routing.rib.next_due().unwrap_or(end);
-                        self.pass(due.saturating_sub(self.now_ms));
+                        self.pass(due.saturating_sub(self.now_ms))?;
                         continue;
                     }
+                    None if !self.reconcile()? => continue,
                     None => {
                         self.disturbed = false;
                         self.routing.compare();
@@ -442,7 +472,7 @@ impl<'s> Router<'s> {
             } else {
                 why = format!("a stage still works after {steps} steps: {}", self.busy());
             }
-            self.pass(pause);
+            self.pass(pause)?;
             pause = (pause * 5 / 4).min(60_000);
         }
         Err(why)
@@ -480,6 +510,17 @@ impl<'s> Router<'s> {
         let surplus = |prefix: &AnyPrefix| !own(prefix) && !selected.contains_key(prefix);
         if let Some(prefix) = self.orchagent.prefixes().into_iter().find(surplus) {
             return Some(format!("{prefix} is in the chip, and no protocol has it"));
+        }
+        // Of the routes of interfaces, the chip has its own addresses in any case.
+        let addresses = GROUND
+            .iter()
+            .filter_map(|prefix| prefix.parse().ok())
+            .filter(|prefix: &AnyPrefix| *prefix == AnyPrefix::host(prefix.addr()));
+        let connected = selected.iter().filter(|(_, info)| !ours(info.protocol)).map(|(prefix, _)| *prefix);
+        let in_chip = self.orchagent.prefixes();
+        if let Some(prefix) = addresses.chain(connected).find(|prefix: &AnyPrefix| !in_chip.contains(prefix))
+        {
+            return Some(format!("the chip lacks {prefix}, which is of an interface"));
         }
         let objectless = self.server.waiting();
         if objectless > 0 {

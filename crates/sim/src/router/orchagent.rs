@@ -13,7 +13,7 @@ use ribtide_swss::row::{
 use ribtide_swss::sai::{
     Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, Sai, SaiReply, SaiRequest, Status, Verb,
 };
-use ribtide_swss::syncd::{AsicChange, Number, PackedChanges, Syncd, SyncdOut};
+use ribtide_swss::syncd::{AsicChange, Number, PackedChanges, Repair, Syncd, SyncdOut};
 use ribtide_vswitch::{Behavior, Forward, PortSetup, VirtualSwitch};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -110,6 +110,8 @@ const PORTS: usize = 3;
 /// The most requests in flight.
 pub(crate) const WINDOW: usize = 4;
 const SPEED: u32 = 100_000;
+/// Objects of a page of the comparison with the chip.
+const PAGE: usize = 16;
 
 fn lanes(port: usize) -> Vec<u32> {
     let first = 4 * port as u32;
@@ -411,7 +413,7 @@ impl Orchagent {
             return false;
         }
         let mut out = SyncdOut::default();
-        let fresh = Syncd::new(Chip::new(switch()), Box::new(self.vids.clone()));
+        let fresh = Syncd::new(self.chip().another(switch()), Box::new(self.vids.clone()));
         let mut old = std::mem::replace(&mut self.syncd, fresh);
         match how {
             SyncdStart::ChipLost => {
@@ -440,7 +442,7 @@ impl Orchagent {
     pub(crate) fn lose_redis(&mut self) {
         self.kill_orchagent();
         self.asic_db = AsicDb::default();
-        self.syncd = Syncd::new(Chip::new(switch()), Box::new(self.vids.clone()));
+        self.syncd = Syncd::new(self.chip().another(switch()), Box::new(self.vids.clone()));
     }
 
     /// orchagent ends.
@@ -508,6 +510,27 @@ impl Orchagent {
         chip.one(Verb::Remove, ObjectType::RouteEntry, &mut item) == Status::Success
     }
 
+    /// syncd compares the chip with its table, and repairs what differs. Returns the repairs.
+    pub(crate) fn reconcile(&mut self) -> Vec<Repair> {
+        let (mut out, mut repairs) = (SyncdOut::default(), Vec::new());
+        let mut round = self.syncd.begin_round();
+        while let Some(rest) = round {
+            let (page, rest) = self.syncd.reconcile(rest, PAGE, &mut out);
+            repairs.extend(page.repairs);
+            round = rest;
+        }
+        self.asic_db.write(out.rows);
+        repairs
+    }
+
+    /// syncd writes the rows of ASIC_DB again that differ from its table.
+    pub(crate) fn reconcile_asic_db(&mut self) {
+        let mut out = SyncdOut::default();
+        let (differing, _) = self.differing_rows();
+        differing.into_iter().for_each(|(object, id)| self.syncd.row_again(object, id, &mut out));
+        self.asic_db.write(out.rows);
+    }
+
     fn router(&self) -> Option<Oid> {
         self.syncd.chip().switch.default_router()
     }
@@ -549,8 +572,21 @@ impl Orchagent {
 
     /// Checks that ASIC_DB and syncd agree about what the chip holds.
     pub(crate) fn check_asic_db(&self) -> Result<(), String> {
-        let mut count = 0;
-        let mut wrong = Vec::new();
+        let (differing, count) = self.differing_rows();
+        let show = |(object, id): &(ObjectType, ObjectId)| {
+            let (row, attrs) = (self.asic_db.objects.get(&(*object, *id)), self.syncd.attrs(*object, id));
+            format!("{object:?} {id:?}: {row:?} for {attrs:?}")
+        };
+        let mut wrong: Vec<String> = differing.iter().map(show).collect();
+        if count != self.asic_db.objects.len() {
+            wrong.push(format!("{} rows for {count} objects", self.asic_db.objects.len()));
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(format!("ASIC_DB: {}", wrong.join("; "))) }
+    }
+
+    /// The objects of syncd's table whose rows differ in ASIC_DB, and the number of all objects.
+    fn differing_rows(&self) -> (Vec<(ObjectType, ObjectId)>, usize) {
+        let (mut count, mut differing) = (0, Vec::new());
         self.syncd.for_each(&mut |object, id, attrs| {
             count += 1;
             let row = self.asic_db.objects.get(&(object, id));
@@ -558,13 +594,10 @@ impl Orchagent {
                 row.len() == attrs.len() && attrs.iter().all(|attr| row.get(attr.name()) == Some(attr))
             });
             if !same {
-                wrong.push(format!("{object:?} {id:?}: {row:?} for {attrs:?}"));
+                differing.push((object, id));
             }
         });
-        if count != self.asic_db.objects.len() {
-            wrong.push(format!("{} rows for {count} objects", self.asic_db.objects.len()));
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(format!("ASIC_DB: {}", wrong.join("; "))) }
+        (differing, count)
     }
 
     /// The requests in flight, and messages to fpmsyncd.

@@ -97,7 +97,7 @@ pub enum Fault {
     /// Redis refuses so many writes.
     RedisRefuses(u32),
     /// Redis loses all. fpmsyncd writes everything again; orchagent and syncd start again, unless
-    /// only APPL_DB was on that server ([`Allowed::foreign_changes`]).
+    /// only APPL_DB was on that server ([`Allowed::appl_db_lost`]).
     RedisLost,
     /// The connection for responses breaks.
     ResponsesLost,
@@ -130,10 +130,8 @@ pub const KINDS: [&str; 16] = [
 /// Which faults a script may have, beside those that the router is known to survive.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Allowed {
-    /// The chip refuses requests for other reasons than a full table.
-    pub refusals: bool,
-    /// The chip loses routes by itself, and a server that has APPL_DB alone loses its data.
-    pub foreign_changes: bool,
+    /// Redis loses APPL_DB alone.
+    pub appl_db_lost: bool,
 }
 
 /// A deliberate fault of the router itself, which a run must notice.
@@ -212,9 +210,7 @@ impl Script {
             while !rng.one_in(30) {
                 let action = match rng.index(40) {
                     0 => Action::Pass([10, 100, 1000, 4000][rng.index(4)]),
-                    _ if faults > 0 && rng.one_in(faults) => {
-                        Action::Fault(fault(rng, allowed), rng.next_u64())
-                    }
+                    _ if faults > 0 && rng.one_in(faults) => Action::Fault(fault(rng), rng.next_u64()),
                     _ => Action::Step(*rng.pick(&Stage::ALL), rng.next_u64()),
                 };
                 actions.push(action);
@@ -249,28 +245,25 @@ pub fn parse(text: &str) -> Result<(u64, Option<BTreeSet<usize>>), String> {
     Ok((seed.parse().map_err(wrong)?, Some(kept.map_err(wrong)?)))
 }
 
-fn fault(rng: &mut Rng, allowed: Allowed) -> Fault {
-    loop {
-        return match rng.index(14) {
-            0 | 1 => Fault::ChipRefuses(refusal(rng, allowed)),
-            2 => Fault::AnswersTwice,
-            3 => Fault::AnswersLate,
-            4 => Fault::RepliesLost,
-            5 => Fault::SyncdRestarts(*rng.pick(&[SyncdStart::ChipLost, SyncdStart::ChipKept])),
-            6 => Fault::OrchagentKilled,
-            7 => Fault::FpmsyncdKilled,
-            8 => Fault::FpmDisconnected,
-            9 => Fault::RedisRefuses(1 + rng.index(8) as u32),
-            10 => Fault::RedisLost,
-            11 => Fault::ResponsesLost,
-            12 => Fault::NeighborLost(rng.index(GATEWAYS.len())),
-            _ if allowed.foreign_changes => Fault::ChipLosesRoute(rng.index(64)),
-            _ => continue,
-        };
+fn fault(rng: &mut Rng) -> Fault {
+    match rng.index(14) {
+        0 | 1 => Fault::ChipRefuses(refusal(rng)),
+        2 => Fault::AnswersTwice,
+        3 => Fault::AnswersLate,
+        4 => Fault::RepliesLost,
+        5 => Fault::SyncdRestarts(*rng.pick(&[SyncdStart::ChipLost, SyncdStart::ChipKept])),
+        6 => Fault::OrchagentKilled,
+        7 => Fault::FpmsyncdKilled,
+        8 => Fault::FpmDisconnected,
+        9 => Fault::RedisRefuses(1 + rng.index(8) as u32),
+        10 => Fault::RedisLost,
+        11 => Fault::ResponsesLost,
+        12 => Fault::NeighborLost(rng.index(GATEWAYS.len())),
+        _ => Fault::ChipLosesRoute(rng.index(64)),
     }
 }
 
-fn refusal(rng: &mut Rng, allowed: Allowed) -> Refusal {
+fn refusal(rng: &mut Rng) -> Refusal {
     let objects = [
         (ObjectType::RouteEntry, Verb::Create),
         (ObjectType::RouteEntry, Verb::Create),
@@ -281,8 +274,8 @@ fn refusal(rng: &mut Rng, allowed: Allowed) -> Refusal {
         (ObjectType::NextHop, Verb::Create),
     ];
     let (object, verb) = *rng.pick(&objects);
-    let other = allowed.refusals && rng.one_in(2);
-    let status = if other { *rng.pick(&[Status::Failure, Status::ObjectInUse]) } else { Status::TableFull };
+    let status =
+        if rng.one_in(2) { *rng.pick(&[Status::Failure, Status::ObjectInUse]) } else { Status::TableFull };
     Refusal { object, verb, status, count: 1 + rng.index(6) as u32 }
 }
 
