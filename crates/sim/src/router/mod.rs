@@ -328,7 +328,7 @@ impl<'s> Router<'s> {
     /// syncd compares the chip and ASIC_DB with its table. Only what something else changed may
     /// differ. Returns whether nothing did.
     fn reconcile(&mut self) -> Result<bool, String> {
-        let repairs = self.orchagent.reconcile();
+        let Some(repairs) = self.orchagent.reconcile() else { return Ok(true) };
         if !repairs.is_empty() && !self.foreign_change {
             return Err(format!("the chip is not as syncd requested: {repairs:?}"));
         }

@@ -510,17 +510,18 @@ impl Orchagent {
         chip.one(Verb::Remove, ObjectType::RouteEntry, &mut item) == Status::Success
     }
 
-    /// syncd compares the chip with its table, and repairs what differs. Returns the repairs.
-    pub(crate) fn reconcile(&mut self) -> Vec<Repair> {
+    /// syncd compares the chip with its table, and repairs what differs. Returns the repairs;
+    /// nothing while orchagent describes a view.
+    pub(crate) fn reconcile(&mut self) -> Option<Vec<Repair>> {
         let (mut out, mut repairs) = (SyncdOut::default(), Vec::new());
-        let mut round = self.syncd.begin_round();
+        let mut round = Some(self.syncd.begin_round()?);
         while let Some(rest) = round {
             let (page, rest) = self.syncd.reconcile(rest, PAGE, &mut out);
             repairs.extend(page.repairs);
             round = rest;
         }
         self.asic_db.write(out.rows);
-        repairs
+        Some(repairs)
     }
 
     /// syncd writes the rows of ASIC_DB again that differ from its table.
