@@ -245,7 +245,7 @@ fn reconcile_chip_changed_by_another_program_is_repaired() {
         let repaired = reconcile(&mut bench, [1, 17, 4096][seed % 3]);
         assert!(repaired.iter().all(|repair| repair.status.is_success()), "{repaired:?}");
         assert!(
-            (differs > 0) == !repaired.is_empty() && repaired.len() <= differs,
+            (differs == 0) == repaired.is_empty() && repaired.len() <= differs,
             "{differs}: {repaired:?}"
         );
         assert_eq!(counts(&bench), entries, "{seed}");

@@ -10,30 +10,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The configured VRFs, shared by threads. Clones share the list.
 #[derive(Clone, Default)]
-pub(super) struct Listed(Arc<(Mutex<Arc<[VrfSetup]>>, AtomicU32, Mutex<Vec<Wake>>)>);
+pub(super) struct Listed(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    list: Mutex<Arc<[VrfSetup]>>,
+    /// How many times the list was set.
+    version: AtomicU32,
+    /// Called after each change.
+    wakes: Mutex<Vec<Wake>>,
+}
 
 impl Listed {
     /// Sets the list.
     pub(super) fn set(&self, vrfs: &[VrfSetup]) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = vrfs.into();
-        self.0.1.fetch_add(1, Release);
-        self.0.2.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
+        *self.0.list.lock().unwrap_or_else(PoisonError::into_inner) = vrfs.into();
+        self.0.version.fetch_add(1, Release);
+        self.0.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
     }
 
     /// Calls `wake` after each later change.
     pub(super) fn wake(&self, wake: Wake) {
-        self.0.2.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
+        self.0.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 
     /// The list, if it changed since `seen`, which is updated.
     pub(super) fn news(&self, seen: &mut u32) -> Option<Arc<[VrfSetup]>> {
-        let now = self.0.1.load(Acquire);
+        let now = self.0.version.load(Acquire);
         (std::mem::replace(seen, now) != now).then(|| self.get())
     }
 
     /// The list.
     pub(super) fn get(&self) -> Arc<[VrfSetup]> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The ids.

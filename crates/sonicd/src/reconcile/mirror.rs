@@ -77,6 +77,9 @@ pub(crate) trait Mirror: Sized + 'static {
 /// The key of a row of a stage.
 pub(crate) type KeyOf<S> = <<S as Mirror>::Row as WantedRow>::Key;
 
+/// The set of keys that a consumer has not taken yet, and a row's key in it.
+pub(crate) type QueueKey<K> = fn(&K) -> (String, String);
+
 /// How the rows of a stage are named and read.
 pub(crate) struct Reader<K> {
     /// The name of a row's table among the counts.
@@ -87,7 +90,7 @@ pub(crate) struct Reader<K> {
     pub(crate) name: fn(&Connection, &K) -> String,
     /// The set of keys that the consumer has not taken yet, and the key in it, where there is one: a
     /// row whose key is in it is under way.
-    pub(crate) queue: Option<fn(&K) -> (String, String)>,
+    pub(crate) queue: Option<QueueKey<K>>,
     /// The prefix of the keys of the table, if surplus rows are searched.
     pub(crate) scanned: Option<String>,
 }
