@@ -330,7 +330,7 @@ fn asic_db_rows_come_once_and_a_request_ends_a_watch() {
     assert!(matches!(changes[..], [AsicChange::Remove(..), AsicChange::Set(..)]), "{changes:?}");
 }
 
-/// Else a round would make it again, and nobody would remove it.
+/// Else a round would make it again, and nothing would remove it.
 #[test]
 fn reconcile_leaves_out_what_was_removed_after_another_program_had_removed_it() {
     let mut bench = Bench::new();
