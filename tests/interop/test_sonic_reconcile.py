@@ -162,6 +162,8 @@ def test_rows_under_way_are_no_differences(host, combination):
                 client.send(fpm.route(fpm.DELROUTE, prefix))
             else:
                 client.send(fpm.route(fpm.NEWROUTE, prefix, GATEWAYS[(n + turn) % len(GATEWAYS)], port))
+        # fpmsyncd ends the session of a client that reads no reply.
+        client.replies(2 * len(SINGLE), 0.001)
     assert repaired(sonic) == {}, counts(sonic)
     assert "another program" not in sonic.processes["syncd"].log() + sonic.processes["fpmsyncd"].log()
 
