@@ -528,9 +528,10 @@ impl<S: Sai> Syncd<S> {
                 // Items without a status from the chip were not carried out.
                 None => match answered.next() {
                     Some((done, status)) => {
-                        // To remove what another program had removed leaves what was requested.
-                        if status.is_success() || verb == Verb::Remove && is_missing(status) {
+                        if status.is_success() {
                             self.record(verb, object, item, done.id, out);
+                        } else if is_missing(status) && self.is_gone(verb, object, &done) {
+                            self.record(Verb::Remove, object, item, done.id, out);
                         }
                         status
                     }
@@ -540,6 +541,20 @@ impl<S: Sai> Syncd<S> {
             result.push(status);
         }
         result
+    }
+
+    /// Whether the chip has no object `item`, to whose `verb` it answered that something is missing:
+    /// another program removed it. orchagent goes on without it, so no comparison may create it again.
+    fn is_gone(&mut self, verb: Verb, object: ObjectType, item: &Item) -> bool {
+        match verb {
+            Verb::Create => false,
+            Verb::Remove => true,
+            // What is missing may be the new next hop.
+            Verb::Set => {
+                item.id.oid().is_none()
+                    && self.chip.get(object, &item.id, &mut item.attrs.to_vec()).is_err_and(is_missing)
+            }
+        }
     }
 
     /// Takes in, and emits the rows of, an operation whose result the chip has.

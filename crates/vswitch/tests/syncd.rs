@@ -330,19 +330,24 @@ fn asic_db_rows_come_once_and_a_request_ends_a_watch() {
     assert!(matches!(changes[..], [AsicChange::Remove(..), AsicChange::Set(..)]), "{changes:?}");
 }
 
-/// Else a round would make it again, and nothing would remove it.
+/// Else a round would make it again, and nothing would remove it: orchagent knows that it is gone.
 #[test]
-fn reconcile_leaves_out_what_was_removed_after_another_program_had_removed_it() {
-    let mut bench = Bench::new();
-    bench.describe(&["20.0.0.0/8", "30.0.0.0/8"]);
-    let (vr, dest) = (bench.syncd.rid(bench.vr).unwrap(), "20.0.0.0/8".parse().unwrap());
-    let entry = RouteEntry { switch: SWITCH, vr, dest };
-    bench.syncd.chip_mut().one(Verb::Remove, ObjectType::RouteEntry, &mut Item::bare(entry));
-    let item = Item::bare(RouteEntry { vr: bench.vr, ..entry });
-    let reply = bench.call(SaiCall::One { verb: Verb::Remove, object: ObjectType::RouteEntry, item });
-    assert_eq!(reply.status, Status::ItemNotFound);
-    assert_eq!(reconcile(&mut bench, 100), []);
-    let row = ObjectId::from(RouteEntry { vr: bench.vr, ..entry });
-    assert!(!bench.rows.contains_key(&(ObjectType::RouteEntry, row)));
-    assert_eq!(bench.gateways("20.1.1.1"), [""; 0]);
+fn reconcile_leaves_out_what_the_chip_said_is_missing() {
+    for verb in [Verb::Remove, Verb::Set] {
+        let mut bench = Bench::new();
+        bench.describe(&["20.0.0.0/8", "30.0.0.0/8"]);
+        let (vr, dest) = (bench.syncd.rid(bench.vr).unwrap(), "20.0.0.0/8".parse().unwrap());
+        let entry = RouteEntry { switch: SWITCH, vr, dest };
+        bench.syncd.chip_mut().one(Verb::Remove, ObjectType::RouteEntry, &mut Item::bare(entry));
+        let mut item = Item::bare(RouteEntry { vr: bench.vr, ..entry });
+        if verb == Verb::Set {
+            item = Item::new(item.id, [Attr::RoutePacketAction(PacketAction::Drop)]);
+        }
+        let reply = bench.call(SaiCall::One { verb, object: ObjectType::RouteEntry, item });
+        assert_eq!(reply.status, Status::ItemNotFound);
+        assert_eq!(reconcile(&mut bench, 100), []);
+        let row = ObjectId::from(RouteEntry { vr: bench.vr, ..entry });
+        assert!(!bench.rows.contains_key(&(ObjectType::RouteEntry, row)));
+        assert_eq!(bench.gateways("20.1.1.1"), [""; 0]);
+    }
 }

@@ -295,6 +295,9 @@ impl Routes {
             Outcome::Missing => {
                 // The chip lost the entry: it is created again.
                 if let Some(old) = self.table.set_reference(id, None) {
+                    if let Some(index) = old.index {
+                        deps.objects.nhg_table.set_follower(index, id, false);
+                    }
                     self.release(id, old, deps);
                     deps.outbox.crm.routes(self.chip_table(id), -1);
                 }
