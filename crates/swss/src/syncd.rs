@@ -530,7 +530,10 @@ impl<S: Sai> Syncd<S> {
                     Some((done, status)) => {
                         if status.is_success() {
                             self.record(verb, object, item, done.id, out);
-                        } else if is_missing(status) && self.is_gone(verb, object, &done) {
+                        } else if is_missing(status)
+                            && self.store.get(object, &item.id).is_some()
+                            && self.is_gone(verb, object, &done)
+                        {
                             self.record(Verb::Remove, object, item, done.id, out);
                         }
                         status

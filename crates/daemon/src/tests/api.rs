@@ -220,10 +220,11 @@ fn reload_takes_another_token() {
 fn names_that_another_site_may_have_are_refused_on_loopback() {
     let bench = Bench::start(false);
     let status = |host: &str| bench.tcp(&request("GET", "/v1/threads", &[host], "")).0;
-    for host in ["host: localhost", "host: LOCALHOST:8080", "host: 127.0.0.1:80", "host: [::1]:80"] {
+    for host in ["host: localhost", "host: LOCALHOST:8080", "host: 127.0.0.1:80"] {
         assert_eq!(status(host), 200, "{host}");
     }
-    for host in ["host: evil.example", "host: localhost.evil.example:80", "host:"] {
+    // The listener has 127.0.0.1 alone.
+    for host in ["host: evil.example", "host: localhost.evil.example:80", "host:", "host: [::1]:80"] {
         assert_eq!(status(host), 421, "{host}");
     }
     assert_eq!(bench.unix(&request("GET", "/v1/threads", &["host: ribtide"], "")).0, 200);
