@@ -101,12 +101,12 @@ class Kernel:
 
     def add_route(self, prefix, protocol, metric, hops, onlink=True):
         """A route of others, by (gateway, link), each taken for on the link or, without `onlink`, in a subnet of it."""
-        hops = b""
+        packed = b""
         for gateway, link in hops:
             via = attribute(RTA_GATEWAY, socket.inet_aton(gateway))
-            hops += struct.pack("HBBi", 8 + len(via), ONLINK if onlink else 0, 0, self.links[link]) + via
+            packed += struct.pack("HBBi", 8 + len(via), ONLINK if onlink else 0, 0, self.links[link]) + via
         more = attribute(RTA_PRIORITY, struct.pack("I", metric)) if metric else b""
-        self.change(NEW_ROUTE, CREATE | EXCL, self.route(prefix, protocol, UNIVERSE, UNICAST) + more + attribute(RTA_MULTIPATH, hops))
+        self.change(NEW_ROUTE, CREATE | EXCL, self.route(prefix, protocol, UNIVERSE, UNICAST) + more + attribute(RTA_MULTIPATH, packed))
 
     def delete_route(self, prefix, protocol):
         self.change(DELETE_ROUTE, 0, self.route(prefix, protocol, NOWHERE, 0))
