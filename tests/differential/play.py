@@ -19,8 +19,6 @@ from world import World
 QUIET, LIMIT, RIVAL_LIMIT, LATE = 0.12, 12.0, 5.0, 4.0
 #: How many times 0.3 s a router has to forget a history.
 UNDO = 20
-#: The longest that ribtide delays a next hop that changed often (ADR 20 section 6), in seconds. What differs may take that much longer.
-DELAY = 64.0
 #: How long two orders are watched where ribtide may delay next hops.
 PATIENT = 5.0
 #: A router that makes more changes for one event than this many times the most of its rivals, and this many besides for each event.
@@ -243,14 +241,13 @@ def at_pace(history, names, result):
 
 
 def look(stage, number, facts, rivals):
-    """The states that are compared. What differs may need a moment longer, and as long as ribtide delays next hops."""
-    waited, delayed = 0.0, False
+    """The states that are compared. What differs may need a moment longer."""
+    waited = 0.0
     while True:
         states = {**{name: {} for name in stage.routers}, **stage.each(lambda r: r.state())}
         found, used = compare.judge(number, {name: states[name] for name in rivals}, facts)
-        if not found or waited >= LATE and not (waited < LATE + DELAY and stage.routers["ribtide"].delays()):
-            return found, used + ["ribtide-delayed"] * delayed, states
-        delayed = waited >= LATE
+        if not found or waited >= LATE:
+            return found, used, states
         pause = 0.3 if waited < 1 else 1.0
         stage.each(lambda r: r.settle(pause, limit(r)))
         waited += pause

@@ -341,10 +341,6 @@ actions.policy-result = "accept"
         self.process.config.write_text(text + f'\n[api]\nsocket = "{self.process.socket}"\n')
         self.call("POST", "/v1/reload", "{}")
 
-    def delays(self):
-        """Whether BGP has yet to hear of a next hop that changed often."""
-        return any(hop.get("delayed_ms") for hop in self.call("GET", "/v1/bgp/nexthops")["next_hops"])
-
     def call(self, method, path, body=""):
         """The reply of the API, parsed."""
         with socket.socket(socket.AF_UNIX) as api:
