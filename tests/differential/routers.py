@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import select
 import shutil
 import socket
@@ -339,21 +338,7 @@ actions.policy-result = "accept"
                 what = "blackhole = true" if route.get("blackhole") else "next-hop = [" + ", ".join(f'"{a}"' for a in route["via"]) + "]"
                 text += f'\n[[static]]\nprefix = "{prefix}"\ndistance = {route["distance"]}\n{what}\n'
         self.process.config.write_text(text + f'\n[api]\nsocket = "{self.process.socket}"\n')
-        self.call("POST", "/v1/reload", "{}")
-
-    def call(self, method, path, body=""):
-        """The reply of the API, parsed."""
-        with socket.socket(socket.AF_UNIX) as api:
-            api.settimeout(60)
-            api.connect(str(self.process.socket))
-            request = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-            api.sendall(request.encode())
-            answer = b""
-            while piece := api.recv(65536):
-                answer += piece
-        status, _, content = answer.partition(b"\r\n\r\n")
-        assert b" 200" in status[:13], answer
-        return json.loads(content)
+        self.process.call("POST", "/v1/reload", {})
 
 
 class FrrRouter(Router):

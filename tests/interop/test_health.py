@@ -33,11 +33,7 @@ def health(*args):
 
 
 def metric(router, name):
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(router.socket))
-        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        text = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-    return dict(re.findall(rf"^ribtide_{name}(\{{.*\}})? (\S+)$", text, re.M))
+    return dict(re.findall(rf"^ribtide_{name}(\{{.*\}})? (\S+)$", router.call("GET", "/metrics"), re.M))
 
 
 def test_fpm_server_that_is_not_there_is_named_until_it_is(host):

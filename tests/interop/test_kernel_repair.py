@@ -48,12 +48,19 @@ def announce(sender, asn, next_hop, texts=ALL):
         sender.send(update(texts[start:start + 500], [asn], next_hop))
 
 
-def replaying(host, router):
-    """Waits until the kernel dataplane has read the kernel's table after a start. The replay has
-    not ended, because a configured neighbour is away."""
+def restarted(host):
+    """A router that was killed with routes in the kernel, and started again, once the kernel dataplane
+    has read the kernel's table. The replay has not ended, because a configured neighbour is away."""
+    host.feeds.address("feed0", f"{SECOND}/24")
+    router = Ribtide(host, CONFIG)
+    announce(Speaker(host, FIRST, 65010), 65010, FIRST)
+    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST), 30, alive=[router.process])
+    router.process.kill()
+    router.start()
     wait_for("the static route is adopted", lambda: any(d["state"] == "installed" for r in router.show("fib", "192.0.2.0/24")
                                                         for d in r["dataplanes"]), 25, alive=[router.process])
     assert len(routes(host)) == len(ALL), "the replay has ended"
+    return router
 
 
 @pytest.mark.parametrize("broken", [
@@ -63,13 +70,7 @@ def replaying(host, router):
     ("route", "replace", ALL[7], "via", RECEIVER, "proto", "bgp", "metric", "20"),
 ], ids=" ".join)
 def test_found_routes_changed_before_their_announcement_are_written(host, broken):
-    host.feeds.address("feed0", f"{SECOND}/24")
-    router = Ribtide(host, CONFIG)
-    announce(Speaker(host, FIRST, 65010), 65010, FIRST)
-    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST), 30, alive=[router.process])
-    router.process.kill()
-    router.start()
-    replaying(host, router)
+    router = restarted(host)
     host.ip(*broken)
     # With its next-hop object, the static route goes too; by then the other changes are noticed.
     wait_for("the static route is there", lambda: host.ip("route", "show", "192.0.2.0/24"), 20, alive=[router.process])
@@ -84,13 +85,7 @@ def test_found_routes_changed_before_their_announcement_are_written(host, broken
 def test_held_routes_are_neither_confirmed_nor_lost_while_a_neighbour_is_away(host):
     """After a crash another neighbour than before has the routes, and the former next hop is used
     by one route for a moment."""
-    host.feeds.address("feed0", f"{SECOND}/24")
-    router = Ribtide(host, CONFIG)
-    announce(Speaker(host, FIRST, 65010), 65010, FIRST)
-    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST), 30, alive=[router.process])
-    router.process.kill()
-    router.start()
-    replaying(host, router)
+    router = restarted(host)
     # By way of the former next hop, which has an object in the kernel.
     other = "20.1.0.0/24"
     receiver = Receiver(host, lambda _: {other} | {p for p, gateway in routes(host).items() if gateway == SECOND})
@@ -108,10 +103,7 @@ def test_held_routes_are_neither_confirmed_nor_lost_while_a_neighbour_is_away(ho
 
 def metrics(router):
     """The kernel's metrics of ribtide: name without `ribtide_kernel_`, and label → value."""
-    with socket.socket(socket.AF_UNIX) as api:
-        api.connect(str(router.socket))
-        api.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        text = b"".join(iter(lambda: api.recv(65536), b"")).decode()
+    text = router.call("GET", "/metrics")
     found = re.findall(r'^ribtide_kernel_(\w+)(?:\{difference="([\w-]+)"\})? ([\d.e+-]+)$', text, re.MULTILINE)
     return {label or name: float(value) for name, label, value in found}
 

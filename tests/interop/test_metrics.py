@@ -1,12 +1,10 @@
 """`/metrics`, read by Prometheus's own parser for OpenMetrics."""
 
-import http.client
-import socket
-
 import pytest
 
 from harness import Host, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB
+from harness.unix_http import UnixHttp
 
 parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="python3-prometheus-client is missing")
 
@@ -24,21 +22,9 @@ dynamic-neighbors = ["198.19.0.0/24"]
 """ + LAB
 
 
-class Unix(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path):
-        super().__init__("ribtide")
-        self.path = str(path)
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-
 def scrape(router):
     """(name, labels) → value of every sample; fails where the text is not OpenMetrics."""
-    connection = Unix(router.socket)
+    connection = UnixHttp(router.socket)
     connection.request("GET", "/metrics")
     answer = connection.getresponse()
     assert answer.status == 200

@@ -1,9 +1,7 @@
 """Another program changes APPL_DB, ASIC_DB and the chip: fpmsyncd and syncd repair it, count it, and
 log it. Rows under way are no differences."""
 
-import http.client
 import json
-import socket
 import subprocess
 
 import pytest
@@ -196,25 +194,6 @@ def test_a_deletion_that_orchagent_takes_is_repaired(host):
     agrees(sonic)
 
 
-class Unix(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path):
-        super().__init__("ribtide")
-        self.path = str(path)
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-    def ask(self, method, path, body=None):
-        self.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"} if body else {})
-        answer = self.getresponse()
-        text = answer.read().decode()
-        assert answer.status == 200, text
-        return text
-
-
 SENDER = Host.FEEDS[0]
 ONE_PROCESS = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + """
 [fib]
@@ -232,22 +211,22 @@ def test_in_one_process(host):
     sender.send(update(SINGLE[:100], [65010], "10.0.0.5") + update(SINGLE[100:], [65010], "10.0.0.6"))
     wait_for("the chip has all", lambda: router.count() == len(SINGLE), 60)
     addresses = [prefix.split("/")[0] for prefix in SINGLE[:20] + ["30.0.0.0/8"]]
-    chip = lambda: Unix(router.socket).ask("POST", "/v1/asic/lookup", {"addresses": addresses})
+    chip = lambda: router.call("POST", "/v1/asic/lookup", {"addresses": addresses})
     router.assert_agrees()
     before = chip()
     changes = [f"remove {entry(prefix)}" for prefix in SINGLE[:5]] + [f"set {entry(prefix)} {DROPS}" for prefix in SINGLE[5:10]]
-    Unix(router.socket).ask("POST", "/v1/asic/faults", {"alter": [*changes, f"create {entry('30.0.0.0/8')} {DROPS}"]})
+    router.call("POST", "/v1/asic/faults", {"alter": [*changes, f"create {entry('30.0.0.0/8')} {DROPS}"]})
     wait_for("all is as before", lambda: chip() == before, 60)
     sample = f'ribtide_asic_reconcile_repaired_total{{asic="virtual-asic",table="{ROUTE}"}} 11'
-    wait_for("they are counted", lambda: sample in Unix(router.socket).ask("GET", "/metrics"), 30)
+    wait_for("they are counted", lambda: sample in router.call("GET", "/metrics"), 30)
     assert "another program" in router.process.log()
 
     # Routes change all the time: nothing more is repaired.
-    compared = lambda: next(float(line.split()[-1]) for line in Unix(router.socket).ask("GET", "/metrics").splitlines()
+    compared = lambda: next(float(line.split()[-1]) for line in router.call("GET", "/metrics").splitlines()
                             if line.startswith(f'ribtide_asic_reconcile_compared_total{{asic="virtual-asic",table="{ROUTE}"}}'))
     until, turn = compared() + 3 * len(SINGLE), 0
     while compared() < until:
         turn += 1
         sender.send(update(SINGLE, [65010], f"10.0.0.{5 + turn % 9}"))
-    assert sample in Unix(router.socket).ask("GET", "/metrics")
+    assert sample in router.call("GET", "/metrics")
     router.assert_agrees()

@@ -139,8 +139,8 @@ fn reached(usable: bool) -> RibIn {
     RibIn::Gateway(GatewayEvent { address, interface: None, usable })
 }
 
-/// A dataplane that is full when one of two next hops ends, and has taken what came of that; and how many routes there
-/// are, of which it has one.
+/// A RIB manager whose dataplane was full when one of two next hops failed, and has taken that change and one route;
+/// and the number of all routes.
 fn overtaken(failure: RibIn) -> (Running, u32) {
     let mut running = Running::new();
     running.rib.inbox.send(routes(0..1)).unwrap();

@@ -45,7 +45,7 @@ impl WaitFd {
             return Ok(false);
         }
         let mut fds = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&self.event, PollFlags::IN)];
-        // A timeout that does not fit is none.
+        // A duration beyond the range of `Timespec` means no timeout.
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut fds, timeout.as_ref()) {
             Err(Errno::INTR) => return Ok(false),

@@ -120,8 +120,8 @@ impl Watchdog {
     }
 }
 
-/// Since when nothing was taken although the queue was not empty: what came after the last look, or
-/// after the last message was taken, has waited no longer than since this look.
+/// Since when nothing was taken although the queue was not empty. A queue that was empty at the last
+/// look, or from which a message was taken since, counts from this look.
 fn since(before: Option<&Seen>, queue: &Progress, now: Instant) -> Option<Instant> {
     let waits = before.filter(|before| before.taken == queue.taken).and_then(|before| before.since);
     (queue.depth > 0).then(|| waits.unwrap_or(now))

@@ -8,6 +8,7 @@ import subprocess
 
 from .host import Host, wait_for
 from .table import FEED_ASN, GENERATED4, GENERATED6, MRT, Route, as_path
+from .unix_http import UnixHttp
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -59,6 +60,16 @@ class Ribtide:
         """What `ribtide ARGS` prints about this router."""
         return subprocess.run([binary(), *map(str, args), "--socket", self.socket], check=True, capture_output=True,
                               text=True, timeout=300).stdout
+
+    def call(self, method, path, body=None):
+        """The text that the API replies with; `body` is sent as JSON. Fails unless the status is 200."""
+        connection = UnixHttp(self.socket)
+        connection.request(method, path, *((json.dumps(body), {"Content-Type": "application/json"}) if body is not None else ()))
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        connection.close()
+        assert reply.status == 200, text
+        return text
 
     def show(self, *args):
         """`ribtide show ARGS --json`, parsed."""

@@ -121,7 +121,7 @@ pub fn simulate(
 fn shortest(kept: &mut Vec<usize>, why: &mut String, fails: impl Fn(&[usize]) -> Option<String>) {
     match fails(kept) {
         Some(again) => *why = again,
-        // It needs what came after.
+        // The fault needs later actions too.
         None => return,
     }
     let mut part = kept.len() / 2;

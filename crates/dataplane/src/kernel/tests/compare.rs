@@ -1,5 +1,6 @@
 //! The continuous comparison repairs what no notification reports. These tests have no watcher.
 
+use super::others::prefix;
 use super::*;
 use ribtide_rib::{Vrf, VrfId};
 
@@ -12,10 +13,6 @@ fn round(kernel: &mut Kernel, count: usize) -> [u64; 4] {
     while !kernel.compare(count).unwrap() {}
     let after = repaired();
     std::array::from_fn(|n| after[n] - before[n])
-}
-
-fn prefix(i: u32) -> String {
-    format!("192.{}.{}.0/24", i / 256, i % 256)
 }
 
 fn routes(n: u32) -> Batch {

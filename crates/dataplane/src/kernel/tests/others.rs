@@ -108,7 +108,7 @@ fn ip_batch(lines: &str) {
     ip.wait().unwrap();
 }
 
-fn prefix(i: u32) -> String {
+pub(super) fn prefix(i: u32) -> String {
     format!("192.{}.{}.0/24", i / 256, i % 256)
 }
 
