@@ -292,6 +292,22 @@ def frr_way_not_returned(d, facts):
         and all(any(not f.world.up(link) for f in facts.former) for link in missing if link in facts.world.admin)
 
 
+@rule("frr-next-hop-still-by-less-specific", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
+def frr_still_by_less_specific(d, facts):
+    """A link came back, and zebra still resolves a next hop on it by the less specific route that it took while the link was down. ribtide
+    resolves it on the link again."""
+    if d.view != "kernel" or None in (d.ours, d.theirs):
+        return False
+    ours, theirs = ({hop[:2] for hop in side[1]} for side in (d.ours, d.theirs))
+    taken = set()
+    for gateway, link in ours - theirs:
+        without = [f for f in facts.former if link in f.world.admin and not f.world.up(link)]
+        if not without:
+            return False
+        taken |= {hop for f in without for q in f.covering(gateway) for r in f.reach(q) for _, _, hop in f.hops(r)}
+    return bool(ours - theirs) and bool(theirs - ours) and all(gateway in taken for gateway, _ in theirs - ours)
+
+
 @rule("frr-multihop-next-hop-alone", "frr", "`frr-multihop-apart` and `frr-next-hop-not-returned` at once")
 def frr_multihop_way_alone(d, facts):
     """A single-hop path and an equal multihop one. FRR has a next hop of the multihop path more; and a link came back, and zebra leaves out a next hop
