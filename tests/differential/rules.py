@@ -504,6 +504,9 @@ def bird_default(d, facts):
 
 
 def table():
-    """The rules as docs/trust.md has them."""
+    """The rules as docs/trust.md has them. Rules of several programs with one reason share a row."""
+    rows = {}
+    for r in RULES:
+        rows.setdefault((r.source, r.reason), []).append(f"`{r.name}`")
     lines = ["| rule | source | what differs |", "| --- | --- | --- |"]
-    return "\n".join(lines + [f"| `{r.name}` | {r.source} | {r.reason} |" for r in RULES]) + "\n"
+    return "\n".join(lines + [f"| {', '.join(names)} | {source} | {reason} |" for (source, reason), names in rows.items()]) + "\n"
