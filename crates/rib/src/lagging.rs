@@ -27,7 +27,6 @@ per_family! {
 }
 
 /// The prefixes and groups that a dataplane has not been sent.
-#[derive(Default)]
 pub(crate) struct DirtySet {
     older: Generation,
     newer: Generation,
@@ -67,6 +66,18 @@ pub(crate) struct StalePage {
 impl Generation {
     fn is_empty(&self) -> bool {
         self.routes.v4.is_empty() && self.routes.v6.is_empty()
+    }
+}
+
+impl Default for DirtySet {
+    /// The newer generation is not the older one: a group that goes in it must outlast its routes.
+    fn default() -> DirtySet {
+        DirtySet {
+            older: Generation::default(),
+            newer: Generation { number: 1, ..Generation::default() },
+            groups: Map::default(),
+            regrouped: None,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use ribtide_prefix::{Families, Prefix};
 use ribtide_rib::*;
+use std::collections::BTreeMap;
 
 const BGP: Protocol = Protocol::BgpInternal;
 
@@ -262,6 +263,40 @@ fn the_number_of_a_group_that_a_dataplane_still_has_is_not_reused() {
     assert_eq!(page.groups.len(), 3);
     let out = rib.handle([bgp("26.0.0.0/8", "10.0.0.23")]);
     assert_eq!(groups(&out), [former]);
+}
+
+#[test]
+fn lagging_dataplane_deletes_a_group_after_the_last_page_of_routes_that_used_it() {
+    let mut rib = settled(many());
+    let mut pages: Vec<FibBatch> = Vec::new();
+    let mut out = rib.handle([RibIn::DataplaneUp(1)]);
+    while !out.replay.is_empty() {
+        pages.extend(out.replay.drain(..).map(|(_, page)| page));
+        out = rib.handle([ack(1, pages.last().unwrap().seq)]);
+    }
+    let under_way: Vec<u64> =
+        (3..9).map(|n| rib.handle([bgp("9.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
+    rib.handle([RibIn::Lagging(1)]);
+    let RibIn::Routes(mut batch) = many().remove(1) else { panic!("routes") };
+    batch.sets = vec![set(BGP, &[gw("10.0.0.30")]), set(BGP, &[gw("10.0.0.31")])];
+    let gone = rib.handle([RibIn::Routes(batch)]).fib.unwrap().after.clone();
+    assert!(!gone.is_empty(), "the former groups go");
+    let mut out = rib.handle([ack(1, *under_way.last().unwrap())]);
+    let first = pages.len();
+    while !out.replay.is_empty() {
+        pages.extend(out.replay.drain(..).map(|(_, page)| page));
+        out = rib.handle([ack(1, pages.last().unwrap().seq)]);
+    }
+    assert!(pages.len() > first + 2, "the routes take several pages");
+    let mut groups = BTreeMap::new();
+    for page in &pages {
+        groups.extend(page.routes.v4.iter().map(|route| (route.prefix, route.group)));
+        for deleted in &page.after {
+            let user = groups.iter().find(|(_, group)| **group == Some(*deleted));
+            assert_eq!(user, None, "a route uses a group when it is deleted");
+        }
+    }
+    assert!(gone.iter().all(|group| pages[first..].iter().any(|page| page.after.contains(group))));
 }
 
 #[test]
