@@ -3,120 +3,103 @@
 use super::message::{MessageType, finish, start};
 use std::fmt;
 
-/// Error codes (RFC 4271 section 4.5 and IANA's registry).
-pub mod code {
-    /// Message header error.
-    pub const HEADER: u8 = 1;
-    /// OPEN message error.
-    pub const OPEN: u8 = 2;
-    /// UPDATE message error.
-    pub const UPDATE: u8 = 3;
-    /// Hold timer expired.
-    pub const HOLD_TIMER_EXPIRED: u8 = 4;
-    /// Finite state machine error.
-    pub const FSM: u8 = 5;
-    /// Cease.
-    pub const CEASE: u8 = 6;
-    /// ROUTE-REFRESH message error (RFC 7313).
-    pub const ROUTE_REFRESH: u8 = 7;
-    /// Send hold timer expired (RFC 9687).
-    pub const SEND_HOLD_TIMER_EXPIRED: u8 = 8;
+/// Declares a table of codes: a constant for each, and the sentence that names it.
+macro_rules! codes {
+    ($(#[$doc:meta])* $table:ident: $($name:ident = $code:literal $text:literal,)*) => {
+        $(#[$doc])*
+        pub mod $table {
+            $(
+                #[doc = $text]
+                pub const $name: u8 = $code;
+            )*
+
+            pub(super) fn text(code: u8) -> Option<&'static str> {
+                Some(match code {
+                    $($code => $text,)*
+                    _ => return None,
+                })
+            }
+        }
+    };
 }
 
-/// Subcodes of a message header error (RFC 4271 section 6.1).
-pub mod header {
-    /// Connection not synchronized.
-    pub const NOT_SYNCHRONIZED: u8 = 1;
-    /// Bad message length.
-    pub const BAD_LENGTH: u8 = 2;
-    /// Bad message type.
-    pub const BAD_TYPE: u8 = 3;
+codes! {
+    /// Error codes (RFC 4271 section 4.5 and IANA's registry; 7: RFC 7313, 8: RFC 9687).
+    code:
+    HEADER = 1 "message header error",
+    OPEN = 2 "OPEN message error",
+    UPDATE = 3 "UPDATE message error",
+    HOLD_TIMER_EXPIRED = 4 "hold timer expired",
+    FSM = 5 "finite state machine error",
+    CEASE = 6 "cease",
+    ROUTE_REFRESH = 7 "ROUTE-REFRESH message error",
+    SEND_HOLD_TIMER_EXPIRED = 8 "send hold timer expired",
 }
 
-/// Subcodes of an OPEN message error (RFC 4271 section 6.2).
-pub mod open {
-    /// Unspecific: the message could not be read.
-    pub const UNSPECIFIC: u8 = 0;
-    /// Unsupported version number.
-    pub const UNSUPPORTED_VERSION: u8 = 1;
-    /// Bad peer AS.
-    pub const BAD_PEER_AS: u8 = 2;
-    /// Bad BGP identifier.
-    pub const BAD_IDENTIFIER: u8 = 3;
-    /// Unsupported optional parameter.
-    pub const UNSUPPORTED_PARAMETER: u8 = 4;
-    /// Unacceptable hold time.
-    pub const UNACCEPTABLE_HOLD_TIME: u8 = 6;
-    /// Unsupported capability (RFC 5492).
-    pub const UNSUPPORTED_CAPABILITY: u8 = 7;
-    /// Role mismatch (RFC 9234).
-    pub const ROLE_MISMATCH: u8 = 11;
+codes! {
+    /// Subcodes of a message header error (RFC 4271 section 6.1).
+    header:
+    NOT_SYNCHRONIZED = 1 "connection not synchronized",
+    BAD_LENGTH = 2 "bad message length",
+    BAD_TYPE = 3 "bad message type",
 }
 
-/// Subcodes of an UPDATE message error (RFC 4271 section 6.3).
-pub mod update {
-    /// Malformed attribute list.
-    pub const MALFORMED_ATTRIBUTE_LIST: u8 = 1;
-    /// Unrecognized well-known attribute.
-    pub const UNRECOGNIZED_WELL_KNOWN: u8 = 2;
-    /// Missing well-known attribute.
-    pub const MISSING_WELL_KNOWN: u8 = 3;
-    /// Attribute flags error.
-    pub const ATTRIBUTE_FLAGS: u8 = 4;
-    /// Attribute length error.
-    pub const ATTRIBUTE_LENGTH: u8 = 5;
-    /// Invalid ORIGIN.
-    pub const INVALID_ORIGIN: u8 = 6;
-    /// Invalid NEXT_HOP.
-    pub const INVALID_NEXT_HOP: u8 = 8;
-    /// Optional attribute error.
-    pub const OPTIONAL_ATTRIBUTE: u8 = 9;
-    /// Invalid network field.
-    pub const INVALID_NETWORK: u8 = 10;
-    /// Malformed AS_PATH.
-    pub const MALFORMED_AS_PATH: u8 = 11;
+codes! {
+    /// Subcodes of an OPEN message error (RFC 4271 section 6.2; 7: RFC 5492, 11: RFC 9234).
+    open:
+    UNSPECIFIC = 0 "unspecific",
+    UNSUPPORTED_VERSION = 1 "unsupported version number",
+    BAD_PEER_AS = 2 "bad peer AS",
+    BAD_IDENTIFIER = 3 "bad BGP identifier",
+    UNSUPPORTED_PARAMETER = 4 "unsupported optional parameter",
+    UNACCEPTABLE_HOLD_TIME = 6 "unacceptable hold time",
+    UNSUPPORTED_CAPABILITY = 7 "unsupported capability",
+    ROLE_MISMATCH = 11 "role mismatch",
 }
 
-/// Subcodes of a finite state machine error (RFC 6608).
-pub mod fsm {
-    /// Unspecified error.
-    pub const UNSPECIFIED: u8 = 0;
-    /// Unexpected message in OpenSent.
-    pub const UNEXPECTED_IN_OPEN_SENT: u8 = 1;
-    /// Unexpected message in OpenConfirm.
-    pub const UNEXPECTED_IN_OPEN_CONFIRM: u8 = 2;
-    /// Unexpected message in Established.
-    pub const UNEXPECTED_IN_ESTABLISHED: u8 = 3;
+codes! {
+    /// Subcodes of an UPDATE message error (RFC 4271 section 6.3).
+    update:
+    MALFORMED_ATTRIBUTE_LIST = 1 "malformed attribute list",
+    UNRECOGNIZED_WELL_KNOWN = 2 "unrecognized well-known attribute",
+    MISSING_WELL_KNOWN = 3 "missing well-known attribute",
+    ATTRIBUTE_FLAGS = 4 "attribute flags error",
+    ATTRIBUTE_LENGTH = 5 "attribute length error",
+    INVALID_ORIGIN = 6 "invalid ORIGIN",
+    INVALID_NEXT_HOP = 8 "invalid NEXT_HOP",
+    OPTIONAL_ATTRIBUTE = 9 "optional attribute error",
+    INVALID_NETWORK = 10 "invalid network field",
+    MALFORMED_AS_PATH = 11 "malformed AS_PATH",
 }
 
-/// Subcodes of Cease (RFC 4486, RFC 8538, RFC 9384).
-pub mod cease {
-    /// Maximum number of prefixes reached.
-    pub const MAX_PREFIXES: u8 = 1;
-    /// Administrative shutdown.
-    pub const ADMIN_SHUTDOWN: u8 = 2;
-    /// Peer de-configured.
-    pub const PEER_DECONFIGURED: u8 = 3;
-    /// Administrative reset.
-    pub const ADMIN_RESET: u8 = 4;
-    /// Connection rejected.
-    pub const CONNECTION_REJECTED: u8 = 5;
-    /// Other configuration change.
-    pub const CONFIG_CHANGE: u8 = 6;
-    /// Connection collision resolution.
-    pub const COLLISION: u8 = 7;
-    /// Out of resources.
-    pub const OUT_OF_RESOURCES: u8 = 8;
-    /// Hard reset.
-    pub const HARD_RESET: u8 = 9;
-    /// BFD down.
-    pub const BFD_DOWN: u8 = 10;
+codes! {
+    /// Subcodes of a finite state machine error (RFC 6608).
+    fsm:
+    UNSPECIFIED = 0 "unspecified error",
+    UNEXPECTED_IN_OPEN_SENT = 1 "unexpected message in OpenSent",
+    UNEXPECTED_IN_OPEN_CONFIRM = 2 "unexpected message in OpenConfirm",
+    UNEXPECTED_IN_ESTABLISHED = 3 "unexpected message in Established",
 }
 
-/// Subcodes of a ROUTE-REFRESH message error (RFC 7313 section 5).
-pub mod route_refresh {
-    /// Invalid message length.
-    pub const INVALID_LENGTH: u8 = 1;
+codes! {
+    /// Subcodes of Cease (RFC 4486, RFC 8538, RFC 9384).
+    cease:
+    MAX_PREFIXES = 1 "maximum number of prefixes reached",
+    ADMIN_SHUTDOWN = 2 "administrative shutdown",
+    PEER_DECONFIGURED = 3 "peer de-configured",
+    ADMIN_RESET = 4 "administrative reset",
+    CONNECTION_REJECTED = 5 "connection rejected",
+    CONFIG_CHANGE = 6 "other configuration change",
+    COLLISION = 7 "connection collision resolution",
+    OUT_OF_RESOURCES = 8 "out of resources",
+    HARD_RESET = 9 "hard reset",
+    BFD_DOWN = 10 "BFD down",
+}
+
+codes! {
+    /// Subcodes of a ROUTE-REFRESH message error (RFC 7313 section 5).
+    route_refresh:
+    INVALID_LENGTH = 1 "invalid message length",
 }
 
 /// The reason of a session's end. Displays as a sentence.
@@ -179,58 +162,24 @@ impl Notification {
 
     /// The meaning of the subcode, or `None` without one or for an unknown one.
     fn detail(&self) -> Option<&'static str> {
-        Some(match (self.code, self.subcode) {
-            (code::HEADER, header::NOT_SYNCHRONIZED) => "connection not synchronized",
-            (code::HEADER, header::BAD_LENGTH) => "bad message length",
-            (code::HEADER, header::BAD_TYPE) => "bad message type",
-            (code::OPEN, open::UNSUPPORTED_VERSION) => "unsupported version number",
-            (code::OPEN, open::BAD_PEER_AS) => "bad peer AS",
-            (code::OPEN, open::BAD_IDENTIFIER) => "bad BGP identifier",
-            (code::OPEN, open::UNSUPPORTED_PARAMETER) => "unsupported optional parameter",
-            (code::OPEN, open::UNACCEPTABLE_HOLD_TIME) => "unacceptable hold time",
-            (code::OPEN, open::UNSUPPORTED_CAPABILITY) => "unsupported capability",
-            (code::OPEN, open::ROLE_MISMATCH) => "role mismatch",
-            (code::UPDATE, update::MALFORMED_ATTRIBUTE_LIST) => "malformed attribute list",
-            (code::UPDATE, update::UNRECOGNIZED_WELL_KNOWN) => "unrecognized well-known attribute",
-            (code::UPDATE, update::MISSING_WELL_KNOWN) => "missing well-known attribute",
-            (code::UPDATE, update::ATTRIBUTE_FLAGS) => "attribute flags error",
-            (code::UPDATE, update::ATTRIBUTE_LENGTH) => "attribute length error",
-            (code::UPDATE, update::INVALID_ORIGIN) => "invalid ORIGIN",
-            (code::UPDATE, update::INVALID_NEXT_HOP) => "invalid NEXT_HOP",
-            (code::UPDATE, update::OPTIONAL_ATTRIBUTE) => "optional attribute error",
-            (code::UPDATE, update::INVALID_NETWORK) => "invalid network field",
-            (code::UPDATE, update::MALFORMED_AS_PATH) => "malformed AS_PATH",
-            (code::FSM, fsm::UNEXPECTED_IN_OPEN_SENT) => "unexpected message in OpenSent",
-            (code::FSM, fsm::UNEXPECTED_IN_OPEN_CONFIRM) => "unexpected message in OpenConfirm",
-            (code::FSM, fsm::UNEXPECTED_IN_ESTABLISHED) => "unexpected message in Established",
-            (code::CEASE, cease::MAX_PREFIXES) => "maximum number of prefixes reached",
-            (code::CEASE, cease::ADMIN_SHUTDOWN) => "administrative shutdown",
-            (code::CEASE, cease::PEER_DECONFIGURED) => "peer de-configured",
-            (code::CEASE, cease::ADMIN_RESET) => "administrative reset",
-            (code::CEASE, cease::CONNECTION_REJECTED) => "connection rejected",
-            (code::CEASE, cease::CONFIG_CHANGE) => "other configuration change",
-            (code::CEASE, cease::COLLISION) => "connection collision resolution",
-            (code::CEASE, cease::OUT_OF_RESOURCES) => "out of resources",
-            (code::CEASE, cease::HARD_RESET) => "hard reset",
-            (code::CEASE, cease::BFD_DOWN) => "BFD down",
-            (code::ROUTE_REFRESH, route_refresh::INVALID_LENGTH) => "invalid message length",
-            _ => return None,
-        })
+        match self.code {
+            _ if self.subcode == 0 => None,
+            code::HEADER => header::text(self.subcode),
+            code::OPEN => open::text(self.subcode),
+            code::UPDATE => update::text(self.subcode),
+            code::FSM => fsm::text(self.subcode),
+            code::CEASE => cease::text(self.subcode),
+            code::ROUTE_REFRESH => route_refresh::text(self.subcode),
+            _ => None,
+        }
     }
 }
 
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.code {
-            code::HEADER => f.write_str("message header error")?,
-            code::OPEN => f.write_str("OPEN message error")?,
-            code::UPDATE => f.write_str("UPDATE message error")?,
-            code::HOLD_TIMER_EXPIRED => f.write_str("hold timer expired")?,
-            code::FSM => f.write_str("finite state machine error")?,
-            code::CEASE => f.write_str("cease")?,
-            code::ROUTE_REFRESH => f.write_str("ROUTE-REFRESH message error")?,
-            code::SEND_HOLD_TIMER_EXPIRED => f.write_str("send hold timer expired")?,
-            other => write!(f, "unknown error {other}")?,
+        match code::text(self.code) {
+            Some(text) => f.write_str(text)?,
+            None => write!(f, "unknown error {}", self.code)?,
         }
         match self.detail() {
             Some(detail) => write!(f, ": {detail}")?,
