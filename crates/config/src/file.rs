@@ -137,149 +137,118 @@ pub(super) enum Count {
     Word(String),
 }
 
-/// What groups and single neighbours can both set; a neighbour's own value wins over its group's.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Group {
-    /// `"internal"` or `"external"`: whether its neighbours are in our AS.
-    #[serde(rename = "type")]
-    #[schemars(extend("x-default" = "required"))]
-    pub(super) kind: Option<GroupKind>,
-    /// AS of the neighbours; required for external ones, except dynamic ones, which may then have any.
-    #[schemars(extend("x-default" = "internal: ours"))]
-    pub(super) peer_asn: Option<u32>,
-    /// These internal peers are clients of our reflector.
-    #[serde(default)]
-    pub(super) route_reflector_client: bool,
-    /// Wait for the peer to connect.
-    #[schemars(extend("default" = false))]
-    pub(super) passive: Option<bool>,
-    /// Address families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`.
-    #[schemars(extend("default" = ["ipv4-unicast", "ipv6-unicast"]))]
-    pub(super) families: Option<Vec<FamilyName>>,
-    /// Policies for received routes, tried in order until one decides. Without a list, and at its end, external peers
-    /// are rejected (RFC 8212), internal ones accepted.
-    #[schemars(extend("x-see" = "#policy"))]
-    pub(super) import: Option<Vec<String>>,
-    /// Policies for advertised routes, tried in order until one decides. Without a list, and at its end, external
-    /// peers get nothing (RFC 8212), internal ones everything.
-    #[schemars(extend("x-see" = "#policy"))]
-    pub(super) export: Option<Vec<String>>,
-    /// Seconds to offer: 0 for none, or 3 and more.
-    #[schemars(extend("default" = 90))]
-    pub(super) hold_time: Option<u16>,
-    /// Seconds between attempts to connect.
-    #[schemars(extend("default" = 5))]
-    pub(super) connect_retry: Option<u16>,
-    /// Our address of the sessions that we open.
-    #[schemars(extend("x-default" = "the system's choice"))]
-    pub(super) local_address: Option<IpAddr>,
-    /// The peer's TCP port.
-    #[schemars(extend("default" = 179))]
-    pub(super) port: Option<u16>,
-    /// Towards internal peers, put our own address in NEXT_HOP of routes from external ones; reflected routes keep
-    /// theirs. External peers always get our own.
-    #[schemars(extend("default" = false))]
-    pub(super) next_hop_self: Option<bool>,
-    /// TTL of an external session that is not on one link; its next hops may then resolve recursively.
-    pub(super) multihop: Option<u8>,
-    /// TCP-MD5 key (RFC 2385).
-    pub(super) password: Option<String>,
-    /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
-    #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
-    pub(super) bfd: Option<Bfd>,
-    /// The session ends with the interface to the neighbour; external single-hop neighbours only.
-    #[schemars(extend("x-default" = "`bgp.fast-external-fallover`"), extend("x-see" = "#fast-external-fallover"))]
-    pub(super) fast_external_fallover: Option<bool>,
-    /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
-    /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
-    #[schemars(extend("x-default" = "`true` for external neighbours"))]
-    pub(super) enforce_first_as: Option<bool>,
-    /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
-    /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
-    /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).
-    #[schemars(extend("default" = []))]
-    pub(super) discard_attributes: Option<Vec<AttributeName>>,
-    /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in
-    /// `discard-attributes`, and none that is there.
-    #[schemars(extend("default" = []))]
-    pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
-    /// Addresses of neighbours without settings of their own.
-    #[serde(default)]
-    pub(super) neighbors: Vec<IpAddr>,
-    /// Neighbours with settings of their own: `[[bgp.group.NAME.neighbor]]` tables.
-    #[serde(default)]
-    pub(super) neighbor: Vec<Neighbor>,
-    /// Ranges from which any peer may come; of several that hold its address the most specific counts. When there are
-    /// 32,767 neighbours in all, further ones are refused (Cease, Out of Resources).
-    #[serde(default)]
-    pub(super) dynamic_neighbors: Vec<String>,
+/// Declares a table with the settings that groups and single neighbours share. `$fallover` is the default of
+/// `fast-external-fallover`.
+macro_rules! with_peer_settings {
+    ($(#[$attribute:meta])* $table:ident, $fallover:literal, { $($before:tt)* }, { $($after:tt)* }) => {
+        $(#[$attribute])*
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub(super) struct $table {
+            $($before)*
+            /// Wait for the peer to connect.
+            #[schemars(extend("default" = false))]
+            pub(super) passive: Option<bool>,
+            /// Address families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`.
+            #[schemars(extend("default" = ["ipv4-unicast", "ipv6-unicast"]))]
+            pub(super) families: Option<Vec<FamilyName>>,
+            /// Policies for received routes, tried in order until one decides. Without a list, and at its end, external peers
+            /// are rejected (RFC 8212), internal ones accepted.
+            #[schemars(extend("x-see" = "#policy"))]
+            pub(super) import: Option<Vec<String>>,
+            /// Policies for advertised routes, tried in order until one decides. Without a list, and at its end, external
+            /// peers get nothing (RFC 8212), internal ones everything.
+            #[schemars(extend("x-see" = "#policy"))]
+            pub(super) export: Option<Vec<String>>,
+            /// Seconds to offer: 0 for none, or 3 and more.
+            #[schemars(extend("default" = 90))]
+            pub(super) hold_time: Option<u16>,
+            /// Seconds between attempts to connect.
+            #[schemars(extend("default" = 5))]
+            pub(super) connect_retry: Option<u16>,
+            /// Our address of the sessions that we open.
+            #[schemars(extend("x-default" = "the system's choice"))]
+            pub(super) local_address: Option<IpAddr>,
+            /// The peer's TCP port.
+            #[schemars(extend("default" = 179))]
+            pub(super) port: Option<u16>,
+            /// Towards internal peers, put our own address in NEXT_HOP of routes from external ones; reflected routes keep
+            /// theirs. External peers always get our own.
+            #[schemars(extend("default" = false))]
+            pub(super) next_hop_self: Option<bool>,
+            /// TTL of an external session that is not on one link; its next hops may then resolve recursively.
+            pub(super) multihop: Option<u8>,
+            /// TCP-MD5 key (RFC 2385).
+            pub(super) password: Option<String>,
+            /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
+            #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
+            pub(super) bfd: Option<Bfd>,
+            /// The session ends with the interface to the neighbour; external single-hop neighbours only.
+            #[schemars(extend("x-default" = $fallover), extend("x-see" = "#fast-external-fallover"))]
+            pub(super) fast_external_fallover: Option<bool>,
+            /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
+            /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
+            #[schemars(extend("x-default" = "`true` for external neighbours"))]
+            pub(super) enforce_first_as: Option<bool>,
+            /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
+            /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
+            /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).
+            #[schemars(extend("default" = []))]
+            pub(super) discard_attributes: Option<Vec<AttributeName>>,
+            /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in
+            /// `discard-attributes`, and none that is there.
+            #[schemars(extend("default" = []))]
+            pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
+            $($after)*
+        }
+    };
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Neighbor {
-    /// Its address.
-    pub(super) address: IpAddr,
-    /// Text for operators.
-    pub(super) description: Option<String>,
-    /// Its AS.
-    #[schemars(extend("x-default" = "the group's"))]
-    pub(super) peer_asn: Option<u32>,
-    /// Wait for the peer to connect.
-    #[schemars(extend("default" = false))]
-    pub(super) passive: Option<bool>,
-    /// Address families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`.
-    #[schemars(extend("default" = ["ipv4-unicast", "ipv6-unicast"]))]
-    pub(super) families: Option<Vec<FamilyName>>,
-    /// Policies for received routes, tried in order until one decides. Without a list, and at its end, external peers
-    /// are rejected (RFC 8212), internal ones accepted.
-    #[schemars(extend("x-see" = "#policy"))]
-    pub(super) import: Option<Vec<String>>,
-    /// Policies for advertised routes, tried in order until one decides. Without a list, and at its end, external
-    /// peers get nothing (RFC 8212), internal ones everything.
-    #[schemars(extend("x-see" = "#policy"))]
-    pub(super) export: Option<Vec<String>>,
-    /// Seconds to offer: 0 for none, or 3 and more.
-    #[schemars(extend("default" = 90))]
-    pub(super) hold_time: Option<u16>,
-    /// Seconds between attempts to connect.
-    #[schemars(extend("default" = 5))]
-    pub(super) connect_retry: Option<u16>,
-    /// Our address of the sessions that we open.
-    #[schemars(extend("x-default" = "the system's choice"))]
-    pub(super) local_address: Option<IpAddr>,
-    /// The peer's TCP port.
-    #[schemars(extend("default" = 179))]
-    pub(super) port: Option<u16>,
-    /// Towards internal peers, put our own address in NEXT_HOP of routes from external ones; reflected routes keep
-    /// theirs. External peers always get our own.
-    #[schemars(extend("default" = false))]
-    pub(super) next_hop_self: Option<bool>,
-    /// TTL of an external session that is not on one link; its next hops may then resolve recursively.
-    pub(super) multihop: Option<u8>,
-    /// TCP-MD5 key (RFC 2385).
-    pub(super) password: Option<String>,
-    /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
-    #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
-    pub(super) bfd: Option<Bfd>,
-    /// The session ends with the interface to the neighbour; external single-hop neighbours only.
-    #[schemars(extend("x-default" = "the group's"), extend("x-see" = "#fast-external-fallover"))]
-    pub(super) fast_external_fallover: Option<bool>,
-    /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
-    /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
-    #[schemars(extend("x-default" = "`true` for external neighbours"))]
-    pub(super) enforce_first_as: Option<bool>,
-    /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
-    /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
-    /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).
-    #[schemars(extend("default" = []))]
-    pub(super) discard_attributes: Option<Vec<AttributeName>>,
-    /// Routes that come with one of these attributes, well formed or not, count as withdrawn; written as in
-    /// `discard-attributes`, and none that is there.
-    #[schemars(extend("default" = []))]
-    pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
-}
+with_peer_settings!(
+    /// What groups and single neighbours can both set; a neighbour's own value wins over its group's.
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    Group,
+    "`bgp.fast-external-fallover`",
+    {
+        /// `"internal"` or `"external"`: whether its neighbours are in our AS.
+        #[serde(rename = "type")]
+        #[schemars(extend("x-default" = "required"))]
+        pub(super) kind: Option<GroupKind>,
+        /// AS of the neighbours; required for external ones, except dynamic ones, which may then have any.
+        #[schemars(extend("x-default" = "internal: ours"))]
+        pub(super) peer_asn: Option<u32>,
+        /// These internal peers are clients of our reflector.
+        #[serde(default)]
+        pub(super) route_reflector_client: bool,
+    },
+    {
+        /// Addresses of neighbours without settings of their own.
+        #[serde(default)]
+        pub(super) neighbors: Vec<IpAddr>,
+        /// Neighbours with settings of their own: `[[bgp.group.NAME.neighbor]]` tables.
+        #[serde(default)]
+        pub(super) neighbor: Vec<Neighbor>,
+        /// Ranges from which any peer may come; of several that hold its address the most specific counts. When there are
+        /// 32,767 neighbours in all, further ones are refused (Cease, Out of Resources).
+        #[serde(default)]
+        pub(super) dynamic_neighbors: Vec<String>,
+    }
+);
+
+with_peer_settings!(
+    #[derive(Debug, Deserialize, JsonSchema)]
+    Neighbor,
+    "the group's",
+    {
+        /// Its address.
+        pub(super) address: IpAddr,
+        /// Text for operators.
+        pub(super) description: Option<String>,
+        /// Its AS.
+        #[schemars(extend("x-default" = "the group's"))]
+        pub(super) peer_asn: Option<u32>,
+    },
+    {}
+);
 
 /// A path attribute, by its name or its code.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
