@@ -2,7 +2,6 @@
 
 use crate::vrf_numbers::VrfNumbers;
 use ribtide_api::{Reload, RouterState, resized};
-use ribtide_bfdd as bfd;
 use ribtide_bgpd::Bgp;
 use ribtide_bgpd::resize::{NotResized, Resized};
 use ribtide_bgpd::session::Neighbors;
@@ -11,8 +10,7 @@ use ribtide_config::{
     Threads, VIRTUAL_ASIC, VrfSetup,
 };
 use ribtide_dataplane::kernel::InterfaceWatch;
-use ribtide_model::{NextHopCacheSet, SuppressionSet};
-use ribtide_rib::CacheMode;
+use ribtide_model::{NextHopCacheSet, Reloaded, SuppressionSet};
 use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
 use ribtide_runtime::call::NoReply;
 use ribtide_runtime::log;
@@ -21,74 +19,6 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-
-/// The changes of a reload.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reloaded {
-    /// The file.
-    pub file: PathBuf,
-    /// The change of the number of shards, if any.
-    pub shards: Option<Resized>,
-    /// The former and the new mode of the resolution cache, if changed.
-    pub nexthop_cache: Option<(CacheMode, CacheMode)>,
-    /// The new state of FIB suppression, if changed.
-    pub suppression: Option<bool>,
-    /// Whether the API token changed, was added or was removed.
-    pub api_token: bool,
-    /// Whether the FIB policy changed.
-    pub fib_policy: bool,
-    /// Whether the log has other levels or another format.
-    pub log: bool,
-    /// Added and removed VRFs.
-    pub vrfs: VrfsChanged,
-    /// The neighbours.
-    pub neighbors: Neighbors,
-    /// BFD sessions.
-    pub bfd: bfd::Changes,
-}
-
-impl From<Reloaded> for ribtide_model::Reloaded {
-    fn from(reloaded: Reloaded) -> ribtide_model::Reloaded {
-        let Reloaded {
-            file,
-            shards,
-            nexthop_cache,
-            suppression,
-            api_token,
-            fib_policy,
-            log,
-            vrfs,
-            neighbors,
-            bfd,
-        } = reloaded;
-        let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
-        let nexthop_cache = nexthop_cache
-            .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
-        let Neighbors { added, removed, reset, refreshed } = neighbors;
-        let shards = shards.map(resized);
-        let bfd::Changes { added: bfd_added, removed: bfd_removed, changed: bfd_changed } = bfd;
-        ribtide_model::Reloaded {
-            file,
-            shards,
-            nexthop_cache,
-            suppression,
-            api_token,
-            fib_policy,
-            log,
-            vrfs_added: vrfs.added,
-            vrfs_removed: vrfs.removed,
-            static_routes: vrfs.statics,
-            vrf_policies: vrfs.policies,
-            added,
-            removed,
-            reset,
-            refreshed,
-            bfd_added,
-            bfd_removed,
-            bfd_changed,
-        }
-    }
-}
 
 /// Why a reload changed nothing. Displays as a sentence, or as `ribtide check` would.
 #[derive(Debug)]
@@ -173,7 +103,7 @@ impl Reloader {
 
     /// The reload function of the API.
     pub(crate) fn for_api(self: Arc<Self>) -> Reload {
-        Box::new(move || self.reload().map(ribtide_model::Reloaded::from).map_err(|e| e.to_string()))
+        Box::new(move || self.reload().map_err(|e| e.to_string()))
     }
 
     /// Reads the file again and applies its changes, those that may fail first.
@@ -199,8 +129,8 @@ impl Reloader {
         };
         let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
         let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
-        let wanted = new.bfd.clone();
-        let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&wanted));
+        let requested = new.bfd.clone();
+        let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&requested));
         let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
         let (shards, neighbors) = match (&router.bgp, &new.bgp) {
             (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
@@ -216,9 +146,10 @@ impl Reloader {
                 if other {
                     rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
                 }
+                let cache = NextHopCacheSet { from: before.name().into(), to: mode.name().into() };
                 (
-                    Some((before, mode)).filter(|(from, to)| from != to),
-                    (suppressed != suppress).then_some(suppress),
+                    (before != mode).then_some(cache),
+                    (suppressed != suppress).then_some(SuppressionSet { from: suppressed, to: suppress }),
                     other,
                 )
             }
@@ -238,15 +169,23 @@ impl Reloader {
         router.configure(new);
         Ok(Reloaded {
             file: file.clone(),
-            shards,
+            shards: shards.map(resized),
             nexthop_cache,
             suppression,
             api_token,
             fib_policy,
             log: other_log,
-            vrfs: changed,
-            neighbors,
-            bfd,
+            vrfs_added: changed.added,
+            vrfs_removed: changed.removed,
+            static_routes: changed.statics,
+            vrf_policies: changed.policies,
+            added: neighbors.added,
+            removed: neighbors.removed,
+            reset: neighbors.reset,
+            refreshed: neighbors.refreshed,
+            bfd_added: bfd.added,
+            bfd_removed: bfd.removed,
+            bfd_changed: bfd.changed,
         })
     }
 }

@@ -303,9 +303,7 @@ impl Router {
             }
             if !pending.is_empty() {
                 match self.reloader.reload() {
-                    Ok(reloaded) => {
-                        tracing::info!(target: target::ROUTER, "{}", ribtide_model::Reloaded::from(reloaded));
-                    }
+                    Ok(reloaded) => tracing::info!(target: target::ROUTER, "{reloaded}"),
                     Err(NotReloaded::Invalid(e)) => e.lines().for_each(|problem| {
                         tracing::error!(target: target::ROUTER, "nothing is reloaded: {problem}");
                     }),
