@@ -25,9 +25,9 @@ pub(crate) enum Config {
     Fib(ConfigFib),
     /// The virtual ASIC
     Asic(ConfigAsic),
-    /// CONFIG_DB of a SONiC switch, which its daemons read when they start: SONiC's `config` commands
+    /// CONFIG_DB of a SONiC switch, as SONiC's `config` commands; most daemons read it at the start
     Sonic {
-        /// What to turn on or off
+        /// The setting
         #[arg(value_enum)]
         setting: config_db::Switch,
         /// enable or disable
@@ -36,7 +36,7 @@ pub(crate) enum Config {
             PossibleValue::new("disable").alias("disabled"),
         ]))]
         state: String,
-        /// SONiC's database_config.json, where it is not in SONiC's place
+        /// SONiC's database_config.json, if not in its usual place
         #[arg(long, value_name = "FILE")]
         database_config: Option<PathBuf>,
     },
@@ -45,15 +45,15 @@ pub(crate) enum Config {
 /// What to change of the RIB manager.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ConfigFib {
-    /// Advertise only what every dataplane has confirmed, or BGP's best paths at once; no session ends
+    /// Advertise routes after every dataplane has confirmed them (on), or at once (off); sessions stay up
     SuppressFibPending {
         /// on or off
         #[arg(value_parser = ["on", "off"])]
         on: String,
     },
-    /// Change the resolution cache; what next hops resolve to stays
+    /// Change the mode of the resolution cache; no route changes
     NexthopCache {
-        /// off: for each route; epoch: for each group after any event; dependency: where an event may have changed something
+        /// Next hops are resolved again off: for each route; epoch: for each group after any event; dependency: for groups that an event may change
         #[arg(value_parser = ["off", "epoch", "dependency"])]
         mode: String,
     },
@@ -64,10 +64,10 @@ pub(crate) enum ConfigFib {
 pub(crate) struct ConfigAsic {
     #[command(subcommand)]
     what: AsicChange,
-    /// That of the syncd that answers here (its --query-socket), rather than the router's
+    /// The virtual switch of the syncd with this --query-socket, instead of the router's
     #[arg(long, global = true, value_name = "PATH")]
     syncd: Option<PathBuf>,
-    /// Which of the router's, where it has several
+    /// The name of the virtual ASIC, if the router has several
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "syncd")]
     asic: Option<String>,
 }
@@ -75,32 +75,32 @@ pub(crate) struct ConfigAsic {
 /// A change of the virtual ASIC.
 #[derive(Clone, Debug, Subcommand)]
 enum AsicChange {
-    /// Refuse routes of these prefixes: a fault on demand
+    /// Refuse routes of these prefixes, for tests
     Refuse {
         /// The prefixes
         #[arg(required = true)]
         prefixes: Vec<String>,
     },
-    /// Take them again; what was refused is tried again
+    /// Accept routes of these prefixes again; refused ones are retried
     Take {
         /// The prefixes
         #[arg(required = true)]
         prefixes: Vec<String>,
     },
-    /// Behave otherwise: sizes of tables, failures, the time that things take
+    /// Change the size of tables, the failures and the delays of the chip
     ///
-    /// `ribtide show asic` has all settings; docs/configuration.md says what each does.
+    /// `ribtide show asic` prints all settings; docs/configuration.md describes them.
     Set {
         /// The settings, such as rate=20000, ipv4-routes=1000, fail-rate=0.01
         #[arg(required = true, value_name = "NAME=VALUE", value_parser = chip_setting)]
         settings: Vec<(String, String)>,
     },
-    /// Do nothing, for so long or until told to go on
+    /// Stop the chip, for some seconds or until `resume`
     Stall {
         /// Seconds
         seconds: Option<f64>,
     },
-    /// Go on
+    /// Start a stalled chip again
     Resume,
 }
 
@@ -150,7 +150,7 @@ fn change_asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<()
 /// What to change of BGP.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ConfigBgp {
-    /// Spread the routes over another number of threads; sessions and routes stay
+    /// Change the number of shard threads; sessions and routes stay
     Shards {
         /// 1 to 64, or auto: one for each core
         #[arg(value_name = "N|auto", value_parser = shards)]

@@ -33,7 +33,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// ribtide carries a route from a BGP session to the forwarding chip, and can say where it is on the way.
+/// ribtide carries routes from BGP to the forwarding chip, and shows where each route is on the way.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110)]
 struct Cli {
@@ -46,76 +46,75 @@ enum Command {
     /// Run the router
     #[cfg(feature = "router")]
     Run(ConfigFile),
-    /// Validate a configuration; every error with its line, column and cure
+    /// Check a configuration; prints every error with line, column and correction
     #[cfg(feature = "router")]
     Check(ConfigFile),
-    /// The shape of the configuration as JSON Schema, for editors and programs
+    /// Print the JSON Schema of the configuration, for editors and programs
     #[cfg(feature = "router")]
     Schema,
-    /// Look inside the running router
+    /// Show the state of the running router
     Show {
         #[command(subcommand)]
         what: show::Show,
         #[command(flatten)]
         output: show::Output,
     },
-    /// Where a prefix is on its way to the chip, stage by stage
+    /// Show a prefix in each stage on its way to the chip
     Explain {
-        /// A prefix, or an address whose longest match is meant
+        /// A prefix, or an address for its longest match
         prefix: String,
-        /// In this VRF; without, in the default one
+        /// Only this VRF; otherwise the default one
         #[arg(long, value_name = "NAME")]
         vrf: Option<String>,
-        /// Go on into SONiC's daemons and the databases between them, where they are processes of their own; with no router, only
-        /// there. Of several ASICs into each, unless NAMESPACE_ID says which
+        /// Show it also in SONiC's daemons as processes and in their databases; of every ASIC, unless NAMESPACE_ID names one
         #[arg(long)]
         sonic: bool,
-        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+        /// With --sonic: SONiC's database_config.json, if not in its usual place
         #[arg(long, value_name = "FILE", requires = "sonic")]
         database_config: Option<PathBuf>,
         #[command(flatten)]
         output: show::Output,
     },
-    /// Whether RIB, databases, kernel and chip have the same routes; exit status 0: they have, 1: not, 2: not found out
+    /// Compare the routes of BGP, RIB, databases, kernel and chip; exit status 0: equal, 1: different, 2: the check failed
     RouteCheck(route_check::Options),
-    /// End sessions, or exchange their routes again
+    /// Reset sessions, or exchange their routes again
     Clear {
         #[command(subcommand)]
         what: show::Clear,
         #[command(flatten)]
         output: show::Output,
     },
-    /// Change the running router, until it reads its configuration file again
+    /// Change the running router until its next reload
     Config {
         #[command(subcommand)]
         what: change::Config,
         #[command(flatten)]
         output: show::Output,
     },
-    /// Have the running router read its configuration file again; it touches only what changed
+    /// Apply the changed configuration file to the running router
     Reload {
         #[command(flatten)]
         output: show::Output,
     },
-    /// Remove what ribtide installed from the kernel, while no router is running
+    /// Remove the routes of ribtide from the kernel while no router runs
     #[cfg(feature = "router")]
     Flush(flush::Options),
     /// Play an MRT file into a BGP session
     #[cfg(feature = "router")]
     Replay(ribtide_bench::replay::Options),
-    /// Send an internet-shaped table, made from a seed, into BGP sessions
+    /// Send a generated, internet-shaped table into BGP sessions
     #[cfg(feature = "router")]
     Blast(ribtide_bench::blast::Options),
-    /// Receive and count
+    /// Receive routes over BGP sessions and count them
     #[cfg(feature = "router")]
     Sink(ribtide_bench::sink::Options),
-    /// Measure this machine: suites of workloads, beside other programs where they are installed
+    /// Run benchmark suites on this machine, beside other programs if they are installed
     #[cfg(feature = "router")]
     Bench {
         #[command(subcommand)]
         what: bench::Bench,
     },
-    /// A full table through the whole path in this one process, with a check of every prefix (what `make run` runs)
+    /// Send a full table through the whole path in one process and check every prefix (`make run`)
     #[cfg(feature = "router")]
     Demo(demo::Options),
     /// SONiC's fpmsyncd: FPM server in, APPL_DB out
@@ -124,7 +123,7 @@ enum Command {
     Orchagent(ribtide_sonicd::orchagent::Options),
     /// SONiC's syncd with the virtual switch: ASIC_DB in, forwarding tables out
     Syncd(ribtide_sonicd::syncd::Options),
-    /// Redis servers for the daemons, for people who have none
+    /// Start Redis servers for the daemons
     #[command(subcommand)]
     Redis(ribtide_sonicd::redis_servers::Redis),
 }
@@ -132,7 +131,7 @@ enum Command {
 #[cfg(feature = "router")]
 #[derive(Debug, Args)]
 struct ConfigFile {
-    /// The configuration
+    /// The configuration file
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
     config: PathBuf,
 }

@@ -19,25 +19,25 @@ const DIFFERENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// What to compare.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Compare everything, rather than what changed since the last look; with --sonic and --every: rather than a part
+    /// Compare everything, not only changes since the last check; with --sonic and --every: not only a part
     #[arg(long)]
     full: bool,
-    /// How long a route may be under way before it counts as a difference
+    /// The time for which a difference may last before it counts
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     wait: f64,
-    /// Look again and again, so often; until Ctrl-C
+    /// Repeat the check at this interval, until Ctrl-C
     #[arg(long, value_name = "SECONDS")]
     every: Option<f64>,
-    /// Only the default routes: whether there is one that forwards
+    /// Check only that a default route forwards
     #[arg(long, conflicts_with = "full")]
     default_route: bool,
-    /// Of SONiC's daemons as processes, by their databases; of every ASIC, where there are several and NAMESPACE_ID selects none
+    /// Compare the databases of SONiC's daemons; of every ASIC, unless NAMESPACE_ID names one
     #[arg(long)]
     sonic: bool,
-    /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+    /// With --sonic: SONiC's database_config.json, if not in its usual place
     #[arg(long, value_name = "FILE", requires = "sonic")]
     database_config: Option<PathBuf>,
-    /// With --sonic: the switch of the syncd that answers here (its --query-socket), too; with several ASICs ASIC=PATH for each
+    /// With --sonic: compare also the switch of the syncd with this --query-socket; with several ASICs ASIC=PATH for each
     #[arg(long, value_name = "PATH", requires = "sonic")]
     syncd: Vec<String>,
     #[command(flatten)]

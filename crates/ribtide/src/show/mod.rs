@@ -44,16 +44,27 @@ pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
+/// Whether a command is about SONiC's daemons, and where their databases are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Sonic {
+    /// Ask SONiC's daemons instead of the router; every ASIC, unless NAMESPACE_ID names one
+    #[arg(long)]
+    pub(crate) sonic: bool,
+    /// With --sonic: SONiC's database_config.json, if not in its usual place
+    #[arg(long, value_name = "FILE", requires = "sonic")]
+    pub(crate) database_config: Option<PathBuf>,
+}
+
 /// The object to show.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Show {
     /// BGP sessions and update groups
     #[command(subcommand)]
     Bgp(ShowBgp),
-    /// Routes learnt by BGP with all their paths, and why the others lost
+    /// BGP routes with all their paths, and the reason why each path is not the best
     ///
-    /// Without a prefix, all of them. `*` marks the best path. Of a single prefix the last line says which shard
-    /// thread owns it.
+    /// Without a prefix, all routes. `*` marks the best path. The last line of a single prefix names the shard thread
+    /// that owns it.
     #[command(args_conflicts_with_subcommands = true)]
     Route {
         #[command(subcommand)]
@@ -65,79 +76,69 @@ pub(crate) enum Show {
     Fib {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
-        /// Of this VRF; without, of the default one
+        /// Only this VRF; otherwise the default one
         #[arg(long, value_name = "NAME")]
         vrf: Option<String>,
     },
-    /// Next-hop groups: what protocols gave, what it resolves to, who uses it; and what the resolution cache did
+    /// Next-hop groups: received and resolved next hops, users; and the counters of the resolution cache
     #[command(name = "nexthop-group")]
     NextHopGroup {
-        /// Only this one, with all of its next hops
+        /// Only this group, with all of its next hops
         id: Option<u32>,
-        /// Only those of this VRF
+        /// Only the groups of this VRF
         #[arg(long, value_name = "NAME", conflicts_with = "id")]
         vrf: Option<String>,
     },
-    /// BFD sessions: state, intervals as agreed on, packets, and why they went down last
+    /// BFD sessions: state, negotiated intervals, packets, and the reason of the last loss
     Bfd {
-        /// Only those with this neighbour
+        /// Only sessions with this neighbour
         address: Option<IpAddr>,
     },
-    /// The FPM servers that are told routes: connection, what was sent and what they replied
+    /// FPM servers: connection, sent routes, replies
     Fpm,
-    /// The virtual ASIC: how it behaves, what it holds and what it did; or what it does with a packet to these addresses
+    /// The virtual ASIC: settings, entries and counters; or its forwarding decision for some addresses
     Asic {
         /// The addresses
         addresses: Vec<IpAddr>,
-        /// In this VRF; without, in the default one
+        /// Look the addresses up in this VRF; otherwise in the default one
         #[arg(long, value_name = "NAME", requires = "addresses")]
         vrf: Option<String>,
-        /// Instead, that of the syncd that answers here (its --query-socket)
+        /// The virtual switch of the syncd with this --query-socket, instead of the router's
         #[arg(long, value_name = "PATH", conflicts_with_all = ["addresses", "asic"])]
         syncd: Option<PathBuf>,
-        /// Which of the router's, where it has several
+        /// The name of the virtual ASIC, if the router has several
         #[arg(long, value_name = "NAME")]
         asic: Option<String>,
     },
-    /// What each stage did, the queues between them, and the CPU time of each thread
+    /// The work of each stage, the queues between them, and the CPU time of each thread
+    ///
+    /// With --sonic: each setting of SONiC's daemons (requested value, active value, reason of a difference) and each
+    /// queue (depth, bound, peak).
     Pipeline {
-        /// Instead, of SONiC's daemons each setting (what was asked, what is active, and why the two differ) and each queue (how
-        /// much is in it, its bound, and the most it ever held); of every ASIC, unless NAMESPACE_ID says which
-        #[arg(long)]
-        sonic: bool,
-        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
-        #[arg(long, value_name = "FILE", requires = "sonic")]
-        database_config: Option<PathBuf>,
+        #[command(flatten)]
+        sonic: Sonic,
     },
-    /// Whether everything makes progress, and what does not; exit status 0: everything does, 1: something is stalled
+    /// Whether work is stalled, and where; exit status 0: nothing is stalled, 1: something is
     ///
-    /// A queue is stalled when its consumer has taken nothing from it for so long as router.stall-timeout says, and a peer
-    /// when a thread has waited so long for it.
+    /// A queue is stalled when its consumer takes nothing for router.stall-timeout seconds, and a peer when a thread
+    /// waits that long for it.
     Health {
-        /// Instead, of SONiC's daemons, as they wrote it to STATE_DB
-        #[arg(long)]
-        sonic: bool,
-        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
-        #[arg(long, value_name = "FILE", requires = "sonic")]
-        database_config: Option<PathBuf>,
+        #[command(flatten)]
+        sonic: Sonic,
     },
-    /// Each thread: its share of a CPU now, its CPU time, the CPUs it may use; and the queues between them
+    /// Threads: current share of a CPU, CPU time, allowed CPUs; and the queues between them
     ///
-    /// "Now" is measured for half a second. A thread near 100% is what limits the router; one that waited long could
-    /// have run but had no CPU. A full queue says that what comes behind it is too slow.
+    /// The current share is measured for half a second. A thread near 100% limits the router. A thread with much waiting
+    /// time was runnable and had no CPU. The consumer of a full queue is too slow.
     Threads,
-    /// How fast each stage worked off its latest 10,000s of routes, and how long it waited in between
+    /// The speed of each stage for its latest batches of 10,000 routes, and its idle time in between
     ///
-    /// SONiC's PerformanceTimer: of one stage, with --json, each record is a line as its log has them.
+    /// These are SONiC's PerformanceTimers. With one stage and --json each record is a line as SONiC logs it.
     Performance {
-        /// Only this stage, record by record
+        /// Only this stage, record by record; with --sonic such as orchagent/DRAIN
         stage: Option<String>,
-        /// Instead, the timers of SONiC's daemons, such as orchagent/DRAIN
-        #[arg(long)]
-        sonic: bool,
-        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
-        #[arg(long, value_name = "FILE", requires = "sonic")]
-        database_config: Option<PathBuf>,
+        #[command(flatten)]
+        sonic: Sonic,
     },
 }
 
@@ -146,7 +147,7 @@ pub(crate) enum Show {
 pub(crate) enum ShowBgp {
     /// Threading mode and totals, and a line for each neighbour
     Summary,
-    /// Everything about one neighbour, or all: state, what was agreed on, messages, routes, write queue
+    /// One neighbour, or all: state, negotiated values, messages, routes, write queue
     Neighbor {
         /// Its address
         #[arg(conflicts_with_all = ["group", "update_thread"])]
@@ -154,21 +155,21 @@ pub(crate) enum ShowBgp {
         /// Only neighbours of this group of the configuration
         #[arg(long, value_name = "NAME")]
         group: Option<String>,
-        /// Only neighbours that this update thread sends to
+        /// Only neighbours of this update thread
         #[arg(long, value_name = "N")]
         update_thread: Option<usize>,
     },
-    /// Update groups: who is sent the same, by which update thread, and how well it is packed
+    /// Update groups: members, update thread, and prefixes in each UPDATE
     Group {
-        /// Only groups with members of this group of the configuration, or the one of this number
+        /// Only update groups with members of this configured group, or the update group with this number
         name: Option<String>,
         /// Only groups of this update thread
         #[arg(long, value_name = "N")]
         update_thread: Option<usize>,
     },
-    /// Next hops of paths: reachable or not, at what cost and through what, and whether they change too often
+    /// Next hops of paths: state, cost, the resolving route, and how often they changed
     Nexthop {
-        /// Only this one
+        /// Only this next hop
         address: Option<IpAddr>,
     },
 }
@@ -176,20 +177,20 @@ pub(crate) enum ShowBgp {
 /// What to show of routes, other than the routes.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ShowRoute {
-    /// How many routes there are: in total, in the table of each VRF, and in each shard thread
+    /// The number of routes: in total, of each VRF, and of each shard thread
     Summary,
     /// The selected routes of a VRF with their next hops and their state in each dataplane
     ///
-    /// BGP's routes are the default VRF's, whose name is `default`.
+    /// BGP routes are in the default VRF, whose name is `default`.
     Vrf {
         /// The VRF
         name: String,
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
     },
-    /// What dataplanes could not install, for how long, and why; it is tried again when the cause may be over
+    /// Routes that a dataplane could not install, with the time and the reason; they are retried
     Failed,
-    /// The shard threads and their shares of the work, or the routes of one of them
+    /// Shard threads and their shares of the routes, or the routes of one of them
     RibSharding {
         /// The number of a shard thread, or `main` for the table where routes are installed
         #[arg(value_name = "SHARD|main", value_parser = shard)]
@@ -228,7 +229,7 @@ pub(crate) enum ClearBgp {
         /// Its address, or `all`
         #[arg(value_name = "ADDRESS|all")]
         which: String,
-        /// `soft`: keep the session, ask for the routes again and send ours again
+        /// `soft`: keep the session, request its routes again and advertise ours again
         #[arg(value_parser = ["soft"])]
         soft: Option<String>,
     },
@@ -256,24 +257,24 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
         Show::Bgp(ShowBgp::Summary) => summary(to),
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
-            to.ask(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
+            to.get(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
         }
         Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread }) => {
             neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
         }
         Show::Bgp(ShowBgp::Nexthop { address }) => {
             let only = query(&[("address", text_of(*address))]);
-            to.ask(&format!("/v1/bgp/nexthops?{only}"), nexthop::tracked)
+            to.get(&format!("/v1/bgp/nexthops?{only}"), nexthop::tracked)
         }
         Show::Bgp(ShowBgp::Group { name, update_thread }) => {
             let only = query(&[("name", name.clone()), ("update-thread", text_of(*update_thread))]);
             let groups: Groups = to.client.get(&format!("/v1/bgp/groups?{only}"))?;
             to.print(&groups.groups, |groups| bgp::groups(groups))
         }
-        Show::Route { what: Some(ShowRoute::Summary), .. } => to.ask("/v1/routes/summary", route::summary),
+        Show::Route { what: Some(ShowRoute::Summary), .. } => to.get("/v1/routes/summary", route::summary),
         Show::Route { what: Some(ShowRoute::Failed), .. } => failed(to),
         Show::Route { what: Some(ShowRoute::RibSharding { shard: None }), .. } => {
-            to.ask("/v1/routes/sharding", route::sharding)
+            to.get("/v1/routes/sharding", route::sharding)
         }
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Main) }), .. } => {
             fib(to, None, None)
@@ -288,7 +289,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Fib { prefix, vrf } => fib(to, vrf.as_deref(), prefix.as_deref()),
         Show::Asic { syncd: Some(path), .. } => to.print(&asic::of_syncd(path, "chip")?, asic::state),
         Show::Asic { addresses, asic, .. } if addresses.is_empty() => {
-            to.ask(&format!("/v1/asic?{}", query(&[("asic", asic.clone())])), asic::state)
+            to.get(&format!("/v1/asic?{}", query(&[("asic", asic.clone())])), asic::state)
         }
         Show::Asic { addresses, vrf, asic, .. } => {
             let lookup = AsicAddresses { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
@@ -296,30 +297,30 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             to.print(&reply, |a| fib::asic_table(addresses, a))
         }
         Show::NextHopGroup { id: Some(id), .. } => {
-            to.ask(&format!("/v1/nexthop-groups?id={id}"), |page: &NextHopGroupPage| {
+            to.get(&format!("/v1/nexthop-groups?id={id}"), |page: &NextHopGroupPage| {
                 let groups = page.groups.iter().map(|g| nexthop::group(&page.cache, g));
                 nexthop::cache(&page.cache) + &groups.collect::<String>()
             })
         }
         Show::NextHopGroup { id: None, vrf } => nexthop_groups(to, vrf.as_deref()),
         Show::Bfd { address } => {
-            to.ask(&format!("/v1/bfd?{}", query(&[("peer", text_of(*address))])), bfd::sessions)
+            to.get(&format!("/v1/bfd?{}", query(&[("peer", text_of(*address))])), bfd::sessions)
         }
-        Show::Fpm => to.ask("/v1/fpm", fib::fpm),
-        Show::Pipeline { sonic: true, database_config } => {
+        Show::Fpm => to.get("/v1/fpm", fib::fpm),
+        Show::Pipeline { sonic: Sonic { sonic: true, database_config } } => {
             let daemons =
                 sonic_pipeline::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?;
             to.print(&daemons, |daemons| threads::daemons(daemons))
         }
-        Show::Health { sonic, database_config } => {
+        Show::Health { sonic: Sonic { sonic, database_config } } => {
             let all = match sonic {
                 true => sonic_health::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?,
                 false => vec![("router".into(), to.client.get("/v1/health")?)],
             };
             health(to, &all)
         }
-        Show::Pipeline { .. } => to.ask("/v1/pipeline", threads::pipeline),
-        Show::Performance { stage, sonic, database_config } => {
+        Show::Pipeline { .. } => to.get("/v1/pipeline", threads::pipeline),
+        Show::Performance { stage, sonic: Sonic { sonic, database_config } } => {
             let stages = match sonic {
                 true => {
                     sonic_performance::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?
@@ -328,7 +329,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             };
             performance(to, &stages, stage.as_deref())
         }
-        Show::Threads => to.ask("/v1/threads", threads::threads),
+        Show::Threads => to.get("/v1/threads", threads::threads),
     })
 }
 

@@ -73,7 +73,7 @@ impl Printer {
     }
 
     /// Prints the router's reply to `GET path`.
-    pub(super) fn ask<T: Serialize + DeserializeOwned>(
+    pub(super) fn get<T: Serialize + DeserializeOwned>(
         &mut self,
         path: &str,
         text: impl FnOnce(&T) -> String,
