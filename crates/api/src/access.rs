@@ -196,8 +196,8 @@ struct Refused {
 
 impl ChangeLog {
     /// `what` was asked for, and `says` is what it did.
-    pub(super) fn changed(&self, caller: Caller, what: &str, says: &str) {
-        tracing::info!(target: target::API, %caller, request = what, "a client changed the router: {}", says.trim());
+    pub(super) fn changed(&self, caller: Caller, what: &str, effect: &str) {
+        tracing::info!(target: target::API, %caller, request = what, "a client changed the router: {}", effect.trim());
     }
 
     /// `what` was asked for, and refused for this reason. Most lines of a flood are counted and left out.

@@ -34,7 +34,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The expected content.
-        wanted: String,
+        missing: String,
     },
     /// A text does not resolve to an address.
     Resolve {
@@ -118,7 +118,7 @@ impl fmt::Display for Error {
             Error::Record { path, record, byte, source } => {
                 write!(f, "{}: record {record} at byte {byte}: {source}", path.display())
             }
-            Error::NothingToPlay { path, wanted } => write!(f, "{} has no {wanted}", path.display()),
+            Error::NothingToPlay { path, missing } => write!(f, "{} has no {missing}", path.display()),
             Error::Resolve { text, source } => {
                 write!(f, "\"{text}\" is not an address and a port, such as 127.0.0.1:179: {source}")
             }

@@ -125,7 +125,7 @@ fn unicast(afi: Afi) -> Capability<'static> {
 /// The negotiated values of both OPENs.
 fn agree(frame: &Frame<'_>, speaker: &Speaker, remote: SocketAddr, local: SocketAddr) -> Result<Peer, End> {
     let open = Open::parse(frame.body).map_err(End::Sent)?;
-    let has = |wanted: Capability<'_>| open.capabilities().any(|c| c == wanted);
+    let has = |requested: Capability<'_>| open.capabilities().any(|c| c == requested);
     let any_family = open.capabilities().any(|c| matches!(c, Capability::Multiprotocol { .. }));
     if !open.capabilities().any(|c| matches!(c, Capability::FourOctetAs(_))) {
         return Err(End::Peer("it does not offer four-octet AS numbers, which this tool needs".into()));

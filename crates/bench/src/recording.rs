@@ -55,7 +55,7 @@ pub struct Summary {
     pub cut: Option<Cut>,
 }
 
-/// Reads a file and passes each event of a `wanted` peer to `each`.
+/// Reads a file and passes each event of the peers that `selects` takes to `each`.
 ///
 /// `external`: attributes are read as from a peer of another AS, whose LOCAL_PREF is ignored, or as
 /// from an internal one.
@@ -65,13 +65,13 @@ pub struct Summary {
 pub fn read(
     path: &Path,
     external: bool,
-    wanted: impl FnMut(RecordedPeer) -> bool,
+    selects: impl FnMut(RecordedPeer) -> bool,
     each: impl FnMut(Event<'_>) -> Result<(), Error>,
 ) -> Result<Summary, Error> {
     let mut file = MrtFile::open(path)?;
     let mut reader = RecordReader {
         external,
-        wanted,
+        selects,
         each,
         peers: Vec::new(),
         scratch: Vec::new(),
@@ -100,7 +100,7 @@ impl<E: std::fmt::Display> From<E> for Trouble {
 
 struct RecordReader<W, E> {
     external: bool,
-    wanted: W,
+    selects: W,
     each: E,
     /// By number, of the last peer table.
     peers: Vec<RecordedPeer>,
@@ -149,7 +149,7 @@ where
             Body::Message(m) if !m.local => {
                 let peer = RecordedPeer { address: m.session.peer, asn: m.session.peer_asn };
                 match frame(m.bytes, MAX_EXTENDED_LEN) {
-                    Ok(Some(f)) if f.kind == MessageType::Update && (self.wanted)(peer) => {
+                    Ok(Some(f)) if f.kind == MessageType::Update && (self.selects)(peer) => {
                         if m.add_path {
                             self.summary.add_path += 1;
                         } else {
@@ -175,7 +175,7 @@ where
         attributes: &[u8],
         form: AttributeForm,
     ) -> Result<(), Error> {
-        if !(self.wanted)(peer) {
+        if !(self.selects)(peer) {
             return Ok(());
         }
         let mut body = std::mem::take(&mut self.scratch);

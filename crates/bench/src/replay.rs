@@ -238,8 +238,8 @@ impl Replay {
         let routes = &mut self.routes;
         // A table is collected first, so that prefixes with equal attributes share UPDATEs.
         let mut table_waits = false;
-        let wanted = |p| choice.is_none_or(|chosen| chosen == p);
-        let file = recording::read(&path, !peer.internal, wanted, |event| {
+        let selects = |p| choice.is_none_or(|chosen| chosen == p);
+        let file = recording::read(&path, !peer.internal, selects, |event| {
             if event.table {
                 table_waits = true;
                 for_each_family!(F => {
@@ -277,7 +277,7 @@ impl Replay {
             Ok(())
         })?;
         if file.events == 0 {
-            return Err(Error::NothingToPlay { path, wanted: "IPv4 or IPv6 unicast routes to play".into() });
+            return Err(Error::NothingToPlay { path, missing: "IPv4 or IPv6 unicast routes to play".into() });
         }
         if table_waits {
             send_all(routes, &mut sender, &progress)?;
@@ -314,7 +314,7 @@ impl Replay {
     /// The peer whose routes are played; `None`: all.
     fn choose(&self) -> Result<Option<RecordedPeer>, Error> {
         let path = &self.options.file;
-        let none = |wanted| Error::NothingToPlay { path: path.clone(), wanted };
+        let none = |missing| Error::NothingToPlay { path: path.clone(), missing };
         if self.options.peer == PeerChoice::All {
             return Ok(None);
         }

@@ -242,8 +242,8 @@ impl Shared {
 
     fn note_refresh(&self, body: &[u8]) -> Result<(), Notification> {
         let refresh = RouteRefresh::parse(body)?;
-        let asked = refresh.kind == RefreshKind::Request && refresh.safi == Safi::Unicast as u8;
-        if let Some(afi) = Afi::from_u16(refresh.afi).filter(|_| asked) {
+        let requested = refresh.kind == RefreshKind::Request && refresh.safi == Safi::Unicast as u8;
+        if let Some(afi) = Afi::from_u16(refresh.afi).filter(|_| requested) {
             self.refresh[afi as usize - 1].store(true, Relaxed);
         }
         Ok(())

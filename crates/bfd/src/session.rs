@@ -322,18 +322,18 @@ impl Session {
     fn negotiate(&mut self) {
         let up = self.state == State::Up;
         let min_tx = if up { self.timers.min_tx } else { self.timers.min_tx.max(SLOW) };
-        let wanted = (min_tx, self.timers.min_rx);
+        let requested = (min_tx, self.timers.min_rx);
         if !up {
             // Every packet carries them until the session is up, so no poll is needed.
             self.poll = Poll::None;
-            (self.advertised, self.applied) = (wanted, wanted);
+            (self.advertised, self.applied) = (requested, requested);
             return;
         }
-        if wanted != self.advertised {
-            self.advertised = wanted;
+        if requested != self.advertised {
+            self.advertised = requested;
             self.poll = if self.poll == Poll::None { Poll::Active } else { Poll::Again };
         }
-        self.applied = (self.applied.0.min(wanted.0), self.applied.1.max(wanted.1));
+        self.applied = (self.applied.0.min(requested.0), self.applied.1.max(requested.1));
     }
 
     /// The other side has replied to our poll (F bit).

@@ -39,7 +39,7 @@ pub struct SessionView {
     /// The neighbour.
     pub peer: BfdPeer,
     /// The configured settings.
-    pub wanted: BfdSession,
+    pub requested: BfdSession,
     /// The session and its counters.
     pub entry: Entry,
     /// The local discriminator.
@@ -70,7 +70,7 @@ pub struct Engine {
 /// A session with its socket.
 struct SessionEntry {
     peer: BfdPeer,
-    wanted: BfdSession,
+    requested: BfdSession,
     standing: Standing,
     /// The sending socket, created for the first packet.
     socket: Option<UdpSocket>,
@@ -195,7 +195,7 @@ impl Engine {
                 return;
             }
         }
-        let multihop = known.wanted.settings.min_ttl.is_some();
+        let multihop = known.requested.settings.min_ttl.is_some();
         let to = socket::destination(known.peer.address, known.interface, multihop);
         let sent = match &known.socket {
             Some(socket) => socket.send_to(&control.to_bytes(), to),
@@ -219,8 +219,8 @@ impl Engine {
 
     fn inform(&mut self, id: Discriminator) {
         let Some(known) = self.known.get(&id) else { return };
-        self.notifier.gateway(self.gateway(known), known.standing.usable(known.wanted.settings.strict));
-        if known.wanted.bgp {
+        self.notifier.gateway(self.gateway(known), known.standing.usable(known.requested.settings.strict));
+        if known.requested.bgp {
             self.notifier.neighbor(known.peer.address, Some(known.standing));
         }
     }
@@ -269,30 +269,30 @@ impl Engine {
             self.remove(id, now);
             changes.removed.push(peer.address);
         }
-        for (peer, wanted) in &config.sessions {
+        for (peer, requested) in &config.sessions {
             let Some(id) = self.by_peer.get(peer).copied() else {
-                self.add(peer.clone(), *wanted, now);
+                self.add(peer.clone(), *requested, now);
                 changes.added.push(peer.address);
                 continue;
             };
             let Some(known) = self.known.get_mut(&id) else { continue };
-            let former = std::mem::replace(&mut known.wanted, *wanted);
-            if former == *wanted {
+            let former = std::mem::replace(&mut known.requested, *requested);
+            if former == *requested {
                 continue;
             }
             changes.changed.push(peer.address);
             let place = |s: &BfdSession| (s.local, s.settings.min_ttl);
-            if place(&former) != place(wanted) {
+            if place(&former) != place(requested) {
                 self.remove(id, now);
-                self.add(peer.clone(), *wanted, now);
+                self.add(peer.clone(), *requested, now);
                 continue;
             }
-            if timers(&former.settings) != timers(&wanted.settings) {
-                let event = Event::Configure(timers(&wanted.settings));
+            if timers(&former.settings) != timers(&requested.settings) {
+                let event = Event::Configure(timers(&requested.settings));
                 self.sessions.event(id, event, now, &mut self.effects);
                 self.act();
             }
-            if former.bgp && !wanted.bgp {
+            if former.bgp && !requested.bgp {
                 self.notifier.neighbor(peer.address, None);
             }
             self.inform(id);
@@ -304,19 +304,19 @@ impl Engine {
     /// Every session, or those with `address`.
     pub fn view(&self, address: Option<IpAddr>) -> Vec<SessionView> {
         let now = self.now();
-        let wanted = self.by_peer.iter().filter(|(peer, _)| address.is_none_or(|a| a == peer.address));
+        let requested = self.by_peer.iter().filter(|(peer, _)| address.is_none_or(|a| a == peer.address));
         let view = |(peer, id): (&BfdPeer, &Discriminator)| {
             let (known, entry) = (self.known.get(id)?, self.sessions.get(*id)?);
             Some(SessionView {
                 peer: peer.clone(),
-                wanted: known.wanted,
+                requested: known.requested,
                 entry: entry.clone(),
                 discriminator: *id,
                 state_age: now.saturating_sub(entry.changed) / 1000,
                 error: known.error.clone(),
             })
         };
-        wanted.filter_map(view).collect()
+        requested.filter_map(view).collect()
     }
 
     /// Discarded packets, by reason.
@@ -349,19 +349,19 @@ impl Engine {
         Ok(())
     }
 
-    fn add(&mut self, peer: BfdPeer, wanted: BfdSession, now: Micros) {
+    fn add(&mut self, peer: BfdPeer, requested: BfdSession, now: Micros) {
         let interface = peer.interface.as_deref().and_then(socket::index_of);
         let place = Place {
             peer: peer.address,
-            local: wanted.local,
+            local: requested.local,
             // A missing interface receives no packets.
             interface: peer.interface.as_ref().map(|_| interface.unwrap_or(0)),
-            reach: wanted.settings.min_ttl.map_or(Reach::Link, |min_ttl| Reach::Multihop { min_ttl }),
+            reach: requested.settings.min_ttl.map_or(Reach::Link, |min_ttl| Reach::Multihop { min_ttl }),
         };
-        let id = self.sessions.add(place, timers(&wanted.settings), now);
+        let id = self.sessions.add(place, timers(&requested.settings), now);
         let standing = Standing::Unproven;
         let known =
-            SessionEntry { peer: peer.clone(), wanted, standing, socket: None, interface, error: None };
+            SessionEntry { peer: peer.clone(), requested, standing, socket: None, interface, error: None };
         self.known.insert(id, known);
         self.by_peer.insert(peer, id);
         self.inform(id);
@@ -372,7 +372,7 @@ impl Engine {
         self.act();
         let Some(known) = self.known.remove(&id) else { return };
         self.notifier.gateway(self.gateway(&known), true);
-        if known.wanted.bgp {
+        if known.requested.bgp {
             self.notifier.neighbor(known.peer.address, None);
         }
         self.by_peer.remove(&known.peer);
@@ -389,7 +389,7 @@ impl SessionEntry {
         // If packets are received on one address only, replies must go to it.
         let mut of_family = listen.iter().filter(|l| l.is_ipv4() == self.peer.address.is_ipv4());
         let only = of_family.next().filter(|_| of_family.next().is_none() && self.peer.interface.is_none());
-        self.wanted.local.or(only.copied()).unwrap_or(any)
+        self.requested.local.or(only.copied()).unwrap_or(any)
     }
 }
 

@@ -154,7 +154,7 @@ impl Checker {
         &mut self,
         bfd: &mut BfdConfig,
         peer: BfdPeer,
-        wanted: BfdSession,
+        requested: BfdSession,
         place: &[Step],
     ) {
         if !bfd.listen.iter().any(|l| l.is_ipv4() == peer.address.is_ipv4()) {
@@ -165,11 +165,11 @@ impl Checker {
             self.problem(place, message);
         }
         let Some(session) = bfd.sessions.get_mut(&peer) else {
-            bfd.sessions.insert(peer, wanted);
+            bfd.sessions.insert(peer, requested);
             return;
         };
         let timers = |s: &BfdSettings| (s.min_tx, s.min_rx, s.multiplier, s.min_ttl);
-        if timers(&session.settings) != timers(&wanted.settings) {
+        if timers(&session.settings) != timers(&requested.settings) {
             let message = format!(
                 "there is one BFD session with {}, and it is asked for with other settings elsewhere; write the same in both \
                  places",
@@ -177,8 +177,8 @@ impl Checker {
             );
             self.problem(place, message);
         }
-        session.local = session.local.or(wanted.local);
-        session.bgp |= wanted.bgp;
-        session.settings.strict |= wanted.settings.strict;
+        session.local = session.local.or(requested.local);
+        session.bgp |= requested.bgp;
+        session.settings.strict |= requested.settings.strict;
     }
 }

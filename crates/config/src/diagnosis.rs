@@ -99,10 +99,10 @@ fn plain(message: &str) -> String {
         return format!("{name} is missing; add it to this table");
     }
     let wrong = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
-    let Some((found, wanted)) = wrong.and_then(|rest| rest.rsplit_once(", expected ")) else {
+    let Some((found, requested)) = wrong.and_then(|rest| rest.rsplit_once(", expected ")) else {
         return message.into();
     };
-    let write = match wanted {
+    let write = match requested {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",

@@ -38,11 +38,11 @@ impl VrfNumbers {
         let mut taken: BTreeSet<VrfId> = self.vrfs.iter().map(|known| known.vrf.id).collect();
         taken.extend(leaving);
         let mut all = Vec::new();
-        for (name, wanted) in &config.vrfs {
+        for (name, requested) in &config.vrfs {
             let known = self.vrfs.iter().find(|known| known.name == *name).map(|known| known.vrf);
             let same = match known {
                 Some(known) => {
-                    Some(self.numbers(config, name, wanted, known.id)?).filter(|vrf| *vrf == known)
+                    Some(self.numbers(config, name, requested, known.id)?).filter(|vrf| *vrf == known)
                 }
                 None => None,
             };
@@ -57,21 +57,21 @@ impl VrfNumbers {
                     )?;
                     taken.insert(id);
                     self.last = id;
-                    self.numbers(config, name, wanted, id)?
+                    self.numbers(config, name, requested, id)?
                 }
             };
-            let VrfConfig { table: _, interfaces, statics, policy } = wanted.clone();
+            let VrfConfig { table: _, interfaces, statics, policy } = requested.clone();
             all.push(VrfSetup { name: name.clone(), vrf, interfaces, statics, policy });
         }
         Ok(all)
     }
 
     /// The index of the VRF in dataplanes.
-    fn numbers(&self, config: &Config, name: &str, wanted: &VrfConfig, id: VrfId) -> Result<Vrf, String> {
+    fn numbers(&self, config: &Config, name: &str, requested: &VrfConfig, id: VrfId) -> Result<Vrf, String> {
         let fib = config.fib.as_ref();
         if fib.is_some_and(|fib| fib.kernel.is_some()) {
             let by_number = fib.is_some_and(|fib| !fib.fpm.is_empty());
-            return kernel::vrf_numbers(name, wanted, by_number).map(|(table, device)| Vrf {
+            return kernel::vrf_numbers(name, requested, by_number).map(|(table, device)| Vrf {
                 id,
                 table,
                 device,

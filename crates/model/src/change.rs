@@ -144,12 +144,12 @@ pub struct Reloaded {
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reloaded { file, shards, nexthop_cache, suppression, api_token, fib_policy, log, .. } = self;
-        let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
-        says.extend(nexthop_cache.iter().map(ToString::to_string));
-        says.extend(suppression.iter().map(ToString::to_string));
-        says.extend(api_token.then(|| "another API token is in force".into()));
-        says.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
-        says.extend(log.then(|| "the log has other settings".into()));
+        let mut changes: Vec<String> = shards.iter().map(ToString::to_string).collect();
+        changes.extend(nexthop_cache.iter().map(ToString::to_string));
+        changes.extend(suppression.iter().map(ToString::to_string));
+        changes.extend(api_token.then(|| "another API token is in force".into()));
+        changes.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
+        changes.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
             ("VRFs added", self.vrfs_added.clone()),
@@ -165,13 +165,13 @@ impl fmt::Display for Reloaded {
             ("BFD changed", texts(&self.bfd_changed)),
         ] {
             if !list.is_empty() {
-                says.push(format!("{what}: {}", list.join(", ")));
+                changes.push(format!("{what}: {}", list.join(", ")));
             }
         }
-        if says.is_empty() {
+        if changes.is_empty() {
             return write!(f, "{}: nothing has changed", file.display());
         }
-        write!(f, "{} is in force: {}", file.display(), says.join("; "))
+        write!(f, "{} is in force: {}", file.display(), changes.join("; "))
     }
 }
 

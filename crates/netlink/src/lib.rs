@@ -66,8 +66,8 @@ impl Socket {
             Some(Protocol::from(libc::NETLINK_ROUTE)),
         )?;
         // More than the limit of the system needs a privilege, which route changes need, too.
-        let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        if set_option(&inner, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
+        let requested = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        if set_option(&inner, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, requested).is_err() {
             inner.set_recv_buffer_size(bytes as usize)?;
         }
         for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {

@@ -77,7 +77,7 @@ impl DataplaneSinks {
 
     /// Sends held batches while there is room. Returns `None` if a dataplane that keeps up has no
     /// room, so no more batches may be made. Otherwise returns those of `up` that lag.
-    pub(super) fn make_way(&mut self, up: impl Iterator<Item = DataplaneInfo>) -> Option<Vec<DataplaneId>> {
+    pub(super) fn make_room(&mut self, up: impl Iterator<Item = DataplaneInfo>) -> Option<Vec<DataplaneId>> {
         self.0.iter_mut().for_each(Plane::send);
         let (mut slow, mut any, mut any_keeps_up, mut any_is_fast) = (Vec::new(), false, false, false);
         let mut there = vec![false; self.0.len()];

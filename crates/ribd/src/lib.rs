@@ -226,16 +226,16 @@ fn run(
     let signal = stop.signal();
     while !stop.stopped() {
         let mut is_idle = false;
-        let room = stage.make_way();
-        let nap = match () {
+        let room = stage.make_room();
+        let pause = match () {
             () if !room => ROOM_POLL_INTERVAL,
             () if stage.owed => Duration::ZERO,
             () if stage.planes.holds_any() => RETRY_POLL_INTERVAL / 10,
             () if stage.shards.has_unsent() => RETRY_POLL_INTERVAL.min(stage.until_due()),
             () => stage.until_due().min(stage.until_retry()).min(idle::until_idle()),
         };
-        if !stage.take(inbox, calls, room) && !nap.is_zero() {
-            let came = stage.wait(inbox, calls, &signal, room, nap);
+        if !stage.take(inbox, calls, room) && !pause.is_zero() {
+            let came = stage.wait(inbox, calls, &signal, room, pause);
             is_idle = !came && room;
         }
         if idle::on_wait(is_idle) {
@@ -492,8 +492,8 @@ impl RibStage {
 
     /// Sends held batches to dataplanes and marks lagging ones. Returns whether there is room for
     /// more.
-    fn make_way(&mut self) -> bool {
-        let slow = self.planes.make_way(self.rib.dataplanes());
+    fn make_room(&mut self) -> bool {
+        let slow = self.planes.make_room(self.rib.dataplanes());
         if let Some(slow) = &slow
             && !slow.is_empty()
         {

@@ -563,11 +563,11 @@ impl VirtualSwitch {
 
     fn stored_value(&self, oid: Oid, attr: &mut Attr) -> Result<(), Status> {
         if let Attr::PortOperStatus(value) = attr {
-            let wanted = self.objects.find(oid, |a| match a {
+            let requested = self.objects.find(oid, |a| match a {
                 Attr::PortAdminState(up) => Some(*up),
                 _ => None,
             });
-            *value = if wanted == Some(true) { OperStatus::Up } else { OperStatus::Down };
+            *value = if requested == Some(true) { OperStatus::Up } else { OperStatus::Down };
             return Ok(());
         }
         let stored = self.objects.find(oid, |a| a.same_kind(attr).then(|| a.clone()));

@@ -107,11 +107,11 @@ pub(crate) fn bgp_neighbors(
     }
     let worker = query.update_thread.map(|worker| known_worker(bgp, worker)).transpose()?;
     let group = query.group.clone();
-    let wanted = move |n: &NeighborView| {
+    let selected = move |n: &NeighborView| {
         group.as_ref().is_none_or(|group| *group == n.group)
             && worker.is_none_or(|worker| n.up.as_ref().is_some_and(|up| up.worker == worker))
     };
-    let views = bgp.sessions.call(move |s| s.page(after, limit, wanted))?;
+    let views = bgp.sessions.call(move |s| s.page(after, limit, selected))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
     Ok(NeighborPage { neighbors: neighbors(bgp, views)?, next })
 }
@@ -215,9 +215,9 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
     let ids: Vec<PeerId> = ups().map(|(id, _)| id).collect();
     let mut known: BTreeMap<PeerId, SessionState> =
         ids.iter().map(|id| (*id, SessionState::default())).collect();
-    let asked = ids.clone();
+    let peers = ids.clone();
     let count = move |shard: &mut Shard| -> Vec<_> {
-        asked.iter().map(|id| (*id, shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id))).collect()
+        peers.iter().map(|id| (*id, shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id))).collect()
     };
     let counted = if ids.is_empty() { Vec::new() } else { each_shard(&bgp.owners.read(), count)? };
     for (id, v4, v6) in counted.into_iter().flatten() {

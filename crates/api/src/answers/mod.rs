@@ -86,10 +86,10 @@ fn target(text: &str) -> Result<Target, Refusal> {
 /// The VRF of a name; default: the default one.
 fn vrf(rib: &RibHandle, name: Option<&str>) -> Result<VrfId, Refusal> {
     let Some(name) = name else { return Ok(VrfId::DEFAULT) };
-    let asked = name.to_owned();
+    let requested = name.to_owned();
     let found = rib.handle.call(move |stage| {
         let names = || stage.vrfs().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
-        stage.vrf_named(Some(&asked)).ok_or_else(names)
+        stage.vrf_named(Some(&requested)).ok_or_else(names)
     })?;
     found
         .map_err(|names| Refusal::Missing(format!("there is no VRF {name}; there are: {}", names.join(", "))))
@@ -103,9 +103,9 @@ fn gone() -> Refusal {
 /// Calls every shard; replies are in the order of shard numbers.
 fn each_shard<R: Send + 'static>(
     owners: &Owners,
-    question: impl Fn(&mut Shard) -> R + Clone + Send + 'static,
+    query: impl Fn(&mut Shard) -> R + Clone + Send + 'static,
 ) -> Result<Vec<R>, Refusal> {
-    owners.shards.iter().map(|shard| Ok(shard.ask(question.clone())?)).collect()
+    owners.shards.iter().map(|shard| Ok(shard.ask(query.clone())?)).collect()
 }
 
 /// `/v1/fpm`.

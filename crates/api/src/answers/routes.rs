@@ -106,17 +106,17 @@ fn take<F: Family>(
     limit: usize,
 ) -> Result<Vec<Route>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(Vec::new()) };
-    let mut wanted: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
+    let mut requested: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in left.drain(..limit.min(left.len())).enumerate() {
-        if let Some(wanted) = owners.of(prefix).and_then(|(index, _)| wanted.get_mut(index)) {
-            wanted.push((place, prefix));
+        if let Some(requested) = owners.of(prefix).and_then(|(index, _)| requested.get_mut(index)) {
+            requested.push((place, prefix));
         }
     }
     let mut found = Vec::new();
-    for (index, (shard, wanted)) in owners.shards.iter().zip(wanted).enumerate() {
-        if !wanted.is_empty() {
+    for (index, (shard, requested)) in owners.shards.iter().zip(requested).enumerate() {
+        if !requested.is_empty() {
             let views = move |s: &mut Shard| -> Vec<_> {
-                wanted.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
+                requested.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
             };
             found.extend(shard.ask(views)?.into_iter().map(|(place, view)| (place, index, view)));
         }

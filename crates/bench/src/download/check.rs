@@ -148,11 +148,11 @@ fn once(options: &Options, combination: Combination, interrupted: &AtomicBool) -
     let case = Case::new(combination.name(), combination.flags(), load, (1024, 1000));
     let limit = Duration::from_secs(options.how.limit);
     let ready = run::start(&case)?;
-    let wanted = ready.expected_routes(load);
+    let expected = ready.expected_routes(load);
     let Ready { mut it, socket, stream, ifindex, .. } = ready;
     let churning = stream.try_clone().map_err(Error::System)?;
     feed(stream, load.frames(ifindex, false))?;
-    it.wait("the last route", limit, |_| has_all(&socket, wanted).then_some(()))?;
+    it.wait("the last route", limit, |_| has_all(&socket, expected).then_some(()))?;
     it.quiet(Instant::now(), limit)?;
     let frames = [load.frames_through(0, ifindex), load.frames_through(1, ifindex)];
     let (over, longest) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -43,8 +43,8 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         }
     }
 
-    let (to, wanted) = (format!("{ROUTER}:179"), u64::from(case.load.total()));
-    let all = wanted.to_string();
+    let (to, expected) = (format!("{ROUTER}:179"), u64::from(case.load.total()));
+    let all = expected.to_string();
     let load = |words: &[&str], from: Ipv4Addr, asn: &str| {
         let (from, folder) = (from.to_string(), it.path(words[0]));
         std::fs::create_dir_all(&folder).map_err(Error::System)?;
@@ -61,7 +61,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let _sender = load(&["blast", "--ipv4", &all, "--hold", "3600"], SENDER, "65010")?;
     let share = it.wait("the last route", limit, |_| {
         let now = chip(&socket).ok()?;
-        let there = now.routes >= wanted && now.left_s == 0.0;
+        let there = now.routes >= expected && now.left_s == 0.0;
         let notified = there && matches!(receiver.runs(), Ok(false));
         (notified || interrupted.load(Relaxed)).then_some(now.busy)
     })?;

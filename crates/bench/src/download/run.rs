@@ -274,8 +274,9 @@ impl Ready {
 }
 
 /// Whether the switch has so many routes and is idle.
-pub(super) fn has_all(socket: &Path, wanted: (u64, u64)) -> bool {
-    counts(socket).is_ok_and(|(v4, v6)| v4 >= wanted.0 && v6 >= wanted.1) && is_idle(socket).unwrap_or(false)
+pub(super) fn has_all(socket: &Path, expected: (u64, u64)) -> bool {
+    counts(socket).is_ok_and(|(v4, v6)| v4 >= expected.0 && v6 >= expected.1)
+        && is_idle(socket).unwrap_or(false)
 }
 
 /// Runs it.
@@ -285,7 +286,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         return one_process::run(case, limit, interrupted);
     }
     let ready = start(case)?;
-    let wanted = ready.expected_routes(*load);
+    let expected = ready.expected_routes(*load);
     let Ready { mut it, mut appl, socket, stream, ifindex, .. } = ready;
     let frames = load.frames(ifindex, flags.objects);
     if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
@@ -305,7 +306,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
             .then(|| scope.spawn(|| reaction::measure(probes, &socket, &over).map_err(Error::System)));
         let waited = it.wait("the last route", limit, |_| {
             let there = match flags.has_chip {
-                true => has_all(&socket, wanted),
+                true => has_all(&socket, expected),
                 false => {
                     appl.query(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
                 }
@@ -462,11 +463,11 @@ pub(super) fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>,
 fn check(it: &mut Running, case: &Case, urgent: u64) -> Result<(), Error> {
     let mut appl = it.redis(case, APPL).map_err(Error::System)?;
     let mut asic = it.redis(case, ASIC).map_err(Error::System)?;
-    let expect = |redis: &mut Redis, prefix: &str, wanted: u64| {
+    let expect = |redis: &mut Redis, prefix: &str, expected: u64| {
         let found = redis.count(prefix).map_err(Error::System)?;
-        match found == wanted {
+        match found == expected {
             true => Ok(()),
-            false => Err(Error::Options(format!("{prefix}* has {found} rows in the end, not {wanted}"))),
+            false => Err(Error::Options(format!("{prefix}* has {found} rows in the end, not {expected}"))),
         }
     };
     // And with those, one through both ports.

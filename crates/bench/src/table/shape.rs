@@ -131,10 +131,10 @@ impl Shape {
             .map(|(len, share)| {
                 shares += share;
                 let upto = (count as u128 * u128::from(shares) / u128::from(total)) as usize;
-                let wanted = upto - given + spill;
+                let requested = upto - given + spill;
                 given = upto;
-                let granted = wanted.min(self.room(*len));
-                spill = wanted - granted;
+                let granted = requested.min(self.room(*len));
+                spill = requested - granted;
                 (*len, granted)
             })
             .collect()
