@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint deny bench campaign simulate differential interop fuzz fmt setup clean
+.PHONY: help run test lint deny bench campaign simulate differential interop fuzz tsan fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ differential: ## random topologies and histories into ribtide, FRR and BIRD, com
 fuzz: ## bytes from outside, guided by coverage; TARGETS='update fpm' for some, FUZZ_SECONDS for each
 	@scripts/setup fuzz
 	@scripts/fuzz $(TARGETS)
+
+tsan: ## tests with threads under ThreadSanitizer; needs the nightly toolchain with rust-src
+	@scripts/tsan
 
 fmt: ## format all code
 	cargo fmt --all
