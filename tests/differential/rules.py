@@ -458,6 +458,18 @@ def bird_dead_link(d, facts):
     return facts.some(d.prefix, lambda q: any(ip(hop) in n for _, _, hop in facts.hops(q) for n in dead))
 
 
+@rule("bird-kernel-next-hop-marked-dead", "bird", "BIRD 2.0, observed; ADR 20 section 1")
+def bird_kernel_marked_dead(d, facts):
+    """Another program's kernel route has several next hops, and the last address of one's link was removed: the kernel keeps the route and marks
+    that next hop as dead. BIRD leaves it out of what resolves through the route. ribtide and FRR use it while its link is up."""
+    if d.view != "kernel" or None in (d.ours, d.theirs):
+        return False
+    missing = {hop[:2] for hop in d.ours[1]} - {hop[:2] for hop in d.theirs[1]}
+    marked = [facts.world.installed[q] for q in facts.reach(d.prefix) if q in facts.world.installed]
+    dead = {(gateway, link) for event, links in marked for gateway, link in event["via"] if link in links and facts.world.up(link)}
+    return bool(missing) and {hop[:2] for hop in d.theirs[1]} < {hop[:2] for hop in d.ours[1]} and missing <= dead
+
+
 @rule("bird-static-next-hops", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
 def bird_static_ways(d, facts):
     """A static route with several next hops that are not all on links: BIRD cannot be configured so, and leaves some out."""
