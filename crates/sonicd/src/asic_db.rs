@@ -73,6 +73,9 @@ impl AsicDb {
             Ok(!keys.is_empty() && asic.query(&[&["EXISTS"], keys].concat())? != Reply::Integer(0))
         };
         let restart = exist(doubts)?;
+        if restart && exist(&[IN_VIEW])? {
+            syncd.lost_view();
+        }
         let goes_on = !restart && exist(&[HIDDEN])?;
         let syncd_generation = SyncdGeneration::begin(goes_on, &mut asic)?;
         if restart {
@@ -82,7 +85,8 @@ impl AsicDb {
         // Only after the request to orchagent: if syncd is killed before, the next one finds the
         // keys.
         match (exact, warm) {
-            (true, _) => drop(asic.query(&["DEL", RAN, IN_VIEW])?),
+            // The mark of a view stays until orchagent describes another one.
+            (true, _) => drop(asic.query(&["DEL", RAN])?),
             (false, true) => {}
             (false, false) => drop(asic.query(&["SET", RAN, "1"])?),
         }

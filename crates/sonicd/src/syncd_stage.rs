@@ -317,7 +317,7 @@ impl SyncdStage {
         }
         self.link.finish()?;
         if let Some(Shutdown { file, .. }) = self.shutdown.filter(|_| warm) {
-            if self.syncd.in_view() {
+            if self.syncd.has_unapplied_view() {
                 return Err(Error::new(
                     "orchagent is describing the switch, so it is not kept; orchagent describes it again",
                 ));

@@ -39,8 +39,8 @@ pub enum AsicChange {
     Unmap(Oid, Oid),
     /// Set a field of `HIDDEN`: objects that the chip has of its own.
     Hidden(Attr),
-    /// Note that orchagent describes what shall be, which is kept nowhere yet; or that it no longer
-    /// does.
+    /// Note that orchagent describes what shall be, which is kept nowhere yet, and was not applied
+    /// in full; or that it was.
     View(bool),
 }
 
@@ -106,6 +106,9 @@ pub struct Syncd<S: Sai> {
     own: Map<Oid, ObjectType>,
     /// What orchagent describes, while it starts on a chip that holds something.
     view: Option<Store>,
+    /// Whether a view was applied in part, or lost with an earlier syncd: the chip is as no
+    /// orchagent described it, until the next view is applied.
+    unapplied: bool,
     /// Whether a thread writes [`SyncdOut::rows`], and orchagent may start again on a chip that
     /// holds objects.
     keeps_rows: bool,
@@ -126,6 +129,7 @@ impl<S: Sai> Syncd<S> {
             store: Store::default(),
             own: Map::default(),
             view: None,
+            unapplied: false,
             keeps_rows: true,
             validation: Validation::default(),
             watched: Set::default(),
@@ -230,6 +234,18 @@ impl<S: Sai> Syncd<S> {
         self.view.is_some()
     }
 
+    /// Whether there is a view that is not applied in full: [`AsicChange::View`]. orchagent goes on
+    /// with it, or describes another one.
+    pub fn has_unapplied_view(&self) -> bool {
+        self.in_view() || self.unapplied
+    }
+
+    /// An earlier syncd ended with a view that it had not applied in full. A repeated APPLY_VIEW
+    /// fails, so that orchagent describes everything again.
+    pub fn lost_view(&mut self) {
+        self.unapplied = true;
+    }
+
     /// Carries out a request.
     pub fn handle(&mut self, request: SaiRequest, out: &mut SyncdOut) {
         let id = request.id;
@@ -239,6 +255,10 @@ impl<S: Sai> Syncd<S> {
                 id,
                 match self.view.take() {
                     Some(view) => self.apply(view, out),
+                    None if self.unapplied => {
+                        out.events.push("a view was not applied in full; start orchagent again".into());
+                        Status::Failure
+                    }
                     // What it describes was made while it was described.
                     None => Status::Success,
                 },
@@ -303,6 +323,7 @@ impl<S: Sai> Syncd<S> {
     fn begin(&mut self, out: &mut SyncdOut) -> Status {
         // The view may change every object.
         self.watched.clear();
+        self.unapplied = false;
         if self.rid(SWITCH).is_none() {
             self.rid_of.clear();
             self.vid_of.clear();
@@ -642,7 +663,7 @@ impl<S: Sai> Syncd<S> {
         self.store.for_each(&mut |object, id, attrs| {
             out.rows.set(object, &id, attrs);
         });
-        if self.in_view() {
+        if self.has_unapplied_view() {
             out.rows.push(AsicChange::View(true));
         }
     }

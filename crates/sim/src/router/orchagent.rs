@@ -31,6 +31,8 @@ struct AsicDb {
     objects: BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
     rids: BTreeMap<Oid, Oid>,
     hidden: Vec<Attr>,
+    /// The mark of a view that is described, or was not applied in full.
+    in_view: bool,
 }
 
 impl AsicDb {
@@ -46,7 +48,7 @@ impl AsicDb {
                 AsicChange::Map(vid, rid) => drop(self.rids.insert(vid, rid)),
                 AsicChange::Unmap(vid, _) => drop(self.rids.remove(&vid)),
                 AsicChange::Hidden(attr) => self.hidden.push(attr),
-                AsicChange::View(_) => {}
+                AsicChange::View(begun) => self.in_view = begun,
             }
         }
     }
@@ -91,6 +93,8 @@ pub(crate) struct Orchagent {
     subscription: Subscription,
     /// orchagent was killed and is not started again yet.
     restarting: bool,
+    /// syncd requested that orchagent start again (`switch_shutdown_request`).
+    shutdown_requested: bool,
     /// Requests that syncd handled.
     pub(crate) handled: u64,
     /// A deliberate fault: some replies of syncd are lost, and no connection with them.
@@ -165,6 +169,7 @@ impl Orchagent {
             responses: VecDeque::new(),
             subscription: Subscription::None,
             restarting: false,
+            shutdown_requested: false,
             handled: 0,
             loses_replies: false,
         };
@@ -252,6 +257,9 @@ impl Orchagent {
 
     /// orchagent takes some rows and goes on.
     pub(crate) fn run(&mut self, appl: &mut ApplDb, rng: &mut Rng) {
+        if self.shutdown_requested && rng.one_in(4) {
+            self.kill_orchagent();
+        }
         if self.restarting {
             self.start_orchagent(appl);
             return;
@@ -407,11 +415,15 @@ impl Orchagent {
         }
     }
 
-    /// syncd alone ends and starts again.
+    /// syncd ends and starts again. With the mark of a view, the chip is not kept, and syncd
+    /// requests that orchagent start again, which may do a few things before.
     pub(crate) fn restart_syncd(&mut self, how: SyncdStart) -> bool {
-        if self.syncd.in_view() || self.asic_db.objects.is_empty() {
+        if self.asic_db.objects.is_empty() {
             return false;
         }
+        let marked = self.asic_db.in_view;
+        assert_eq!(marked, self.syncd.has_unapplied_view(), "the mark of a view");
+        let how = if marked { SyncdStart::ChipLost } else { how };
         let mut out = SyncdOut::default();
         let fresh = Syncd::new(self.chip().another(switch()), Box::new(self.vids.clone()));
         let mut old = std::mem::replace(&mut self.syncd, fresh);
@@ -420,6 +432,10 @@ impl Orchagent {
                 // A new chip may number its objects as the old one did.
                 self.asic_db.rids.clear();
                 let (rows, hidden) = (self.asic_db.rows(), self.asic_db.hidden.clone());
+                if marked {
+                    self.syncd.lost_view();
+                    self.shutdown_requested = true;
+                }
                 self.syncd.recreate(rows, &hidden, &mut out);
                 self.asic_db.write(out.rows);
             }
@@ -451,7 +467,7 @@ impl Orchagent {
         self.unanswered.clear();
         self.replies.clear();
         self.unsubscribe();
-        self.restarting = true;
+        (self.restarting, self.shutdown_requested) = (true, false);
     }
 
     /// orchagent starts again, and takes what an earlier one took.
@@ -561,6 +577,7 @@ impl Orchagent {
 
     pub(crate) fn is_idle(&self, appl: &ApplDb) -> bool {
         !self.restarting
+            && !self.shutdown_requested
             && self.requests.is_empty()
             && self.replies.is_empty()
             && self.responses.is_empty()

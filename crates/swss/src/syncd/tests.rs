@@ -512,10 +512,23 @@ fn a_view_that_fails_says_so_and_the_database_tells_the_truth() {
     // All but the group, its member and its route is there.
     let routes = world.db.rows.keys().filter(|(object, _)| *object == ObjectType::RouteEntry);
     assert_eq!(routes.count(), 3);
+    // orchagent may not have read that: neither this syncd nor the next one takes it back.
+    let again = |world: &mut World| world.hand(SaiCall::View(View::Apply), Syncd::handle_again).status;
+    assert_eq!(again(&mut world), Status::Failure);
+    assert!(world.syncd.has_unapplied_view() && world.db.in_view);
+    world.restart_syncd();
+    world.syncd.lost_view();
+    assert_eq!(again(&mut world), Status::Failure);
+    let mut out = SyncdOut::default();
+    world.syncd.all_rows(&mut out);
+    world.db.write(out.rows.unpack());
+    assert!(world.db.in_view);
     world.syncd.chip_mut().limit = None;
     world.start();
     describe_some(&mut world, true);
     assert_eq!(world.view(View::Apply), Status::Success);
+    assert_eq!(again(&mut world), Status::Success);
+    assert!(!world.syncd.has_unapplied_view() && !world.db.in_view);
 }
 
 #[test]

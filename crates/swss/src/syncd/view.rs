@@ -345,8 +345,13 @@ impl<S: Sai> Syncd<S> {
             ));
         }
         self.adopt(view, out);
+        if !steps.is_empty() {
+            // The mark of ASIC_DB stays: orchagent may not hear of the failure from this syncd.
+            self.unapplied = true;
+            return Status::Failure;
+        }
         out.rows.push(AsicChange::View(false));
-        if steps.is_empty() { Status::Success } else { Status::Failure }
+        Status::Success
     }
 
     /// Carries steps out, in bulks of one kind, and returns those that failed.
