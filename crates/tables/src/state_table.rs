@@ -557,35 +557,35 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         let count = max.to_string();
         self.connection.queue(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count]);
         let replies = self.connection.send()?;
-        // The last element may have the names of keys of another type.
-        let is_row =
-            |row: &Raw<'_>| row.text().is_some() || row.items().next().and_then(Raw::text) != Some("");
-        let taken = || replies.iter().flat_map(Raw::items).filter(is_row);
-        for keys in replies.iter().flat_map(Raw::items).filter(|row| !is_row(row)) {
-            let keys = keys.items().skip(1).filter_map(Raw::text);
+        // Each access to an element of a reply scans it, so the elements are found once.
+        let mut rows: Vec<Raw<'_>> = replies.iter().flat_map(Raw::items).collect();
+        // The last one may have the names of keys of another type.
+        if let Some(names) = rows.pop_if(|row| row.items().next().and_then(Raw::text) == Some("")) {
+            let keys = names.items().skip(1).filter_map(Raw::text);
             keys.for_each(|key| unreadable::replaced(R::DB.name(), key));
         }
         let mut name = last.clone();
-        for key in taken().filter_map(Raw::text) {
+        for key in rows.iter().filter_map(|row| row.text()) {
             name.truncate(last.len());
             name.push_str(key);
             self.connection.queue(&["HGETALL", &name]);
         }
         let moved = self.connection.send()?;
         let mut moved = moved.iter();
-        for row in taken() {
-            let (key, fields) = match row.text() {
-                Some(key) => (Some(key), moved.next().map(Raw::items).unwrap_or_default()),
+        for row in &rows {
+            let whole = row.text();
+            let (key, fields) = match whole {
+                Some(_) => (whole, moved.next().map(Raw::items).unwrap_or_default()),
                 None => {
                     let mut items = row.items();
                     (items.next().and_then(Raw::text), items)
                 }
             };
+            let replaces = whole.is_some();
             // A missing row was lost with its server, and its producer will write it again.
-            if row.text().is_some() && fields.is_empty() {
+            if replaces && fields.is_empty() {
                 continue;
             }
-            let replaces = row.text().is_some();
             match change(key.unwrap_or_default(), fields, &mut self.row_cache) {
                 Ok(change) => changes.push(Change { reshaped: replaces, ..change }),
                 Err(reason) => {
@@ -594,7 +594,7 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
                 }
             }
         }
-        Ok(taken().count() == max)
+        Ok(rows.len() == max)
     }
 
     fn wake(&self) -> &Wake {
