@@ -252,12 +252,13 @@ fn put_values<V: AsRef<str>>(
     put: &mut dyn FnMut(&str, &str),
 ) {
     let mut wrote = false;
-    for (field, value) in fields {
+    // `for` would check at each step which part of a chained iterator is next.
+    fields.into_iter().for_each(|(field, value)| {
         if let Some(value) = value {
             wrote = true;
             put(field, value.as_ref());
         }
-    }
+    });
     if !wrote {
         put(FILLER.0, FILLER.1);
     }

@@ -472,7 +472,9 @@ impl<S: Sai> Syncd<S> {
             }
             Ok(())
         };
-        item.attrs.iter_mut().flat_map(|attr| attr.oids_mut()).try_for_each(to_rid)?;
+        for attr in item.attrs.iter_mut() {
+            attr.oids_mut().iter_mut().try_for_each(to_rid)?;
+        }
         match (&mut item.id, verb) {
             (ObjectId::Oid(vid), Verb::Create) if self.rid_of.contains_key(vid) => {
                 return Err(Status::ItemAlreadyExists);
@@ -549,13 +551,13 @@ impl<S: Sai> Syncd<S> {
                 // Items without a status from the chip were not carried out.
                 None => match answered.next() {
                     Some((done, status)) => {
-                        if status.is_success() {
-                            self.record(verb, object, item, done.id, out);
-                        } else if is_missing(status)
+                        let lost = is_missing(status)
                             && self.store.get(object, &item.id).is_some()
-                            && self.is_gone(verb, object, &done)
-                        {
-                            self.record(Verb::Remove, object, item, done.id, out);
+                            && self.is_gone(verb, object, &done);
+                        // One call for both cases, so that it is inlined in this loop.
+                        if status.is_success() || lost {
+                            let verb = if lost { Verb::Remove } else { verb };
+                            self.record(verb, object, item, done.id, out);
                         }
                         status
                     }

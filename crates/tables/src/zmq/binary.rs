@@ -25,6 +25,7 @@ impl Writer {
 
     /// Adds a change. `fields` passes the row's fields; a row without fields would read as a
     /// deletion.
+    #[inline]
     pub(super) fn change(&mut self, key: &str, fields: impl FnOnce(&mut dyn FnMut(&str, &str))) {
         let mut count = 0u64;
         let scratch = &mut self.fields;
