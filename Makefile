@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint deny bench campaign simulate differential mutants interop fuzz tsan fmt setup clean
+.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -48,9 +48,7 @@ differential: ## random topologies and histories into ribtide, FRR and BIRD, com
 	@cargo build --release --quiet --package ribtide
 	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential --histories $${DIFFERENTIAL_HISTORIES:-1000} --seed $${DIFFERENTIAL_SEED:-1}
 
-mutants: ## faults inserted into a copy, each of which a named test must notice (NAMES='ribd flush', SHARD=K/N)
-	@scripts/setup lint
-	@PYTHONDONTWRITEBYTECODE=1 python3 tests/mutants $(NAMES)
+.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan fmt setup clean
 
 fuzz: ## bytes from outside, guided by coverage; TARGETS='update fpm' for some, FUZZ_SECONDS for each
 	@scripts/setup fuzz
