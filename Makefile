@@ -48,7 +48,14 @@ differential: ## random topologies and histories into ribtide, FRR and BIRD, com
 	@cargo build --release --quiet --package ribtide
 	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential --histories $${DIFFERENTIAL_HISTORIES:-1000} --seed $${DIFFERENTIAL_SEED:-1}
 
-.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan fmt setup clean
+mutants: ## faults inserted into a copy, each of which a named test must notice (NAMES='ribd flush', SHARD=K/N)
+	@scripts/setup lint
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/mutants $(NAMES)
+
+soak: ## an hour of churn, flaps, kills, foreign changes, refusals and reloads, all copies compared (SOAK_MINUTES, SOAK_SEED; tests/soak)
+	@scripts/setup test
+	@cargo build --release --quiet --package ribtide
+	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/soak --minutes $${SOAK_MINUTES:-60} --seed $${SOAK_SEED:-1}
 
 fuzz: ## bytes from outside, guided by coverage; TARGETS='update fpm' for some, FUZZ_SECONDS for each
 	@scripts/setup fuzz

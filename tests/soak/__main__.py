@@ -83,6 +83,15 @@ class Soak:
                 (kept / name).write_text(self.world.router.text(*arguments))
             except Exception as e:
                 (kept / name).write_text(f"{type(e).__name__}: {e}")
+        try:
+            # The requests between orchagent and syncd, and who has to hear of them.
+            asic = self.world.sonic.asic
+            lists = {key: asic.lrange(key, 0, -1) for key in asic.keys("*_QUEUE") + ["RIBTIDE_REQUESTS_OWED"]}
+            marks = {key: asic.exists(key) for key in ("RIBTIDE_ANSWERS", "RIBTIDE_IN_VIEW", "RIBTIDE_SYNCD_RAN")}
+            channels = asic.pubsub_numsub("ASIC_STATE_CHANNEL@1", "GETRESPONSE_CHANNEL@1", "ROUTE_TABLE_CHANNEL@0")
+            (kept / "redis.json").write_text(json.dumps({"lists": lists, "marks": marks, "channels": channels, "clients": asic.client_list()}, indent=1))
+        except Exception as e:
+            (kept / "redis.json").write_text(f"{type(e).__name__}: {e}")
         prefixes = [s[0] for f in found for s in f.get("sample", []) if isinstance(s, (tuple, list))]
         for n, prefix in enumerate(dict.fromkeys(prefixes)):
             try:

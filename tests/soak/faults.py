@@ -58,11 +58,14 @@ class Rounds:
         return routes
 
     def begin(self, seed):
-        """The senders' first tables: three quarters of the pool each."""
+        """The senders' first tables: three quarters of the pool each, and as mixed as churn leaves them in
+        the end. Tables with larger sets of equal attributes would let memory grow while they get mixed."""
         self.random.seed(f"{seed} begin")
         for sender in (self.world.a, self.world.b):
             texts = self.random.sample(self.world.pool, len(self.world.pool) * 3 // 4)
             sender.routes = self.fresh(sender, texts)
+        for _ in range(len(self.world.pool) // 20):
+            self.churn(0, 0)
 
     def churn(self, seconds, pause=0.02):
         """Withdrawals, announcements and changed attributes; as many routes afterwards as before."""
