@@ -9,6 +9,9 @@ use std::path::PathBuf;
 /// cuts a crate into other units.
 const HARMLESS: &[&str] = &["_DEBUG", "_SPLIT_DEBUGINFO", "_STRIP"];
 
+/// Scripts that instrument the code, beside the tests of what users get.
+const INSTRUMENT: &[&str] = &["scripts/tsan"];
+
 /// Every override of how code is generated, in what builds and tests the binary: `.ci`, `scripts`, `Makefile` and
 /// `.cargo/config.toml`.
 pub fn check(tree: &Tree) -> Vec<String> {
@@ -30,6 +33,7 @@ fn commands(tree: &Tree) -> Vec<PathBuf> {
     let mut files: Vec<_> = folders.flat_map(|folder| tree.files(folder, |_| true)).collect();
     let single = ["Makefile", ".cargo/config.toml", ".cargo/config"].map(|file| tree.root.join(file));
     files.extend(single.into_iter().filter(|file| file.is_file()));
+    files.retain(|file| !INSTRUMENT.contains(&tree.show(file).to_string().as_str()));
     files
 }
 
