@@ -6,11 +6,12 @@ import re
 import signal
 
 import pytest
-from harness import FEED_ASN, Ribtide, blast, fpm, wait_for, zmq
+from harness import FEED_ASN, Ribtide, blast, fpm, settled, wait_for, zmq
 from harness.peers import FEEDS
 from harness.sonic import CONNECTED, STATE, Sonic
 from harness.speaker import Speaker, update
 from test_sonic import ROUTER, STATIC, check, connect_fpm, ifindex, own_routes
+from test_sonic_campaign import Supervisor
 
 SWITCH = "oid:0x21000000000000"
 
@@ -302,6 +303,35 @@ def test_failure_without_notification(host):
     sonic.start("syncd")
     counts = wait_for("it is back", lambda: (counts := sonic.query("counts")).get("ipv4_routes") and counts, 20, alive=sonic.alive())
     assert counts["ipv4_routes"] == sonic.chip_routes() == 2
+
+
+def test_replies_go_on_after_a_redis_that_lost_everything_and_another_syncd(host):
+    """In `redis_async` a key of ASIC_DB tells the next syncd that orchagent waits for replies. A syncd that
+    outlives its Redis writes the key again."""
+    sonic = sonic_in(host, "redis_async")
+    own = own_routes(sonic)
+    router = Ribtide(host, ROUTER)
+    feed = blast(host, 500, 50)
+    wait_for("the table is here", lambda: router.count() == 550, 60, alive=[router.process])
+    check(sonic, router, own)
+    syncd, orchagent = sonic.processes["syncd"], sonic.processes["orchagent"]
+    supervisor = Supervisor(sonic)
+    try:
+        with supervisor.lock:
+            sonic.redis.process.kill()
+            sonic.redis.start()
+        sonic.everything_else()
+        wait_for("orchagent was started again", lambda: sonic.processes["orchagent"] is not orchagent, 30)
+        settled(lambda: check(sonic, router, own, "rewritten"))
+        assert sonic.processes["syncd"] is syncd
+        wait_for("the key is there again", lambda: sonic.asic.exists("RIBTIDE_ANSWERS"), 10)
+        syncd.kill()
+        wait_for("syncd was started again", lambda: sonic.processes["syncd"] is not syncd, 30)
+        feed.kill()
+        wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])
+        settled(lambda: check(sonic, router, own, "rewritten"))
+    finally:
+        supervisor.close()
 
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync"])

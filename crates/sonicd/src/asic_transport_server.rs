@@ -229,14 +229,10 @@ impl AsicTransportServer {
                     SaiCall::View(View::Init) => {
                         self.no_view_yet = false;
                         let answers = incoming.run.is_some();
-                        if let Some(request_record) =
-                            self.request_record.as_mut().filter(|_| self.answers != answers)
-                        {
+                        if self.request_record.is_some() {
                             self.answers = answers;
-                            let message =
-                                if answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
-                            request_record.query(message)?;
                         }
+                        self.record_request()?;
                         if self.request_record.is_some() {
                             let (active, why) = match answers {
                                 true => ("redis_async", ""),
@@ -265,6 +261,16 @@ impl AsicTransportServer {
                 self.under_way.push_back((channel, Due::Refusal { reply, query }));
                 self.refuse();
             }
+        }
+        Ok(())
+    }
+
+    /// Writes in `redis_async` whether orchagent requests replies, also where that is as before: a
+    /// Redis that lost its data has the record no more, and the next syncd would not reply.
+    fn record_request(&mut self) -> Result<(), Error> {
+        let command = if self.answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
+        if let Some(request_record) = &mut self.request_record {
+            request_record.query(command)?;
         }
         Ok(())
     }
@@ -424,7 +430,11 @@ impl OrchLink for AsicTransportServer {
     }
 
     fn wants_all_rows(&mut self) -> Result<bool, Error> {
-        self.rows.is_lost()
+        let lost = self.rows.is_lost()?;
+        if lost {
+            self.record_request()?;
+        }
+        Ok(lost)
     }
 
     fn rows(&self) -> (u64, u64) {
