@@ -264,6 +264,7 @@ pub(crate) struct Content {
 
 impl Content {
     /// Clears it, but for this next hop.
+    #[inline]
     pub(crate) fn begin(&mut self, next_hop: NextHop) {
         self.bytes.clear();
         match next_hop {
@@ -291,10 +292,15 @@ impl Content {
     }
 
     /// Sorts the attributes by type; nearly all peers send them sorted.
+    #[inline]
     pub(crate) fn sort(&mut self) {
-        if !self.unordered {
-            return;
+        if self.unordered {
+            self.sort_unordered();
         }
+    }
+
+    #[cold]
+    fn sort_unordered(&mut self) {
         self.places.clear();
         let mut attributes = Attributes::new(&self.bytes[usize::from(self.next_hop_len)..]);
         let mut begin = usize::from(self.next_hop_len);

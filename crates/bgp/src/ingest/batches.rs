@@ -132,7 +132,7 @@ impl ShardBatches {
     }
 
     /// Adds withdrawn prefixes, often none. Returns their number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn withdraw_all<F: Family>(&mut self, peer: &PeerInfo, prefixes: Vec<Prefix<F>>) -> u64 {
         match prefixes.is_empty() {
             true => 0,
