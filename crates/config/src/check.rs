@@ -776,14 +776,14 @@ impl Checker {
                     "an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn",
                     router.asn
                 );
-                self.problem(&at, message);
+                self.problem(&at.key(), message);
                 AnyAsn::Exactly(n)
             }
             (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
                 let message = format!(
                     "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
                 );
-                self.problem(&at, message);
+                self.problem(&at.key(), message);
                 AnyAsn::Exactly(n)
             }
             (_, Some(n)) => AnyAsn::Exactly(n),
@@ -800,7 +800,7 @@ impl Checker {
         let hold_time = hold_time.copied().unwrap_or(90);
         if (1..3).contains(&hold_time) {
             self.problem(
-                &at,
+                &at.key(),
                 format!(
                     "a hold time of {hold_time} s is not allowed (RFC 4271); write 0 for none, or 3 and more"
                 ),
@@ -809,26 +809,26 @@ impl Checker {
         let (connect_retry, at) = both.pick("connect-retry", |n| &n.connect_retry, |g| &g.connect_retry);
         let connect_retry = connect_retry.copied().unwrap_or(5);
         if connect_retry == 0 {
-            self.problem(&at, "connect-retry is in seconds, 1 and more");
+            self.problem(&at.key(), "connect-retry is in seconds, 1 and more");
         }
         let (multihop, at) = both.pick("multihop", |n| &n.multihop, |g| &g.multihop);
         let multihop = multihop.copied();
         if multihop == Some(0) || (multihop.is_some() && !external) {
             self.problem(
-                &at,
+                &at.key(),
                 "multihop is the TTL of an external session, 1 to 255; internal sessions need none",
             );
         }
         let (password, at) = both.pick("password", |n| &n.password, |g| &g.password);
         if password.is_some_and(|p| p.is_empty() || p.len() > 80) {
-            self.problem(&at, "a TCP-MD5 password has 1 to 80 bytes");
+            self.problem(&at.key(), "a TCP-MD5 password has 1 to 80 bytes");
         }
         let (families, at) = both.pick("families", |n| &n.families, |g| &g.families);
         let families = match families.map(Vec::as_slice) {
             None => FamilySet { ipv4: true, ipv6: true },
             Some([]) => {
                 self.problem(
-                    &at,
+                    &at.key(),
                     "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out",
                 );
                 FamilySet::default()
@@ -839,12 +839,12 @@ impl Checker {
             },
         };
         let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);
-        let import = self.policy(Direction::Import, import.map(Vec::as_slice), external, &at);
+        let import = self.policy(Direction::Import, import.map(Vec::as_slice), external, &at.key());
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
-        let export = self.policy(Direction::Export, export.map(Vec::as_slice), external, &at);
+        let export = self.policy(Direction::Export, export.map(Vec::as_slice), external, &at.key());
         let far = multihop.is_some_and(|ttl| ttl > 1);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
-        let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at));
+        let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at.key()));
         let (fallover, at) =
             both.pick("fast-external-fallover", |n| &n.fast_external_fallover, |g| &g.fast_external_fallover);
         let of_own = own.and_then(|own| own.fast_external_fallover);
@@ -855,7 +855,7 @@ impl Checker {
         {
             let message = "fast-external-fallover is for external neighbours on one link: their interface says nothing about the \
                         way to an internal or multihop one, which BFD watches (bfd = true); remove it";
-            self.problem(&at, message);
+            self.problem(&at.key(), message);
         }
         let fast_external_fallover = fallover.copied().unwrap_or(self.fast_external_fallover);
         let attributes = self.attribute_filter(
@@ -866,7 +866,7 @@ impl Checker {
             both.pick("enforce-first-as", |n| &n.enforce_first_as, |g| &g.enforce_first_as);
         if enforce_first_as.is_some() && !external {
             self.problem(
-                &at,
+                &at.key(),
                 "paths of an internal neighbour need not begin with our AS; remove this, or write type = \"external\"",
             );
         }
@@ -903,6 +903,18 @@ enum Whose<'a> {
     Dynamic,
 }
 
+/// Where a setting stands. Its key is made only where it is wrong: there are many neighbours.
+pub(super) struct SettingKey<'a> {
+    table: &'a [Step],
+    name: &'static str,
+}
+
+impl SettingKey<'_> {
+    pub(super) fn key(&self) -> Vec<Step> {
+        [self.table, key![self.name]].concat()
+    }
+}
+
 /// What a neighbour and its group set, each with its place.
 struct Both<'a> {
     own: Option<&'a file::Neighbor>,
@@ -912,16 +924,16 @@ struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    /// The setting that counts, the neighbour's before the group's, and its key.
+    /// The setting that counts, the neighbour's before the group's, and where it stands.
     fn pick<T>(
         &self,
-        name: &str,
+        name: &'static str,
         of_own: fn(&file::Neighbor) -> &Option<T>,
         of_group: fn(&file::Group) -> &Option<T>,
-    ) -> (Option<&'a T>, Vec<Step>) {
+    ) -> (Option<&'a T>, SettingKey<'a>) {
         let own = self.own.and_then(|own| of_own(own).as_ref());
-        let place = if own.is_some() { self.place } else { self.in_group };
-        (own.or(of_group(self.group).as_ref()), [place, key![name]].concat())
+        let table = if own.is_some() { self.place } else { self.in_group };
+        (own.or(of_group(self.group).as_ref()), SettingKey { table, name })
     }
 
     /// The same of a setting that cannot be wrong by itself.

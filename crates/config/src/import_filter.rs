@@ -1,6 +1,6 @@
 //! What is not taken from neighbours whatever a policy says: martians, and attributes.
 
-use super::check::Checker;
+use super::check::{Checker, SettingKey};
 use super::diagnosis::{Step, key};
 use super::file;
 use ribtide_bgp::ingest::Martians;
@@ -23,8 +23,8 @@ impl Checker {
     /// The lists of attributes of a neighbour, with where each is.
     pub(super) fn attribute_filter(
         &mut self,
-        (discard, discard_at): (Option<&Vec<file::AttributeName>>, Vec<Step>),
-        (withdraw, withdraw_at): (Option<&Vec<file::AttributeName>>, Vec<Step>),
+        (discard, discard_at): (Option<&Vec<file::AttributeName>>, SettingKey<'_>),
+        (withdraw, withdraw_at): (Option<&Vec<file::AttributeName>>, SettingKey<'_>),
     ) -> AttributeFilter {
         let filter = AttributeFilter {
             discard: self.attributes(&discard_at, discard),
@@ -37,14 +37,14 @@ impl Checker {
                     "{named} is in discard-attributes too: it cannot be left out and take its routes along; remove it \
                      from one of the two"
                 );
-                self.problem(&[&withdraw_at, &key![i][..]].concat(), message);
+                self.problem(&[&withdraw_at.key(), &key![i][..]].concat(), message);
             }
         }
         filter
     }
 
     /// The list of attributes at `at`, if there is one.
-    fn attributes(&mut self, at: &[Step], list: Option<&Vec<file::AttributeName>>) -> CodeSet {
+    fn attributes(&mut self, at: &SettingKey<'_>, list: Option<&Vec<file::AttributeName>>) -> CodeSet {
         let mut codes = CodeSet::default();
         for (i, attribute) in list.into_iter().flatten().enumerate() {
             let code = code(attribute);
@@ -64,7 +64,7 @@ impl Checker {
                 ),
                 (None, file::AttributeName::Code(_)) => "0 is no path attribute; write 1 to 255".into(),
             };
-            self.problem(&[at, key![i]].concat(), message);
+            self.problem(&[&at.key(), &key![i][..]].concat(), message);
         }
         codes
     }
