@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import statistics
 import sys
 import time
@@ -63,7 +64,7 @@ class Soak:
     def agree(self, where):
         """Compares everything; true if nothing differs in the end."""
         self.checks += 1
-        found = check.agree(self.world, self.options.agree_timeout) or check.route_check(self.world)
+        found = check.agree(self.world, self.options.timeout) or check.route_check(self.world)
         if found:
             self.lost += sum(f["missing"] for f in found)
             self.stale += sum(f["extra"] + f["other"] for f in found)
@@ -108,7 +109,7 @@ class Soak:
         self.world.policy = {}
         self.world.write_config()
         self.world.restart_router()
-        left = check.agree(self.world, self.options.agree_timeout)
+        left = check.agree(self.world, self.options.timeout)
         self.say(f"everything was started again: {'it differs still' if left else 'all agree'}")
 
     def sample(self):
@@ -151,7 +152,7 @@ class Soak:
         for counter, n in made.items():
             self.made[counter] += n
             # The count may follow the repair by a moment.
-            end = time.monotonic() + self.options.agree_timeout
+            end = time.monotonic() + self.options.timeout
             while (got := faults.repairs(self.world).get(counter, 0) - before.get(counter, 0)) < n and time.monotonic() < end:
                 time.sleep(0.5)
             self.counted[counter] += got
@@ -228,9 +229,11 @@ def main():
     parser.add_argument("--no-suppress", dest="suppress", action="store_false", help="without FIB suppression")
     parser.add_argument("--routes", type=int, default=30_000, help="about so many")
     parser.add_argument("--kinds", help="only these kinds of rounds, by comma")
-    parser.add_argument("--agree-timeout", type=float, default=150, help="seconds until everything must agree")
+    parser.add_argument("--timeout", type=float, default=150, help="seconds until everything must agree")
     parser.add_argument("--rest", type=float, default=3, help="seconds of idleness before memory is read")
     parser.add_argument("--out", default="/tmp/ribtide-soak", help="folder of logs and figures")
+    # Namespaces and processes end with the run.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(Soak(parser.parse_args()).run())
 
 
