@@ -219,11 +219,19 @@ class World:
         self.tables = reference(folder, self.feed_size, seeds)
         self.feed_seed, self.feed_up = seeds[0], True
         self.host, self.observer_host = Host(folder, "h"), Host(folder, "observer", feeds=False)
+        try:
+            self.start(routes, flags)
+        except BaseException:
+            self.host.close()
+            self.observer_host.close()
+            raise
+
+    def start(self, routes, flags):
         self.host.join(self.observer_host, "eth0")
         self.host.address("eth0", f"{ROUTER4}/24", f"{ROUTER6}/64")
         self.observer_host.address("eth0", f"{OBSERVER4}/24", f"{OBSERVER6}/64")
         self.host.feeds.address("feed0", f"{B[0]}/24")
-        self.sonic = Sonic(self.host, flags=flags, suppress=suppress)
+        self.sonic = Sonic(self.host, flags=flags, suppress=self.suppress)
         self.own = own_routes(self.sonic)
         self.down, self.policy = set(), {}
         self.router = Ribtide(self.host, self.config())
