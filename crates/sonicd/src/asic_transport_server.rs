@@ -268,9 +268,11 @@ impl AsicTransportServer {
     /// Writes in `redis_async` whether orchagent requests replies, also where that is as before: a
     /// Redis that lost its data has the record no more, and the next syncd would not reply.
     fn record_request(&mut self) -> Result<(), Error> {
-        let command = if self.answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
-        if let Some(request_record) = &mut self.request_record {
-            request_record.query(command)?;
+        let Some(request_record) = &mut self.request_record else { return Ok(()) };
+        // A warm start writes nothing that is there.
+        if (request_record.query(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1)) != self.answers
+        {
+            request_record.query(if self.answers { &["SET", ANSWERS, "1"] } else { &["DEL", ANSWERS] })?;
         }
         Ok(())
     }
