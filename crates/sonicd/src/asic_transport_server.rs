@@ -231,9 +231,7 @@ impl AsicTransportServer {
                         let answers = incoming.run.is_some();
                         if self.request_record.is_some() {
                             self.answers = answers;
-                        }
-                        self.record_request()?;
-                        if self.request_record.is_some() {
+                            self.record_request()?;
                             let (active, why) = match answers {
                                 true => ("redis_async", ""),
                                 false => ("redis_async, and no request is answered", UNASKED),
@@ -265,11 +263,11 @@ impl AsicTransportServer {
         Ok(())
     }
 
-    /// Writes in `redis_async` whether orchagent requests replies, also where that is as before: a
-    /// Redis that lost its data has the record no more, and the next syncd would not reply.
+    /// Makes ASIC_DB say in `redis_async` whether orchagent requests replies. It compares with the
+    /// database, since a Redis that lost its data has no record, and the next syncd would not reply.
     fn record_request(&mut self) -> Result<(), Error> {
         let Some(request_record) = &mut self.request_record else { return Ok(()) };
-        // A warm start writes nothing that is there.
+        // A warm start writes nothing that ASIC_DB has already.
         if (request_record.query(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1)) != self.answers
         {
             request_record.query(if self.answers { &["SET", ANSWERS, "1"] } else { &["DEL", ANSWERS] })?;
