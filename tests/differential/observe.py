@@ -36,7 +36,7 @@ class KernelMonitor:
         self.reset()
 
     def reset(self):
-        self.routes, self.objects, self.flood = collections.Counter(), 0, False
+        self.routes, self.objects, self.flood = collections.Counter(), [], False
 
     def poll(self):
         """Reads what has come; whether anything that counts came."""
@@ -53,7 +53,7 @@ class KernelMonitor:
         return self.count() != before or self.flood
 
     def count(self):
-        return sum(self.routes.values()) + self.objects
+        return sum(self.routes.values()) + len(self.objects)
 
     def take(self, data):
         at = 0
@@ -66,11 +66,21 @@ class KernelMonitor:
                 else:
                     self.routes[prefix] += 1
             elif kind in (NEW_NEXT_HOP, DELETED_NEXT_HOP):
-                self.objects += 1
+                self.objects.append(("new" if kind == NEW_NEXT_HOP else "deleted", identifier(data[at + 24:at + length])))
             at += (length + 3) & ~3
+
+    def shown(self):
+        """What the messages were about, of next-hop objects in their order."""
+        objects = " ".join(f"{what} {number:#x}" for what, number in self.objects)
+        return f"routes {dict(self.routes)}; {len(self.objects)} of next-hop objects: {objects}"
 
     def close(self):
         self.socket.close()
+
+
+def identifier(attributes):
+    """The id of a next-hop object, by the attributes of its message, the first of which it is."""
+    return struct.unpack_from("I", attributes, 4)[0]
 
 
 def destination(attributes, length):

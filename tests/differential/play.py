@@ -150,7 +150,9 @@ def play(history, names=("ribtide", "frr", "bird"), ignored=(), stage=None):
         most = max([counts[n] for n in rivals if n != "ribtide"], default=0)
         if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events) \
                 and not compare.mutual(counts["ribtide"], facts):
-            found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
+            router = stage.routers["ribtide"]
+            shown = f"{counts}, events {events}, kernel: {router.monitor.shown()}, log: {router.process.process.log(600)}"
+            found.append(Finding(number, "many changes", "", "", "", shown, ""))
         findings += [f for f in found if f.kind not in ignored]
         before = states
         if findings:

@@ -76,6 +76,8 @@ struct Group {
     want: Vec<(SingleContent, u16)>,
     /// The assumed members in the kernel, by id; empty if it does not have the group.
     live: Vec<Member>,
+    /// Whether an earlier run created it, so found routes may use it.
+    found: bool,
     /// Whether no route can use it yet.
     fresh: bool,
     /// Whether routes use its id, which must not change any more.
@@ -108,8 +110,8 @@ pub(super) struct Objects {
     /// Single objects that may be unused.
     idle: Vec<SingleContent>,
     found: Found,
-    /// Whether no group or single object may leave the kernel, because found routes may use it that
-    /// the RIB has not requested yet.
+    /// Whether no group of an earlier run and no single object may leave the kernel, because found
+    /// routes may use it that the RIB has not requested yet.
     pub(super) keep: bool,
     /// Whether groups may have left the kernel since [`Kernel::forget_lost`](super::routes::Kernel).
     pub(super) lost: bool,
@@ -183,23 +185,21 @@ impl Objects {
             }
             None => self.adopt_group(&want),
         };
-        let (id, live) = match group_id {
-            Some((id, live)) => (id, live),
-            None => (self.new_id(), Vec::new()),
-        };
-        self.groups.insert(group, Group { id, want, live, fresh: true, bound: false, refusal: None });
+        let found = group_id.is_some();
+        let (id, live) = group_id.unwrap_or_else(|| (self.new_id(), Vec::new()));
+        self.groups.insert(group, Group { id, want, live, found, fresh: true, bound: false, refusal: None });
         self.dirty.push(group);
     }
 
     /// Removes a group. It leaves the kernel at the next [`delete_unused`](Self::delete_unused). With
-    /// `keep` it counts as found again.
+    /// `keep`, one of an earlier run counts as found again.
     pub(super) fn delete_group(&mut self, group: u32) {
         if let Some(g) = self.groups.remove(&group) {
             self.release(g.want);
-            if self.keep && !g.live.is_empty() {
-                self.found.groups.entry(g.live).or_default().push(g.id);
-            } else {
-                self.doomed.push(g.id);
+            match self.keep && g.found {
+                true if g.live.is_empty() => self.found.strays.push(g.id),
+                true => self.found.groups.entry(g.live).or_default().push(g.id),
+                false => self.doomed.push(g.id),
             }
         }
     }
@@ -233,9 +233,13 @@ impl Objects {
         }
     }
 
-    /// A group in the kernel with exactly these members.
+    /// A group in the kernel with exactly these members. A member that is still missing there would
+    /// be added to a group that found routes use.
     fn adopt_group(&mut self, want: &[(SingleContent, u16)]) -> Option<(u32, Vec<Member>)> {
         let members = self.members(want);
+        if members.len() < want.len() {
+            return None;
+        }
         let id = self.found.groups.get_mut(&members)?.pop()?;
         Some((self.adopt(id), members))
     }
@@ -247,7 +251,8 @@ impl Objects {
         let Some(this) = self.groups.get_mut(&group).filter(|g| !g.bound) else { return };
         this.bound = true;
         let Some(wanted) = found.filter(|id| *id != this.id && !this.live.is_empty()) else { return };
-        let (mine, live) = (this.id, this.live.clone());
+        let (mine, mine_found, live) = (this.id, this.found, this.live.clone());
+        let mut wanted_found = true;
         if let Some(spare) =
             self.found.groups.get_mut(&live).and_then(|ids| ids.iter_mut().find(|id| **id == wanted))
         {
@@ -256,12 +261,13 @@ impl Objects {
             self.groups.values_mut().find(|g| g.id == wanted && !g.bound && g.live == live)
         {
             other.id = mine;
+            wanted_found = std::mem::replace(&mut other.found, mine_found);
         } else {
             return;
         }
         self.adopt(wanted);
         if let Some(this) = self.groups.get_mut(&group) {
-            this.id = wanted;
+            (this.id, this.found) = (wanted, wanted_found);
         }
     }
 
@@ -518,16 +524,13 @@ impl Objects {
         Ok(())
     }
 
-    /// Deletes unused objects, unless `keep` is set. Routes that use them must be gone or changed
-    /// before.
+    /// Deletes unused objects; with `keep` only groups of this run, because found groups may have any
+    /// single object. Routes that use them must be gone or changed before.
     pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
-        if self.keep {
-            return Ok(());
-        }
         let groups = std::mem::take(&mut self.doomed);
         self.delete_objects(socket, &groups)?;
         self.free.extend(groups);
-        self.delete_idle(socket)
+        if self.keep { Ok(()) } else { self.delete_idle(socket) }
     }
 
     /// Deletes found objects that were not adopted.

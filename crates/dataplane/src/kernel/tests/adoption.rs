@@ -146,3 +146,24 @@ fn route_is_not_held_back_when_acknowledgements_confirm() {
         assert_eq!(table()["192.0.2.0/24"], ["10.0.0.2 v0 1"]);
     });
 }
+
+#[test]
+fn unused_groups_of_this_run_leave_before_the_replay_ends() {
+    in_namespace("adoption::unused_groups_of_this_run_leave_before_the_replay_ends", || {
+        first().apply(&mut open());
+        let whole = table();
+        let groups = || json("nexthop show").iter().filter(|object| object.get("group").is_some()).count();
+        assert_eq!(groups(), 2);
+        let mut kernel = open();
+        Batch::start().apply(&mut kernel);
+        for number in 10..20 {
+            Batch::default()
+                .group(number, &[hop("10.0.0.2", "v0", 1), hop("10.0.1.3", "v1", 1)])
+                .route("203.0.113.0/24", Some(number))
+                .apply(&mut kernel);
+            Batch::default().route("203.0.113.0/24", None).after(number).apply(&mut kernel);
+        }
+        assert_eq!(groups(), 2, "of the found routes");
+        assert_eq!(table(), whole);
+    });
+}
