@@ -1,7 +1,8 @@
 //! An event as one line: tracing-subscriber's text or JSON, behind the priority for journald.
 
 use super::Format;
-use std::fmt::{self, Debug};
+use std::cell::Cell;
+use std::fmt::{self, Debug, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tracing::field::Field;
@@ -53,28 +54,56 @@ where
     }
 }
 
+thread_local! {
+    /// The text of a value, kept so that most fields allocate nothing.
+    static TEXT: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Longer texts are not kept.
+const KEPT_MAX: usize = 1024;
+
 /// Writes a field of a text line. Peers and clients choose parts of values, and a line is one event: a value is one word or
 /// has quotes, and control characters are escaped.
 pub(super) fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
-    let text = format!("{value:?}");
-    if field.name() == "message" {
-        return text.chars().try_for_each(|c| match c.is_control() {
-            true => write!(out, "{}", c.escape_default()),
-            false => out.write_char(c),
-        });
+    // A value that logs while it is formatted finds an empty string.
+    let mut text = TEXT.take();
+    text.clear();
+    let written = write!(text, "{value:?}").and_then(|()| write_text(out, field.name(), &text));
+    if text.capacity() <= KEPT_MAX {
+        TEXT.set(text);
+    }
+    written
+}
+
+fn write_text(out: &mut Writer<'_>, name: &str, text: &str) -> fmt::Result {
+    if name == "message" {
+        return match text.bytes().all(|b| matches!(b, b' '..=b'~')) {
+            true => out.write_str(text),
+            false => text.chars().try_for_each(|c| match c.is_control() {
+                true => write!(out, "{}", c.escape_default()),
+                false => out.write_char(c),
+            }),
+        };
+    }
+    out.write_str(name)?;
+    out.write_char('=')?;
+    // A string has its quotes already.
+    let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let value = quoted.unwrap_or(text);
+    let is_plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'=' | b'\\');
+    if !value.is_empty() && value.bytes().all(is_plain) {
+        return out.write_str(value);
     }
     let is_word = |text: &str| {
         !text.is_empty()
             && !text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"=\\".contains(c))
     };
-    // A string has its quotes already.
-    let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let quoted =
         quoted.filter(|text| !text.replace("\\\"", "").contains(|c: char| c == '"' || c.is_control()));
     match quoted {
-        Some(word) if is_word(word) => write!(out, "{field}={word}"),
-        None if !is_word(&text) => write!(out, "{field}={text:?}"),
-        _ => write!(out, "{field}={text}"),
+        Some(word) if is_word(word) => out.write_str(word),
+        None if !is_word(text) => write!(out, "{text:?}"),
+        _ => out.write_str(text),
     }
 }
 
