@@ -185,6 +185,7 @@ impl Checker {
             }
         });
         let token_file = file.token_file.as_ref().map(|path| folder.join(path));
+        self.files.extend(token_file.clone());
         let token = token_file.as_ref().and_then(|path| match Token::read(path) {
             Ok(token) => Some(token),
             Err(message) => {

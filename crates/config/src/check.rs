@@ -22,7 +22,7 @@ use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct Config {
     pub bfd: BfdConfig,
     /// The other VRFs.
     pub vrfs: BTreeMap<String, VrfConfig>,
+    /// The files that the configuration names: prefix sets and the token.
+    pub files: Vec<PathBuf>,
 }
 
 /// The `[bgp]` table.
@@ -297,6 +299,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         bfd_defaults: (None, None, None),
         fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
         martians: Arc::new(Martians::default_list()),
+        files: Vec::new(),
     };
     let config = c.config(file, folder);
     if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
@@ -322,6 +325,8 @@ pub(super) struct Checker {
     /// `bgp.fast-external-fallover`, for neighbours that say nothing else.
     fast_external_fallover: bool,
     martians: Arc<Martians>,
+    /// Files that the configuration names.
+    pub(super) files: Vec<PathBuf>,
 }
 
 impl Checker {
@@ -430,6 +435,7 @@ impl Checker {
             statics,
             bfd,
             vrfs,
+            files: std::mem::take(&mut self.files),
         }
     }
 

@@ -37,6 +37,7 @@ pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use threads::{CpuChoice, Threads};
 pub use vrf::{VrfConfig, VrfSetup};
 
+use std::fs::File;
 use std::path::Path;
 
 /// Reads and checks the file at `path`.
@@ -47,6 +48,16 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     parse_in(&text, folder).map_err(|problems| ConfigError::new(path, &text, problems))
+}
+
+/// Opens the file at `path` and the files that its configuration names, and reads nothing.
+///
+/// # Errors
+/// The first that cannot be read, and why.
+pub fn check_readable(path: &Path, config: &Config) -> Result<(), ConfigError> {
+    let open = |path: &Path| File::open(path).map_err(|e| ConfigError::unreadable(path, &e));
+    open(path)?;
+    config.files.iter().try_for_each(|path| open(path).map(drop))
 }
 
 /// Checks configuration text. Other files that it names are sought from the working directory.

@@ -177,10 +177,12 @@ impl Checker {
         let mut ranges: Vec<PrefixRange> =
             self.each(&under(at, "prefixes"), set.prefixes.as_deref().unwrap_or_default());
         if let Some(path) = &set.file {
-            match read_prefixes(&folder.join(path)) {
+            let path = folder.join(path);
+            match read_prefixes(&path) {
                 Ok(read) => ranges.extend(read),
                 Err(message) => self.problem(&under(at, "file"), message),
             }
+            self.files.push(path);
         }
         PrefixSet::new(ranges)
     }

@@ -247,6 +247,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         statics: _,
         vrfs: _,
         bfd,
+        files: _,
     } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);

@@ -16,8 +16,8 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     let config = config::load(path).map_err(|e| Failure::new(Exit::Unusable, e))?;
     thread::hold_priority();
     let kept = reduce_privileges(&config)?;
-    // As the process that a reload will find: with the permissions that it has kept.
-    let config = config::load(path).map_err(|e| {
+    // A reload will have only the permissions that were kept.
+    config::check_readable(path, &config).map_err(|e| {
         Failure::new(
             Exit::Permission,
             format!("{e}\n{kept}, and could not read its configuration again to reload it"),
