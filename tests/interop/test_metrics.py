@@ -36,7 +36,7 @@ def scrape(router):
 
 def test_a_scrape_is_open_metrics_and_agrees_with_show(host):
     router = Ribtide(host, CONFIG)
-    assert scrape(router)[("ribtide_unanswered_questions", ())] == 0
+    assert scrape(router)[("ribtide_unanswered_queries", ())] == 0
     host.feeds.start("blast", binary(), "blast", "--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[0],
                      "--ipv4", 5000, "--quiet")
     wait_for("the table is there", lambda: router.count() == 5000)

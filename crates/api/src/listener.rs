@@ -146,7 +146,7 @@ impl Api {
         thread::spawn("api", Ends::WithOwner, move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .thread_name("api-question")
+                .thread_name("api-query")
                 .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
                 .build();
             let runtime = runtime.expect("an event loop for the API");

@@ -496,7 +496,7 @@ fn metrics(router: &Router) {
         let of = samples.iter().filter(|(s, _)| s.split('{').next() == Some(name) && s.contains(has));
         of.map(|(_, value)| value).sum()
     };
-    assert_eq!(value("ribtide_unanswered_questions"), 0.0);
+    assert_eq!(value("ribtide_unanswered_queries"), 0.0);
     assert!(value("ribtide_queue_batches_total{queue=\"readers to shard 0\"}") > 0.0);
     assert_eq!(value("ribtide_queue_depth{queue=\"workers to sessions\"}"), 0.0);
     assert_eq!(total("ribtide_bgp_shard_paths", "family=\"ipv4\""), 2.0 * IPV4 as f64);

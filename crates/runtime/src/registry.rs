@@ -98,7 +98,7 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Router, "watchdog", "1", "looks for work that waits without progress", "nothing: it reads counters"),
     thread(Router, "log", "1", "writes the log", "the write side of standard error ([more](#logs))"),
     thread(Router, "api", "1", "management API: listens", "listeners of the API"),
-    thread(Router, "api-question", "16 at most", "management API: queries stages",
+    thread(Router, "api-query", "16 at most", "management API: queries stages",
         "nothing: each sends a client's queries to the stages"),
     thread(Router, "demo", "1, of `ribtide demo`", "demonstration", "nothing"),
     thread(Router, "bench-read", "1, of `ribtide demo`", "demonstration: reads the sender's BGP session",

@@ -145,8 +145,8 @@ mod tests {
             };
             described(&thread, &process)
         };
-        let mut pool = of("api-question", "0-1");
-        add(&mut pool, &of("api-question", "0-1"));
+        let mut pool = of("api-query", "0-1");
+        add(&mut pool, &of("api-query", "0-1"));
         assert_eq!(
             (pool.count, pool.cpu_seconds, pool.user_seconds, pool.waited_seconds),
             (2, 5.25, 4.0, Some(0.5))

@@ -183,6 +183,6 @@ metrics! {
     BFD_RECEIVED = Counter "bfd_session_received" ["peer", "interface"] "BFD packets received.";
     BFD_DISCARDED = Counter "bfd_discarded" ["reason"] "BFD packets discarded.";
 
-    UNANSWERED = Gauge "unanswered_questions" []
+    UNANSWERED = Gauge "unanswered_queries" []
         "Stages that did not answer this scrape; their metrics are missing.";
 }

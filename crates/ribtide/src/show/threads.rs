@@ -220,7 +220,7 @@ orchagent  ASIC_DB ASIC_STATE   120,000         3       0
         let all = Threads {
             window_seconds: 0.5,
             cpus: 2,
-            threads: vec![thread("shard-0", 1, 99.6, true), thread("api-question", 3, 0.4, false)],
+            threads: vec![thread("shard-0", 1, 99.6, true), thread("api-query", 3, 0.4, false)],
             rings: vec![ring],
         };
         assert_eq!(
@@ -228,9 +228,9 @@ orchagent  ASIC_DB ASIC_STATE   120,000         3       0
             "\
 2 CPUs, 100% of one in use; measured for 0.5 s
 
-Thread             CPU %  CPU s  User s  System s  Waited s  CPUs        Does
-shard-0             99.6  12.50   12.00      0.50         -  1 (pinned)  a shard
-api-question (x3)    0.4  12.50   12.00      0.50      0.25  0-1         a shard
+Thread          CPU %  CPU s  User s  System s  Waited s  CPUs        Does
+shard-0          99.6  12.50   12.00      0.50         -  1 (pinned)  a shard
+api-query (x3)    0.4  12.50   12.00      0.50      0.25  0-1         a shard
 
 Queue               Bound  Depth  Peak    Batches  Full
 readers to shard 0    128      3   128  1,000,000    17
