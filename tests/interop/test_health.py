@@ -1,6 +1,9 @@
 """Work that waits without progress is degraded, by name, and it is not once it goes on."""
 
+import ctypes
 import json
+import os
+import pathlib
 import re
 import signal
 import socket
@@ -10,6 +13,11 @@ from harness import Host, Ribtide, binary, blast, wait_for
 from harness.sonic import Sonic
 from test_sonic import ROUTER
 
+PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
+#: waitpid(2): of a thread, which no signal announces.
+WALL = 0x40000000
+#: The exit status of a process that a stall of its own ended.
+STALLED = 9
 FPM = ("127.0.0.1", 2620)
 WAITING = f"""
 [router]
@@ -75,3 +83,73 @@ def test_redis_that_stands_still_is_named_until_it_goes_on(host):
     wait_for("it goes on", lambda: fpmsyncd.logged("work goes on", "Redis for APPL_DB"), 60, alive=sonic.alive())
     wait_for("no daemon is degraded", lambda: of_daemons()[0] == 0, 60, alive=sonic.alive())
     wait_for("the routes arrive", lambda: sonic.chip_routes() > 2200, 120, alive=[router.process, *sonic.alive()])
+
+
+def with_exit(config):
+    """The configuration of a router that a stall of 2 s ends."""
+    return config.replace("[bgp]", "stall-timeout = 1\nstall-exit = 2\n\n[bgp]", 1)
+
+
+class StoppedThread:
+    """A thread of a process that stands still, as a debugger stops it, while the others go on."""
+
+    def __init__(self, process, name):
+        tasks = pathlib.Path(f"/proc/{process.popen.pid}/task").iterdir()
+        [self.id] = [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+        for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
+            self.trace(request)
+        assert os.WIFSTOPPED(os.waitpid(self.id, WALL)[1])
+
+    def trace(self, request):
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        if libc.ptrace(request, self.id, None, None) == -1:
+            raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {self.id}")
+
+    def reap(self):
+        """Waits for the end of the thread. Until then its process does not end."""
+        os.waitpid(self.id, WALL)
+
+
+def test_thread_that_stands_still_ends_its_process_with_stall_exit(host):
+    router = Ribtide(host, with_exit(ROUTER.replace('fpm = ["127.0.0.1:2620"]', "")))
+    feed = blast(host, 2000, 200)
+    wait_for("the routes arrive", lambda: router.count() >= 2000, 60, alive=[router.process])
+    rib = StoppedThread(router.process, "rib")
+    # Withdrawals that no thread takes.
+    feed.stop()
+    rib.reap()
+    assert router.process.popen.wait(60) == STALLED
+    [line] = router.process.logged("ERROR", "work waits without progress for too long")
+    assert '"shards to RIB"' in line and "thread=rib" in line
+    router.start()
+
+
+def test_peer_that_is_away_ends_no_process_with_stall_exit(host):
+    router = Ribtide(host, with_exit(ROUTER))
+    blast(host, 2000, 200)
+    stalls = lambda: health("--socket", router.socket)[1]["stalls"]
+    # Longer than the time of the exit and an interval of looks.
+    wait_for("the server is away for long", lambda: any(stall["seconds"] >= 5 for stall in stalls()), 60, alive=[router.process])
+    assert {stall["what"] for stall in stalls()} >= {"FPM server 127.0.0.1:2620"}
+    assert not router.process.logged("too long")
+    router.ends_differing("the server is away")
+
+
+def test_sonic_daemons_with_stall_exit_outlive_their_peers(host):
+    stall = ["--stall-timeout", "1", "--stall-exit", "2"]
+    sonic = Sonic(host, flags=dict.fromkeys(("syncd", "orchagent", "fpmsyncd"), stall))
+    router = Ribtide(host, ROUTER)
+    wait_for("the routes of before are there", lambda: sonic.route_count() > 0, 60, alive=[router.process, *sonic.alive()])
+    syncd = sonic.processes["syncd"]
+    syncd.popen.send_signal(signal.SIGSTOP)
+    try:
+        # More than wait in orchagent, so queues before it fill too.
+        blast(host, 80_000, 200)
+        stalls = lambda: health("--sonic", "--database-config", sonic.redis.config)[1]["orchagent"]["stalls"]
+        # Longer than the time of the exit and an interval of looks.
+        wait_for("syncd stands still for long", lambda: any(stall["seconds"] >= 5 for stall in stalls()), 60, alive=sonic.alive())
+    finally:
+        syncd.popen.send_signal(signal.SIGCONT)
+    wait_for("the routes arrive", lambda: sonic.chip_routes() > 80_200, 120, alive=[router.process, *sonic.alive()])
+    assert not any(daemon.logged("too long") for daemon in sonic.processes.values())

@@ -16,7 +16,7 @@ use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_runtime::log::{Format, Levels, LogSettings};
-use ribtide_runtime::watchdog::STALL_TIMEOUT;
+use ribtide_runtime::watchdog::{self, STALL_TIMEOUT};
 use ribtide_settings::RequestedSettings;
 use ribtide_vswitch::Behavior;
 use ribtide_wire::bgp::update::AttributeFilter;
@@ -35,6 +35,9 @@ pub struct Config {
     pub router_id: Ipv4Addr,
     /// The time without progress after which work counts as stalled; zero: never.
     pub stall_timeout: Duration,
+    /// The time after which a stall of this process's own ends it, at least `stall_timeout`; zero:
+    /// never.
+    pub stall_exit: Duration,
     /// BGP, when configured.
     pub bgp: Option<BgpConfig>,
     /// The dataplanes; `None`: no routes are installed (a route reflector).
@@ -422,10 +425,12 @@ impl Checker {
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
         let process = self.process(&file.process);
+        let [stall_timeout, stall_exit] = self.stalls(&file.router);
         Config {
             asn: file.router.asn,
             router_id: file.router.router_id,
-            stall_timeout: file.router.stall_timeout.map_or(STALL_TIMEOUT, |s| Duration::from_secs(s.into())),
+            stall_timeout,
+            stall_exit,
             bgp,
             fib,
             api,
@@ -437,6 +442,16 @@ impl Checker {
             vrfs,
             files: std::mem::take(&mut self.files),
         }
+    }
+
+    /// The times of `stall-timeout` and `stall-exit`.
+    fn stalls(&mut self, file: &file::Router) -> [Duration; 2] {
+        let timeout = file.stall_timeout.map_or(STALL_TIMEOUT, |s| Duration::from_secs(s.into()));
+        let exit = Duration::from_secs(file.stall_exit.unwrap_or(0).into());
+        if let Some(problem) = watchdog::exit_problem(timeout, exit) {
+            self.problem(key!["router", "stall-exit"], problem);
+        }
+        [timeout, exit]
     }
 
     fn log(&mut self, file: &file::Log) -> LogSettings {

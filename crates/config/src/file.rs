@@ -60,6 +60,11 @@ pub(super) struct Router {
     /// [stalled](operations.md#show-health); 0: never.
     #[schemars(extend("default" = 30))]
     pub(super) stall_timeout: Option<u32>,
+    /// Seconds after which a stall ends the router with [exit status 9](operations.md#exit-statuses), so
+    /// that its service manager starts it again, at least `stall-timeout`; 0: never. A stall that only
+    /// waits for a peer, such as an FPM server, ends nothing.
+    #[schemars(extend("default" = 0))]
+    pub(super) stall_exit: Option<u32>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -157,6 +157,8 @@ fn what_cannot_be_combined_is_refused() {
             "[fib]\n[[static]]\nprefix = \"::/0\"\nblackhole = true\ntrack = { interface = \"e9\" }\n[[interface]]\nname = \"e8\"\n",
             "there is no [[interface]] named \"e9\"",
         ),
+        ("stall-exit = 29\n", "write at least 30, or 0 for never"),
+        ("stall-timeout = 0\nstall-exit = 60\n", "so no stall can end the process"),
         ("[fib]\nmax-ecmp = 0\n", "write 1 to 1024"),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n[bgp.group.b]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n",

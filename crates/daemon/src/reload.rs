@@ -238,6 +238,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         asn,
         router_id,
         stall_timeout,
+        stall_exit,
         bgp,
         fib,
         api,
@@ -252,6 +253,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
     key("router.stall-timeout", *stall_timeout == old.stall_timeout);
+    key("router.stall-exit", *stall_exit == old.stall_exit);
     match (fib, &old.fib) {
         (Some(new), Some(old)) => {
             let FibConfig {

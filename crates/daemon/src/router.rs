@@ -215,7 +215,7 @@ impl Router {
                 stop.clone(),
             )?;
         }
-        let watchdog = Watchdog::start(rings.clone(), config.stall_timeout, &stop)?;
+        let watchdog = Watchdog::start(rings.clone(), config.stall_timeout, config.stall_exit, &stop)?;
         let inside = Arc::new(RouterState {
             config: RwLock::new(Arc::new(config)),
             clock,

@@ -65,7 +65,7 @@ impl Health {
 
 impl From<watchdog::Stall> for Stall {
     fn from(stall: watchdog::Stall) -> Stall {
-        let watchdog::Stall { what, thread, depth, lasted, behind } = stall;
+        let watchdog::Stall { what, thread, depth, lasted, behind, is_own: _ } = stall;
         Stall { what, thread, depth, seconds: lasted.as_secs(), behind }
     }
 }

@@ -26,6 +26,9 @@ pub(crate) enum Exit {
     System = 8,
 }
 
+// The next status is the watchdog's, whose thread ends the process.
+const _: () = assert!(ribtide_runtime::watchdog::STALL_EXIT_STATUS == Exit::System as u8 + 1);
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)

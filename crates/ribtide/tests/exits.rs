@@ -73,6 +73,9 @@ fn exit_status_and_sentence_of_each_failure() {
     let sonic = |daemon: &str| words(&[daemon, "--database-config", config_json.to_str().unwrap()]);
     let mut loud = run("loud-variable.toml", [SILENT, "", ""]);
     loud.env("RIBTIDE_LOG", "loud");
+    let stall_exit = folder.join("stall-exit.toml");
+    std::fs::write(&stall_exit, "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\nstall-exit = 20\n")
+        .unwrap();
     let mut no_thread = Command::new("bash");
     let file = config(folder, "no-thread.toml", [SILENT, "", ""]);
     let script =
@@ -95,6 +98,16 @@ fn exit_status_and_sentence_of_each_failure() {
             words(&["fpmsyncd", "--pipeline", "0"]),
             2,
             [" ERROR fpmsyncd: ", "--pipeline 0", "give a number from 1 up"],
+        ),
+        (
+            words(&["run", "-c", stall_exit.to_str().unwrap()]),
+            2,
+            ["only after 30 s", "stall-exit.toml:4:14", "write at least 30, or 0 for never"],
+        ),
+        (
+            words(&["syncd", "--database-config", config_json.to_str().unwrap(), "--stall-exit", "20"]),
+            2,
+            [" ERROR syncd: ", "--stall-exit 20: ", "write at least 30, or 0 for never"],
         ),
         (
             words(&["syncd", "--database-config", "/nonexistent.json"]),

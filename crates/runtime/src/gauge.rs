@@ -5,8 +5,9 @@
 //! read it.
 
 use crate::ring::{Progress, next_id};
+use crate::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A depth that its owner sets. It is listed until it is dropped.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Level {
     id: u64,
     /// How often it moved, plus one; 0 if its owner does not report that.
     moved: AtomicU64,
+    /// The thread that reported last; 0: none yet.
+    owner: AtomicU32,
 }
 
 /// The state of a queue, a ring or another one.
@@ -51,6 +54,7 @@ impl Gauge {
             full: zero(),
             id: next_id(),
             moved: zero(),
+            owner: AtomicU32::new(0),
         }))
     }
 
@@ -62,6 +66,7 @@ impl Gauge {
     /// watchdog expects it.
     pub fn moved(&self) {
         self.0.moved.fetch_add(1, Relaxed);
+        self.0.owner.store(thread::id(), Relaxed);
     }
 
     /// Sets the depth.
@@ -87,7 +92,8 @@ impl Level {
     pub(crate) fn progress(&self) -> Option<Progress> {
         let taken = self.moved.load(Relaxed);
         let (id, name) = (self.id, self.name.clone());
-        (taken > 0).then(|| Progress { id, name, depth: self.depth.load(Relaxed), taken, consumer: 0 })
+        let (depth, consumer) = (self.depth.load(Relaxed), self.owner.load(Relaxed));
+        (taken > 0).then_some(Progress { id, name, depth, taken, consumer, is_ring: false })
     }
 
     pub(crate) fn read(&self) -> Depth {

@@ -221,6 +221,12 @@ pub fn path_position(name: &str) -> Option<usize> {
     QUEUES.iter().position(|queue| matches(queue.name) && !beside(queue.of))
 }
 
+/// Whether a queue carries replies to its consumer. A consumer that takes none of them waits for no
+/// reply.
+pub fn carries_replies(name: &str) -> bool {
+    name.rsplit(": ").next() == Some("syncd to orchagent")
+}
+
 /// What is known about a thread of the router, by its name without a number.
 pub fn router_thread(role: &str) -> Option<&'static ThreadKind> {
     let base = |kind: &ThreadKind| kind.name.strip_suffix("-N").unwrap_or(kind.name);
@@ -245,6 +251,13 @@ mod tests {
         assert!(path_position("RIB to kernel, urgent") > path_position("RIB to kernel"));
         let beside = ["requests to shard 3", "dataplanes to RIB", "unknown to N", "readers to shard"];
         assert_eq!(beside.map(path_position), [None; 4]);
+    }
+
+    #[test]
+    fn carries_replies_only_the_queue_back_from_syncd() {
+        let names = ["syncd to orchagent", "asic1: syncd to orchagent", "orchagent to syncd"];
+        assert_eq!(names.map(carries_replies), [true, true, false]);
+        assert!(names.iter().all(|name| path_position(name).is_some()), "they are in the list");
     }
 
     #[test]

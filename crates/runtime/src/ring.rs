@@ -75,8 +75,10 @@ pub struct Progress {
     pub depth: u64,
     /// What was taken from it since the start.
     pub taken: u64,
-    /// The kernel's id of the thread that took last; 0: none yet, or a gauge.
+    /// The kernel's id of the thread that took last; 0: none yet.
     pub consumer: u32,
+    /// Whether it is a ring, whose batches wait in this process. What a gauge counts may be elsewhere.
+    pub is_ring: bool,
 }
 
 /// A number for a queue.
@@ -146,7 +148,8 @@ impl Rings {
             let taken = s.received.load(Relaxed);
             let (id, name) = (s.id, s.name.clone());
             let depth = s.sent.load(Relaxed).saturating_sub(taken);
-            Progress { id, name, depth, taken, consumer: s.consumer.load(Relaxed) }
+            let consumer = s.consumer.load(Relaxed);
+            Progress { id, name, depth, taken, consumer, is_ring: true }
         };
         let mut all: Vec<Progress> = rings.iter().filter_map(Weak::upgrade).map(progress).collect();
         let gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,9 +6,14 @@
 //! query; the threads that work only count.
 //!
 //! A consumer may wait for its own consumer. Of several stalled queues the last one in the order of a
-//! route's path ([`registry`]) is the cause, unless its consumer waits for a peer.
+//! route's path ([`registry`]) is the cause, unless its consumer waits for a peer, or for what one of
+//! its gauges counts.
+//!
+//! On request a stall ends the process, which its service manager starts again. Only a thread of this
+//! process that takes nothing, though it waits for nothing that is known here, is such a reason: a
+//! peer that is away does not come back because this process ends.
 
-use crate::log::target;
+use crate::log::{self, target};
 use crate::registry;
 use crate::ring::{Progress, Rings};
 use crate::thread::{self, Ends, Stop};
@@ -22,6 +27,8 @@ use std::time::{Duration, Instant};
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest interval of looks.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// The exit status of a process that a stall ended.
+pub const STALL_EXIT_STATUS: u8 = 9;
 
 /// Work that waits without progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +44,9 @@ pub struct Stall {
     pub lasted: Duration,
     /// The stall that causes this one; `None` of a cause.
     pub behind: Option<String>,
+    /// Whether it is a cause, and its thread one of this process that waits for no peer as far as is
+    /// known. A queue from which nothing was ever taken is none: its consumer may still start.
+    pub is_own: bool,
 }
 
 /// The watchdog of a process. Clones share it.
@@ -56,6 +66,10 @@ struct State {
     seen: BTreeMap<u64, Seen>,
     /// The logged stalls, and whether the present look found them.
     logged: BTreeMap<String, bool>,
+    /// The last look.
+    looked: Option<Instant>,
+    /// The looks came on time since then; `None` before the first.
+    on_time: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,21 +87,38 @@ impl Watchdog {
 
     /// Starts the thread that looks until `stop`. A timeout of zero is none: nothing ever stalls.
     ///
+    /// A stall with [`Stall::is_own`] that has lasted for `exit` ends the process with
+    /// [`STALL_EXIT_STATUS`], at most an interval of looks later; zero: none does.
+    ///
     /// # Errors
     /// When the system cannot create a thread.
-    pub fn start(rings: Rings, timeout: Duration, stop: &Stop) -> io::Result<Watchdog> {
+    pub fn start(rings: Rings, timeout: Duration, exit: Duration, stop: &Stop) -> io::Result<Watchdog> {
         let watchdog = Watchdog::new(rings, timeout);
         if timeout.is_zero() {
             return Ok(watchdog);
         }
         let (its, signal) = (watchdog.clone(), stop.signal());
-        let interval = (timeout / 3).min(LOOK_INTERVAL_MAX);
         thread::spawn("watchdog", Ends::AtStop(stop.clone()), move || {
-            while !signal.sleep(interval) {
-                its.look(Instant::now());
+            while !signal.sleep(its.interval()) {
+                let now = Instant::now();
+                let stalls = its.look(now);
+                if let Some(stall) = due(&stalls, exit, its.on_time(now)) {
+                    end_process(stall);
+                }
             }
         })?;
         Ok(watchdog)
+    }
+
+    /// The interval of looks: a few within the timeout.
+    fn interval(&self) -> Duration {
+        (self.0.timeout / 3).min(LOOK_INTERVAL_MAX)
+    }
+
+    /// For how long looks came on time.
+    fn on_time(&self, now: Instant) -> Duration {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.on_time.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Everything that is stalled, causes first, by a look at all queues and peers now. Logs what
@@ -98,6 +129,7 @@ impl Watchdog {
             return Vec::new();
         }
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.note_look(now, self.interval());
         let (mut queues, mut peers) = (Vec::new(), Vec::new());
         let mut seen = BTreeMap::new();
         for queue in rings.progress() {
@@ -135,6 +167,21 @@ fn stalls(queues: Vec<(Progress, Duration)>, peers: &[(Arc<Slot>, Duration)]) ->
         .map(|(_, name)| name.clone());
     let peer_of =
         |thread: u32| peers.iter().find(|(slot, _)| thread != 0 && slot.thread.load(Relaxed) == thread);
+    // A thread whose gauge stands still waits for what the gauge counts, such as replies, unless it
+    // leaves replies in their queue.
+    let of_thread = |thread: u32, is_ring: bool| {
+        let own =
+            move |queue: &&Progress| thread != 0 && queue.consumer == thread && queue.is_ring == is_ring;
+        queues.iter().map(|(queue, _)| queue).filter(own)
+    };
+    let replies_of = |thread: u32| {
+        of_thread(thread, true).find(|queue| registry::carries_replies(&queue.name)).map(|queue| &queue.name)
+    };
+    let awaited_by = |queue: &Progress| match (queue.is_ring, replies_of(queue.consumer)) {
+        (true, None) => of_thread(queue.consumer, false).next().map(|gauge| gauge.name.clone()),
+        (true, Some(_)) => None,
+        (false, replies) => replies.cloned(),
+    };
     let mut stalls: Vec<Stall> = peers
         .iter()
         .map(|(slot, lasted)| Stall {
@@ -143,26 +190,76 @@ fn stalls(queues: Vec<(Progress, Duration)>, peers: &[(Arc<Slot>, Duration)]) ->
             depth: 0,
             lasted: *lasted,
             behind: None,
+            is_own: false,
         })
         .collect();
-    stalls.extend(queues.into_iter().map(|(queue, lasted)| {
-        let behind = match peer_of(queue.consumer) {
-            Some((slot, _)) => Some(slot.what.clone()),
-            None => last
-                .clone()
-                .filter(|last| *last != queue.name && registry::path_position(&queue.name).is_some()),
-        };
+    stalls.extend(queues.iter().map(|(queue, lasted)| {
+        let peer = peer_of(queue.consumer).map(|(slot, _)| slot.what.clone());
+        let behind = peer.or_else(|| awaited_by(queue)).or_else(|| {
+            let is_in_path = registry::path_position(&queue.name).is_some();
+            last.clone().filter(|last| *last != queue.name && is_in_path)
+        });
         let thread = thread_name(queue.consumer);
-        Stall { what: queue.name, thread, depth: queue.depth, lasted, behind }
+        let is_own = queue.is_ring && behind.is_none() && thread.is_some();
+        Stall { what: queue.name.clone(), thread, depth: queue.depth, lasted: *lasted, behind, is_own }
     }));
     stalls.sort_by_key(|stall| stall.behind.is_some());
     stalls
 }
 
+/// The first stall that is a reason to end the process, with looks that came on time for `on_time`.
+/// Before, the whole process may have been stopped or without a CPU, so that no consumer could run.
+fn due(stalls: &[Stall], exit: Duration, on_time: Duration) -> Option<&Stall> {
+    stalls.iter().find(|stall| !exit.is_zero() && stall.is_own && stall.lasted.min(on_time) >= exit)
+}
+
+/// Why no stall could end a process after `exit`, as a sentence, though work counts as stalled after
+/// `timeout`; `None` of a usable pair, in which `exit` is zero (never) or at least `timeout`.
+pub fn exit_problem(timeout: Duration, exit: Duration) -> Option<String> {
+    let (timeout, exit) = (timeout.as_secs(), exit.as_secs());
+    match (timeout, exit) {
+        (_, 0) => None,
+        (0, _) => Some(
+            "with a stall timeout of 0 nothing counts as stalled, so no stall can end the process; set \
+             the stall timeout, or write 0 here for never"
+                .into(),
+        ),
+        _ => (exit < timeout).then(|| {
+            format!(
+                "work counts as stalled only after {timeout} s, so no stall can end the process after \
+                 {exit} s; write at least {timeout}, or 0 for never"
+            )
+        }),
+    }
+}
+
+fn end_process(stall: &Stall) -> ! {
+    tracing::error!(
+        target: target::PROCESS,
+        what = stall.what,
+        thread = stall.thread.as_deref().unwrap_or("-"),
+        depth = stall.depth,
+        seconds = stall.lasted.as_secs(),
+        "work waits without progress for too long; stopping the process, so that another one starts \
+         without it"
+    );
+    log::flush();
+    std::process::exit(STALL_EXIT_STATUS.into());
+}
+
 impl State {
+    /// Notes a look. One that is late by more than an interval begins the time of looks on time.
+    fn note_look(&mut self, now: Instant, interval: Duration) {
+        let is_late = self.looked.is_none_or(|last| now.saturating_duration_since(last) > 2 * interval);
+        if is_late {
+            self.on_time = Some(now);
+        }
+        self.looked = Some(now);
+    }
+
     fn log(&mut self, stalls: &[Stall]) {
         self.logged.values_mut().for_each(|found| *found = false);
-        for Stall { what, thread, depth, lasted, behind } in stalls {
+        for Stall { what, thread, depth, lasted, behind, .. } in stalls {
             if self.logged.insert(what.clone(), true).is_none() {
                 let (thread, behind) = (thread.as_deref().unwrap_or("-"), behind.as_deref().unwrap_or("-"));
                 tracing::warn!(
@@ -310,6 +407,129 @@ mod tests {
     }
 
     #[test]
+    fn gauge_of_a_thread_is_the_cause_of_its_queues_unless_replies_wait() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rings, begin) = (Rings::default(), Instant::now());
+        let watchdog = Watchdog::new(rings.clone(), TIMEOUT);
+        // Taken from once, so its consumer is known.
+        let ring = |name: &str| {
+            let (tx, rx) = rings.bounded(name, 2);
+            (0..2).for_each(|n| tx.send(n).unwrap());
+            rx.recv().unwrap();
+            (tx, rx)
+        };
+        let (rows, labels) = (ring("ROUTE_TABLE"), ring("LABEL_ROUTE_TABLE"));
+        let requests = rings.gauge("requests in flight to syncd", Some(8));
+        requests.moved();
+        requests.set(8);
+        let found = |at| -> Vec<_> {
+            let mut stalls = watchdog.look(at);
+            stalls.sort_by(|a, b| a.what.cmp(&b.what));
+            stalls.into_iter().map(|stall| (stall.what, stall.behind, stall.is_own)).collect()
+        };
+        let stall =
+            |what: &str, behind: Option<&str>, is_own| (what.into(), behind.map(str::to_owned), is_own);
+        let (gauge, replies_ring) = ("requests in flight to syncd", "syncd to orchagent");
+        assert_eq!(found(begin), []);
+        let waits = [
+            stall("LABEL_ROUTE_TABLE", Some(gauge), false),
+            stall("ROUTE_TABLE", Some(gauge), false),
+            stall(gauge, None, false),
+        ];
+        assert_eq!(found(begin + TIMEOUT), waits, "the thread waits for replies of a peer");
+        let replies = ring(replies_ring);
+        assert_eq!(found(begin + TIMEOUT), waits);
+        let own = [
+            stall("LABEL_ROUTE_TABLE", None, true),
+            stall("ROUTE_TABLE", Some(replies_ring), false),
+            stall(gauge, Some(replies_ring), false),
+            stall(replies_ring, None, true),
+        ];
+        assert_eq!(found(begin + 2 * TIMEOUT), own, "the thread takes no replies");
+        drop((rows, labels, replies));
+    }
+
+    #[test]
+    fn due_only_own_stalls_after_looks_on_time() {
+        let stall = |is_own, seconds| Stall {
+            what: "shards to RIB".into(),
+            thread: Some("rib".into()),
+            depth: 1,
+            lasted: Duration::from_secs(seconds),
+            behind: None,
+            is_own,
+        };
+        let (exit, always) = (2 * TIMEOUT, Duration::MAX);
+        let of =
+            |stalls: &[Stall], exit, on_time| due(stalls, exit, on_time).map(|stall| stall.lasted.as_secs());
+        assert_eq!(of(&[stall(false, 99), stall(true, 59)], exit, always), None);
+        let both = [stall(false, 99), stall(true, 60)];
+        assert_eq!(of(&both, exit, always), Some(60));
+        assert_eq!(of(&both, Duration::ZERO, always), None, "never");
+        assert_eq!(of(&both, exit, TIMEOUT), None, "the process was stopped");
+    }
+
+    #[test]
+    fn on_time_begins_again_after_a_late_look() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = Instant::now();
+        let watchdog = Watchdog::new(Rings::default(), TIMEOUT);
+        let on_time = |seconds| {
+            let now = begin + Duration::from_secs(seconds);
+            watchdog.look(now);
+            watchdog.on_time(now).as_secs()
+        };
+        assert_eq!([on_time(0), on_time(10), on_time(30)], [0, 10, 30]);
+        assert_eq!([on_time(51), on_time(61)], [0, 10], "no look for 21 s");
+    }
+
+    #[test]
+    fn exit_problem_unless_it_is_never_or_at_least_the_timeout() {
+        let problem = |timeout, exit| exit_problem(Duration::from_secs(timeout), Duration::from_secs(exit));
+        assert_eq!([problem(30, 0), problem(0, 0), problem(30, 30), problem(2, 60)], [const { None }; 4]);
+        let problem = |timeout, exit| problem(timeout, exit).unwrap_or_default();
+        assert!(problem(30, 29).ends_with("write at least 30, or 0 for never"));
+        assert!(problem(0, 60).contains("nothing counts as stalled"));
+    }
+
+    /// The queue and the thread of [`process_with_a_stalled_thread`].
+    const STALLED: [&str; 2] = ["shards to RIB", "stalled-stage"];
+
+    #[test]
+    fn stall_exit_ends_a_process_with_a_stalled_thread() {
+        let process = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "watchdog::tests::process_with_a_stalled_thread", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&process.stderr);
+        assert_eq!(process.status.code(), Some(STALL_EXIT_STATUS.into()), "{text}");
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.contains("ERROR") && STALLED.iter().all(|part| last.contains(part)), "{text}");
+    }
+
+    #[test]
+    #[ignore = "the process of stall_exit_ends_a_process_with_a_stalled_thread"]
+    fn process_with_a_stalled_thread() {
+        log::start(&LogSettings::default()).unwrap();
+        let (rings, [queue, name]) = (Rings::default(), STALLED);
+        let (tx, rx) = rings.bounded(queue, 4);
+        thread::spawn(name, Ends::WithOwner, move || {
+            rx.recv().unwrap();
+            // It never goes on.
+            loop {
+                std::thread::park();
+            }
+        })
+        .unwrap();
+        (0..4).for_each(|n| tx.send(n).unwrap());
+        let second = Duration::from_secs(1);
+        let stop = Stop::default();
+        Watchdog::start(rings, second, 2 * second, &stop).unwrap();
+        // Without the exit the test ends well, and so with another status.
+        std::thread::sleep(60 * second);
+    }
+
+    #[test]
     fn last_stalled_queue_of_the_path_or_the_peer_of_its_consumer_is_the_cause() {
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let (rings, begin) = (Rings::default(), Instant::now());
@@ -345,6 +565,7 @@ mod tests {
             |what: &str| whats(&stalls).into_iter().find(|(name, _)| *name == what).map(|(_, behind)| behind);
         assert_eq!(of("the peer of this test"), Some(None));
         assert_eq!(of("RIB to kernel"), Some(Some("the peer of this test")));
+        assert!(!stalls.iter().any(|stall| stall.is_own), "one waits for a peer, others are not known");
         assert_eq!(of("shards to RIB"), Some(behind));
         wait.end();
         assert!(!whats(&watchdog.look(later)).iter().any(|(what, _)| what.contains("peer of this")));

@@ -11,6 +11,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::fpm;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -136,9 +137,14 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
     stream.set_nodelay(true)?;
     liveness::probe(&stream)?;
     let (replies, waiting) = rings.bounded::<Vec<u8>>("fpmsyncd replies", REPLIES);
+    let client = stream.peer_addr().map_or_else(|e| e.to_string(), |address| address.to_string());
+    let peer = PeerWait::new(format!("FPM client {client}"));
     let body = move || {
         while let Ok(bytes) = waiting.recv() {
-            if let Err(e) = stream.write_all(&bytes) {
+            peer.begin();
+            let written = stream.write_all(&bytes);
+            peer.end();
+            if let Err(e) = written {
                 if e.kind() == io::ErrorKind::WouldBlock {
                     let span = STALL.as_secs();
                     log!(daemon, warn, "the FPM client read no replies for {span} s, so its session ends");

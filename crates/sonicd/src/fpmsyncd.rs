@@ -29,6 +29,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self};
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{
     FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind, RowCursor, RowName,
@@ -151,6 +152,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             "--pipeline 0 would never take anything; give a number from 1 up".into(),
         ));
     }
+    options.stall.check()?;
     let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
     health::watch(options.stall, daemon)?;
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
@@ -207,6 +209,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         resending: None,
         fences: (0, 0),
         changed: daemon.rings.gauge("pending row changes", Some(choke_threshold(options.flush))),
+        choked: (PeerWait::new("room for rows at orchagent".into()), 0),
         objectless: daemon.rings.gauge("routes without their next-hop object", None),
         unanswered: daemon.rings.gauge("routes without a response", None),
         counted: Instant::now(),
@@ -356,6 +359,8 @@ pub(super) struct Stage {
     fences: (u64, u64),
     /// Rows not handed over, and routes whose next-hop object is missing.
     changed: Gauge,
+    /// The wait for room at orchagent, with the pending row changes at the last look.
+    choked: (PeerWait, usize),
     objectless: Gauge,
     /// Routes without a response, with FIB suppression.
     unanswered: Gauge,
@@ -392,6 +397,7 @@ impl Stage {
                 self.link(event);
             }
             choked = self.is_choked();
+            self.note_choke(choked);
             if !choked && let Some(event) = frames.try_recv() {
                 busy = true;
                 self.fpm(event)?;
@@ -431,6 +437,16 @@ impl Stage {
         }
         self.flush()?;
         self.settle()
+    }
+
+    /// Notes for the watchdog whether no client is read because no row can be handed over.
+    fn note_choke(&mut self, is_choked: bool) {
+        let pending = self.machine.pending();
+        match is_choked && pending == self.choked.1 {
+            true => self.choked.0.begin(),
+            false => self.choked.0.end(),
+        }
+        self.choked.1 = pending;
     }
 
     fn note_depths(&mut self) {

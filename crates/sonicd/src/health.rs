@@ -7,7 +7,7 @@ use super::{Daemon, Error};
 use clap::Args;
 use ribtide_model::{Health, Stall};
 use ribtide_runtime::thread::Stop;
-use ribtide_runtime::watchdog::{STALL_TIMEOUT, Watchdog};
+use ribtide_runtime::watchdog::{self, STALL_TIMEOUT, Watchdog};
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases, Fields};
 use std::path::Path;
@@ -22,12 +22,30 @@ pub struct StallOptions {
     /// Seconds after which work that waits without progress counts as stalled; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT.as_secs())]
     pub stall_timeout: u64,
+    /// Seconds after which a stall ends the daemon with status 9, for its supervisor to start it again, if no other process
+    /// is the cause; at least the stall timeout; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub stall_exit: u64,
+}
+
+impl StallOptions {
+    fn times(self) -> [Duration; 2] {
+        [self.stall_timeout, self.stall_exit].map(Duration::from_secs)
+    }
+
+    /// Checks them before the daemon connects to anything.
+    pub(super) fn check(self) -> Result<(), Error> {
+        let [timeout, exit] = self.times();
+        let problem = watchdog::exit_problem(timeout, exit);
+        let sentence = problem.map(|problem| format!("--stall-exit {}: {problem}", self.stall_exit));
+        sentence.map_or(Ok(()), |sentence| Err(Error::Configuration(sentence)))
+    }
 }
 
 /// Starts the watchdog of a daemon, and publishes what it finds.
 pub(super) fn watch(options: StallOptions, daemon: &Daemon) -> Result<(), Error> {
-    let timeout = Duration::from_secs(options.stall_timeout);
-    let watchdog = Watchdog::start(daemon.rings.clone(), timeout, &daemon.stop);
+    let [timeout, exit] = options.times();
+    let watchdog = Watchdog::start(daemon.rings.clone(), timeout, exit, &daemon.stop);
     let watchdog = watchdog.map_err(Error::no_thread("for the watchdog"))?;
     daemon.bookkeeping.follow(TABLE, daemon.name, move || {
         let field = |stall| {

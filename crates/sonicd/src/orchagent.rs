@@ -148,6 +148,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
+    args.stall.check()?;
     let daemon = &Daemon::new(DAEMON, args.database_config.as_deref(), stop)?;
     health::watch(args.stall, daemon)?;
     // First, because fpmsyncd checks the presence of orchagent, whose start may take long.

@@ -210,6 +210,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
+    options.stall.check()?;
     let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
     health::watch(options.stall, daemon)?;
     let mut config = ConfigDb::new(daemon.connect(Db::Config)?);

@@ -5,6 +5,7 @@ use ribtide_config as config;
 use ribtide_daemon::metrics::{Kind, METRICS};
 use ribtide_daemon::registry::{Process, QUEUES, THREADS};
 use ribtide_runtime::log::target;
+use ribtide_runtime::watchdog::STALL_EXIT_STATUS;
 use serde_json::{Map, Value};
 
 /// The reference of a name: `metrics`, `log-targets`, `exits`, `threads` or `queues` and whose, `settings` and a table of the
@@ -85,6 +86,12 @@ fn exits() -> String {
     ]
     .map(|exit| (exit as u8, when(exit)))
     .into();
+    rows.push((
+        STALL_EXIT_STATUS,
+        "`run` and the SONiC daemons: work waited without progress for `router.stall-exit` or `--stall-exit`, and no peer \
+         was the cause. The last line on standard error names the queue and its thread; the supervisor starts the \
+         program again",
+    ));
     rows.push((
         134,
         "SIGABRT: a thread failed, and the process with it, so that no route is silently lost. Standard error names \

@@ -18,6 +18,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::watchdog::PeerWait;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +58,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     let (requests, requests_rx) = rings.bounded::<Q>("orchagent to syncd", WAITING);
     let (replies_tx, replies) = rings.bounded("syncd to orchagent", WAITING);
     let (to, stop, decode) = (endpoint.clone(), stop.clone(), Arc::new(decode));
+    let absent = PeerWait::new(format!("syncd at {endpoint}"));
     let body = move || {
         let interrupted = || {
             let _ = replies_tx.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
@@ -70,6 +72,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
             let peer = match connect(&to, Kind::Req, LIMIT, socket) {
                 Ok(peer) => peer,
                 Err(e) => {
+                    absent.begin();
                     if !std::mem::replace(&mut away, true) {
                         tracing::warn!(target: target::ZMQ, endpoint = %to, error = %e, "waiting for syncd");
                     }
@@ -78,6 +81,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
                     continue;
                 }
             };
+            absent.end();
             if !away && peer.ours.or(who).is_none() && !lost.is_empty() {
                 return interrupted();
             }

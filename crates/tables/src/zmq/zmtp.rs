@@ -8,6 +8,7 @@
 
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
+use ribtide_runtime::watchdog::PeerWait;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -143,7 +144,9 @@ pub(super) fn handshake_as(
     if (theirs[0], theirs[9] & 1) != (0xff, 1) || theirs[10] < 3 || theirs[12..32] != greeting[12..32] {
         return Err(io::Error::other("the other side does not speak ZeroMQ 3 without security"));
     }
-    let frames = Frames { stream: stream.clone(), turn: Arc::default() };
+    let peer = stream.peer_addr().map_or_else(|e| e.to_string(), |address| address.to_string());
+    let full = PeerWait::new(format!("ZeroMQ peer {peer}"));
+    let frames = Frames { stream: stream.clone(), turn: Arc::default(), full };
     let mut reader = Reader { input, pong: frames.clone(), limit };
     let mut body = Vec::new();
     let flags = reader.frame(&mut body)?;
@@ -273,13 +276,18 @@ impl Reader {
 struct Frames {
     stream: Arc<TcpStream>,
     turn: Arc<Mutex<()>>,
+    /// For the watchdog.
+    full: PeerWait,
 }
 
 impl Frames {
     /// Writes all parts; blocks while the connection is full.
     fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.iter().try_for_each(|part| (&*self.stream).write_all(part))
+        self.full.begin();
+        let written = parts.iter().try_for_each(|part| (&*self.stream).write_all(part));
+        self.full.end();
+        written
     }
 }
 
