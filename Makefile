@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan fmt setup clean
+.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan loom fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -63,6 +63,9 @@ fuzz: ## bytes from outside, guided by coverage; TARGETS='update fpm' for some, 
 
 tsan: ## tests with threads under ThreadSanitizer; needs the nightly toolchain with rust-src
 	@scripts/tsan
+
+loom: ## models of rings, calls, stop and hand-overs in loom: every order of their threads (LOOM_MAX_PREEMPTIONS)
+	@scripts/loom
 
 fmt: ## format all code
 	cargo fmt --all

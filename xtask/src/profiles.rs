@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// cuts a crate into other units.
 const HARMLESS: &[&str] = &["_DEBUG", "_SPLIT_DEBUGINFO", "_STRIP"];
 
-/// Scripts that instrument the code, beside the tests of what users get.
-const INSTRUMENT: &[&str] = &["scripts/tsan"];
+/// Scripts that instrument the code, or model it, beside the tests of what users get.
+const INSTRUMENT: &[&str] = &["scripts/loom", "scripts/tsan"];
 
 /// Every override of how code is generated, in what builds and tests the binary: `.ci`, `scripts`, `Makefile` and
 /// `.cargo/config.toml`.

@@ -6,8 +6,9 @@
 //! last batch. The receiver of that batch then sees the idle flag, because the send orders the
 //! stores.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, PoisonError};
 
 /// The stages of one part of the pipeline. Clones share them.
 #[derive(Clone, Default, Debug)]

@@ -3,7 +3,7 @@
 //! A call should return a page: a walk over a whole table stops routing for as long.
 
 use crate::ring::Wake;
-use crossbeam_channel as channel;
+use crate::sync::channel;
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;

@@ -5,9 +5,9 @@
 //! read it.
 
 use crate::ring::{Progress, next_id};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A depth that its owner sets. It is listed until it is dropped.
 #[derive(Debug)]

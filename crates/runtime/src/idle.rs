@@ -13,7 +13,7 @@
 //! counts as idle once in [`BUSY_MAX`], too.
 
 use crate::liveness;
-use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, Select};
+use crate::sync::channel::{Receiver, RecvError, RecvTimeoutError, Select};
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -235,7 +235,7 @@ mod tests {
         LAST_IDLE.set(Some(Instant::now()));
         STATE.set(State::Waiting { since: ago(3).unwrap(), interval: 4 * IDLE_TIMEOUT });
         assert!(near(until_idle(), Duration::from_secs(5)));
-        let (tx, rx) = crossbeam_channel::bounded(1);
+        let (tx, rx) = crate::sync::channel::bounded(1);
         tx.send(()).unwrap();
         let mut select = Select::new();
         select.recv(&rx);

@@ -11,14 +11,18 @@ pub mod call;
 pub mod clock;
 pub mod cpu;
 pub mod gauge;
+pub mod handover;
 pub mod idle;
 pub mod liveness;
 pub mod log;
 pub mod meter;
+#[cfg(all(test, loom))]
+mod models;
 pub mod performance;
 pub mod registry;
 pub mod ring;
 pub mod stop;
+mod sync;
 pub mod thread;
 pub mod unix_socket;
 pub mod wait_fd;

@@ -6,10 +6,12 @@
 
 use crate::gauge::{Depth, Gauge, Level};
 use crate::idle;
+use crate::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use crate::sync::{Mutex, channel};
 use crate::thread;
-use crossbeam_channel as channel;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 /// Wakes a consumer that sleeps elsewhere than at its rings, such as in `poll`.
@@ -64,6 +66,17 @@ struct Stats {
     consumer: AtomicU32,
 }
 
+impl Stats {
+    /// The batches that were taken, and those that wait. A producer counts after it has sent, so a
+    /// batch may be missing while its producer is inside of `send`.
+    fn taken_and_depth(&self) -> (u64, u64) {
+        // In this order: of two batches, of which one was sent and one taken meanwhile, none would
+        // seem to wait.
+        let taken = self.received.load(Acquire);
+        (taken, self.sent.load(Relaxed).saturating_sub(taken))
+    }
+}
+
 /// What the watchdog sees of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Progress {
@@ -83,7 +96,7 @@ pub struct Progress {
 
 /// A number for a queue.
 pub(crate) fn next_id() -> u64 {
-    static IDS: AtomicU64 = AtomicU64::new(0);
+    static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     IDS.fetch_add(1, Relaxed)
 }
 
@@ -145,9 +158,8 @@ impl Rings {
     pub fn progress(&self) -> Vec<Progress> {
         let rings = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let progress = |s: Arc<Stats>| {
-            let taken = s.received.load(Relaxed);
+            let (taken, depth) = s.taken_and_depth();
             let (id, name) = (s.id, s.name.clone());
-            let depth = s.sent.load(Relaxed).saturating_sub(taken);
             let consumer = s.consumer.load(Relaxed);
             Progress { id, name, depth, taken, consumer, is_ring: true }
         };
@@ -167,7 +179,7 @@ impl Rings {
             .map(|s| Reading {
                 name: s.name.clone(),
                 capacity: s.capacity,
-                depth: s.sent.load(Relaxed).saturating_sub(s.received.load(Relaxed)),
+                depth: s.taken_and_depth().1,
                 peak: s.peak.load(Relaxed),
                 sent: s.sent.load(Relaxed),
                 full: s.full.load(Relaxed),
@@ -385,7 +397,8 @@ impl<T> Receiver<T> {
 
     /// Counts a batch received through [`Receiver::raw`] and returns it.
     pub fn took(&self, batch: T) -> T {
-        self.stats.received.fetch_add(1, Relaxed);
+        // A reader that sees it taken sees what was counted before.
+        self.stats.received.fetch_add(1, Release);
         self.stats.consumer.store(thread::id(), Relaxed);
         batch
     }

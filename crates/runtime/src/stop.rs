@@ -4,11 +4,12 @@
 //! [`StopSignal`] makes a `Select` ready, a [`StopHook`] calls what wakes a poll, and
 //! [`Stop::sleep`] returns.
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
+use crate::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::channel::{Receiver, RecvTimeoutError, Select, bounded};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 const STOP: u8 = 1;

@@ -16,10 +16,10 @@
 use crate::log::{self, target};
 use crate::registry;
 use crate::ring::{Progress, Rings};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::thread::{self, Ends, Stop};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -311,7 +311,7 @@ fn slots() -> MutexGuard<'static, Vec<Weak<Slot>>> {
 
 impl Slot {
     fn lasted(&self, now: Instant) -> Option<Duration> {
-        let since = self.since_ms.load(Relaxed).checked_sub(1)?;
+        let since = self.since_ms.load(Acquire).checked_sub(1)?;
         Some(now.saturating_duration_since(*START + Duration::from_millis(since)))
     }
 }
@@ -330,8 +330,20 @@ impl PeerWait {
     pub fn begin(&self) {
         if self.0.since_ms.load(Relaxed) == 0 {
             self.0.thread.store(thread::id(), Relaxed);
-            self.0.since_ms.store(START.elapsed().as_millis() as u64 + 1, Relaxed);
+            // A watchdog that sees the wait sees its thread too, or it would take a queue of the thread
+            // for stalled without the peer.
+            self.0.since_ms.store(START.elapsed().as_millis() as u64 + 1, Release);
         }
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn lasted(&self, now: Instant) -> Option<Duration> {
+        self.0.lasted(now)
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn thread(&self) -> u32 {
+        self.0.thread.load(Relaxed)
     }
 
     /// The wait is over.
