@@ -21,7 +21,7 @@ use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, Wake, passed_over, server_returns};
 use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -137,7 +137,7 @@ impl AsicDb {
     pub(super) fn progress(&self) -> (u64, u64) {
         match self {
             AsicDb::Off { .. } => (0, 0),
-            AsicDb::WriteBehind(writer) => (writer.given, writer.written.load(Relaxed)),
+            AsicDb::WriteBehind(writer) => (writer.given, writer.written.load(Acquire)),
             AsicDb::InLine(rows) => (rows.batches, rows.batches),
         }
     }
@@ -225,7 +225,7 @@ impl AsicWriter {
                 if oldest.is_some() {
                     rows.connection.flush()?;
                 }
-                its_written.fetch_add(batches_done, Relaxed);
+                its_written.fetch_add(batches_done, Release);
                 if rows.is_lost()? {
                     lost_wake.wake();
                 }

@@ -5,6 +5,7 @@
 //! a write, is lost, or comes back with other rows delays these rows and nothing else.
 
 use crate::{Connection, Database, Databases, TableError};
+use ribtide_runtime::handover::PollPace;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Wake;
@@ -14,7 +15,6 @@ use ribtide_swss::{Change, Db, Row};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,8 +54,8 @@ impl fmt::Debug for State {
 
 struct Shared {
     state: Mutex<State>,
-    /// Whether the thread reads its sources seldom.
-    is_slow: AtomicBool,
+    /// How often the thread reads its sources.
+    pace: PollPace,
     wake: Wake,
 }
 
@@ -91,8 +91,8 @@ impl Bookkeeping {
             cause: e.to_string(),
         };
         let wait = WaitFd::new(stop).map_err(cannot)?;
-        let (state, is_slow) = Default::default();
-        let shared = Arc::new(Shared { state, is_slow, wake: wait.waker() });
+        let (state, pace) = Default::default();
+        let shared = Arc::new(Shared { state, pace, wake: wait.waker() });
         let writer = Writer {
             wait,
             shared: shared.clone(),
@@ -136,7 +136,7 @@ impl Bookkeeping {
 
     /// Makes the thread read its sources soon, at least as often as the shorter interval says.
     pub fn hurry(&self) {
-        if self.shared.is_slow.swap(false, Relaxed) {
+        if self.shared.pace.hurry() {
             (self.shared.wake)();
         }
     }
@@ -163,7 +163,7 @@ impl Writer {
     fn run(mut self, stop: &Stop) {
         let (mut read, mut interval, mut may_be_lost) = (None::<Instant>, POLL_INTERVALS.0, false);
         while !stop.stopped() {
-            if !self.shared.is_slow.load(Relaxed) {
+            if self.shared.pace.begin_round() {
                 interval = POLL_INTERVALS.0;
             }
             let due = read.is_none_or(|read| read.elapsed() >= interval);
@@ -179,7 +179,9 @@ impl Writer {
                 Ok(false) => interval,
                 _ => POLL_INTERVALS.0,
             };
-            self.shared.is_slow.store(interval > POLL_INTERVALS.0, Relaxed);
+            if interval > POLL_INTERVALS.0 && !self.shared.pace.slow_down() {
+                interval = POLL_INTERVALS.0;
+            }
             let is_refused = wrote.is_err();
             let refusal = wrote.err();
             if let Some(e) = refusal.as_ref().filter(|_| refusal != self.refusal && !stop.stopped()) {

@@ -15,6 +15,7 @@ use crate::low_priority_pace::LowPriorityPace;
 use crate::subscriptions::Wake;
 use crate::{Producer, TableError};
 use crossbeam_channel as channel;
+use ribtide_runtime::handover::WriterProgress;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends};
@@ -22,7 +23,7 @@ use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
 use std::borrow::Borrow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -49,11 +50,10 @@ pub struct WriteBehind<R: Row> {
     entries: Option<ring::Sender<QueueEntry<R>>>,
     thread: Option<JoinHandle<()>>,
     failed: channel::Receiver<TableError>,
-    generation: Arc<AtomicU64>,
     wake: Wake,
-    /// Entries enqueued, and entries done.
+    /// Entries enqueued, and how far the thread is with them.
     enqueued: u64,
-    done: Arc<AtomicU64>,
+    progress: Arc<WriterProgress>,
     /// The pace of a low-priority writer.
     pace: Option<LowPriorityPace>,
     /// Whether a caller waits until everything is written.
@@ -94,12 +94,10 @@ impl<R: Row> WriteBehind<R> {
     ) -> Result<Self, TableError> {
         let (entries, waiting) =
             rings.bounded::<QueueEntry<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
-        let generation = Arc::new(AtomicU64::new(table.generation()));
+        let progress = Arc::new(WriterProgress::new(table.generation()));
         let (failing, failed) = channel::bounded(1);
         let (waker, wake) = channel::bounded(1);
-        let (seen, its_pace) = (generation.clone(), pace.clone());
-        let done = Arc::<AtomicU64>::default();
-        let its_done = done.clone();
+        let (its_progress, its_pace) = (progress.clone(), pace.clone());
         let hurried = Arc::<AtomicBool>::default();
         let its_hurry = hurried.clone();
         let body = move || {
@@ -137,12 +135,12 @@ impl<R: Row> WriteBehind<R> {
                 if let Some(timer) = &timer {
                     timer.add(count, begin);
                 }
-                seen.store(table.generation(), Relaxed);
                 if let Err(e) = written {
+                    its_progress.note_generation(table.generation());
                     let _ = failing.send(e);
                     return;
                 }
-                its_done.store(taken, Relaxed);
+                its_progress.note(taken, table.generation());
                 let _ = waker.try_send(());
                 // The caller of `settle` waits for it.
                 if let Some(done_tx) = settled {
@@ -153,7 +151,7 @@ impl<R: Row> WriteBehind<R> {
                     return;
                 }
                 // The database may have been lost meanwhile.
-                seen.store(table.generation(), Relaxed);
+                its_progress.note_generation(table.generation());
                 if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
                     pace.pause(begin.elapsed(), oldest, || waiting.raw().len());
                 }
@@ -169,10 +167,9 @@ impl<R: Row> WriteBehind<R> {
             entries: Some(entries),
             thread: Some(thread),
             failed,
-            generation,
             wake,
             enqueued: 0,
-            done,
+            progress,
             pace,
             hurried,
         })
@@ -209,7 +206,7 @@ impl<R: Row> WriteBehind<R> {
 
     /// Whether everything is written.
     pub fn is_idle(&self) -> bool {
-        self.done.load(Relaxed) == self.enqueued
+        self.progress.done() == self.enqueued
     }
 
     /// What was enqueued until now, for [`WriteBehind::is_past`].
@@ -219,7 +216,7 @@ impl<R: Row> WriteBehind<R> {
 
     /// Whether everything that was enqueued before the fence is written.
     pub fn is_past(&self, fence: u64) -> bool {
-        self.done.load(Relaxed) >= fence
+        self.progress.done() >= fence
     }
 
     /// Whether everything is written, for a caller that polls.
@@ -308,7 +305,7 @@ impl<R: Row> Producer<R> for WriteBehind<R> {
     }
 
     fn generation(&self) -> u64 {
-        self.generation.load(Relaxed)
+        self.progress.generation()
     }
 }
 
