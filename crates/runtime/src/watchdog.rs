@@ -200,7 +200,10 @@ fn stalls(queues: Vec<(Progress, Duration)>, peers: &[(Arc<Slot>, Duration)]) ->
             last.clone().filter(|last| *last != queue.name && is_in_path)
         });
         let thread = thread_name(queue.consumer);
-        let is_own = queue.is_ring && behind.is_none() && thread.is_some();
+        // The consumer of a queue beside the path may wait for any of the others.
+        let is_alone = last.is_none() && peers.is_empty() && queues.iter().all(|(queue, _)| queue.is_ring);
+        let is_cause = is_alone || registry::path_position(&queue.name).is_some();
+        let is_own = queue.is_ring && behind.is_none() && thread.is_some() && is_cause;
         Stall { what: queue.name.clone(), thread, depth: queue.depth, lasted: *lasted, behind, is_own }
     }));
     stalls.sort_by_key(|stall| stall.behind.is_some());
@@ -452,13 +455,17 @@ mod tests {
         let replies = ring(replies_ring);
         assert_eq!(found(begin + TIMEOUT), waits);
         let own = [
-            stall("LABEL_ROUTE_TABLE", None, true),
+            stall("LABEL_ROUTE_TABLE", None, false),
             stall("ROUTE_TABLE", Some(replies_ring), false),
             stall(gauge, Some(replies_ring), false),
             stall(replies_ring, None, true),
         ];
         assert_eq!(found(begin + 2 * TIMEOUT), own, "the thread takes no replies");
-        drop((rows, labels, replies));
+        drop((rows, replies));
+        requests.set(0);
+        let alone = [stall("LABEL_ROUTE_TABLE", None, true)];
+        assert_eq!(found(begin + 3 * TIMEOUT), alone, "nothing else is stalled");
+        drop(labels);
     }
 
     #[test]
