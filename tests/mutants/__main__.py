@@ -1,6 +1,7 @@
 """Inserts faults into a copy of ribtide, one at a time, and runs the tests that must notice each.
 
-    python3 tests/mutants [NAME...]   all faults, or those whose name or file has one of these texts
+    python3 tests/mutants [NAME...]   all faults, or those whose name or file has one of these texts, or that
+                                      are in one of these files of faults (such as `pure.toml`)
     SHARD=K/N                         the K-th of N parts, in a copy of its own
     MUTANTS_DIR=FOLDER                where the copies and what they build lie (default: target/mutants)
     MUTANTS_WRAP=COMMAND              a command that runs each build and test, such as `nice`
@@ -17,18 +18,23 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from faults import ROOT, Fault, read
+from faults import ROOT, Fault, TestCommand, read
 
-# A test that takes longer with a fault is taken for a loop that does not end: the fault is caught.
-TEST_SECONDS = 120
+# Tests that take this much longer with a fault than without, in seconds and as a factor, do not end: the fault is
+# caught. A test's own limit, such as for what another thread is to do, is shorter.
+MORE_SECONDS, TIMES = 90, 4
+BASELINE_SECONDS = 1200
 BUILD_FAILED, TEST_FAILED, TEST_HANGS = 90, 91, 92
 SCRIPT = """
-cargo test {args} --no-run || exit 90
-timeout -k 5 {seconds} cargo test {args} < /dev/null
+cargo test {targets} --no-run || exit 90
+timeout -k 5 {seconds} cargo test {targets} -- {filters} < /dev/null
 case $? in 0) exit 0 ;; 124 | 137) exit 92 ;; *) exit 91 ;; esac
 """
+# These only build: without debug information and optimisation each fault costs half as much.
+PROFILE = {"CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_PROFILE_DEV_OPT_LEVEL": "0", "CARGO_INCREMENTAL": "1"}
 
 
 def copy(to: Path) -> None:
@@ -61,32 +67,54 @@ def shard(faults: list[Fault], text: str) -> tuple[int, list[Fault]]:
     return part, faults[len(faults) * (part - 1) // parts : len(faults) * part // parts]
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """The tests of some targets without a fault."""
+
+    status: int
+    # Of each test: `ok` or `FAILED`.
+    results: dict[str, str]
+    # How long they may take with a fault, in seconds.
+    limit: float
+
+
 class Runner:
     """Builds and tests in one copy of the tree."""
 
     def __init__(self, tree: Path, target: Path, log: Path):
         self.tree, self.log = tree, log
+        self.baselines: dict[str, Baseline] = {}
         self.environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_TERM_COLOR": "never"}
+        self.environment |= PROFILE
         self.wrap = shlex.split(os.environ.get("MUTANTS_WRAP", ""))
 
-    def test(self, args: str) -> tuple[int, str]:
+    def test(self, targets: str, filters: set[str], seconds: float) -> tuple[int, str]:
         """Runs one test command, and returns its status and output."""
-        script = SCRIPT.format(args=args, seconds=TEST_SECONDS)
+        words = " ".join(map(shlex.quote, sorted(filters)))
+        script = SCRIPT.format(targets=targets, filters=words, seconds=round(seconds))
         done = subprocess.run(
             [*self.wrap, "bash", "-c", script], cwd=self.tree, env=self.environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )
         with self.log.open("a") as log:
-            log.write(f"=== cargo test {args}: status {done.returncode}\n{done.stdout}\n")
+            log.write(f"=== cargo test {targets} -- {words}: status {done.returncode}\n{done.stdout}\n")
         return done.returncode, done.stdout
 
-    def baseline(self, args: str) -> str:
+    def baseline(self, targets: str, filters: set[str]) -> None:
+        """Runs all tests that the faults name of some targets, without a fault: once, since each build takes time."""
+        status, output = self.test(targets, filters, BASELINE_SECONDS)
+        took = sum(float(n) for n in re.findall(r"^test result: .* finished in ([\d.]+)s", output, re.MULTILINE))
+        results = dict(re.findall(r"^test (\S+).* \.\.\. (ok|FAILED)", output, re.MULTILINE))
+        self.baselines[targets] = Baseline(status, results, MORE_SECONDS + TIMES * took)
+
+    def wrong(self, test: TestCommand) -> str:
         """What is wrong with a test command without a fault, or nothing."""
-        status, output = self.test(args)
-        if status:
-            return f"fails without a fault, with status {status}"
-        if not sum(int(n) for n in re.findall(r"test result: ok\. (\d+) passed", output)):
-            return "runs no test"
+        baseline = self.baselines[test.targets]
+        named = {name: result for name, result in baseline.results.items() if test.names(name)}
+        if failed := [name for name, result in named.items() if result != "ok"]:
+            return f"{failed[0]} fails without a fault"
+        if not named:
+            return f"{test.text}: runs no test without a fault (status {baseline.status})"
         return ""
 
     def fault(self, fault: Fault) -> tuple[str, str]:
@@ -99,15 +127,15 @@ class Runner:
         with self.log.open("a") as log:
             log.write(f"\n######## {fault.name}\n")
         try:
-            for args in fault.tests:
-                status, output = self.test(args)
+            for test in fault.commands():
+                status, output = self.test(test.targets, test.filters, self.baselines[test.targets].limit)
                 if status == BUILD_FAILED:
-                    return "does not build", args
+                    return "does not build", test.text
                 if status == TEST_HANGS:
                     return "caught", "a test that does not end"
                 if status:
                     failed = re.findall(r"^test (.*) \.\.\. FAILED", output, re.MULTILINE)
-                    return "caught", failed[0] if failed else args
+                    return "caught", failed[0] if failed else test.text
             return "survived", "; ".join(fault.tests)
         finally:
             path.write_text(before)
@@ -120,7 +148,7 @@ def main() -> int:
             print(f"{fault.name} does not apply: its text is {fault.places()} times in {fault.file}")
         return 1
     names = sys.argv[1:]
-    faults = [f for f in faults if not names or any(name in f.name or name in f.file for name in names)]
+    faults = [f for f in faults if not names or any(n in f.name or n in f.file or n == f"{f.group}.toml" for n in names)]
     part = 1
     if text := os.environ.get("SHARD"):
         part, faults = shard(faults, text)
@@ -134,16 +162,19 @@ def main() -> int:
     log.write_text("")
     runner = Runner(tree, target, log)
     sums: collections.Counter[str] = collections.Counter()
-    passed: dict[str, str] = {}
+    filters: dict[str, list[set[str]]] = collections.defaultdict(list)
+    for test in (test for fault in faults for test in fault.commands()):
+        filters[test.targets].append(test.filters)
     unexpected = 0
     width = max(len(fault.name) for fault in faults)
     for fault in faults:
         begin = time.monotonic()
         wrong = ""
-        for args in fault.tests:
-            if args not in passed:
-                passed[args] = runner.baseline(args)
-            wrong = wrong or (passed[args] and f"{args}: {passed[args]}")
+        for test in fault.commands():
+            if test.targets not in runner.baselines:
+                named = filters[test.targets]
+                runner.baseline(test.targets, set.union(*named) if all(named) else set())
+            wrong = wrong or runner.wrong(test)
         result, why = ("no baseline", wrong) if wrong else runner.fault(fault)
         if result == "survived" and fault.survives:
             result, why = "survived, as is known", fault.survives
