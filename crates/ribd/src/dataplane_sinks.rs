@@ -137,3 +137,112 @@ fn newest(ops: Vec<UrgentOp>) -> Vec<UrgentOp> {
     let last: BTreeMap<GroupId, u64> = ops.iter().map(|op| (op.op.id, op.made)).collect();
     ops.into_iter().filter(|op| last[&op.op.id] == op.made).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_rib::{FibGroup, GroupOp};
+    use ribtide_runtime::ring::{Receiver, Rings};
+
+    /// The dataplane's end of its two queues.
+    struct End {
+        batches: Receiver<Arc<FibBatch>>,
+        urgent: Receiver<Vec<UrgentOp>>,
+    }
+
+    impl End {
+        /// The number of the next batch.
+        fn take(&self) -> Option<u64> {
+            self.batches.try_recv().map(|batch| batch.seq)
+        }
+    }
+
+    /// Dataplanes with room for so many batches each, and for one message of urgent operations.
+    fn planes<const N: usize>(room: [usize; N]) -> (DataplaneSinks, [End; N]) {
+        let (rings, mut sinks) = (Rings::default(), DataplaneSinks::default());
+        let ends = room.map(|room| {
+            let (batches_in, batches) = rings.bounded("RIB to test", room);
+            let (urgent_in, urgent) = rings.bounded("RIB to test, urgent", 1);
+            sinks.add("test", DataplaneSink { batches: batches_in, urgent: urgent_in });
+            End { batches, urgent }
+        });
+        (sinks, ends)
+    }
+
+    fn batch(seq: u64) -> Arc<FibBatch> {
+        Arc::new(FibBatch { seq, ..FibBatch::default() })
+    }
+
+    /// A dataplane that is up and keeps up.
+    fn up(id: DataplaneId) -> DataplaneInfo {
+        DataplaneInfo { id, outstanding: 0, acked: 0, failed: 0, replayed: true, lag: None }
+    }
+
+    fn unresolved(id: u32, made: u64) -> UrgentOp {
+        let op = GroupOp { id: GroupId(id), content: FibGroup::Unresolved, source: None };
+        UrgentOp { after: 0, made, op }
+    }
+
+    #[test]
+    fn held_batches_are_sent_in_order_and_hold_up_the_only_dataplane() {
+        let (mut sinks, [end]) = planes([1]);
+        (1..=3).for_each(|seq| sinks.send(0, batch(seq)));
+        assert!(sinks.holds_any());
+        assert_eq!(sinks.make_room([up(0)].into_iter()), None);
+        assert_eq!(end.take(), Some(1));
+        assert_eq!(sinks.make_room([up(0)].into_iter()), None, "there is one more");
+        sinks.send(0, batch(4));
+        assert_eq!(end.take(), Some(2));
+        sinks.make_room([up(0)].into_iter());
+        assert_eq!(end.take(), Some(3));
+        assert_eq!(sinks.make_room([up(0)].into_iter()), Some(vec![]));
+        assert!(!sinks.holds_any());
+        assert_eq!(end.take(), Some(4));
+        assert_eq!(end.take(), None);
+    }
+
+    #[test]
+    fn full_dataplane_lags_only_while_another_has_emptied_half_of_its_queue() {
+        let (mut sinks, [slow, fast]) = planes([1, BATCHES]);
+        (1..=BATCHES as u64).for_each(|seq| sinks.send(1, batch(seq)));
+        (1..=2).for_each(|seq| sinks.send(0, batch(seq)));
+        let all = || [up(0), up(1)].into_iter();
+        assert_eq!(sinks.make_room(all()), None, "the other one is not faster");
+        (0..BATCHES / 2 - 1).for_each(|_| drop(fast.take()));
+        assert_eq!(sinks.make_room(all()), None, "less than half is empty");
+        fast.take();
+        assert_eq!(sinks.make_room(all()), Some(vec![0]));
+        // What it has room for comes in order, whether it lags or not.
+        assert_eq!(slow.take(), Some(1));
+        let lagging = DataplaneInfo { lag: Some(1), ..up(0) };
+        assert_eq!(sinks.make_room([lagging, up(1)].into_iter()), Some(vec![]));
+        assert_eq!(slow.take(), Some(2));
+    }
+
+    #[test]
+    fn batches_held_for_a_dataplane_that_is_down_are_dropped_and_no_others() {
+        let (mut sinks, [up_end, down_end]) = planes([1, 1]);
+        for id in [0, 1] {
+            (1..=2).for_each(|seq| sinks.send(id, batch(seq)));
+        }
+        assert_eq!(sinks.make_room([up(0)].into_iter()), None);
+        assert_eq!((up_end.take(), down_end.take()), (Some(1), Some(1)));
+        assert_eq!(sinks.make_room([up(0)].into_iter()), Some(vec![]));
+        assert_eq!((up_end.take(), down_end.take()), (Some(2), None));
+    }
+
+    #[test]
+    fn urgent_operations_without_room_precede_batches_and_are_the_newest_of_each_group() {
+        let (mut sinks, [end]) = planes([4]);
+        sinks.overtake(0, vec![unresolved(1, 1)]);
+        sinks.overtake(0, vec![unresolved(1, 2)]);
+        sinks.overtake(0, vec![unresolved(2, 3), unresolved(1, 4)]);
+        sinks.send(0, batch(5));
+        assert_eq!(end.take(), None, "the operations are older");
+        assert_eq!(end.urgent.try_recv().unwrap(), [unresolved(1, 1)]);
+        assert_eq!(sinks.make_room([up(0)].into_iter()), Some(vec![]));
+        let ops = end.urgent.try_recv().unwrap();
+        assert_eq!(ops, [unresolved(2, 3), unresolved(1, 4)]);
+        assert_eq!(end.take(), Some(5));
+    }
+}

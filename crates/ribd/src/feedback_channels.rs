@@ -156,7 +156,8 @@ impl Unsent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_runtime::ring::Rings;
+    use ribtide_runtime::ring::{Receiver, Rings};
+    use std::net::IpAddr;
 
     fn prefix(n: u8) -> AnyPrefix {
         format!("10.{n}.0.0/16").parse().unwrap()
@@ -201,5 +202,94 @@ mod tests {
         channels.send();
         let last = heard();
         assert_eq!((last.0, last.1.len()), (4, 3000 - BLOCKED_BATCH_MAX));
+    }
+
+    /// One shard whose queue has room for one message, after it heard that suppression is on.
+    fn one_shard() -> (FeedbackChannels, Receiver<ShardIn>) {
+        let (requests, shard) = Rings::default().bounded("requests to shard 7", 1);
+        let mut channels = FeedbackChannels::default();
+        channels.suppress(true);
+        channels.set(vec![FeedbackChannel { number: 7, requests }], std::iter::empty());
+        assert!(matches!(shard.try_recv(), Some(ShardIn::Suppress(true))));
+        (channels, shard)
+    }
+
+    fn confirmation(shard: &Receiver<ShardIn>) -> (u64, Vec<(AnyPrefix, bool)>) {
+        match shard.try_recv() {
+            Some(ShardIn::Confirmed(mut news)) => {
+                news.blocked.sort();
+                (news.fence, news.blocked)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next_hops(shard: &Receiver<ShardIn>) -> Vec<(TrackedNextHop, NextHopState)> {
+        match shard.try_recv() {
+            Some(ShardIn::NextHops(states)) => states,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next_hop(n: u8) -> TrackedNextHop {
+        TrackedNextHop { address: IpAddr::from([10, 0, 0, n]), recursive: true, exclude: None }
+    }
+
+    #[test]
+    fn next_hop_states_full_queue_newest_is_sent_when_there_is_room() {
+        let (mut channels, shard) = one_shard();
+        channels.confirmed(FeedFence { announcer: 7, seq: 1 });
+        channels.send();
+        channels.next_hop(next_hop(1), NextHopState::Reachable { cost: 5 });
+        channels.next_hop(next_hop(2), NextHopState::Unreachable);
+        channels.send();
+        channels.next_hop(next_hop(1), NextHopState::Unreachable);
+        channels.send();
+        assert!(channels.has_unsent());
+        assert_eq!(confirmation(&shard), (1, vec![]));
+        channels.send();
+        assert_eq!(
+            next_hops(&shard),
+            [(next_hop(1), NextHopState::Unreachable), (next_hop(2), NextHopState::Unreachable)]
+        );
+        assert!(!channels.has_unsent());
+    }
+
+    #[test]
+    fn new_shard_gets_suppression_blocked_prefixes_and_unsent_next_hops() {
+        let (mut channels, old) = one_shard();
+        channels.confirmed(FeedFence { announcer: 7, seq: 1 });
+        channels.send();
+        // The queue of the old shard is full, so these wait there when the new one comes.
+        channels.next_hop(next_hop(1), NextHopState::Unreachable);
+        channels.blocked(prefix(2), false);
+        let (requests, new) = Rings::default().bounded("requests to shard 8", 4);
+        let existing = channels.channels[0].channel.clone();
+        let shards = vec![existing, FeedbackChannel { number: 8, requests }];
+        channels.set(shards, [prefix(1), prefix(2)].into_iter());
+        assert!(matches!(new.try_recv(), Some(ShardIn::Suppress(true))));
+        assert_eq!(confirmation(&new), (0, vec![(prefix(1), true), (prefix(2), true)]));
+        assert_eq!(next_hops(&new), [(next_hop(1), NextHopState::Unreachable)]);
+        // The old one gets them as well, but a newer state that it has not heard stays.
+        assert_eq!(confirmation(&old), (1, vec![]));
+        channels.send();
+        assert_eq!(confirmation(&old), (0, vec![(prefix(1), true), (prefix(2), false)]));
+    }
+
+    #[test]
+    fn suppression_off_and_on_unsent_confirmation_of_before_is_dropped() {
+        let (mut channels, shard) = one_shard();
+        channels.confirmed(FeedFence { announcer: 7, seq: 1 });
+        channels.send();
+        channels.confirmed(FeedFence { announcer: 7, seq: 2 });
+        channels.blocked(prefix(1), true);
+        channels.suppress(false);
+        channels.suppress(true);
+        assert_eq!(confirmation(&shard), (1, vec![]));
+        channels.send();
+        assert!(matches!(shard.try_recv(), Some(ShardIn::Suppress(true))));
+        channels.send();
+        assert!(shard.try_recv().is_none(), "it is of the former suppression");
+        assert!(!channels.has_unsent());
     }
 }

@@ -1,6 +1,7 @@
 //! The RIB manager's thread: what goes before what.
 
 use super::*;
+use ribtide_config::{StaticRoute, VrfSetup};
 use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::{
     FibAck, FibBatch, FibGroup, GatewayEvent, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop,
@@ -435,4 +436,42 @@ fn a_failed_link_reaches_a_dataplane_that_is_behind_too() {
         "the group, before all routes"
     );
     stop.stop();
+}
+
+#[test]
+fn routes_of_a_vrf_leave_with_it() {
+    let mut running = Running::new();
+    let blackhole = StaticRoute {
+        prefix: "10.9.0.0/16".parse().unwrap(),
+        hops: Vec::new(),
+        distance: 1,
+        backup: Vec::new(),
+        track: None,
+        bfd: None,
+    };
+    let vrf = VrfSetup {
+        name: "Vrf-a".into(),
+        vrf: ribtide_rib::Vrf { id: VrfId(7), table: 0, device: 9 },
+        interfaces: Some(Vec::new()),
+        statics: vec![blackhole],
+        policy: FibPolicy::default(),
+    };
+    let with = VrfsSetup { vrfs: vec![vrf], ..VrfsSetup::default() };
+    let names = |running: &Running| -> Vec<String> {
+        running.rib.handle.call(|stage| stage.vrfs().map(|(name, _)| name.to_owned()).collect()).unwrap()
+    };
+    let changed = running.rib.set_vrfs(with).unwrap();
+    assert_eq!(changed, VrfsChanged { added: vec!["Vrf-a".into()], ..VrfsChanged::default() });
+    assert_eq!(names(&running), [ribtide_config::DEFAULT_VRF, "Vrf-a"]);
+    let of_vrf = |running: &mut Running| loop {
+        let batch = running.take();
+        if batch.vrf.id == VrfId(7) && batch.route_count() > 0 {
+            break batch.routes.v4.iter().map(|route| route.group.is_some()).collect::<Vec<bool>>();
+        }
+    };
+    assert_eq!(of_vrf(&mut running), [true]);
+    let changed = running.rib.set_vrfs(VrfsSetup::default()).unwrap();
+    assert_eq!(changed, VrfsChanged { removed: vec!["Vrf-a".into()], ..VrfsChanged::default() });
+    assert_eq!(names(&running), [ribtide_config::DEFAULT_VRF]);
+    assert_eq!(of_vrf(&mut running), [false]);
 }

@@ -138,3 +138,35 @@ impl RibStage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_rib::Vrf;
+
+    #[test]
+    fn configured_interface_is_in_the_vrf_that_names_it() {
+        let interface = |index: u32| InterfaceConfig {
+            index,
+            name: format!("eth{index}"),
+            addresses: vec![([10, 0, index as u8, 1].into(), 24)],
+            neighbors: Vec::new(),
+        };
+        let vrf = VrfSetup {
+            name: "Vrf-a".into(),
+            vrf: Vrf { id: VrfId(7), table: 0, device: 9 },
+            interfaces: Some(vec!["eth2".into()]),
+            statics: Vec::new(),
+            policy: FibPolicy::default(),
+        };
+        let setup =
+            VrfsSetup { statics: Vec::new(), vrfs: vec![vrf], interfaces: vec![interface(1), interface(2)] };
+        let events: Vec<InterfaceEvent> = config_interfaces(&setup).collect();
+        let vrfs: Vec<(&str, VrfId)> = events.iter().map(|event| (&*event.name, event.vrf)).collect();
+        assert_eq!(vrfs, [("eth1", VrfId::DEFAULT), ("eth2", VrfId(7))]);
+        assert_eq!(
+            events[1].addresses,
+            [([10, 0, 2, 1].into(), AnyPrefix::from_addr([10, 0, 2, 1].into(), 24).unwrap())]
+        );
+    }
+}
