@@ -4,8 +4,8 @@ use super::*;
 use crate::stage;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::ShardBatches;
-use ribtide_bgp::message::NextHopState;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerInfo, PeerKind};
+use ribtide_bgp::message::{Confirmation, NextHopState};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, FeedKind, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, V4};
 use ribtide_rib::{FibGroup, FibHop, InterfaceEvent, Rib, RibConfig, RibOut, UrgentOp};
@@ -67,10 +67,21 @@ fn by(n: u8) -> FibGroup {
 }
 
 fn announcement(n: u8, origin: u8) -> Vec<ShardIn> {
-    let attrs = AttrSet::new(&[0x40, 1, 1, origin], NextHop::V4(Ipv4Addr::new(10, 0, n, 2)));
+    batches(n, Some(origin), 0..ROUTES as u32)
+}
+
+/// Routes of peer `n` by its own address; a withdrawal without an ORIGIN.
+fn batches(n: u8, origin: Option<u8>, numbers: std::ops::Range<u32>) -> Vec<ShardIn> {
+    let next_hop = NextHop::V4(Ipv4Addr::new(10, 0, n, 2));
+    let attrs = origin.map(|origin| AttrSet::new(&[0x40, 1, 1, origin], next_hop));
     let mut batches = ShardBatches::new([0; 64]);
-    batches.extend(&peer(n), Some(&attrs), (0..ROUTES as u32).map(|n| Prefix::<V4>::new(n << 12, 24)));
+    batches.extend(&peer(n), attrs.as_ref(), numbers.map(|n| Prefix::<V4>::new(n << 12, 24)));
     batches.drain().map(|(_, batch)| ShardIn::Routes(batch)).collect()
+}
+
+/// The next hop of peer `n`, as the RIB manager knows it.
+fn tracked(n: u8) -> TrackedNextHop {
+    TrackedNextHop { address: IpAddr::from([10, 0, n, 2]), recursive: false, exclude: None }
 }
 
 impl Bench {
@@ -140,8 +151,7 @@ fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
     assert_eq!(repaired(&urgent), [by(2)]);
     let said = bench.rib.handle([]);
     assert_eq!(Bench::counts_of(&said), (0, 0), "no route and no other group");
-    let lost = TrackedNextHop { address: IpAddr::from([10, 0, 1, 2]), recursive: false, exclude: None };
-    assert_eq!(said.next_hops, [(lost, ribtide_rib::Reachability::Unreachable)]);
+    assert_eq!(said.next_hops, [(tracked(1), ribtide_rib::Reachability::Unreachable)]);
 
     // BGP follows: each route goes over to its new best path, with a backup of its own.
     bench.hear(&said);
@@ -191,4 +201,65 @@ fn a_shard_that_waits_for_room_answers_questions() {
     assert!(matches!(taken.recv(), Ok(RibIn::Track(_))), "in their order");
     assert!(matches!(taken.recv(), Ok(RibIn::Routes(_))));
     stop.stop();
+}
+
+#[test]
+fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
+    let rings = Rings::default();
+    let (rib, taken) = rings.bounded("to RIB", 64);
+    let (purged, _purged) = rings.bounded("purged", 1);
+    let outputs = Outputs { workers: Vec::new(), rib: Some(rib), purged, activity: Activity::default() };
+    let builder = ShardBuilder::new(0, 9, &rings, None);
+    let (inbox, feedback) = (builder.inbox(), builder.feedback());
+    let (_port, mut stage) =
+        builder.build(DecisionOptions::default(), &HashSeed::random(), outputs, &Meters::default());
+    // The fences that the RIB manager gets after these messages.
+    let mut fences = |to: &Sender<ShardIn>, messages: Vec<ShardIn>| -> Vec<u64> {
+        messages.into_iter().for_each(|message| to.send(message).unwrap());
+        while stage.turn() != Turn::Idle {}
+        let fence = |message| match message {
+            RibIn::Confirm(FeedFence { announcer: 9, seq }) => Some(seq),
+            _ => None,
+        };
+        std::iter::from_fn(|| taken.try_recv()).filter_map(fence).collect()
+    };
+    let confirmed = |fence| vec![ShardIn::Confirmed(Confirmation { fence, blocked: Vec::new() })];
+    fences(&feedback, vec![ShardIn::Suppress(true)]);
+    fences(&inbox, vec![ShardIn::PeerUp(peer(1)), ShardIn::PeerUp(peer(2))]);
+    // The second route keeps the next hop of peer 1 registered.
+    fences(&inbox, batches(2, Some(1), 0..1));
+    fences(&inbox, batches(1, Some(0), 1..2));
+    let reachable = [1, 2].map(|n| (tracked(n), NextHopState::Reachable { cost: 0 }));
+    let first = fences(&feedback, vec![ShardIn::NextHops(reachable.into())]);
+    let first = *first.last().expect("a fence of the first routes");
+    fences(&feedback, confirmed(first));
+    // The first route changes with each message, until no more fences may be unconfirmed.
+    let change = |n| if n % 2 == 0 { Some(0) } else { None };
+    let sent: Vec<u64> = (0..300).flat_map(|n| fences(&inbox, batches(1, change(n), 0..1))).collect();
+    let last = first + sent.len() as u64;
+    assert_eq!(sent, (first + 1..=last).collect::<Vec<u64>>());
+    assert!(sent.len() < 300, "changes wait for a fence");
+    assert_eq!(fences(&feedback, confirmed(last - 1)), [last + 1]);
+}
+
+#[test]
+fn feed_of_one_family_is_sent_after_its_next_hops_with_the_protocol_of_its_peer() {
+    let set = |internal, n| FeedSet {
+        next_hops: [(IpAddr::from([10, 0, n, 2]), 1)].into_iter().collect(),
+        kind: FeedKind { internal, recursive: internal },
+        backup: None,
+    };
+    let mut feed = Feed { sets: vec![set(true, 1), set(false, 2)], ..Feed::default() };
+    feed.changes.v6 = vec![("2001:db8::/32".parse().unwrap(), 0)];
+    let messages = to_rib(feed, &[(tracked(3), false), (tracked(1), true)]);
+    let [RibIn::Track(track), RibIn::Routes(routes), RibIn::Untrack(untrack)] = messages.as_slice() else {
+        panic!("{messages:?}")
+    };
+    assert_eq!((track.as_slice(), untrack.as_slice()), ([tracked(1)].as_slice(), [tracked(3)].as_slice()));
+    assert_eq!((routes.changes.v4.len(), routes.changes.v6.len()), (0, 1));
+    let of = |set: &RouteSet| (set.protocol, set.distance, set.allow_recursion);
+    assert_eq!(
+        routes.sets.iter().map(of).collect::<Vec<_>>(),
+        [(Protocol::BgpInternal, 200, true), (Protocol::BgpExternal, 20, false)]
+    );
 }

@@ -255,6 +255,17 @@ fn what_cannot_be_resized_says_why_and_goes_on() {
     assert_eq!((same.from, same.to, same.logical_shards), (2, 2, 0));
 }
 
+#[test]
+fn peer_that_comes_after_a_resize_gets_the_table_of_every_shard() {
+    let router = Router::with("shards = 1\nupdate-threads = 1", CLIENTS);
+    let mut first = Peer::up(&router, "127.0.0.11", 65001);
+    first.announce(&p4(0, 100));
+    until("all are there", || table(&router).len() == 100);
+    assert_eq!(router.bgp().resize(Threads::Number(3), None).unwrap().to, 3);
+    let mut second = Peer::up(&router, "127.0.0.12", 65001);
+    second.until("the table and its ends", |p| p.routes.len() == 100 && p.ends.len() == 2);
+}
+
 /// Enough for several parts.
 fn many() -> Vec<Prefix<V4>> {
     (0..20_000).map(|i| Prefix::new(0x0b00_0000 + (i << 8), 24)).collect()
