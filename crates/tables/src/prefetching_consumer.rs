@@ -190,6 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn pop_that_ends_with_a_batch_says_that_there_is_more() {
+        let (waker, wake) = channel::bounded(1);
+        let (polls, stop) = (Arc::<AtomicU64>::default(), Stop::default());
+        let endless = Endless { wake, polls: polls.clone() };
+        let mut consumer = PrefetchingConsumer::start(endless, 10, &Rings::default(), &stop).unwrap();
+        waker.send(()).unwrap();
+        // The first two batches are in the ring when the third is taken.
+        while polls.load(SeqCst) < 3 {
+            std::thread::yield_now();
+        }
+        let mut rows = Vec::new();
+        assert_eq!(consumer.pop(10, &mut rows), Ok(true));
+        assert_eq!(rows.len(), 10);
+        stop.stop();
+    }
+
+    #[test]
     fn who_is_held_takes_nothing_and_what_was_taken_is_there() {
         let (waker, wake) = channel::bounded(1);
         let polls = Arc::<AtomicU64>::default();

@@ -347,6 +347,106 @@ mod tests {
         }
     }
 
+    /// A database whose writes a test lets happen, or fail, one by one.
+    struct Stepped {
+        turns: channel::Receiver<Result<(), TableError>>,
+        /// Hears whether `settle` returned. Each write waits for it for a moment.
+        settled: Option<channel::Receiver<()>>,
+        /// Whether `settle` returned before the end of a write.
+        settled_early: Arc<AtomicBool>,
+        /// How often the database was lost: while the consumer is waited for.
+        generation: u64,
+    }
+
+    impl Producer<DefaultRouteRow> for Stepped {
+        fn write(&mut self, _: &mut Vec<Change<DefaultRouteRow>>) -> Result<(), TableError> {
+            if let Some(settled) = &self.settled {
+                let early = settled.recv_timeout(std::time::Duration::from_millis(200)).is_ok();
+                self.settled_early.store(early, Relaxed);
+            }
+            self.turns.recv().unwrap_or(Ok(()))
+        }
+
+        fn flush(&mut self) -> Result<(), TableError> {
+            Ok(())
+        }
+
+        fn let_through(&mut self, _: &dyn Fn() -> bool) -> Result<(), TableError> {
+            self.generation += 1;
+            Ok(())
+        }
+
+        fn waiting(&self) -> usize {
+            0
+        }
+
+        fn generation(&self) -> u64 {
+            self.generation
+        }
+    }
+
+    type Turns = channel::Sender<Result<(), TableError>>;
+
+    /// A table, and its turns.
+    fn stepped(
+        settled: Option<channel::Receiver<()>>,
+    ) -> (WriteBehind<DefaultRouteRow>, Turns, Arc<AtomicBool>) {
+        let (turn, turns) = channel::bounded(10);
+        let settled_early = Arc::<AtomicBool>::default();
+        let table = Stepped { turns, settled, settled_early: settled_early.clone(), generation: 0 };
+        (WriteBehind::full_speed(table, None, &Rings::default()).unwrap(), turn, settled_early)
+    }
+
+    fn change() -> Change<DefaultRouteRow> {
+        Change::del("0.0.0.0/0".parse().unwrap())
+    }
+
+    #[test]
+    fn rows_count_as_written_when_they_are_and_then_the_caller_is_woken() {
+        let (mut table, turn, _) = stepped(None);
+        table.enqueue([change()]).unwrap();
+        let fence = table.fence();
+        // The queue has room, and the thread is about to write.
+        table.wake().recv().unwrap();
+        assert!(!table.is_idle() && !table.is_past(fence) && !table.is_settled().unwrap());
+        turn.send(Ok(())).unwrap();
+        table.wake().recv_timeout(std::time::Duration::from_secs(10)).expect("a wake-up after the write");
+        assert!(table.is_idle() && table.is_past(fence) && table.is_settled().unwrap());
+        assert!(!table.is_past(fence + 1));
+    }
+
+    #[test]
+    fn error_of_a_write_reaches_the_caller() {
+        let (mut table, turn, _) = stepped(None);
+        let refused = || TableError::Refused { database: "STATE_DB".into(), message: "no".into() };
+        turn.send(Err(refused())).unwrap();
+        table.enqueue([change()]).unwrap();
+        assert_eq!(table.settle(), Err(refused()));
+    }
+
+    #[test]
+    fn settle_returns_after_the_write() {
+        let (settled_tx, settled) = channel::bounded(1);
+        let (mut table, turn, settled_early) = stepped(Some(settled));
+        drop(turn);
+        table.enqueue([change()]).unwrap();
+        table.settle().unwrap();
+        let _ = settled_tx.try_send(());
+        drop(table);
+        assert!(!settled_early.load(Relaxed));
+    }
+
+    #[test]
+    fn loss_while_the_consumer_is_waited_for_is_another_generation() {
+        let (mut table, turn, _) = stepped(None);
+        drop(turn);
+        table.enqueue([change()]).unwrap();
+        let generation = table.generation.clone();
+        // The thread ends after its round.
+        drop(table);
+        assert_eq!(generation.load(Relaxed), 1);
+    }
+
     #[test]
     fn low_priority_table_with_full_queue_blocks_its_caller() {
         let (turn, turns) = channel::bounded(0);

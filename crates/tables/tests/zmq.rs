@@ -84,6 +84,25 @@ fn a_consumer_that_does_not_take_fills_a_window_and_loses_nothing() {
 }
 
 #[test]
+fn rows_that_fill_a_message_go_on_in_the_next_one() {
+    let (rings, stop, endpoint) = (Rings::default(), Stop::default(), endpoint());
+    let mut producer = ZmqProducer::<RouteRow>::connect(endpoint.clone(), &rings, &stop).unwrap();
+    let mut consumer = ZmqConsumer::<RouteRow>::bind(&endpoint, &rings, &stop).unwrap();
+    wait("connected", || producer.renewed());
+    // Four rows are more than a mebibyte.
+    let group = "g".repeat(300 << 10);
+    let row = |n: u32| change(&format!("10.{n}.0.0/16"), &[("nexthop_group", &group)]);
+    let sent: Vec<_> = (0..10).map(row).collect();
+    producer.send(&mut sent.clone());
+    let mut got = Vec::new();
+    wait("all came", || {
+        while consumer.pop(100, &mut got).unwrap() {}
+        producer.is_taken()
+    });
+    assert!(got == sent, "{} rows", got.len());
+}
+
+#[test]
 fn two_tables_share_an_endpoint_and_each_has_its_consumer() {
     let (rings, stop, endpoint) = (Rings::default(), Stop::default(), endpoint());
     let (mut routes_in, mut labels_in) =

@@ -419,3 +419,29 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
         self.rest.shrink_to_fit();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::row::RouteRow;
+
+    #[test]
+    fn row_of_another_format_is_left_out_and_those_behind_it_are_not() {
+        let mut message = binary::Writer::new(RouteRow::DB.name(), RouteRow::TABLE);
+        for key in ["10.1.0.0/16", "no prefix", "10.2.0.0/16"] {
+            message.change(key, |put| put("blackhole", "true"));
+        }
+        message.change("10.3.0.0/16", |_| {});
+        let changes = read::<RouteRow>(&message.finish(), &mut RowCache::default()).unwrap();
+        let rows: Vec<(String, bool)> = changes
+            .iter()
+            .map(|change| {
+                let mut key = String::new();
+                RouteRow::key_text(&change.key, &mut key);
+                (key, change.row.is_some())
+            })
+            .collect();
+        let expected = [("10.1.0.0/16", true), ("10.2.0.0/16", true), ("10.3.0.0/16", false)];
+        assert_eq!(rows, expected.map(|(key, set)| (key.to_owned(), set)));
+    }
+}
