@@ -621,6 +621,18 @@ mod tests {
     }
 
     #[test]
+    fn missing_med_is_the_lowest_or_if_configured_the_highest() {
+        use ribtide_wire::bgp::NextHop;
+        let attrs = |med: &[u8]| AttrSet::new(med, NextHop::V4(Ipv4Addr::LOCALHOST));
+        let worst = DecisionOptions { med_missing_as_worst: true, ..DecisionOptions::default() };
+        let meds = |attrs: &AttrSet| {
+            [DecisionOptions::default(), worst].map(|options| Rank::new(attrs, &options).med)
+        };
+        assert_eq!(meds(&attrs(&[])), [0, u32::MAX]);
+        assert_eq!(meds(&attrs(&[0x80, 4, 4, 0, 0, 0, 7])), [7, 7]);
+    }
+
+    #[test]
     fn a_third_path_decides_between_two() {
         let row = |med, neighbor_as, router_id| Row {
             class: 0,

@@ -416,6 +416,10 @@ mod tests {
         tx.send(2).unwrap();
         assert!(matches!(tx.try_send(3), Err(TrySend::Full(3))));
         let waiting = std::thread::spawn(move || tx.send(3));
+        // Only a producer that found the ring full shows that it waits.
+        while rings.read()[0].full < 2 {
+            std::thread::yield_now();
+        }
         assert_eq!([rx.recv().unwrap(), rx.recv().unwrap(), rx.recv().unwrap()], [1, 2, 3]);
         waiting.join().unwrap().unwrap();
         assert_eq!(rx.recv(), Err(Closed));
@@ -424,7 +428,17 @@ mod tests {
             (reading.name.as_str(), reading.capacity, reading.depth, reading.sent),
             ("reader to shard 0", 2, 0, 3)
         );
-        assert!(reading.full >= 1 && reading.peak == 2);
+        assert!(reading.full == 2 && reading.peak == 2);
+    }
+
+    #[test]
+    fn ring_is_half_full_with_more_than_half_of_its_bound() {
+        let (tx, _rx) = Rings::default().bounded("readers to shard 0", 4);
+        let half_full = [1, 2, 3, 4].map(|n| {
+            tx.try_send(n).unwrap();
+            tx.is_half_full()
+        });
+        assert_eq!(half_full, [false, false, true, true]);
     }
 
     #[test]
