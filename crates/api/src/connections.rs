@@ -202,6 +202,7 @@ mod tests {
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::{advance, timeout};
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -236,6 +237,38 @@ mod tests {
     fn share_is_an_eighth_of_the_descriptors_within_its_bounds() {
         let shares = [Some(20), Some(120), Some(1024), Some(1 << 20), None].map(share);
         assert_eq!(shares, [4, 15, 64, 64, 64]);
+    }
+
+    /// Whether it was asked to make room.
+    async fn is_closing(connection: &Connection) -> bool {
+        timeout(Duration::ZERO, connection.close.notified()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_that_idles_longest_is_closed_when_all_places_are_taken() {
+        let connections = Connections::new(2);
+        let first = connections.try_admit().unwrap();
+        advance(Duration::from_secs(1)).await;
+        let second = connections.try_admit().unwrap();
+        assert!(connections.try_admit().is_none());
+        assert_eq!((is_closing(&first).await, is_closing(&second).await), (true, false));
+        first.set_idle_since(None);
+        assert!(connections.try_admit().is_none());
+        assert_eq!((is_closing(&first).await, is_closing(&second).await), (false, true));
+        second.set_idle_since(None);
+        assert!(connections.try_admit().is_none());
+        assert_eq!((is_closing(&first).await, is_closing(&second).await), (false, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_waits_for_a_place_gets_the_one_of_a_connection_that_ends() {
+        let connections = Arc::new(Connections::new(1));
+        let connection = connections.try_admit().unwrap();
+        let place = Place { connection, connections: connections.clone() };
+        let mut waits = std::pin::pin!(connections.admit());
+        assert!(timeout(Duration::ZERO, waits.as_mut()).await.is_err());
+        drop(place);
+        assert!(timeout(Duration::ZERO, waits.as_mut()).await.is_ok());
     }
 
     #[tokio::test]

@@ -80,3 +80,50 @@ impl Acks {
         ack.is_none_or(|ack| self.feedback.send(RibIn::Ack(ack)).is_ok())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_prefix::AnyPrefix;
+    use ribtide_rib::FibAck;
+    use ribtide_runtime::ring::{Receiver, Rings};
+    use ribtide_swss::orch::OrchConfig;
+    use ribtide_swss::sai::VidCounter;
+
+    fn prefix(n: u8) -> AnyPrefix {
+        AnyPrefix::from_addr([10, n, 0, 0].into(), 16).unwrap()
+    }
+
+    fn ack(answers: &Receiver<RibIn>) -> Option<FibAck> {
+        match answers.try_recv()? {
+            RibIn::Ack(ack) => Some(ack),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn acknowledgement_names_the_last_batch_of_routes_and_all_failures() {
+        let (feedback, answers) = Rings::default().bounded("dataplanes to RIB", 8);
+        let mut acks = Acks::new(3, feedback, VrfNames::default());
+        let mut orch = Orch::new(OrchConfig::default(), Box::new(VidCounter::default()));
+        let failed = |n: u8, why: &str| (VrfPrefix::from(prefix(n)), why.to_owned());
+        // An urgent operation, with batch 0, is finished in the same round.
+        let header = BatchHeader { seq: 5, rows: 0, failed: vec![failed(1, "it has no row")] };
+        acks.begin_batch(header, &mut orch);
+        acks.begin_batch(BatchHeader { seq: 0, rows: 0, failed: Vec::new() }, &mut orch);
+        assert!(acks.acknowledge(&mut orch, false));
+        let expected =
+            FibAck { dataplane: 3, seq: 5, failed: vec![failed(1, "it has no row")], installed: Vec::new() };
+        assert_eq!(ack(&answers), Some(expected));
+        // Without a batch only what changed is sent.
+        assert!(acks.acknowledge(&mut orch, false));
+        assert_eq!(ack(&answers), None);
+        acks.status_change(&RouteKey::new(None, prefix(2)), Some("the table is full".into()));
+        assert!(acks.acknowledge(&mut orch, false));
+        let news = |failed, installed| Some(FibAck { dataplane: 3, seq: 0, failed, installed });
+        assert_eq!(ack(&answers), news(vec![failed(2, "the table is full")], Vec::new()));
+        acks.status_change(&RouteKey::new(None, prefix(2)), None);
+        assert!(acks.acknowledge(&mut orch, false));
+        assert_eq!(ack(&answers), news(Vec::new(), vec![prefix(2).into()]));
+    }
+}

@@ -436,6 +436,19 @@ mod tests {
     }
 
     #[test]
+    fn object_that_one_group_releases_and_another_uses_in_the_same_batch_stays() {
+        let (mut announcer, mut listener) = (Announcer::new(Style::Objects), Listener::default());
+        let of = |id, hops: [&str; 2]| group(id, FibGroup::Hops(hops.map(|gateway| hop(gateway, 1)).into()));
+        let batch = |groups| FibBatch { groups, ..FibBatch::default() };
+        listener.hear(&mut announcer, &batch(vec![of(1, ["10.0.0.1", "10.0.0.2"])]));
+        let both = vec![of(1, ["10.0.0.2", "10.0.0.3"]), of(2, ["10.0.0.1", "10.0.0.3"])];
+        let lines = listener.hear(&mut announcer, &batch(both));
+        assert!(!lines.iter().any(|line| line.starts_with("delete")), "{lines:?}");
+        let after = FibBatch { after: vec![GroupId(2)], ..FibBatch::default() };
+        assert_eq!(listener.hear(&mut announcer, &after), ["delete 2", "delete 10.0.0.1"]);
+    }
+
+    #[test]
     fn unresolved_group_stays_as_it_was_sent() {
         for style in [Style::Inline, Style::Objects] {
             let (mut announcer, mut listener) = (Announcer::new(style), Listener::default());

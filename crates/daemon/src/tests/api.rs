@@ -3,7 +3,7 @@
 use crate::router::Router;
 use ribtide_api::endpoints;
 use ribtide_config as config;
-use ribtide_model::ApiError;
+use ribtide_model::{ApiError, Reloaded};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -36,6 +36,17 @@ impl Bench {
         std::fs::write(&path, text).unwrap();
         let router = Router::start(config::load(&path).unwrap(), Some(path)).unwrap();
         Bench { router, http, folder }
+    }
+
+    /// Changes the configuration file.
+    fn edit(&self, edit: impl FnOnce(&str) -> String) {
+        let path = self.folder.path().join("ribtide.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, edit(&text)).unwrap();
+    }
+
+    fn reload(&self) -> (u16, String) {
+        self.unix(&request("POST", "/v1/reload", &[], ""))
     }
 
     fn socket(&self) -> PathBuf {
@@ -214,6 +225,31 @@ fn reload_takes_another_token() {
     assert!(status == 200 && message.contains("\"api_token\":true"), "{status} {message}");
     assert_eq!(reload(TOKEN).0, 401);
     assert_eq!(reload("fedcba9876543210").0, 200);
+}
+
+#[test]
+fn reload_of_a_fixed_setting_is_refused() {
+    let bench = Bench::start(false);
+    bench.edit(|text| text.replace("[fib]", "[fib]\nmax-ecmp = 16"));
+    let (status, sentence) = bench.reload();
+    assert!(status >= 400 && sentence.contains("fib.max-ecmp cannot change"), "{status} {sentence}");
+    bench.edit(|text| text.replace("\nmax-ecmp = 16", ""));
+    let (status, sentence) = bench.reload();
+    assert_eq!(status, 200, "{sentence}");
+}
+
+#[test]
+fn reload_keeps_the_vrfs_of_an_earlier_reload() {
+    let bench = Bench::start(false);
+    bench.edit(|text| format!("{text}[vrf.Vrf-a]\ninterfaces = []\n"));
+    let reloaded = || {
+        let (status, body) = bench.reload();
+        assert_eq!(status, 200, "{body}");
+        let reloaded: Reloaded = serde_json::from_str(&body).unwrap();
+        (reloaded.vrfs_added, reloaded.vrfs_removed)
+    };
+    assert_eq!(reloaded(), (vec!["Vrf-a".to_owned()], vec![]));
+    assert_eq!(reloaded(), (vec![], vec![]), "it is the same one");
 }
 
 #[test]

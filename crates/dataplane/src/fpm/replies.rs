@@ -145,10 +145,7 @@ impl Replies {
         if !reply.offload_failed() && !reply.offloaded() {
             return Heard::Nothing;
         }
-        let refused = reply.offload_failed().then(|| match reply.why {
-            Some(why) => format!("the FPM server says: {why}"),
-            None => "the FPM server reports that the hardware refused it".into(),
-        });
+        let refused = refusal(reply);
         match sent.reply(reply) {
             Meaning::Now(route) => {
                 self.replied(route, refused.as_deref(), now);
@@ -335,11 +332,21 @@ impl Replies {
     }
 }
 
+/// Why the hardware refused the route, as a sentence. A reply with both flags is a refusal.
+fn refusal(reply: &Route<'_>) -> Option<String> {
+    reply.offload_failed().then(|| match reply.why {
+        Some(why) => format!("the FPM server says: {why}"),
+        None => "the FPM server reports that the hardware refused it".into(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ribtide_prefix::AnyPrefix;
     use ribtide_rib::GroupId;
+    use ribtide_wire::netlink::NextHops;
+    use ribtide_wire::netlink::numbers::{RTM_F_OFFLOAD, RTM_F_OFFLOAD_FAILED};
 
     fn batch(seq: u64, routes: &[(&str, bool)]) -> FibBatch {
         let route = |(prefix, set): &(&str, bool)| FibRoute {
@@ -386,6 +393,31 @@ mod tests {
         );
         replies.replied(q, None, now);
         assert_eq!(parts_of(replies.news(now)), (0, vec![], vec![b.into()]));
+    }
+
+    #[test]
+    fn batch_is_not_finished_before_it_is_written() {
+        let now = Instant::now();
+        let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse::<AnyPrefix>().unwrap().into());
+        let mut replies = Replies::new(3, now);
+        replies.sent(&batch(1, &[(a, true)]), true, now);
+        replies.replied(p, None, now);
+        assert_eq!(replies.news(now), None, "more of its routes may follow");
+        replies.written(Vec::new());
+        assert_eq!(parts_of(replies.news(now)), (1, vec![], vec![]));
+        // A refusal of a finished batch is sent alone.
+        replies.replied(p, Some("no room"), now);
+        assert_eq!(parts_of(replies.news(now)), (0, vec![a.into()], vec![]));
+    }
+
+    #[test]
+    fn reply_that_says_offloaded_and_failed_is_a_refusal() {
+        let reply = |flags| {
+            let route = Route::new("10.0.0.0/8".parse().unwrap(), 0, 186, NextHops::None);
+            refusal(&Route { flags, ..route }).is_some()
+        };
+        assert_eq!([RTM_F_OFFLOAD, RTM_F_OFFLOAD_FAILED].map(reply), [false, true]);
+        assert!(reply(RTM_F_OFFLOAD | RTM_F_OFFLOAD_FAILED));
     }
 
     #[test]
