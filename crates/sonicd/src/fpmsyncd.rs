@@ -9,6 +9,8 @@ use super::appl_transport::{HandedOver, Lag, Routes, ZmqRoutes, port};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
 use super::direct_responses::{AWAITED, ReceivedResponse, ResponseReceiver, SETTLE};
+pub use super::flush::Flush;
+use super::flush::FlushTimer;
 use super::fpm_server::{self, FpmEvent};
 use super::health::StallOptions;
 use super::links::{self, LinkEvent};
@@ -73,20 +75,6 @@ const TICK_INTERVAL: Duration = Duration::from_millis(LISTENING_MS);
 const SNAPSHOT_TIMEOUT: Duration = SETTLE.saturating_mul(2);
 /// The files with names of route protocols; the first that exists is used.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
-
-/// When rows are written.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Flush {
-    /// Changed routes that may wait; at so many they are written
-    #[arg(long, value_name = "ROUTES", default_value_t = 1000)]
-    pub pipeline: usize,
-    /// How long changed routes may wait for more of them
-    #[arg(long, value_name = "MS", default_value_t = 10)]
-    pub flush_timer: u64,
-    /// Fewer changed routes than this are written at once
-    #[arg(long, value_name = "ROUTES", default_value_t = 500)]
-    pub small_traffic: usize,
-}
 
 /// Command line of `fpmsyncd`. SONiC's own takes no options.
 #[derive(Args, Clone, Debug)]
@@ -187,14 +175,14 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         routes,
         labels,
         groups: ProducerStateTable::open(&daemon.databases, Pipeline::default(), stop)?,
-        flush: options.flush,
+        flush_timer: FlushTimer::new(options.flush, Instant::now()),
+        choke_threshold: choke_threshold(options.flush),
         settings,
         transport,
         replay: Replay::open(quiet_ms, &mut config_db, daemon)?,
         returned: server_returns(daemon.databases.get(Db::Appl), stop)?,
         sessions: 0,
         generation: 0,
-        flushed: Instant::now(),
         probed: Instant::now(),
         replies: None,
         read: timers.timer("READ"),
@@ -327,7 +315,9 @@ pub(super) struct Stage {
     routes: Routes<RouteRow>,
     labels: Routes<LabelRouteRow>,
     groups: ProducerStateTable<NextHopGroupRow>,
-    flush: Flush,
+    flush_timer: FlushTimer,
+    /// Changed rows at which reading stops, if they cannot be written.
+    choke_threshold: usize,
     settings: Settings,
     transport: TransportCheck,
     replay: Replay,
@@ -336,7 +326,6 @@ pub(super) struct Stage {
     /// The number of connected clients so far.
     sessions: u64,
     generation: u64,
-    flushed: Instant,
     probed: Instant,
     /// The reply queue of the client.
     replies: Option<ring::Sender<Vec<u8>>>,
@@ -682,14 +671,8 @@ impl Stage {
             }
         }
         self.delete_groups()?;
-        let waiting = self.machine.pending();
-        if waiting == 0 || !self.has_room() || self.holds() {
-            return Ok(());
-        }
-        let due = waiting < self.flush.small_traffic
-            || waiting >= self.flush.pipeline
-            || self.flushed.elapsed() >= self.flush_interval();
-        if due { self.flush() } else { Ok(()) }
+        let due = self.flush_timer.is_due(self.machine.pending(), Instant::now());
+        if due && self.has_room() && !self.holds() { self.flush() } else { Ok(()) }
     }
 
     /// Whether changes would leave this process. Removed groups are deleted before they may return.
@@ -702,7 +685,7 @@ impl Stage {
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && (self.count.holds() || !self.has_room())
-            && self.machine.pending() >= choke_threshold(self.flush)
+            && self.machine.pending() >= self.choke_threshold
     }
 
     /// Continues transmission over ZeroMQ: waiting messages, and a resend to a new orchagent.
@@ -764,7 +747,7 @@ impl Stage {
             return START_POLL_INTERVAL;
         }
         if self.machine.pending() > 0 && self.has_room() && !self.holds() {
-            return self.flush_interval().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL);
+            return self.flush_timer.left(Instant::now()).min(TICK_INTERVAL);
         }
         let is_replaying = self.machine.session_ms().is_some() && !self.machine.is_replayed();
         if is_replaying || self.count != Count::Done || self.machine.pending() > 0 || self.resending.is_some()
@@ -774,10 +757,6 @@ impl Stage {
         let responses = self.responses.as_ref().and_then(ResponseReceiver::due);
         let responses = responses.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
         responses.min(self.probe_interval().saturating_sub(self.probed.elapsed()))
-    }
-
-    fn flush_interval(&self) -> Duration {
-        Duration::from_millis(self.flush.flush_timer)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -856,7 +835,7 @@ impl Stage {
             if let Some(timer) = &self.write {
                 timer.add(routes, begin);
             }
-            self.flushed = Instant::now();
+            self.flush_timer.restart(Instant::now());
             let generation = self.routes.generation() + self.labels.generation() + self.groups.generation();
             if generation == self.generation {
                 return Ok(());
@@ -877,21 +856,9 @@ impl Stage {
             self.resending = self.routes.resend_as_new().map(|kind| (self.machine.resend_all(), kind));
             // Redis may have old data, so surplus rows are deleted.
             let (machine, out) = (&self.machine, &mut self.out);
-            self.routes.rows(|key, _, _| {
-                if !machine.has_row(&key) {
-                    out.routes.push(Change::del(key));
-                }
-            })?;
-            self.labels.rows(|key, _, _| {
-                if !machine.has_label_row(&key) {
-                    out.labels.push(Change::del(key));
-                }
-            })?;
-            self.groups.rows(|key, _, _| {
-                if !machine.has_group_row(&key) {
-                    out.old_groups.push(Change::del(key));
-                }
-            })?;
+            self.routes.rows(|key, _, _| machine.delete_surplus_route(key, out))?;
+            self.labels.rows(|key, _, _| machine.delete_surplus_label(key, out))?;
+            self.groups.rows(|key, _, _| machine.delete_surplus_group(key, out))?;
         }
     }
 }

@@ -19,6 +19,7 @@ mod context_config;
 mod direct_responses;
 pub mod events;
 pub mod explain;
+mod flush;
 mod fpm_server;
 pub mod fpmsyncd;
 pub mod health;
@@ -35,6 +36,9 @@ mod query;
 pub mod queues;
 pub mod reconcile;
 mod recorder;
+#[cfg(test)]
+#[path = "../../tables/tests/common/mod.rs"]
+mod redis_server;
 pub mod redis_servers;
 mod response_publisher;
 pub mod route_check;

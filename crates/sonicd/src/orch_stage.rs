@@ -542,3 +542,6 @@ impl OrchStage {
         idle::wait(&mut select, timeout)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -466,3 +466,25 @@ impl VidSource for RedisVids {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis_server::Server;
+
+    #[test]
+    fn object_ids_never_repeat_though_the_counter_is_lost_or_behind() {
+        let Some(server) = Server::start() else { return };
+        let counter = Connection::open(server.databases.get(Db::Asic), &server.stop).unwrap();
+        let mut vids = RedisVids { counter, last: 0 };
+        assert_eq!(vids.take(3), Ok(1..4));
+        // Ids of a run before this one.
+        vids.pass(10).unwrap();
+        assert_eq!(vids.take(2), Ok(11..13));
+        vids.pass(5).unwrap();
+        assert_eq!(vids.take(1), Ok(13..14));
+        server.client(Db::Asic).query("FLUSHALL");
+        let again = vids.take(3).unwrap();
+        assert!(again.start > 13 && again.end == again.start + 3, "{again:?}");
+    }
+}

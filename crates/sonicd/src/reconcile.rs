@@ -249,7 +249,10 @@ impl ChipRounds {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod round_log_tests {
     use super::*;
 
     #[test]
@@ -265,7 +268,9 @@ mod tests {
         assert_eq!((log.logged, log.more), (LOGGED_MAX, 6));
         log.end();
         assert_eq!((log.logged, log.more), (0, 0));
-        let count = ReconcileCount { compared: 100, repaired: LOGGED_MAX as u64 + 5, failed: 1 };
+        log.compared("ASIC_DB ASIC_STATE", 20);
+        log.end();
+        let count = ReconcileCount { compared: 120, repaired: LOGGED_MAX as u64 + 5, failed: 1 };
         assert_eq!(tally.counts(), BTreeMap::from([("ASIC_DB ASIC_STATE".into(), count)]));
     }
 }

@@ -209,3 +209,79 @@ impl Published {
         self.channel.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis_server::Server;
+    use ribtide_tables::wake_ups;
+
+    fn published(server: &Server) -> Published {
+        let connect = |db| Connection::open(server.databases.get(db), &server.stop).unwrap();
+        Published {
+            rows: PlainTable::open(&server.databases, &server.stop).unwrap(),
+            channel: connect(Db::ApplState),
+            appl: connect(Db::Appl),
+            all: All::default(),
+        }
+    }
+
+    fn key(text: &str) -> RouteKey {
+        RouteKey::new(None, text.parse().unwrap())
+    }
+
+    fn confirmed(text: &str) -> Change<RouteStateRow> {
+        RouteStateRow::confirmed(key(text), Some("bgp".into()))
+    }
+
+    #[test]
+    fn row_is_written_before_its_message() {
+        let Some(server) = Server::start() else { return };
+        let (mut published, mut client) = (published(&server), server.client(Db::ApplState));
+        published.write(&mut vec![confirmed("10.1.0.0/16")]).unwrap();
+        published.flush().unwrap();
+        assert_eq!(client.hash("ROUTE_TABLE:10.1.0.0/16"), "protocol=bgp");
+        let database = server.databases.get(Db::ApplState);
+        let heard = wake_ups(database, vec![ROUTE_RESPONSE_CHANNEL.into()], &server.stop).unwrap().remove(0);
+        while client.query(&format!("PUBSUB NUMSUB {ROUTE_RESPONSE_CHANNEL}")).into_pairs()[0].1 == "0" {
+            std::thread::yield_now();
+        }
+        // A wake-up at the subscription itself.
+        while heard.try_recv().is_ok() {}
+        published.write(&mut vec![confirmed("10.2.0.0/16"), Change::del(key("10.1.0.0/16"))]).unwrap();
+        heard.recv().unwrap();
+        // The table is not flushed by its owner yet.
+        assert_eq!(client.keys(), ["ROUTE_TABLE:10.2.0.0/16"]);
+    }
+
+    #[test]
+    fn message_is_made_only_for_a_subscriber_by_name_or_pattern() {
+        let Some(server) = Server::start() else { return };
+        let mut published = published(&server);
+        let mut messages = || published.messages(&[confirmed("10.1.0.0/16")]).unwrap().len();
+        assert_eq!(messages(), 0);
+        let database = server.databases.get(Db::ApplState);
+        let _wake = wake_ups(database, vec![ROUTE_RESPONSE_CHANNEL.into()], &server.stop).unwrap();
+        let mut client = server.client(Db::ApplState);
+        while client.query(&format!("PUBSUB NUMSUB {ROUTE_RESPONSE_CHANNEL}")).into_pairs()[0].1 == "0" {
+            std::thread::yield_now();
+        }
+        assert_eq!(messages(), 1);
+    }
+
+    #[test]
+    fn complete_state_replaces_the_rows_of_an_earlier_run() {
+        let Some(server) = Server::start() else { return };
+        let (mut published, mut client) = (published(&server), server.client(Db::ApplState));
+        for route in ["10.1.0.0/16", "10.66.0.0/16"] {
+            client.query(&format!("HSET ROUTE_TABLE:{route} protocol bgp"));
+        }
+        let all = vec![confirmed("10.1.0.0/16"), confirmed("10.2.0.0/16")];
+        *published.all.lock().unwrap() = Some(CompleteState::Confirmed(all));
+        published.write(&mut Vec::new()).unwrap();
+        published.flush().unwrap();
+        assert_eq!(client.keys(), ["ROUTE_TABLE:10.1.0.0/16", "ROUTE_TABLE:10.2.0.0/16"]);
+        published.forget().unwrap();
+        assert!(client.keys().is_empty());
+    }
+}

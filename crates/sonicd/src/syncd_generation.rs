@@ -74,3 +74,23 @@ pub(super) fn watch(
         .map(drop)
         .map_err(Error::no_thread("to watch syncd"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis_server::Server;
+    use ribtide_swss::Db;
+
+    #[test]
+    fn generation_is_the_previous_one_only_for_a_syncd_with_all_objects() {
+        let Some(server) = Server::start() else { return };
+        let mut asic = Connection::open(server.databases.get(Db::Asic), &server.stop).unwrap();
+        let mut client = server.client(Db::Asic);
+        client.query(&format!("SET {KEY} 7"));
+        assert_eq!(SyncdGeneration::begin(true, &mut asic).unwrap().0, "7");
+        let other = SyncdGeneration::begin(false, &mut asic).unwrap().0;
+        assert_ne!(other, "7");
+        assert_eq!(client.query(&format!("GET {KEY}")).into_text(), Some(other.clone()));
+        assert_eq!(SyncdGeneration::begin(true, &mut asic).unwrap().0, other);
+    }
+}

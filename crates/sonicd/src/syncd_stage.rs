@@ -363,3 +363,6 @@ pub fn routes_in(request: &SaiRequest) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

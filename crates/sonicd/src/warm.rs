@@ -220,7 +220,7 @@ impl Restore {
 const CHECK: &str = "RESTARTCHECK";
 const CHECK_REPLY: &str = "RESTARTCHECKREPLY";
 /// How long a request waits for an idle moment.
-const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A request of `orchagent_restart_check`.
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +265,13 @@ impl RestartCheck {
             });
         })?;
         Ok(RestartCheck { requests, open: None, appl: daemon.connect(Db::Appl)? })
+    }
+
+    /// A check with one open request of `since`, after which orchagent goes on.
+    #[cfg(test)]
+    pub(super) fn requested(since: Instant, appl: Connection) -> RestartCheck {
+        let open = Some(RestartCheckRequest { since, freeze: false, skip_pending: false });
+        RestartCheck { requests: crossbeam_channel::never(), open, appl }
     }
 
     /// Makes `select` ready when a client asks.

@@ -101,3 +101,27 @@ impl Mirror for SyncdStage {
         Ok(repaired)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::sai::{Attr, Oid, PacketAction};
+
+    #[test]
+    fn row_without_attributes_is_missing_where_no_field_is_found() {
+        let id = ObjectId::from(Oid::vid(ObjectType::VirtualRouter, 7));
+        let bare = (ObjectType::VirtualRouter, id, Vec::new().into_iter().collect());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert!(!is(&bare, &Vec::new()));
+        assert!(is(&bare, &vec![pair("NULL", "NULL")]));
+        assert!(!is(&bare, &vec![pair("NULL", "NULL"), pair("SAI_X", "1")]));
+        let drops = Attr::RoutePacketAction(PacketAction::Drop);
+        let (name, mut value) = (drops.name().to_string(), String::new());
+        drops.write_value(&mut value);
+        let (object, id, _) = bare;
+        let row = (object, id, [drops].into_iter().collect());
+        assert!(is(&row, &vec![pair("NULL", "NULL"), pair(&name, &value)]));
+        assert!(!is(&row, &vec![pair(&name, "SAI_PACKET_ACTION_FORWARD")]));
+        assert!(!is(&row, &Vec::new()));
+    }
+}

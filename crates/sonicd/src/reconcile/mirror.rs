@@ -97,7 +97,7 @@ pub(crate) struct Reader<K> {
 
 impl<K> Reader<K> {
     /// The rows as the database has them. A row that is under way is `None`.
-    fn read(&mut self, keys: &[&K]) -> Result<Vec<Option<Found>>, Error> {
+    pub(super) fn read(&mut self, keys: &[&K]) -> Result<Vec<Option<Found>>, Error> {
         let mut under_way = vec![false; keys.len()];
         if let Some(queue) = self.queue {
             // Before the rows: the consumer moves a row and removes its key in one step.
@@ -114,7 +114,7 @@ impl<K> Reader<K> {
 }
 
 /// What ends a round.
-enum End {
+pub(super) enum End {
     /// The stage has ended.
     Stopped,
     Failed(Error),
@@ -147,7 +147,7 @@ pub(crate) fn start<S: Mirror>(
     log: RoundLog,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let mut thread = Reconciler { handle, reader, interval, log, stop: stop.signal(), began: Instant::now() };
+    let mut thread = Reconciler::new(handle, reader, interval, log, stop);
     let body = move || {
         let mut failure = String::new();
         while thread.rest_of_round() {
@@ -173,16 +173,27 @@ pub(crate) fn start<S: Mirror>(
         .map_err(Error::no_thread("to compare the database"))
 }
 
-struct Reconciler<S: Mirror> {
+/// The thread of the comparison.
+pub(super) struct Reconciler<S: Mirror> {
     handle: StageHandle<S>,
     reader: Reader<KeyOf<S>>,
     interval: Duration,
-    log: RoundLog,
+    pub(super) log: RoundLog,
     stop: StopSignal,
     began: Instant,
 }
 
 impl<S: Mirror> Reconciler<S> {
+    pub(super) fn new(
+        handle: StageHandle<S>,
+        reader: Reader<KeyOf<S>>,
+        interval: Duration,
+        log: RoundLog,
+        stop: &Stop,
+    ) -> Self {
+        Reconciler { handle, reader, interval, log, stop: stop.signal(), began: Instant::now() }
+    }
+
     /// Sleeps until the next round. Returns whether the process goes on.
     fn rest_of_round(&mut self) -> bool {
         let left = self.interval.saturating_sub(self.began.elapsed());
@@ -196,7 +207,8 @@ impl<S: Mirror> Reconciler<S> {
         !self.stop.sleep((work * REST_FACTOR).min(REST_MAX))
     }
 
-    fn round(&mut self) -> Result<(), End> {
+    /// Compares every row once.
+    pub(super) fn round(&mut self) -> Result<(), End> {
         let mut cursor = Some(S::Cursor::default());
         while let Some(from) = cursor.take() {
             let begin = Instant::now();

@@ -103,9 +103,14 @@ impl Bench {
 
     /// Starts fpmsyncd on a port of its choice, and says which, and the number that stops it.
     pub(crate) fn fpmsyncd(&mut self) -> (SocketAddr, usize) {
+        self.fpmsyncd_with("")
+    }
+
+    /// The same with more options.
+    pub(crate) fn fpmsyncd_with(&mut self, more: &str) -> (SocketAddr, usize) {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let options: fpmsyncd::Options =
-            parse(&format!("fpmsyncd --listen {free} --quiet 1 {}", self.config()));
+            parse(&format!("fpmsyncd --listen {free} --quiet 1 {more} {}", self.config()));
         (free, self.spawn(move |stop| fpmsyncd::run_until(&options, stop)))
     }
 

@@ -83,6 +83,9 @@ fn routes_reach_the_chip_and_leave_it() {
 #[test]
 fn either_daemon_may_start_again_and_nothing_stale_stays() {
     let Some(mut bench) = Bench::new() else { return };
+    let mut states = bench.server.client(Db::ApplState);
+    // Of an orchagent before these.
+    states.query("HSET ROUTE_TABLE:10.66.0.0/16 protocol bgp");
     let syncd = bench.syncd();
     let orchagent = bench.orchagent("-F");
     bench.ports();
@@ -90,8 +93,8 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
     bench.set("ROUTE_TABLE", "10.2.0.0/16", "protocol bgp nexthop 10.0.4.1 ifname Ethernet4");
     bench.forwards("10.2.2.3", &["10.0.4.1"]);
     bench.asic_route("10.2.0.0/16");
-    let mut states = bench.server.client(Db::ApplState);
     eventually("the responses", || (states.hash("ROUTE_TABLE:10.2.0.0/16") == "protocol=bgp").then_some(()));
+    assert_eq!(states.hash("ROUTE_TABLE:10.66.0.0/16"), "");
 
     // syncd alone: the switch is made again from ASIC_DB, and orchagent goes on with its own numbers.
     bench.stop(syncd);
@@ -111,6 +114,9 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
         (bench.query("lookup 10.1.2.3")["prefix"] == "0.0.0.0/0").then_some(())
     });
     eventually("its state to go", || (states.hash("ROUTE_TABLE:10.1.0.0/16").is_empty()).then_some(()));
+    eventually("the state of a route that it found", || {
+        (states.hash("ROUTE_TABLE:10.3.0.0/16") == "protocol=bgp").then_some(())
+    });
 
     // Both.
     bench.stop(orchagent);
@@ -132,6 +138,22 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
             && hops.count() as u64 == bench.query("counts")["next_hops"].as_u64()?)
         .then_some(())
     });
+}
+
+#[test]
+fn suppression_that_is_turned_on_confirms_what_is_in_the_chip() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut config = bench.server.client(Db::Config);
+    config.query("CONFIG SET notify-keyspace-events KEA");
+    bench.syncd();
+    bench.orchagent("");
+    bench.ports();
+    bench.set("ROUTE_TABLE", "10.1.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0");
+    bench.forwards("10.1.2.3", &["10.0.0.1"]);
+    let mut states = bench.server.client(Db::ApplState);
+    assert_eq!(states.keys(), [""; 0]);
+    config.query("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
+    eventually("the state", || (states.hash("ROUTE_TABLE:10.1.0.0/16") == "protocol=bgp").then_some(()));
 }
 
 #[test]

@@ -85,6 +85,13 @@ impl Zebra {
         self.0.write_all(&bytes).unwrap();
     }
 
+    fn blackhole(&mut self, prefix: &str) {
+        let route = Route::new(prefix.parse().unwrap(), MAIN, BGP, NextHops::None);
+        let mut bytes = Vec::new();
+        fpm::write_route(&mut bytes, &Route { kind: RouteKind::Blackhole, ..route }).unwrap();
+        self.0.write_all(&bytes).unwrap();
+    }
+
     fn object(&mut self, id: u32, forward: Forward<'_>) {
         let mut bytes = Vec::new();
         fpm::write_next_hop(&mut bytes, &NextHop { id, protocol: BGP, forward }).unwrap();
@@ -305,16 +312,10 @@ fn a_redis_that_lost_its_data_is_filled_again() {
     bench.ports();
     let (address, _) = bench.fpmsyncd();
     let mut zebra = Zebra::connect(address);
-    let blackhole = |prefix: &str| {
-        let route = Route::new(prefix.parse().unwrap(), MAIN, BGP, NextHops::None);
-        let mut bytes = Vec::new();
-        fpm::write_route(&mut bytes, &Route { kind: RouteKind::Blackhole, ..route }).unwrap();
-        bytes
-    };
     let dropped = |bench: &Bench, addr: &str, prefix: &str| {
         eventually(prefix, || (bench.query(&format!("lookup {addr}"))["prefix"] == prefix).then_some(()));
     };
-    zebra.0.write_all(&blackhole("10.9.0.0/16")).unwrap();
+    zebra.blackhole("10.9.0.0/16");
     dropped(&bench, "10.9.0.1", "10.9.0.0/16");
 
     bench.server.restart();
@@ -324,9 +325,69 @@ fn a_redis_that_lost_its_data_is_filled_again() {
     bench.orchagent("");
     bench.ports();
     dropped(&bench, "10.9.0.1", "10.9.0.0/16");
-    zebra.0.write_all(&blackhole("10.8.0.0/16")).unwrap();
+    zebra.blackhole("10.8.0.0/16");
     dropped(&bench, "10.8.0.1", "10.8.0.0/16");
     eventually("the rows", || {
         (bench.appl().hash("ROUTE_TABLE:10.9.0.0/16").contains("blackhole=true")).then_some(())
     });
+}
+
+/// Redis comes back with a dump that has rows of before: what fpmsyncd does not have is deleted, in each of its tables.
+#[test]
+fn surplus_rows_of_an_old_dump_are_deleted() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut appl = bench.appl();
+    let stale = ["ROUTE_TABLE:10.66.0.0/16", "LABEL_ROUTE_TABLE:66", "NEXTHOP_GROUP_TABLE:66"];
+    for key in stale {
+        appl.query(&format!("HSET {key} nexthop 10.0.0.1 ifname Ethernet0"));
+    }
+    appl.query("SAVE");
+    for key in stale {
+        appl.query(&format!("DEL {key}"));
+    }
+    let (address, _) = bench.fpmsyncd();
+    let mut zebra = Zebra::connect(address);
+    zebra.blackhole("10.9.0.0/16");
+    eventually("the row", || (!appl.hash("_ROUTE_TABLE:10.9.0.0/16").is_empty()).then_some(()));
+    bench.server.restart();
+    // No orchagent consumes these rows, so their deletions stay where they were queued.
+    let mut appl = bench.appl();
+    for key in stale {
+        let (table, key) = key.split_once(':').unwrap();
+        eventually(&format!("the deletion from {table}"), || {
+            let deleted = appl.query(&format!("SMEMBERS {table}_DEL_SET")).into_texts();
+            deleted.iter().any(|deleted| deleted == key).then_some(())
+        });
+    }
+    let pending: Vec<String> = appl.keys().into_iter().filter(|key| key.starts_with('_')).collect();
+    assert_eq!(pending, ["_ROUTE_TABLE:10.9.0.0/16"], "it is written again, and the others are not");
+}
+
+#[test]
+fn changes_that_wait_for_the_flush_timer_are_written_at_the_stop() {
+    let Some(mut bench) = Bench::new() else { return };
+    let (address, fpmsyncd) = bench.fpmsyncd_with("--flush-timer 3600000 --small-traffic 0");
+    let mut zebra = Zebra::connect(address);
+    zebra.blackhole("10.9.0.0/16");
+    // Without FIB suppression the reply does not wait for the row.
+    zebra.offloaded(&["10.9.0.0/16"]);
+    assert_eq!(bench.appl().hash("_ROUTE_TABLE:10.9.0.0/16"), "");
+    bench.stop(fpmsyncd);
+    assert!(bench.appl().hash("_ROUTE_TABLE:10.9.0.0/16").contains("blackhole=true"));
+}
+
+/// What a client said of itself counts as long as its session: a replay whose client is gone must not seem silent.
+#[test]
+fn session_ends_with_its_connection() {
+    let Some(mut bench) = Bench::new() else { return };
+    let (address, _) = bench.fpmsyncd();
+    let mut zebra = Zebra::connect(address);
+    let mut bytes = Vec::new();
+    fpm::write_start_of_replay(&mut bytes, true);
+    zebra.0.write_all(&bytes).unwrap();
+    let mut state = bench.server.client(Db::State);
+    let mut disagrees = || state.hash("RIBTIDE_PIPELINE|fpmsyncd").contains("the router waits for the chip");
+    eventually("the disagreement about FIB suppression", || disagrees().then_some(()));
+    drop(zebra);
+    eventually("its end", || (!disagrees()).then_some(()));
 }

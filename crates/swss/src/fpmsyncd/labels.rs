@@ -298,9 +298,16 @@ impl Fpmsyncd {
     }
 
     /// Whether APPL_DB shall have a row of this label.
-    pub fn has_label_row(&self, key: &LabelKey) -> bool {
+    fn has_label_row(&self, key: &LabelKey) -> bool {
         let LabelKey::Label(label) = key else { return false };
         self.labels.routes.get(label).is_some_and(|entry| entry.wanted.is_some())
+    }
+
+    /// [`Fpmsyncd::delete_surplus_route`], for a label.
+    pub fn delete_surplus_label(&self, key: LabelKey, out: &mut FpmOut) {
+        if !self.has_label_row(&key) {
+            out.labels.push(Change::del(key));
+        }
     }
 
     /// Takes in a row of `LABEL_ROUTE_TABLE` that APPL_DB has from before; see

@@ -302,9 +302,16 @@ impl Fpmsyncd {
     }
 
     /// Whether APPL_DB shall have a row of this index; indexes that are not numbers are another program's.
-    pub fn has_group_row(&self, key: &<NextHopGroupRow as Row>::Key) -> bool {
+    fn has_group_row(&self, key: &<NextHopGroupRow as Row>::Key) -> bool {
         key.parse::<u32>()
             .map_or(true, |id| self.objects.rows.get(&id).is_some_and(|row| row.wanted.is_some()))
+    }
+
+    /// [`Fpmsyncd::delete_surplus_route`], for a group.
+    pub fn delete_surplus_group(&self, key: <NextHopGroupRow as Row>::Key, out: &mut FpmOut) {
+        if !self.has_group_row(&key) {
+            out.old_groups.push(Change::del(key));
+        }
     }
 
     /// Takes in a row of `NEXTHOP_GROUP_TABLE` that APPL_DB has from before; see [`Fpmsyncd::known_route`]. Indexes

@@ -120,3 +120,34 @@ fn row_that_is_handed_over_ends_its_watch() {
     assert!(out.labels.is_empty() && bench.machine.awaiting() == awaiting);
     assert_eq!(bench.machine.count_awaiting(), bench.machine.awaiting());
 }
+
+#[test]
+fn surplus_rows_of_an_old_dump_are_deleted_and_no_others() {
+    let mut bench = Bench::new();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.hop(1, "10.0.0.1", 7);
+    bench.hop(2, "10.0.0.3", 8);
+    bench.group(3, &[(1, 1), (2, 1)]);
+    bench.by_id("10.2.0.0/16", 3);
+    bench.label(400, &[("10.0.0.1", 7, 1, &[401])]);
+    bench.take();
+    for key in ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "Vrfred:10.1.0.0/16"] {
+        bench.machine.delete_surplus_route(RouteRow::parse_key(key).unwrap(), &mut bench.out);
+    }
+    for label in [400, 500] {
+        bench.machine.delete_surplus_label(LabelKey::Label(label), &mut bench.out);
+    }
+    // An index that is no number is another program's.
+    for index in ["3", "4", "other"] {
+        bench.machine.delete_surplus_group(index.into(), &mut bench.out);
+    }
+    assert_eq!(
+        bench.drain(),
+        [
+            "ROUTE_TABLE:10.3.0.0/16 DEL",
+            "ROUTE_TABLE:Vrfred:10.1.0.0/16 DEL",
+            "LABEL_ROUTE_TABLE:500 DEL",
+            "NEXTHOP_GROUP_TABLE:4 DEL"
+        ]
+    );
+}

@@ -1,0 +1,157 @@
+//! Rounds of comparisons: a database of a stage that a test scripts, the rows of ASIC_DB, and the chip.
+
+use super::mirror::{Found, KeyOf, Mirror, Reader, Reconciler, WantedRow, difference};
+use super::*;
+use crate::redis_server::Server;
+use ribtide_runtime::call;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
+
+/// A row with one field.
+struct Wanted(String);
+
+impl WantedRow for Wanted {
+    type Key = String;
+
+    fn key(&self) -> &String {
+        &self.0
+    }
+
+    fn is(&self, found: &Found) -> bool {
+        *found == [("field".to_owned(), "value".to_owned())]
+    }
+}
+
+/// A stage with some rows, of which each page has two. It writes a row late if a test says so.
+struct Scripted {
+    rows: Vec<&'static str>,
+    connection: Connection,
+    /// A row that the stage writes when it is asked for the second time whether the fence is past.
+    late: Option<&'static str>,
+    asked: usize,
+    repaired: Vec<(String, Difference)>,
+}
+
+impl Mirror for Scripted {
+    type Row = Wanted;
+    type Cursor = usize;
+
+    fn page(&mut self, from: usize, _: usize) -> Option<(Vec<Wanted>, Option<usize>)> {
+        let page = self.rows[from..].iter().take(2).map(|key| Wanted((*key).to_owned())).collect();
+        Some((page, Some(from + 2).filter(|next| *next < self.rows.len())))
+    }
+
+    fn unwanted(&mut self, names: Vec<String>) -> Vec<String> {
+        names.into_iter().filter(|name| !self.rows.contains(&name.as_str())).collect()
+    }
+
+    fn watch(&mut self, _: &[String]) -> u64 {
+        self.asked = 0;
+        0
+    }
+
+    fn is_written(&mut self, _: u64) -> Result<bool, crate::Error> {
+        self.asked += 1;
+        if self.asked == 2
+            && let Some(key) = self.late
+        {
+            self.connection.query(&["HSET", &format!("TABLE:{key}"), "field", "value"])?;
+        }
+        Ok(self.late.is_none() || self.asked >= 2)
+    }
+
+    fn repair(
+        &mut self,
+        found: Vec<(KeyOf<Self>, Found)>,
+    ) -> Result<Vec<(String, Difference)>, crate::Error> {
+        let differs = |(key, found): (String, Found)| {
+            let wanted = self.rows.contains(&key.as_str());
+            let differs = if wanted { !Wanted(key.clone()).is(&found) } else { !found.is_empty() };
+            differs.then(|| (key, difference(wanted, &found)))
+        };
+        let repaired: Vec<_> = found.into_iter().filter_map(differs).collect();
+        self.repaired.extend(repaired.clone());
+        Ok(repaired)
+    }
+}
+
+fn reader(server: &Server) -> Reader<String> {
+    Reader {
+        table: |_| "TABLE",
+        connection: Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap(),
+        name: |_, key| format!("TABLE:{key}"),
+        queue: None,
+        scanned: Some("TABLE:".into()),
+    }
+}
+
+/// One round over these rows of the stage. Returns the repairs and the number of rows compared.
+fn round(
+    server: &Server,
+    rows: &[&'static str],
+    late: Option<&'static str>,
+) -> (Vec<(String, Difference)>, u64) {
+    let connection = Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap();
+    let mut stage = Scripted { rows: rows.to_vec(), connection, late, asked: 0, repaired: Vec::new() };
+    let (handle, calls) = call::pair("test");
+    let stop = Stop::default();
+    let (reader, tally, its) = (reader(server), Tally::default(), stop.clone());
+    let log = RoundLog::new("test", tally.clone());
+    let compares = std::thread::spawn(move || {
+        let mut rounds = Reconciler::new(handle, reader, Duration::ZERO, log, &its);
+        let result = rounds.round();
+        rounds.log.end();
+        its.stop();
+        assert!(result.is_ok());
+    });
+    let signal = stop.signal();
+    while !stop.stopped() {
+        calls.serve(&mut stage);
+        let mut select = crossbeam_channel::Select::new();
+        signal.watch(&mut select);
+        calls.watch(&mut select);
+        select.ready();
+    }
+    compares.join().unwrap();
+    (stage.repaired, tally.counts()["TABLE"].compared)
+}
+
+#[test]
+fn row_that_the_consumer_has_not_taken_is_under_way() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    client.query("HSET TABLE:a field value");
+    client.query("SADD TABLE_KEY_SET b");
+    let mut reader =
+        Reader { queue: Some(|key: &String| ("TABLE_KEY_SET".into(), key.clone())), ..reader(&server) };
+    let keys = ["a", "b", "c"].map(str::to_owned);
+    let found = reader.read(&keys.iter().collect::<Vec<_>>()).unwrap();
+    assert_eq!(found, [Some(vec![("field".into(), "value".into())]), None, Some(Vec::new())]);
+}
+
+#[test]
+fn round_repairs_missing_changed_and_surplus_rows_of_every_page() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    for (key, value) in [("a", "value"), ("c", "value"), ("d", "other"), ("x", "value")] {
+        client.query(&format!("HSET TABLE:{key} field {value}"));
+    }
+    let (repaired, compared) = round(&server, &["a", "b", "c", "d", "e"], None);
+    assert_eq!(compared, 5);
+    let named = |key: &str, difference| (key.to_owned(), difference);
+    assert_eq!(
+        repaired,
+        [
+            named("b", Difference::Missing),
+            named("d", Difference::Changed),
+            named("e", Difference::Missing),
+            named("x", Difference::Surplus)
+        ]
+    );
+}
+
+#[test]
+fn row_whose_write_is_under_way_is_not_repaired() {
+    let Some(server) = Server::start() else { return };
+    assert_eq!(round(&server, &["a"], Some("a")), (Vec::new(), 1));
+}

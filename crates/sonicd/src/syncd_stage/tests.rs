@@ -1,0 +1,207 @@
+//! The loop of syncd on the virtual switch, with a transport that a test scripts.
+
+use super::*;
+use crate::reconcile::mirror::Mirror;
+use crate::reconcile::{ReconcileCount, RoundLog, Tally};
+use crossbeam_channel::{Receiver, bounded};
+use ribtide_swss::sai::{Attr, Item, PacketAction, RouteEntry, SWITCH, Sai, Verb, VidCounter};
+use ribtide_swss::syncd::{AsicChange, Difference};
+use ribtide_vswitch::{Behavior, PortSetup};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What the link gives and got.
+#[derive(Default)]
+struct Script {
+    requests: Vec<SaiRequest>,
+    answers: Vec<SyncdOut>,
+    wants_all_rows: bool,
+    rows: (u64, u64),
+    /// Rounds of the loop before it stops.
+    rounds: usize,
+}
+
+/// A link that always may have requests, so that the loop never sleeps.
+struct Link {
+    script: Arc<Mutex<Script>>,
+    ready: Receiver<()>,
+    stop: Stop,
+}
+
+impl Link {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+}
+
+impl OrchLink for Link {
+    fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
+        requests.append(&mut self.script().requests);
+        Ok(())
+    }
+
+    fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
+        self.script().answers.push(std::mem::take(out));
+        Ok(())
+    }
+
+    fn wants_all_rows(&mut self) -> Result<bool, Error> {
+        let mut script = self.script();
+        script.rounds -= 1;
+        if script.rounds == 0 {
+            self.stop.stop();
+        }
+        Ok(std::mem::take(&mut script.wants_all_rows))
+    }
+
+    fn rows(&self) -> (u64, u64) {
+        self.script().rows
+    }
+
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(&self.ready);
+    }
+}
+
+/// The stage with a switch that has one route, and the script of its link.
+struct Bench {
+    stage: SyncdStage,
+    script: Arc<Mutex<Script>>,
+    stop: Stop,
+    vr: Oid,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let (ready_tx, ready) = bounded(1);
+        ready_tx.send(()).unwrap();
+        let (script, stop) = (Arc::<Mutex<Script>>::default(), Stop::default());
+        let link = Link { script: script.clone(), ready, stop: stop.clone() };
+        let chip = VirtualSwitch::new(PortSetup::usual(), Behavior::default());
+        let mut syncd = Syncd::new(chip, Box::new(VidCounter::default()));
+        let mut call = |call| {
+            let mut out = SyncdOut::default();
+            syncd.handle(SaiRequest { id: 1, call }, &mut out);
+            let reply = out.replies.pop().unwrap();
+            assert!(reply.status.is_success(), "{reply:?}");
+            reply
+        };
+        call(SaiCall::View(View::Init));
+        let switch = Item::new(SWITCH, [Attr::SwitchInit(true)]);
+        call(SaiCall::One { verb: Verb::Create, object: ObjectType::Switch, item: switch });
+        let attrs = vec![Attr::SwitchDefaultVirtualRouter(Oid::NULL)];
+        let reply = call(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
+        let [Attr::SwitchDefaultVirtualRouter(vr)] = reply.values[..] else { panic!("{reply:?}") };
+        call(one(Verb::Create, vr, "10.1.0.0/16"));
+        call(SaiCall::View(View::Apply));
+        let stage = SyncdStage::new(syncd, Box::new(link), None, None, &Rings::default());
+        Bench { stage, script, stop, vr }
+    }
+
+    fn key(&self, dest: &str) -> (ObjectType, ObjectId) {
+        (ObjectType::RouteEntry, entry(self.vr, dest).into())
+    }
+
+    fn carry_out(&mut self, verb: Verb, dest: &str) {
+        let request = SaiRequest { id: 2, call: one(verb, self.vr, dest) };
+        self.stage.carry_out(request, Instant::now()).unwrap();
+    }
+
+    /// Calls of the chip take a quarter of an hour, so none ends in a test.
+    fn slow(mut self) -> Bench {
+        self.stage.syncd.chip_mut().behave([("call-us", "900000000")]).unwrap();
+        self
+    }
+
+    /// Runs the loop for some rounds. Returns what the link was given to send and write.
+    fn run(self, requests: Vec<SaiRequest>, wants_all_rows: bool) -> Vec<SyncdOut> {
+        *self.script.lock().unwrap() = Script { requests, wants_all_rows, rounds: 20, ..Script::default() };
+        self.stage.run(None, &self.stop).unwrap();
+        std::mem::take(&mut self.script.lock().unwrap().answers)
+    }
+}
+
+fn entry(vr: Oid, dest: &str) -> RouteEntry {
+    RouteEntry { switch: SWITCH, vr, dest: dest.parse().unwrap() }
+}
+
+/// A route that drops.
+fn one(verb: Verb, vr: Oid, dest: &str) -> SaiCall {
+    let attrs = (verb == Verb::Create).then_some(Attr::RoutePacketAction(PacketAction::Drop));
+    SaiCall::One { verb, object: ObjectType::RouteEntry, item: Item::new(entry(vr, dest), attrs) }
+}
+
+#[test]
+fn reply_waits_until_the_chip_has_done_the_request() {
+    let requests =
+        |bench: &Bench| vec![SaiRequest { id: 3, call: one(Verb::Create, bench.vr, "10.2.0.0/16") }];
+    let fast = Bench::new();
+    let sent = requests(&fast);
+    let answers = fast.run(sent, false);
+    assert_eq!(answers.iter().flat_map(|out| &out.replies).map(|reply| reply.id).collect::<Vec<_>>(), [3]);
+    let slow = Bench::new().slow();
+    let sent = requests(&slow);
+    assert!(slow.run(sent, false).is_empty());
+}
+
+#[test]
+fn rows_of_requests_at_the_chip_count_as_not_written() {
+    let mut bench = Bench::new();
+    bench.script.lock().unwrap().rows = (3, 2);
+    assert_eq!(bench.stage.rows(), (3, 2));
+    bench = bench.slow();
+    bench.carry_out(Verb::Create, "10.2.0.0/16");
+    assert_eq!(bench.stage.rows(), (4, 2));
+}
+
+#[test]
+fn all_rows_are_written_again_after_a_loss_of_redis() {
+    let bench = Bench::new();
+    let (object, id) = bench.key("10.1.0.0/16");
+    let answers = bench.run(Vec::new(), true);
+    let rows: Vec<AsicChange> = answers.into_iter().flat_map(|out| out.rows.unpack()).collect();
+    assert!(rows.contains(&AsicChange::Wipe));
+    let is_route =
+        |row: &AsicChange| matches!(row, AsicChange::Set(of, key, _) if *of == object && *key == id);
+    assert_eq!(rows.iter().filter(|row| is_route(row)).count(), 1);
+}
+
+#[test]
+fn row_that_a_request_changed_since_it_was_watched_is_not_repaired() {
+    let mut bench = Bench::new();
+    let [changed, same] = ["10.2.0.0/16", "10.1.0.0/16"].map(|dest| bench.key(dest));
+    bench.carry_out(Verb::Create, "10.2.0.0/16");
+    bench.stage.watch(&[changed, same]);
+    bench.carry_out(Verb::Remove, "10.2.0.0/16");
+    bench.carry_out(Verb::Create, "10.2.0.0/16");
+    let missing = vec![(changed, Vec::new()), (same, Vec::new())];
+    assert_eq!(bench.stage.repair(missing.clone()).unwrap(), [(same, Difference::Missing)]);
+    bench.stage.watch(&[changed, same]);
+    let repaired = bench.stage.repair(missing).unwrap();
+    assert_eq!(repaired, [(changed, Difference::Missing), (same, Difference::Missing)]);
+}
+
+#[test]
+fn chip_is_compared_again_only_after_a_change() {
+    let mut bench = Bench::new();
+    let tally = Tally::default();
+    let mut rounds = ChipRounds::new(Duration::from_secs(60), RoundLog::new("syncd", tally.clone()));
+    let routes = crate::reconcile::chip_table(ObjectType::RouteEntry);
+    let mut round = |bench: &mut Bench| -> ReconcileCount {
+        let begun = rounds.due();
+        // The next round is due a minute after this one, its pages at most seconds.
+        while rounds.due() < begun + Duration::from_secs(50) {
+            let now = rounds.due();
+            rounds.step(&mut bench.stage.syncd, now, &mut SyncdOut::default());
+        }
+        tally.counts()[&routes]
+    };
+    let first = round(&mut bench);
+    assert!(first.compared > 0 && first.repaired == 0, "{first:?}");
+    assert_eq!(round(&mut bench), first, "nothing has changed");
+    // Another program removes the route.
+    let route = entry(bench.stage.syncd.rid(bench.vr).unwrap(), "10.1.0.0/16");
+    let chip = bench.stage.syncd.chip_mut();
+    let status = chip.one(Verb::Remove, ObjectType::RouteEntry, &mut Item::bare(route));
+    assert!(status.is_success(), "{status:?}");
+    assert_eq!(round(&mut bench).repaired, 1);
+}
