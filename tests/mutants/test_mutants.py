@@ -1,5 +1,6 @@
 """Every fault still applies: a cheap check that `make test` runs. `make mutants` inserts the faults."""
 
+import functools
 import re
 import shlex
 
@@ -8,6 +9,12 @@ import pytest
 from faults import ROOT, read
 
 FAULTS = read()
+
+
+@functools.cache
+def text_of(folder):
+    """Paths and contents of a crate's Rust files."""
+    return "\n".join(f"{path}\n{path.read_text()}" for path in sorted(folder.rglob("*.rs")))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -20,10 +27,12 @@ def test_fault_applies_exactly_once(fault):
 def test_fault_names_its_tests(fault):
     assert fault.breaks.endswith("."), "one sentence"
     assert fault.tests
-    for args in fault.tests:
-        package = re.match(r"-p (ribtide[a-z-]*)", args).group(1)
+    for command in fault.commands():
+        package = re.match(r"-p (ribtide[a-z-]*)", command.text).group(1)
         folder = ROOT / "crates" / (package.removeprefix("ribtide-") if package != "ribtide" else package)
-        words = shlex.split(args)
+        missing = [part for part in command.filters if part.rsplit("::", 1)[-1] not in text_of(folder)]
+        assert not missing, "no test or module has these names"
+        words = shlex.split(command.targets)
         targets = [words[at + 1] for at, word in enumerate(words) if word == "--test"]
         assert targets or "--lib" in words
         for target in targets:

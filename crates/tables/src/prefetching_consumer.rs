@@ -189,13 +189,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn pop_that_ends_with_a_batch_says_that_there_is_more() {
+    /// A consumer of it that takes ten rows at a time, how often it has, and what stops it.
+    fn endless() -> (PrefetchingConsumer<NeighResolveRow>, Arc<AtomicU64>, Stop) {
         let (waker, wake) = channel::bounded(1);
         let (polls, stop) = (Arc::<AtomicU64>::default(), Stop::default());
         let endless = Endless { wake, polls: polls.clone() };
-        let mut consumer = PrefetchingConsumer::start(endless, 10, &Rings::default(), &stop).unwrap();
+        let consumer = PrefetchingConsumer::start(endless, 10, &Rings::default(), &stop).unwrap();
         waker.send(()).unwrap();
+        (consumer, polls, stop)
+    }
+
+    #[test]
+    fn pop_that_ends_with_a_batch_says_that_there_is_more() {
+        let (mut consumer, polls, stop) = endless();
         // The first two batches are in the ring when the third is taken.
         while polls.load(SeqCst) < 3 {
             std::thread::yield_now();
@@ -208,12 +214,7 @@ mod tests {
 
     #[test]
     fn who_is_held_takes_nothing_and_what_was_taken_is_there() {
-        let (waker, wake) = channel::bounded(1);
-        let polls = Arc::<AtomicU64>::default();
-        let stop = Stop::default();
-        let endless = Endless { wake, polls: polls.clone() };
-        let mut consumer = PrefetchingConsumer::start(endless, 10, &Rings::default(), &stop).unwrap();
-        waker.send(()).unwrap();
+        let (mut consumer, polls, stop) = endless();
         let (mut rows, mut popped) = (Vec::new(), 0);
         for held_after in [100, 1000, 5000] {
             while popped < held_after {

@@ -349,9 +349,9 @@ mod tests {
 
     /// A database whose writes a test lets happen, or fail, one by one.
     struct Stepped {
-        turns: channel::Receiver<Result<(), TableError>>,
+        turns: ring::Receiver<Result<(), TableError>>,
         /// Hears whether `settle` returned. Each write waits for it for a moment.
-        settled: Option<channel::Receiver<()>>,
+        settled: Option<ring::Receiver<()>>,
         /// Whether `settle` returned before the end of a write.
         settled_early: Arc<AtomicBool>,
         /// How often the database was lost: while the consumer is waited for.
@@ -361,7 +361,7 @@ mod tests {
     impl Producer<DefaultRouteRow> for Stepped {
         fn write(&mut self, _: &mut Vec<Change<DefaultRouteRow>>) -> Result<(), TableError> {
             if let Some(settled) = &self.settled {
-                let early = settled.recv_timeout(std::time::Duration::from_millis(200)).is_ok();
+                let early = settled.recv_timeout(std::time::Duration::from_millis(200)) == Ok(Some(()));
                 self.settled_early.store(early, Relaxed);
             }
             self.turns.recv().unwrap_or(Ok(()))
@@ -385,13 +385,13 @@ mod tests {
         }
     }
 
-    type Turns = channel::Sender<Result<(), TableError>>;
+    type Turns = ring::Sender<Result<(), TableError>>;
 
     /// A table, and its turns.
     fn stepped(
-        settled: Option<channel::Receiver<()>>,
+        settled: Option<ring::Receiver<()>>,
     ) -> (WriteBehind<DefaultRouteRow>, Turns, Arc<AtomicBool>) {
-        let (turn, turns) = channel::bounded(10);
+        let (turn, turns) = Rings::default().bounded("turns", 10);
         let settled_early = Arc::<AtomicBool>::default();
         let table = Stepped { turns, settled, settled_early: settled_early.clone(), generation: 0 };
         (WriteBehind::full_speed(table, None, &Rings::default()).unwrap(), turn, settled_early)
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn settle_returns_after_the_write() {
-        let (settled_tx, settled) = channel::bounded(1);
+        let (settled_tx, settled) = Rings::default().bounded("settled", 1);
         let (mut table, turn, settled_early) = stepped(Some(settled));
         drop(turn);
         table.enqueue([change()]).unwrap();

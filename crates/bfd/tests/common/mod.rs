@@ -120,13 +120,10 @@ impl Network {
     /// Advances the time.
     pub fn run(&mut self, time: Micros) {
         let end = self.now + time;
-        let mut steps = 0;
         loop {
             let timers = self.sides.iter().filter_map(|s| s.sessions.deadline());
             let packet = self.packets.keys().next().map(|(at, _)| *at);
             let Some(next) = timers.chain(packet).min().filter(|at| *at <= end) else { break };
-            steps = if next > self.now { 0 } else { steps + 1 };
-            assert!(steps < 10_000, "a deadline stays in the past");
             self.now = self.now.max(next);
             if packet.is_some_and(|at| at <= self.now) {
                 let (_, (to, bytes)) = self.packets.pop_first().unwrap();

@@ -97,22 +97,23 @@ fn round(
     let stop = Stop::default();
     let (reader, tally, its) = (reader(server), Tally::default(), stop.clone());
     let log = RoundLog::new("test", tally.clone());
-    let compares = std::thread::spawn(move || {
-        let mut rounds = Reconciler::new(handle, reader, Duration::ZERO, log, &its);
-        let result = rounds.round();
-        rounds.log.end();
-        its.stop();
-        assert!(result.is_ok());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut rounds = Reconciler::new(handle, reader, Duration::ZERO, log, &its);
+            let result = rounds.round();
+            rounds.log.end();
+            its.stop();
+            assert!(result.is_ok());
+        });
+        let signal = stop.signal();
+        while !stop.stopped() {
+            calls.serve(&mut stage);
+            let mut select = crossbeam_channel::Select::new();
+            signal.watch(&mut select);
+            calls.watch(&mut select);
+            select.ready();
+        }
     });
-    let signal = stop.signal();
-    while !stop.stopped() {
-        calls.serve(&mut stage);
-        let mut select = crossbeam_channel::Select::new();
-        signal.watch(&mut select);
-        calls.watch(&mut select);
-        select.ready();
-    }
-    compares.join().unwrap();
     (stage.repaired, tally.counts()["TABLE"].compared)
 }
 

@@ -141,7 +141,7 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
 }
 
 #[test]
-fn suppression_that_is_turned_on_confirms_what_is_in_the_chip() {
+fn suppression_that_is_turned_on_confirms_old_and_new_routes() {
     let Some(mut bench) = Bench::new() else { return };
     let mut config = bench.server.client(Db::Config);
     config.query("CONFIG SET notify-keyspace-events KEA");
@@ -153,7 +153,13 @@ fn suppression_that_is_turned_on_confirms_what_is_in_the_chip() {
     let mut states = bench.server.client(Db::ApplState);
     assert_eq!(states.keys(), [""; 0]);
     config.query("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
-    eventually("the state", || (states.hash("ROUTE_TABLE:10.1.0.0/16") == "protocol=bgp").then_some(()));
+    eventually("the state of what is in the chip", || {
+        (states.hash("ROUTE_TABLE:10.1.0.0/16") == "protocol=bgp").then_some(())
+    });
+    bench.set("ROUTE_TABLE", "10.2.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0");
+    eventually("the state of a new route", || {
+        (states.hash("ROUTE_TABLE:10.2.0.0/16") == "protocol=bgp").then_some(())
+    });
 }
 
 #[test]
