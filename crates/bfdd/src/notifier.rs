@@ -113,4 +113,24 @@ mod tests {
         assert_eq!(notified, [(address(1), true, Standing::Failed), (address(2), true, Standing::Up)]);
         assert!(!notifier.is_waiting());
     }
+
+    #[test]
+    fn gateway_without_room_is_sent_when_there_is_some() {
+        let (rib, to_rib) = Rings::default().bounded("r", 1);
+        let mut notifier = Notifier::new(Outputs { rib: Some(rib), bgp: None });
+        let address = |n: u8| IpAddr::from([10, 0, 0, n]);
+        for n in 1..=3 {
+            notifier.gateway((address(n), None), false);
+        }
+        let sent: Vec<IpAddr> = std::iter::from_fn(|| {
+            notifier.send();
+            match to_rib.try_recv()? {
+                RibIn::Gateway(event) => Some(event.address),
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+        assert_eq!(sent, [1, 2, 3].map(address));
+        assert!(!notifier.is_waiting());
+    }
 }

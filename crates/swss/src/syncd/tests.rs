@@ -316,6 +316,30 @@ fn what_fails_is_answered_alone_and_leaves_no_row() {
 }
 
 #[test]
+fn bulk_that_comes_again_answers_each_item_in_its_place() {
+    let mut world = World::new();
+    let rif = world.rif(0);
+    let (hop, unknown) = (world.hop(rif, "10.0.0.1"), world.vid(ObjectType::NextHop));
+    let routes = [("10.1.0.0/16", hop), ("10.2.0.0/16", hop), ("10.3.0.0/16", unknown), ("10.4.0.0/16", hop)];
+    let items = routes.map(|(dest, to)| Item::new(world.entry(dest), [Attr::RouteNextHop(to)])).to_vec();
+    assert_eq!(world.one(Verb::Create, ObjectType::RouteEntry, items[0].clone()), Status::Success);
+    let (object, mode) = (ObjectType::RouteEntry, ErrorMode::IgnoreError);
+    let reply = world.hand(SaiCall::Bulk { verb: Verb::Create, object, items, mode }, Syncd::handle_again);
+    let done: Vec<bool> = reply.statuses.iter().map(|status| status.is_success()).collect();
+    assert_eq!(done, [true, true, false, true], "{:?}", reply.statuses);
+}
+
+#[test]
+fn number_of_a_removed_object_leaves_the_database() {
+    let mut world = World::new();
+    let rif = world.rif(0);
+    let hop = world.hop(rif, "10.0.0.1");
+    assert!(world.db.rid_of.contains_key(&hop));
+    assert_eq!(world.one(Verb::Remove, ObjectType::NextHop, Item::bare(hop)), Status::Success);
+    assert!(!world.db.rid_of.contains_key(&hop) && world.db.rid_of.contains_key(&rif));
+}
+
+#[test]
 fn what_an_earlier_syncd_did_of_a_request_counts_as_done() {
     let mut world = World::new();
     let rif = world.rif(0);

@@ -191,6 +191,19 @@ fn an_index_with_one_member_is_its_next_hop() {
 }
 
 #[test]
+fn route_under_way_follows_an_index_that_moves_meanwhile() {
+    let mut world = world(OrchConfig::default());
+    world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.0.2 ifname=Ethernet0 weight=1");
+    world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop_group=5");
+    world.run();
+    assert_eq!(world.calls(ObjectType::RouteEntry), ["Create 10.1.0.0/16 to"]);
+    assert_eq!(world.queue.len(), 1, "it has no reply");
+    world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.1.2 ifname=Ethernet1 weight=1");
+    world.settle();
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2");
+}
+
+#[test]
 fn with_single_groups_an_index_is_a_group_from_the_start() {
     let mut world = world(OrchConfig { single_groups: true, ..OrchConfig::default() });
     world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.0.2 ifname=Ethernet0");
