@@ -85,9 +85,15 @@ def main():
             done += 1
             used.update(explained)
             changes.update(counts)
+            if sys.stderr.isatty():
+                total = len(named) or options.histories
+                print(f"\r{done} of {total} histories, {len(failed)} to be played again, {time.monotonic() - started:.0f} s ",
+                      end="", file=sys.stderr, flush=True)
             if findings:
                 show(options, name, findings, shorter, took)
                 failed.append(name)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     # The load of many histories at once is no event of a history. One that fails by itself too has failed.
     alone = []
     options.reuse, options.shrink = False, 0
