@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use ribtide_prefix::{Families, Prefix};
+use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_rib::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const BGP: Protocol = Protocol::BgpInternal;
 
@@ -195,6 +195,28 @@ fn an_empty_rib_replays_a_start_and_an_end() {
     assert_eq!(marks, [(true, false), (false, true)]);
 }
 
+#[test]
+fn retries_go_through_all_failed_routes_a_page_at_a_time() {
+    let mut rib = settled(Vec::new());
+    let prefix = |n: usize| format!("20.{}.{}.0/24", n / 256, n % 256);
+    let seq = rib.handle((0..PAGE + 10).map(|n| bgp(&prefix(n), "10.0.0.2"))).fib.unwrap().seq;
+    let refuse = |rib: &mut Rib, seq, prefixes: &BTreeSet<AnyPrefix>| {
+        let failed = prefixes.iter().map(|prefix| ((*prefix).into(), "the table is full".into())).collect();
+        rib.handle([RibIn::Ack(FibAck { dataplane: 0, seq, failed, installed: Vec::new() })]);
+    };
+    let all: BTreeSet<AnyPrefix> = (0..PAGE + 10).map(|n| pfx(&prefix(n))).collect();
+    refuse(&mut rib, seq, &all);
+    let mut tried = BTreeSet::new();
+    for _ in 0..2 {
+        let out = rib.handle([RibIn::Retry(0)]);
+        let [(0, page)] = &out.replay[..] else { panic!("{out:?}") };
+        let mut routes = page.routes.v4.iter().map(|route| route.prefix.any()).collect();
+        refuse(&mut rib, page.seq, &routes);
+        tried.append(&mut routes);
+    }
+    assert!(tried == all, "{} of {}", tried.len(), all.len());
+}
+
 // ---- a lagging dataplane
 
 fn lag(rib: &Rib, id: DataplaneId) -> Option<usize> {
@@ -266,6 +288,22 @@ fn the_number_of_a_group_that_a_dataplane_still_has_is_not_reused() {
 }
 
 #[test]
+fn lagging_dataplane_gets_the_new_next_hops_of_a_group_whose_routes_stay() {
+    let second = || interface(2, true, &["10.0.2.1/24"]);
+    let both = announce("20.0.0.0/8", BGP, &[gw("10.0.0.2"), gw("10.0.2.2")]);
+    let mut rib = two(vec![second(), both]);
+    let under_way: Vec<u64> =
+        (3..9).map(|n| rib.handle([bgp("22.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
+    rib.handle([RibIn::Lagging(1)]);
+    rib.handle([interface(2, false, &["10.0.2.1/24"])]);
+    let out = rib.handle([ack(1, *under_way.last().unwrap())]);
+    let [(1, page)] = &out.replay[..] else { panic!("{out:?}") };
+    let left = FibGroup::Hops(vec![hop("10.0.0.2", 1)]);
+    assert!(page.groups.iter().any(|op| op.content == left), "{:?}", page.groups);
+    assert!(page.routes.v4.iter().all(|route| route.prefix.any() != pfx("20.0.0.0/8")));
+}
+
+#[test]
 fn lagging_dataplane_deletes_a_group_after_the_last_page_of_routes_that_used_it() {
     let mut rib = settled(many());
     let mut pages: Vec<FibBatch> = Vec::new();
@@ -313,13 +351,23 @@ fn prefixes_that_keep_changing_delay_no_other_prefix_and_no_confirmation() {
     let announced = (0..3 * PAGE).map(|n| bgp(&prefix(n), "10.0.0.2"));
     rib.handle(announced.chain([RibIn::Confirm(FeedFence { announcer: 0, seq: 7 })]));
     let mut resolutions = Vec::new();
+    // The prefixes before the fence, and of which of them each page has a route.
+    let before: BTreeSet<AnyPrefix> = (0..3 * PAGE).map(|n| pfx(&prefix(n))).collect();
+    let (mut pages, mut done) = (BTreeMap::new(), BTreeSet::new());
     for round in 0..20 {
         // Others change between any two of its answers, more than a page each time.
         let gateway = ["10.0.0.2", "10.0.0.3"][round % 2];
         let out = rib.handle((3 * PAGE..5 * PAGE).map(|n| bgp(&prefix(n), gateway)));
         assert!(out.replay.is_empty());
-        let out = rib.handle([ack(1, sent.remove(0))]);
-        sent.extend(out.replay.iter().map(|(_, page)| page.seq));
+        let acknowledged = sent.remove(0);
+        done.append(&mut pages.remove(&acknowledged).unwrap_or_default());
+        let out = rib.handle([ack(1, acknowledged)]);
+        for (_, page) in &out.replay {
+            sent.push(page.seq);
+            let routes = page.routes.v4.iter().map(|route| route.prefix.any());
+            pages.insert(page.seq, routes.filter(|prefix| before.contains(prefix)).collect::<BTreeSet<_>>());
+        }
+        assert!(out.confirmed.is_empty() || done == before, "confirmed while {} are there", done.len());
         resolutions.extend(out.confirmed);
         assert!(lag(&rib, 1).is_some_and(|n| n > 0), "it never has everything");
     }
