@@ -215,7 +215,7 @@ pub(super) struct Reconciler<S: Mirror> {
 impl<S: Mirror> Reconciler<S> {
     pub(super) fn new(
         handle: StageHandle<S>,
-        reader: Reader<KeyOf<S>>,
+        reader: Reader<KeyOf<S>, S::Producer>,
         interval: Duration,
         log: RoundLog,
         stop: &Stop,

@@ -6,6 +6,7 @@ use crate::redis_server::Server;
 use ribtide_runtime::call;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
+use ribtide_swss::syncd::Difference;
 
 /// A row with one field.
 struct Wanted(String);
@@ -35,17 +36,18 @@ struct Scripted {
 impl Mirror for Scripted {
     type Row = Wanted;
     type Cursor = usize;
+    type Producer = ();
 
     fn page(&mut self, from: usize, _: usize) -> Option<(Vec<Wanted>, Option<usize>)> {
         let page = self.rows[from..].iter().take(2).map(|key| Wanted((*key).to_owned())).collect();
         Some((page, Some(from + 2).filter(|next| *next < self.rows.len())))
     }
 
-    fn unwanted(&mut self, names: Vec<String>) -> Vec<String> {
+    fn unmatched(&mut self, _: &'static str, names: Vec<String>) -> Vec<String> {
         names.into_iter().filter(|name| !self.rows.contains(&name.as_str())).collect()
     }
 
-    fn watch(&mut self, _: &[String]) -> u64 {
+    fn watch(&mut self, _: &mut Vec<String>) -> u64 {
         self.asked = 0;
         0
     }
@@ -63,6 +65,7 @@ impl Mirror for Scripted {
     fn repair(
         &mut self,
         found: Vec<(KeyOf<Self>, Found)>,
+        (): (),
     ) -> Result<Vec<(String, Difference)>, crate::Error> {
         let differs = |(key, found): (String, Found)| {
             let wanted = self.rows.contains(&key.as_str());
@@ -75,13 +78,15 @@ impl Mirror for Scripted {
     }
 }
 
-fn reader(server: &Server) -> Reader<String> {
+fn reader(server: &Server) -> Reader<String, ()> {
     Reader {
         table: |_| "TABLE",
         connection: Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap(),
         name: |_, key| format!("TABLE:{key}"),
         queue: None,
-        scanned: Some("TABLE:".into()),
+        scanned: Some(("TABLE:*".into(), vec![("TABLE", "TABLE:".into())])),
+        why: Difference::why,
+        producer: Box::new(|_| Ok(())),
     }
 }
 
