@@ -632,6 +632,19 @@ fn rows_are_written_as_appendix_a_of_the_contract_shows() {
 }
 
 #[test]
+fn pending_row_after_a_deletion_has_none_of_the_former_fields() {
+    let Some(server) = Server::start() else { return };
+    server.client(Db::Appl).query("HSET ROUTE_TABLE:10.2.0.0/16 blackhole true");
+    let mut table = producer(&server, 100);
+    write(&mut table, vec![del("10.2.0.0/16")]);
+    write(&mut table, vec![set("10.2.0.0/16", hops("10.0.0.2", "Ethernet0"))]);
+    let mut rows = Vec::new();
+    table.rows(|key, row, pending| rows.push((key, row, pending))).unwrap();
+    let key = RouteRow::parse_key("10.2.0.0/16").unwrap();
+    assert_eq!(rows, [(key, hops("10.0.0.2", "Ethernet0"), true)]);
+}
+
+#[test]
 fn rows_can_be_written_straight_to_their_final_place() {
     let Some(server) = Server::start() else { return };
     let mut client = server.client(Db::Appl);
