@@ -205,6 +205,18 @@ def after_export_policy(c, facts):
     return c.event["do"] == "policy" and c.event["peer"] == c.view and c.count == 1 and c.old == c.new
 
 
+@rule("changes-of-a-link-in-parts", "changes", "RFC 4271 section 9.1.2.1; ADR 20 section 1")
+def of_a_link_in_parts(c, facts):
+    """A link goes down: another program's kernel route by it is no longer used, before the sessions on it end. In between ribtide installs
+    the prefix's static route, whose next hop resolves by what a peer on that link had announced. FRR and BIRD keep the kernel route."""
+    if c.view != "kernel" or c.count != 2 or c.old != c.new or c.event["do"] != "link" or c.event["up"] or not facts.former:
+        return False
+    before = facts.former[-1].world
+    ended = any(said and before.session(name) and not facts.world.session(name) for name, said in before.says.items())
+    by_link = any(link == c.event["link"] for _, link in facts.world.kernel.get(c.prefix, {}).get("via", ()))
+    return ended and by_link and c.prefix in facts.world.statics
+
+
 @rule("changes-of-mutual-choices", "changes", "RFC 4264; ADR 20 section 6")
 def mutual_choices(c, facts):
     """Prefixes resolve to each other, and BGP has several paths of one: each choice changes the other's next hops. ribtide tries both, and
