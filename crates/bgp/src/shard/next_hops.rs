@@ -19,6 +19,8 @@ pub(super) struct NextHops {
     entries: Vec<Hop>,
     unused: Vec<u32>,
     by_address: Map<(IpAddr, Option<AnyPrefix>), u32>,
+    /// Prefixes of the entries whose address lies outside of their prefix.
+    outside: Map<IpAddr, Vec<AnyPrefix>>,
     /// The state of a next hop without report: `None` with a RIB manager, else reachable.
     assumed: Option<NextHopState>,
     /// Used next hops that are unreachable or unknown.
@@ -39,7 +41,8 @@ struct Hop {
     sets: u32,
     touched: bool,
     /// Prefixes whose paths have a separate entry for this address, because its state depends on
-    /// their routes.
+    /// their routes. The RIB manager reports a prefix only while that entry is not registered, so
+    /// a new entry without a prefix takes over those that exist.
     apart: Vec<AnyPrefix>,
 }
 
@@ -91,6 +94,7 @@ impl NextHops {
             entries: Vec::new(),
             unused: Vec::new(),
             by_address: Map::default(),
+            outside: Map::default(),
             assumed: (!tracks).then_some(NextHopState::Reachable { cost: 0 }),
             unusable: 0,
             uneven: 0,
@@ -266,12 +270,18 @@ impl NextHops {
                     kind.state = self.assumed;
                 }
             }
-            if !hop.kinds[1].is_used() {
-                hop.apart = Vec::new();
+            if !hop.kinds[1].is_used() && exclude.is_none() {
+                hop.apart = self.outside.get(&address).cloned().unwrap_or_default();
             }
             if hop.sets == 0 {
                 self.by_address.remove(&(address, exclude));
                 self.unused.push(id);
+                if let (Some(prefix), Some(outside)) = (exclude, self.outside.get_mut(&address)) {
+                    outside.retain(|other| *other != prefix);
+                    if outside.is_empty() {
+                        self.outside.remove(&address);
+                    }
+                }
             }
         }
     }
@@ -293,7 +303,17 @@ impl NextHops {
             return *id;
         }
         let kind = Kind { state: self.assumed, paths: [0; 2], registered: false };
-        let hop = Hop { address, exclude, kinds: [kind; 2], sets: 0, touched: false, apart: Vec::new() };
+        let apart = match exclude {
+            None => self.outside.get(&address).cloned().unwrap_or_default(),
+            Some(prefix) => {
+                if !prefix.contains(address) {
+                    self.set_apart(address, prefix);
+                    self.outside.entry(address).or_default().push(prefix);
+                }
+                Vec::new()
+            }
+        };
+        let hop = Hop { address, exclude, kinds: [kind; 2], sets: 0, touched: false, apart };
         let id = match self.unused.pop() {
             Some(id) => {
                 self.entries[id as usize] = hop;
@@ -399,5 +419,44 @@ mod tests {
         hops.retain::<V4>(id, false, 1);
         assert_eq!(hops.learn(next_hop(false), Some(REACHABLE)), News::First);
         assert!(hops.all_reachable());
+    }
+
+    #[test]
+    fn prefixes_apart_are_known_again_when_the_address_comes_back_into_use() {
+        let mut hops = NextHops::new(true);
+        let address = next_hop(true).address;
+        let prefix: AnyPrefix = "198.51.100.0/24".parse().unwrap();
+        let plain = hops.acquire(address, None);
+        hops.retain::<V4>(plain, true, 1);
+        hops.set_apart(address, prefix);
+        assert_eq!(hops.apart(plain), [prefix]);
+        // The only path moves to an entry of its own.
+        let own = hops.acquire(address, Some(prefix));
+        hops.retain::<V4>(own, true, 1);
+        hops.release::<V4>(plain, true, 1);
+        hops.release_ref(plain);
+        uses(&mut hops);
+        // The path of another prefix has this next hop. No report follows, because the own entry is registered.
+        let plain = hops.acquire(address, None);
+        hops.retain::<V4>(plain, true, 1);
+        uses(&mut hops);
+        assert_eq!(hops.apart(plain), [prefix]);
+        hops.release::<V4>(own, true, 1);
+        hops.release_ref(own);
+        hops.release::<V4>(plain, true, 1);
+        uses(&mut hops);
+        uses(&mut hops);
+        hops.release_ref(plain);
+        uses(&mut hops);
+        assert!(hops.by_address.is_empty() && hops.outside.is_empty());
+    }
+
+    #[test]
+    fn prefix_inside_of_which_an_address_lies_is_not_apart() {
+        let mut hops = NextHops::new(true);
+        let address = next_hop(true).address;
+        let plain = hops.acquire(address, None);
+        hops.acquire(address, Some("192.0.2.0/24".parse().unwrap()));
+        assert!(hops.apart(plain).is_empty() && hops.outside.is_empty());
     }
 }
