@@ -198,6 +198,16 @@ def of_another_attribute(c, facts):
     return "med" in c.event["policy"] or any("med" in f.world.policies[c.event["peer"]] for f in facts.former[-1:])
 
 
+@rule("changes-hidden-by-export-policy", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
+def hidden_by_export_policy(c, facts):
+    """A peer's import policy sets another LOCAL_PREF or MED, and the observer's export policy sets its own in place of it. ribtide, which
+    keeps no copy of what it has sent, sends the same route once more."""
+    if c.view == "kernel" or c.event["do"] != "policy" or c.event["peer"] == c.view or c.count != 1 or c.old != c.new:
+        return False
+    imported = set(c.event["policy"]).union(*(f.world.policies[c.event["peer"]] for f in facts.former[-1:]))
+    return bool({"local_pref", "med"} & imported & set(facts.world.policies[c.view]))
+
+
 @rule("changes-after-export-policy", "changes", "docs/configuration.md, Policy; RFC 4271 section 4.3: an UPDATE may repeat a route or a withdrawal")
 def after_export_policy(c, facts):
     """An observer's export policy became another. ribtide sends it the table once, and withdraws all that it should not have any more, be it
