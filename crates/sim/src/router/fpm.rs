@@ -345,10 +345,10 @@ impl Server {
         (self.running && self.count == Count::Done).then(|| self.machine.compare_found(found))
     }
 
-    /// Compares APPL_DB with this process's rows, and writes again what differs.
-    pub(crate) fn reconcile(&mut self, appl: &mut ApplDb) {
+    /// Compares APPL_DB with this process's rows, and writes again what differs. Returns those.
+    pub(crate) fn reconcile(&mut self, appl: &mut ApplDb) -> Vec<RowName> {
         if !self.running || self.count != Count::Done || self.refused_writes > 0 {
-            return;
+            return Vec::new();
         }
         let (mut cursor, mut differing) = (Some(RowCursor::default()), Vec::new());
         while let Some(from) = cursor {
@@ -364,6 +364,7 @@ impl Server {
         super::trace(|| format!("fpmsyncd repairs {out:?}"));
         appl.groups.write(out.groups.drain(..));
         appl.routes.write(out.routes.drain(..));
+        differing
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -340,12 +340,15 @@ impl<'s> Router<'s> {
     /// lost APPL_DB had may differ. Returns whether nothing did.
     fn compare_appl_db(&mut self) -> Result<bool, String> {
         let Router { server, appl, orchagent, .. } = self;
-        server.reconcile(appl);
+        let written = server.reconcile(appl);
+        if !written.is_empty() && !self.appl_db_lost {
+            return Err(format!("APPL_DB has not what fpmsyncd handed over: {written:?}"));
+        }
         let repaired = orchagent.reconcile_appl_db(appl, |found| server.compare_found(found));
         if !repaired.is_empty() && !self.appl_db_lost {
             return Err(format!("orchagent has not what it took from APPL_DB: {repaired:?}"));
         }
-        Ok(repaired.is_empty())
+        Ok(repaired.is_empty() && written.is_empty())
     }
 
     /// syncd compares the chip and ASIC_DB with its table. Only what something else changed may
