@@ -68,8 +68,8 @@ const REOPEN: Duration = Duration::from_secs(1);
 /// The comparison of the kernel with the desired state takes at most one in this many parts of a
 /// CPU: 2% (ADR 25).
 const COMPARE_SHARE: u32 = 50;
-/// The same in the first round after a replay, which ends the adoption of found routes, and for the
-/// rest of a round that has found a difference.
+/// The same in the first round after a replay that found own routes, which ends their adoption, and
+/// for the rest of a round that has found a difference.
 const URGENT_COMPARE_SHARE: u32 = 2;
 /// Routes that the comparison reads before batches go on: some 10 ms.
 const COMPARE_PAGE: usize = 8192;
@@ -295,8 +295,8 @@ impl Writer {
                     self.kernel.confirms = self.channel.rib.confirms.load(Relaxed);
                     self.kernel.apply(&batch)?;
                 }
-                if batch.end_of_replay {
-                    // Adopted routes are compared at once.
+                if batch.end_of_replay && self.kernel.has_found_routes() {
+                    // Adopted routes are compared at once. Without any, the kernel has acknowledged each.
                     (self.compare_at, self.compare_share) = (Instant::now(), URGENT_COMPARE_SHARE);
                 }
                 self.channel.meter.add(batch.route_count(), begin);

@@ -115,6 +115,8 @@ pub(crate) struct Kernel {
     holding: bool,
     /// Whether a found route was held back.
     held: bool,
+    /// Whether the last replay found own routes in the kernel.
+    found_routes: bool,
     /// Whether acknowledgements confirm routes to neighbours. Then no route is held back.
     pub(crate) confirms: bool,
     /// Since when some state of the kernel is assumed and not verified.
@@ -175,6 +177,7 @@ impl Kernel {
                 replaying: true,
                 holding: false,
                 held: false,
+                found_routes: false,
                 confirms: false,
                 doubt: None,
                 comparison: Comparison::default(),
@@ -409,6 +412,11 @@ impl Kernel {
         Ok(())
     }
 
+    /// Whether the last replay found own routes, some of which it may have adopted without a write.
+    pub(crate) fn has_found_routes(&self) -> bool {
+        self.found_routes
+    }
+
     /// Whether a route is held back, so that the kernel does not forward as the RIB requests.
     pub(crate) fn is_holding(&self) -> bool {
         self.held
@@ -596,9 +604,11 @@ impl Kernel {
         self.results = InstallResults::default();
         self.sources.clear();
         self.wanted = DesiredState::default();
+        self.found_routes = false;
         for vrf in self.ids() {
             for_each_family!(F => {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
+                self.found_routes |= !found.is_empty();
                 *self.table::<F>(vrf) = Table { found, found_sources };
             });
         }
