@@ -23,6 +23,7 @@ use crate::unreadable;
 use crate::{Consumer, Producer, TableError};
 use ribtide_prefix::Map;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -449,6 +450,7 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
         let [channel, changed, ..] = &self.keys;
         let (mut last, mut pause) = (i64::MAX, CONSUMER_POLL_INTERVALS.0);
+        let mut full: Option<PeerWait> = None;
         while !hurried() {
             let depth = self.connection.query(&["SCARD", changed])?.as_integer().unwrap_or(0);
             if depth <= BACKLOG || !has_subscriber(&mut self.connection, channel)? {
@@ -460,6 +462,9 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
                 CONSUMER_POLL_INTERVALS.1.min(2 * pause)
             };
             last = depth;
+            // Until the consumer has made room: it works, or it stands still.
+            let room = || PeerWait::new(format!("room for rows at the consumer of {}", R::TABLE));
+            full.get_or_insert_with(room).begin();
             std::thread::sleep(pause);
         }
         Ok(())
