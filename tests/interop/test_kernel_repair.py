@@ -95,6 +95,7 @@ def test_held_routes_are_neither_confirmed_nor_lost_while_a_neighbour_is_away(ho
     announce(sender, 65030, SECOND)
     sender.send(raw_update(withdrawn=prefixes([other])))
     receiver.listen(lambda: set(ALL) <= receiver.table)
+    wait_for("the withdrawn route is gone", lambda: other not in routes(host), 20, alive=[router.process])
     assert routes(host) == by(SECOND)
     # Until the neighbour that is away counts as lost, and after that.
     wait_for("the kernel was compared after the replay", lambda: metrics(router)["compare_rounds_total"] > 0, 60, 0.5)

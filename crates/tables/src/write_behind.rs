@@ -441,10 +441,10 @@ mod tests {
         let (mut table, turn, _) = stepped(None);
         drop(turn);
         table.enqueue([change()]).unwrap();
-        let generation = table.generation.clone();
+        let progress = table.progress.clone();
         // The thread ends after its round.
         drop(table);
-        assert_eq!(generation.load(Relaxed), 1);
+        assert_eq!(progress.generation(), 1);
     }
 
     #[test]

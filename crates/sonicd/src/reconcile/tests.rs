@@ -148,10 +148,10 @@ fn round_repairs_missing_changed_and_surplus_rows_of_every_page() {
     assert_eq!(
         repaired,
         [
+            named("x", Difference::Surplus),
             named("b", Difference::Missing),
             named("d", Difference::Changed),
-            named("e", Difference::Missing),
-            named("x", Difference::Surplus)
+            named("e", Difference::Missing)
         ]
     );
 }
