@@ -1,6 +1,5 @@
 //! Continuous reconciliation of SONiC's copies: the chip, ASIC_DB and APPL_DB are compared with what
-//! this daemon requested or wrote, and orchagent's routes with APPL_DB, a page at a time, and what
-//! differs is repaired.
+//! this daemon requested or wrote, a page at a time, and what another program changed is repaired.
 //! [ADR 24](../../../docs/adr/0024-reconciliation-of-sonics-copies.md) has who holds the truth.
 //!
 //! [`ChipRounds`] compares the chip in syncd's own stage. [`mirror`] compares a database on a thread
@@ -9,11 +8,10 @@
 pub(super) mod appl_db;
 pub(super) mod asic_db;
 pub(super) mod mirror;
-pub(super) mod orchagent;
 
 use clap::Args;
 use ribtide_swss::sai::{Audit, ObjectType, text};
-use ribtide_swss::syncd::{ChipRound, PageResult, Syncd, SyncdOut};
+use ribtide_swss::syncd::{ChipRound, Difference, PageResult, Syncd, SyncdOut};
 use ribtide_tables::{Connection, Fields};
 use ribtide_vswitch::VirtualSwitch;
 use serde::{Deserialize, Serialize};
@@ -35,8 +33,8 @@ const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_sec
 /// How often copies are compared.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ReconcileOptions {
-    /// Compare the copies of routes (APPL_DB, orchagent's, ASIC_DB, the switch) with what they should be and repair what
-    /// differs, all of it in so many seconds, or more where that would take more than 2% of a CPU; 0: never
+    /// Compare the copies of routes (APPL_DB, ASIC_DB, the switch) with what they should be and repair what another program
+    /// changed, all of it in so many seconds, or more where that would take more than 2% of a CPU; 0: never
     #[arg(long = "reconcile-interval", value_name = "SECONDS", default_value_t = 60)]
     pub seconds: u64,
 }
@@ -125,8 +123,8 @@ impl RoundLog {
         }
     }
 
-    /// Notes a repair of a row or an entry, for this reason; `refused`: why the chip did not take it.
-    pub fn repaired(&mut self, table: &str, key: &str, reason: &str, refused: Option<&str>) {
+    /// Notes a repair of a row or an entry; `refused`: why the chip did not take it.
+    pub fn repaired(&mut self, table: &str, key: &str, difference: Difference, refused: Option<&str>) {
         let count = self.counts.entry(table.into()).or_default();
         *(if refused.is_none() { &mut count.repaired } else { &mut count.failed }) += 1;
         self.tally.add(&mut self.counts);
@@ -135,7 +133,7 @@ impl RoundLog {
             return;
         }
         self.logged += 1;
-        let daemon = self.daemon;
+        let (daemon, reason) = (self.daemon, difference.why());
         match refused {
             None => super::events::log!(daemon, warn, table, key, reason, "repaired"),
             Some(status) => {
@@ -161,7 +159,7 @@ impl RoundLog {
             let mut key = String::new();
             text::write_id(&repair.id, &mut key);
             let refused = (!repair.status.is_success()).then(|| repair.status.name());
-            self.repaired(&chip_table(repair.object), &key, repair.difference.why(), refused);
+            self.repaired(&chip_table(repair.object), &key, repair.difference, refused);
         }
     }
 
@@ -256,7 +254,6 @@ mod tests;
 #[cfg(test)]
 mod round_log_tests {
     use super::*;
-    use ribtide_swss::syncd::Difference;
 
     #[test]
     fn round_log_names_the_first_repairs_and_counts_all() {
@@ -265,9 +262,9 @@ mod round_log_tests {
         log.compared("ASIC_DB ASIC_STATE", 100);
         assert!(tally.counts().is_empty(), "published at the end, or with a repair");
         for n in 0..LOGGED_MAX + 5 {
-            log.repaired("ASIC_DB ASIC_STATE", &n.to_string(), Difference::Missing.why(), None);
+            log.repaired("ASIC_DB ASIC_STATE", &n.to_string(), Difference::Missing, None);
         }
-        log.repaired("ASIC_DB ASIC_STATE", "last", Difference::Changed.why(), Some("SAI_STATUS_FAILURE"));
+        log.repaired("ASIC_DB ASIC_STATE", "last", Difference::Changed, Some("SAI_STATUS_FAILURE"));
         assert_eq!((log.logged, log.more), (LOGGED_MAX, 6));
         log.end();
         assert_eq!((log.logged, log.more), (0, 0));
