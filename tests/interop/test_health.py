@@ -137,7 +137,7 @@ def test_peer_that_is_away_ends_no_process_with_stall_exit(host):
 
 
 def test_sonic_daemons_with_stall_exit_outlive_their_peers(host):
-    # A writer that gives way to the routes may wait for seconds where other tests have the CPUs.
+    # A low-priority writer may wait for seconds where other tests have the CPUs.
     stall = ["--stall-timeout", "3", "--stall-exit", "9"]
     sonic = Sonic(host, flags=dict.fromkeys(("syncd", "orchagent", "fpmsyncd"), stall))
     router = Ribtide(host, ROUTER)
