@@ -19,7 +19,8 @@ pub(super) struct NextHops {
     entries: Vec<Hop>,
     unused: Vec<u32>,
     by_address: Map<(IpAddr, Option<AnyPrefix>), u32>,
-    /// Prefixes of the entries whose address lies outside of their prefix.
+    /// The prefixes of entries, by address, where the address lies outside of the prefix: it depends
+    /// on the prefix through other routes.
     outside: Map<IpAddr, Vec<AnyPrefix>>,
     /// The state of a next hop without report: `None` with a RIB manager, else reachable.
     assumed: Option<NextHopState>,
@@ -271,7 +272,7 @@ impl NextHops {
                 }
             }
             if !hop.kinds[1].is_used() && exclude.is_none() {
-                hop.apart = self.outside.get(&address).cloned().unwrap_or_default();
+                hop.apart = existing(&self.outside, address);
             }
             if hop.sets == 0 {
                 self.by_address.remove(&(address, exclude));
@@ -304,7 +305,7 @@ impl NextHops {
         }
         let kind = Kind { state: self.assumed, paths: [0; 2], registered: false };
         let apart = match exclude {
-            None => self.outside.get(&address).cloned().unwrap_or_default(),
+            None => existing(&self.outside, address),
             Some(prefix) => {
                 if !prefix.contains(address) {
                     self.set_apart(address, prefix);
@@ -327,6 +328,11 @@ impl NextHops {
         self.by_address.insert((address, exclude), id);
         id
     }
+}
+
+/// The prefixes outside of which an address lies and that have an entry with it.
+fn existing(outside: &Map<IpAddr, Vec<AnyPrefix>>, address: IpAddr) -> Vec<AnyPrefix> {
+    outside.get(&address).cloned().unwrap_or_default()
 }
 
 fn family<F: Family>() -> usize {

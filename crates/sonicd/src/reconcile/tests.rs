@@ -156,3 +156,22 @@ fn row_whose_write_is_under_way_is_not_repaired() {
     let Some(server) = Server::start() else { return };
     assert_eq!(round(&server, &["a"], Some("a")), (Vec::new(), 1));
 }
+
+#[test]
+fn round_log_names_the_first_repairs_and_counts_all() {
+    let tally = Tally::default();
+    let mut log = RoundLog::new("syncd", tally.clone());
+    log.compared("ASIC_DB ASIC_STATE", 100);
+    assert!(tally.counts().is_empty(), "published at the end, or with a repair");
+    for n in 0..LOGGED_MAX + 5 {
+        log.repaired("ASIC_DB ASIC_STATE", &n.to_string(), Difference::Missing, None);
+    }
+    log.repaired("ASIC_DB ASIC_STATE", "last", Difference::Changed, Some("SAI_STATUS_FAILURE"));
+    assert_eq!((log.logged, log.more), (LOGGED_MAX, 6));
+    log.end();
+    assert_eq!((log.logged, log.more), (0, 0));
+    log.compared("ASIC_DB ASIC_STATE", 20);
+    log.end();
+    let count = ReconcileCount { compared: 120, repaired: LOGGED_MAX as u64 + 5, failed: 1 };
+    assert_eq!(tally.counts(), BTreeMap::from([("ASIC_DB ASIC_STATE".into(), count)]));
+}

@@ -455,8 +455,8 @@ impl Fpmsyncd {
         at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
     }
 
-    /// Deletes a row that APPL_DB has after a loss and [`Fpmsyncd::has_row`] does not: Redis came back
-    /// with old data.
+    /// Deletes this row of APPL_DB unless it shall be there. A Redis that was lost may come back with
+    /// old data, and so with rows of withdrawn routes.
     pub fn delete_surplus_route(&self, key: RouteKey, out: &mut FpmOut) {
         if !self.has_row(&key) {
             out.routes.push(Change::del(key));

@@ -276,7 +276,7 @@ impl Reader {
 struct Frames {
     stream: Arc<TcpStream>,
     turn: Arc<Mutex<()>>,
-    /// For the watchdog.
+    /// The wait for room in the connection.
     full: PeerWait,
 }
 
