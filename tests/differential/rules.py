@@ -189,13 +189,14 @@ def unseen_by_external_peers(c, facts):
     return any(list(c.new[0])[-len(path):] == path for path in like)
 
 
-@rule("changes-of-another-attribute", "changes", "RFC 4271 section 5.1.4; section 4.3: an UPDATE may repeat a route")
+@rule("changes-of-another-attribute", "changes", "RFC 4271 sections 5.1.4 and 5.1.5; section 4.3: an UPDATE may repeat a route")
 def of_another_attribute(c, facts):
-    """An import policy sets the MED to what its absence means, 0, or does so no more. Internal peers are told; external ones get the
-    same UPDATE again."""
+    """An import policy sets the MED to what its absence means, 0, or another LOCAL_PREF, or does so no more. Internal peers are told;
+    external ones, which get no LOCAL_PREF, get the same UPDATE again."""
     if c.view == "kernel" or c.event["do"] != "policy" or c.count != 1 or c.old != c.new:
         return False
-    return "med" in c.event["policy"] or any("med" in f.world.policies[c.event["peer"]] for f in facts.former[-1:])
+    set_by = set(c.event["policy"]).union(*(f.world.policies[c.event["peer"]] for f in facts.former[-1:]))
+    return "med" in set_by or c.view == "external" and "local_pref" in set_by
 
 
 @rule("changes-hidden-by-export-policy", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
