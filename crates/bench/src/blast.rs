@@ -12,51 +12,52 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// What to send, to whom and from how many.
+/// The options of `blast`.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to connect to.
+    /// The router.
     #[command(flatten)]
     pub connect: ConnectOptions,
-    /// Who to say we are.
+    /// The identity of the senders.
     #[command(flatten)]
     pub speaker: SpeakerOptions,
-    /// How many sessions send the table. All announce the same prefixes, each in an order and over paths of its own.
+    /// The number of sessions that send the table. All announce the same prefixes, each in its own order
+    /// and with its own AS paths.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub senders: u32,
-    /// Give each sender an AS of its own: --asn is the first of consecutive ones.
+    /// Give each sender its own AS number: consecutive numbers from --asn on.
     #[arg(long)]
     pub asn_per_sender: bool,
     /// The table.
     #[command(flatten)]
     pub table: TableOptions,
-    /// Names the order of announcements; sender N uses this number plus N.
+    /// The seed of the order of announcements; sender N uses this number plus N.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub order_seed: u64,
     /// Its next hops.
     #[command(flatten)]
     pub next_hops: NextHopOptions,
-    /// When all is sent, withdraw this share of the prefixes and announce it again.
+    /// The share of the prefixes that is withdrawn and announced again after the table.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=100))]
     pub churn: u8,
-    /// How many times to do that; another share each time.
+    /// The number of times that --churn is repeated, each time with other prefixes.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub churn_rounds: u32,
-    /// What to do when all is sent.
+    /// The end of the run.
     #[command(flatten)]
     pub stay: StayOptions,
 }
 
-/// Where made-up next hops come from.
+/// The addresses of generated next hops.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct NextHopOptions {
-    /// How many next hops the table has for each family.
+    /// The number of next hops of each family.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     pub next_hops: u32,
-    /// The IPv4 next hops are the first addresses of this prefix.
+    /// The IPv4 next hops: the first addresses of this prefix.
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/16", value_parser = prefix_of::<V4>)]
     pub next_hops4: AnyPrefix,
-    /// The IPv6 next hops are the first addresses of this prefix.
+    /// The IPv6 next hops: the first addresses of this prefix.
     #[arg(long, value_name = "PREFIX", default_value = "2001:db8::/64", value_parser = prefix_of::<V6>)]
     pub next_hops6: AnyPrefix,
 }
@@ -80,7 +81,7 @@ impl Default for Options {
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Report {
-    /// Names the table.
+    /// The seed of the table.
     pub seed: u64,
     /// IPv4 prefixes of the table.
     pub ipv4: usize,

@@ -20,17 +20,18 @@ pub(crate) fn name_of(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Who a tool says it is. With several sessions, the BGP identifier of each is one higher than that of the one before.
+/// The BGP identity of a tool. With several sessions, each has the BGP identifier after that of the one
+/// before.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct SpeakerOptions {
-    /// AS number to speak as [default: 65100 of who sends, 65200 of who receives].
+    /// The tool's AS number [default: 65100 for a sender, 65200 for a receiver].
     #[arg(long, value_name = "ASN", value_parser = clap::value_parser!(u32).range(1..))]
     pub asn: Option<u32>,
-    /// BGP identifier; with several sessions, of the first [default: 198.18.0.1 of who sends, 198.19.0.1 of who
-    /// receives].
+    /// The tool's BGP identifier; with several sessions, that of the first [default: 198.18.0.1 for a
+    /// sender, 198.19.0.1 for a receiver].
     #[arg(long, value_name = "ID")]
     pub router_id: Option<Ipv4Addr>,
-    /// Hold time to propose, in seconds: 0, or at least 3.
+    /// The proposed hold time: 0, or at least 3.
     #[arg(long, value_name = "SECONDS", default_value_t = 90, value_parser = hold_time)]
     pub hold_time: u16,
 }
@@ -72,16 +73,16 @@ fn hold_time(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Whom a tool connects to.
+/// The router that a tool connects to.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct ConnectOptions {
-    /// The router to connect to.
+    /// The address of the router.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:179")]
     pub to: String,
-    /// Own address to connect from; with several sessions, the first of as many consecutive ones.
+    /// The local address; several sessions use consecutive addresses from this one on.
     #[arg(long, value_name = "ADDRESS")]
     pub from: Option<IpAddr>,
-    /// Keep trying for this long when the router is not there yet.
+    /// The time for which a refused connection is retried.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait: u64,
 }
@@ -129,16 +130,17 @@ pub(crate) fn nth(addr: IpAddr, n: u32) -> IpAddr {
     }
 }
 
-/// What a tool does when its work is done, and how it reports.
+/// The end of a tool's run, and its report.
 #[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct StayOptions {
-    /// Leave when everything is sent, which withdraws it, instead of keeping the session up until Ctrl-C.
+    /// Close the sessions when everything is sent, which withdraws it. Without this option they stay up
+    /// until Ctrl-C.
     #[arg(long, conflicts_with = "hold")]
     pub once: bool,
-    /// Leave this long after everything is sent.
+    /// Close the sessions this long after everything is sent.
     #[arg(long, value_name = "SECONDS")]
     pub hold: Option<u64>,
-    /// Report as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
     /// Show no progress.

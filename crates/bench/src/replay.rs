@@ -18,32 +18,33 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
-/// What to play, to whom and how.
+/// The options of `replay`.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// MRT file, plain or compressed with gzip or bzip2: TABLE_DUMP, TABLE_DUMP_V2 or BGP4MP.
+    /// The MRT file: TABLE_DUMP, TABLE_DUMP_V2 or BGP4MP, plain or compressed by gzip or bzip2.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Whom to connect to.
+    /// The router.
     #[command(flatten)]
     pub connect: ConnectOptions,
-    /// Who to say we are.
+    /// The identity of the sender.
     #[command(flatten)]
     pub speaker: SpeakerOptions,
-    /// Whose routes: "auto" (of a table, the peer with the most prefixes; of a stream, all), "all" (of a table, the
-    /// first path of every prefix), or one peer by its number or address.
+    /// The recorded peer whose routes are sent: its number or address, "auto" (of a table, the peer with
+    /// the most prefixes; of a stream, all peers), or "all" (of a table, the first path of each prefix).
     #[arg(long, value_name = "PEER", default_value = "auto")]
     pub peer: PeerChoice,
-    /// When to put the own AS before the recorded AS path: "auto" (the router has another AS, and the path does not
-    /// begin with the own one) or "never", for which ribtide as the router needs enforce-first-as = false.
+    /// Whether the tool's AS is put before the recorded AS path. With "never", ribtide as the router needs
+    /// enforce-first-as = false.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub prepend: Prepend,
-    /// Next hops: "keep" as recorded; "self" (IPv6 routes over an IPv4 session: the IPv4-mapped form; IPv4 routes over
-    /// an IPv6 session: as recorded); or "map:PREFIX", where each recorded next hop becomes an address of its own in
-    /// PREFIX, given once for IPv4, once for IPv6, or both. Link-local next hops are never sent.
+    /// The next hops: "keep" sends the recorded ones. "self" sends the tool's address; for IPv6 routes over
+    /// an IPv4 session in the IPv4-mapped form, and for IPv4 routes over an IPv6 session the recorded one.
+    /// "map:PREFIX" gives each recorded next hop its own address in PREFIX; it can be given once for IPv4
+    /// and once for IPv6. Link-local next hops are never sent.
     #[arg(long, value_name = "RULE", default_value = "keep")]
     pub next_hop: Vec<NextHopRule>,
-    /// What to do when all is sent.
+    /// The end of the run.
     #[command(flatten)]
     pub stay: StayOptions,
 }
@@ -55,16 +56,16 @@ impl Options {
     }
 }
 
-/// Whose routes are played.
+/// The recorded peers whose routes are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerChoice {
-    /// Of a table, the peer with the most prefixes; of a stream, all.
+    /// Of a table, the peer with the most prefixes; of a stream, all peers.
     Auto,
     /// All peers.
     All,
-    /// By number, from 0: in the file's peer table or, where it has none, in order of appearance.
+    /// One peer by its number from 0: in the file's peer table or, without one, in order of appearance.
     Number(usize),
-    /// By address.
+    /// One peer by its address.
     Address(IpAddr),
 }
 
@@ -83,10 +84,10 @@ impl FromStr for PeerChoice {
     }
 }
 
-/// When the own AS is put before a recorded path.
+/// Whether the tool's AS is put before a recorded path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Prepend {
-    /// When the router has another AS and the path does not begin with the own one.
+    /// If the router has another AS, and the path does not begin with the tool's AS.
     Auto,
     /// Never.
     Never,

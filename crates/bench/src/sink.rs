@@ -16,35 +16,35 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many receivers, where, and until when.
+/// The options of `sink`.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// Wait here for the router to connect, instead of connecting to it; with several receivers, the first of as
-    /// many consecutive addresses, or all of them at 0.0.0.0 or [::]. --wait limits the time.
+    /// Wait for the router's connection on this address, instead of connecting to it. Several receivers
+    /// listen on consecutive addresses, or all on 0.0.0.0 or [::]. --wait limits the time.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "from"])]
     pub listen: Option<SocketAddr>,
-    /// Whom to connect to.
+    /// The router.
     #[command(flatten)]
     pub connect: ConnectOptions,
-    /// Who to say we are.
+    /// The identity of the receivers.
     #[command(flatten)]
     pub speaker: SpeakerOptions,
-    /// How many sessions receive.
+    /// The number of sessions.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub receivers: u32,
-    /// Give each receiver an AS of its own: --asn is the first of consecutive ones.
+    /// Give each receiver its own AS number: consecutive numbers from --asn on.
     #[arg(long)]
     pub asn_per_receiver: bool,
-    /// Keep the routes: report how many are held in the end, and a digest that is equal for equal routes.
+    /// Keep the routes, and report their number and a digest at the end. Equal routes have equal digests.
     #[arg(long)]
     pub table: bool,
-    /// End when every receiver has had this many prefixes announced.
+    /// End when every receiver has received this many announced prefixes.
     #[arg(long, value_name = "N")]
     pub until_prefixes: Option<u64>,
-    /// End when something came and then nothing for this long.
+    /// End when a receiver got routes and then nothing for this long.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub until_idle: Option<Duration>,
-    /// Report as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
     /// Show no progress.
@@ -63,23 +63,23 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
-/// What all receivers got.
+/// The report of all receivers.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Report {
     /// Each receiver.
     pub receivers: Vec<ReceiverReport>,
 }
 
-/// What one receiver got.
+/// The report of one receiver.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct ReceiverReport {
     /// The receiver's own address.
     pub address: IpAddr,
     /// AS number of the router.
     pub peer_asn: u32,
-    /// Prefixes announced, each as often as it was.
+    /// Announced prefixes, repetitions included.
     pub announced: u64,
-    /// Prefixes withdrawn, each as often as it was.
+    /// Withdrawn prefixes, repetitions included.
     pub withdrawn: u64,
     /// UPDATE messages.
     pub updates: u64,

@@ -126,7 +126,7 @@ impl WorkerPort {
     ///
     /// # Errors
     /// [`NoReply`] when it is too busy or has ended.
-    pub fn ask<R: Send + 'static>(
+    pub fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Worker) -> R + Send + 'static,
     ) -> Result<R, NoReply> {

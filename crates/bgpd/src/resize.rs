@@ -383,7 +383,7 @@ impl Bgp {
             worker.pause_dumps()?;
         }
         for worker in &self.workers {
-            until("a dump for members that joined", || Ok(!worker.ask(|w| w.dumps_in_flight())?))?;
+            until("a dump for members that joined", || Ok(!worker.call(|w| w.dumps_in_flight())?))?;
         }
         let all = [&self.owners.read().shards, new].concat();
         send_owners(rib, &all)?;
@@ -502,9 +502,9 @@ impl Bgp {
 /// Calls all of them, and then waits for all replies, so the slowest decides the time.
 fn all<S, R>(
     stages: &[S],
-    ask: impl FnMut(&S) -> Result<PendingCall<R>, NoReply>,
+    call: impl FnMut(&S) -> Result<PendingCall<R>, NoReply>,
 ) -> Result<Vec<R>, NoReply> {
-    let answers: Vec<PendingCall<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
+    let answers: Vec<PendingCall<R>> = stages.iter().map(call).collect::<Result<_, _>>()?;
     answers.into_iter().map(PendingCall::wait).collect()
 }
 

@@ -145,7 +145,7 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoReply`] when it is too busy or has ended.
-    pub fn ask<R: Send + 'static>(
+    pub fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Shard) -> R + Send + 'static,
     ) -> Result<R, NoReply> {

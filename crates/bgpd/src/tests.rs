@@ -287,7 +287,7 @@ fn routes_go(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("counted", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].ask(move |w| w.member(id)).unwrap().unwrap();
+        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap();
         (member.advertised_ipv4, member.advertised_ipv6) == (603, 1)
     });
 
@@ -476,7 +476,7 @@ fn one_does_not_read(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("all of it arrived in the worker", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].ask(move |w| w.member(id)).unwrap().unwrap();
+        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap();
         let id = router.neighbor("127.0.1.7").unwrap().id;
         let reader = router.neighbor("127.0.1.7").unwrap().up.unwrap().reader;
         let counters = router.bgp().readers[reader].call(move |r| r.counters(id)).unwrap().unwrap();
@@ -492,7 +492,7 @@ fn one_does_not_read(threads: &str) {
     assert!(!up.writes.full && up.writes.stops >= 1, "{:?}", up.writes);
     let worker = &router.bgp().workers[up.worker];
     until("its worker knows", || {
-        let member = worker.ask(move |w| w.member(id)).unwrap().unwrap();
+        let member = worker.call(move |w| w.member(id)).unwrap().unwrap();
         !member.blocked && member.waiting == 0 && member.advertised_ipv4 == 199_900
     });
 }

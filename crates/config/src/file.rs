@@ -568,8 +568,8 @@ pub(super) struct Api {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Log {
-    /// The least level of log lines: `"off"`, `"error"`, `"warn"`, `"info"` or `"debug"`, and levels of single targets,
-    /// as in `"info,bgp=debug"`. The environment variable `RIBTIDE_LOG` counts before it.
+    /// The lowest level that is logged: `"off"`, `"error"`, `"warn"`, `"info"` or `"debug"`, and levels of single targets,
+    /// as in `"info,bgp=debug"`. The environment variable `RIBTIDE_LOG` takes precedence.
     #[schemars(extend("default" = "info", "x-see" = "operations.md#logs"))]
     pub(super) level: Option<String>,
     /// How a line is written: `"text"` or `"json"`.
@@ -676,7 +676,7 @@ pub(super) struct Vrf {
     #[schemars(extend("x-default" = "the members of the kernel's VRF device"))]
     pub(super) interfaces: Option<Vec<String>>,
     /// The address that packets of this machine itself have as their source over its static routes, at most one of
-    /// each family. It goes to the kernel and to FPM servers; `set-source` of `policy` counts before it.
+    /// each family. It goes to the kernel and to FPM servers; `set-source` of `policy` takes precedence.
     #[serde(default)]
     pub(super) source: Vec<IpAddr>,
     /// Lists of policies for its routes before they reach the FIB: `connected`, `static`, `kernel`. (BGP's routes are

@@ -447,12 +447,12 @@ impl Resolver {
             Some(AnyPrefix::V6(prefix)) => return self.lookup_prefix(tables, target, prefix, status_of),
             None => {}
         }
-        let asked = match target.address() {
+        let found = match target.address() {
             Some(address @ IpAddr::V4(_)) => self.lookup_address::<V4>(tables, target, address, status_of),
             Some(address @ IpAddr::V6(_)) => self.lookup_address::<V6>(tables, target, address, status_of),
             None => LookupResult::Resolution(self.on_link(target)),
         };
-        match asked {
+        match found {
             LookupResult::Resolution(resolution) => {
                 LookupResult::Resolution(self.reached(target, resolution))
             }

@@ -9,7 +9,7 @@ use ribtide_bench::{bgp, download, kernel, nexthop};
 pub(crate) enum Bench {
     /// The suites, their workloads and the routers that can be measured here
     List,
-    /// Measure
+    /// Run one suite
     Run {
         #[command(subcommand)]
         suite: Suite,
@@ -19,25 +19,28 @@ pub(crate) enum Bench {
 /// The suites.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
-    /// BGP: learning, choosing and passing on routes, beside other daemons; ends with a check of every receiver
+    /// BGP: receive, select and advertise routes, beside other daemons. At the end the routes of every
+    /// receiver are checked
     Bgp(Box<bgp::Options>),
-    /// The Linux kernel: a million routes added, replaced and deleted through the whole router, beside BIRD, `ip -batch`
-    /// and a bare writer, which is the kernel's own ceiling; ends with a look into the kernel's table
+    /// The Linux kernel: a million routes added, replaced and deleted through the whole router, beside
+    /// BIRD, `ip -batch` and a plain netlink writer, which is the kernel's ceiling. At the end the kernel's
+    /// table is checked
     Kernel(kernel::Options),
-    /// Next hops: what resolving them costs the RIB manager with each mode of its cache, beside zebra
+    /// Next-hop resolution: its cost for the RIB manager in each mode of the cache, beside zebra
     NexthopCache(nexthop::Options),
-    /// SONiC's route path: from FPM through fpmsyncd, orchagent and syncd as processes to the virtual switch, for each
-    /// combination of transports; ends with a count of every database
+    /// SONiC's route path: from FPM through the processes fpmsyncd, orchagent and syncd to the virtual
+    /// switch, for each combination of transports. At the end the rows of every database are counted
     RouteDownload(download::Options),
     /// SONiC's transports: the combinations of "Improve orchagent route performance", with its two workloads
     Transport(download::transport::Options),
     /// "BGP loading optimization", before and after: fpmsyncd and orchagent by their PerformanceTimers
     Loading(download::loading::Options),
-    /// FIB suppression, warm restart and both databases, all on against all off, in each combination
+    /// FIB suppression, warm restart and both databases: all on beside all off, in each combination of
+    /// transports
     Everything(download::everything::Options),
-    /// `ribtide route-check --sonic`: the cost of a check, while idle and while all routes change
+    /// `ribtide route-check --sonic`: the cost of a check, at rest and while all routes change
     RouteCheck(download::check::Options),
-    /// orchagent's -b and -k: speed, and how soon an urgent route and a link event get through under load
+    /// orchagent's -b and -k: speed, and the latency of an urgent route and of a link event under load
     BatchSizes(download::sizes::Options),
 }
 

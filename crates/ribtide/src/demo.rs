@@ -35,22 +35,23 @@ const LOOKUP_BATCH_MAX: usize = 4096;
 /// Options of the demonstration.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Prefixes of the generated table; one in six is IPv6
+    /// The number of prefixes of the generated table; one in six is IPv6
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     prefixes: u32,
-    /// Only IPv4, each a /24 and one after the other, and one set of attributes
+    /// Only consecutive IPv4 /24 prefixes, with one attribute set
     #[arg(long)]
     uniform: bool,
-    /// Names the generated table
+    /// The seed of the generated table
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Play the largest table or all updates of this MRT file instead
+    /// Send the largest table, or all updates, of this MRT file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prefixes", "uniform", "seed"])]
     mrt: Option<PathBuf>,
-    /// Leave when the check is done, non-zero if anything was wrong
+    /// Exit after the check, with a status other than 0 if a route was wrong
     #[arg(long)]
     once: bool,
-    /// The router's API socket [default: /run/ribtide/ribtide.sock as root, else in the temporary folder]
+    /// The path of the router's API socket [default: /run/ribtide/ribtide.sock for root, otherwise in the
+    /// temporary directory]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

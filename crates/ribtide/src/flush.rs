@@ -10,10 +10,11 @@ use std::path::PathBuf;
 /// Options of the command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// The configuration, which says what is ribtide's: protocol number, tables, VRFs
+    /// The configuration, which has ribtide's protocol number, tables and VRFs
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
     config: PathBuf,
-    /// Without a configuration: the number that marks routes and next-hop objects (fib.kernel.protocol)
+    /// Without a configuration: the protocol number of the routes and next-hop objects
+    /// (fib.kernel.protocol)
     #[arg(long, value_name = "NUMBER", requires = "table", conflicts_with = "config", value_parser = clap::value_parser!(u8).range(5..))]
     protocol: Option<u8>,
     /// Without a configuration: the tables
@@ -22,10 +23,10 @@ pub(crate) struct Options {
     /// Only count what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Also while a router is running, which then installs again what it misses
+    /// Flush also while a router is running, which then installs its routes again
     #[arg(long)]
     force: bool,
-    /// The running router's Unix socket; without, the configuration's
+    /// The Unix socket of the router that may be running [default: that of the configuration]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON

@@ -41,11 +41,11 @@ impl Router {
         change(&mut command, folder.path());
         let process = command.spawn().unwrap();
         let router = Router { process, folder };
-        until("the router answers", || router.ask(&["show", "bgp", "summary"]).status.success());
+        until("the router answers", || router.run(&["show", "bgp", "summary"]).status.success());
         router
     }
 
-    fn ask(&self, words: &[&str]) -> Output {
+    fn run(&self, words: &[&str]) -> Output {
         ribtide().args(words).arg("--socket").arg(self.folder.path().join("api.sock")).output().unwrap()
     }
 
@@ -56,7 +56,7 @@ impl Router {
     /// Changes something, which a line with level info and target api reports.
     fn change(&self) {
         for mode in ["epoch", "dependency"] {
-            let output = self.ask(&["config", "fib", "nexthop-cache", mode]);
+            let output = self.run(&["config", "fib", "nexthop-cache", mode]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
     }
@@ -118,12 +118,12 @@ fn log_settings_of_the_file_are_obeyed_and_a_reload_changes_them() {
     assert!(!lines.is_empty() && lines.iter().all(|line| line["level"] == "WARN"), "{lines:?}");
     assert!(lines.iter().any(|line| line["target"] == "router" && line["message"].is_string()), "{lines:?}");
     write(router.folder.path(), "[log]\nlevel = \"warn,api=info\"\n");
-    let reloaded = String::from_utf8(router.ask(&["reload"]).stdout).unwrap();
+    let reloaded = String::from_utf8(router.run(&["reload"]).stdout).unwrap();
     assert!(reloaded.contains("the log has other settings"), "{reloaded}");
     router.change();
     until("a line of the API is there", || router.log().contains(" INFO api: "));
     write(router.folder.path(), "[log]\nlevel = \"loud\"\n");
-    let refused = String::from_utf8(router.ask(&["reload"]).stderr).unwrap();
+    let refused = String::from_utf8(router.run(&["reload"]).stderr).unwrap();
     assert!(
         refused.contains(
             "\"loud\" is neither a level (off, error, warn, info, debug, trace) nor a target (api, "
@@ -137,7 +137,7 @@ fn log_variable_counts_before_the_file_and_before_a_reload() {
     let mut router = Router::start("[log]\nlevel = \"debug\"\n", |command, _| {
         command.env("RIBTIDE_LOG", "off");
     });
-    assert!(router.ask(&["reload"]).status.success());
+    assert!(router.run(&["reload"]).status.success());
     router.change();
     router.stop();
     assert_eq!(router.log(), "");
@@ -167,7 +167,7 @@ fn log_reader_stands_still_router_works_and_stops() {
         command.stderr(writer);
     });
     (0..5).for_each(|_| router.change());
-    assert!(router.ask(&["reload"]).status.success());
+    assert!(router.run(&["reload"]).status.success());
     router.stop();
     drop(reader);
     fill.join().unwrap();

@@ -17,12 +17,13 @@ pub const DEFAULT_VRF: &str = "default";
 /// The persistence of a database that no route passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Persistence {
-    /// Nothing is written.
+    /// Never.
     Off,
-    /// Write-behind: a thread of its own writes it and coalesces changes of a row; a crash loses the rows of its queue.
+    /// From a thread of its own, which coalesces changes of a row (write-behind). A crash loses the rows in
+    /// its queue.
     #[value(name = "behind")]
     WriteBehind,
-    /// Written before the route goes on.
+    /// Before the route moves on.
     InLine,
 }
 
@@ -39,16 +40,16 @@ impl fmt::Display for Persistence {
 /// The transport of requests between orchagent and syncd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Mode {
-    /// Through ASIC_DB; one request at a time.
+    /// Through ASIC_DB, one request at a time.
     #[value(name = "redis_sync")]
     RedisSync,
-    /// Through ASIC_DB; several requests under way.
+    /// Through ASIC_DB, several requests in flight.
     #[value(name = "redis_async")]
     RedisAsync,
-    /// Over ZeroMQ; one request at a time.
+    /// Over ZeroMQ, one request at a time.
     #[value(name = "zmq_sync")]
     ZmqSync,
-    /// Over ZeroMQ; several requests under way. For syncd the same as zmq_sync
+    /// Over ZeroMQ, several requests in flight. For syncd the same as zmq_sync.
     #[value(name = "zmq_async")]
     ZmqAsync,
 }

@@ -35,7 +35,8 @@ pub(super) fn in_namespace(port: u16) -> u16 {
 /// The maximum lag of a write-behind database.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Lag {
-    /// Rows that may wait for a write-behind database, in thousands; routes wait for it then
+    /// The most rows that wait for a write-behind database, in whole thousands. Routes wait while there are
+    /// as many
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
     pub write_behind_max: usize,
 }
@@ -168,7 +169,7 @@ impl<R: ResyncRow> Routes<R> {
 
     /// Sends rows again for their responses. APPL_DB has them already, so they go there only if it
     /// is the transport to orchagent.
-    pub(super) fn ask(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
+    pub(super) fn request_responses(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
         match self {
             Routes::Redis(_) => self.write(rows),
             Routes::Zmq(zmq) => {

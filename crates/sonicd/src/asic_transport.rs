@@ -85,19 +85,19 @@ fn config_asks(config: &mut ConfigDb) -> Result<Mode, Error> {
 /// CONFIG_DB may have another mode than the command line. SONiC's scripts pass the mode to both
 /// daemons, so the command line counts, and the difference is shown.
 pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -> Result<(), Error> {
-    let asked = config_asks(config)?;
-    let why = match asked == mode {
+    let configured = config_asks(config)?;
+    let why = match configured == mode {
         true => "",
         false => {
             "-s and -z of the command line count, which SONiC's scripts set; --config-db does what they do"
         }
     };
-    settings.note(MODE, asked, mode, why);
+    settings.note(MODE, configured, mode, why);
     Ok(())
 }
 
 /// The field of a `run` in the steps of a view.
-pub(super) fn asked_by(run: u64) -> String {
+pub(super) fn run_field(run: u64) -> String {
     format!(r#"["{ANSWERS}","{run}"]"#)
 }
 
@@ -157,14 +157,14 @@ pub(super) struct AsicTransport {
     /// syncd.
     watch: Option<Watch>,
     /// The requested settings. The first reply of syncd shows whether they work.
-    asked: RequestedSettings,
+    requested: RequestedSettings,
     /// Whether responses are sent to fpmsyncd.
     responses: Arc<AtomicBool>,
 }
 
 impl AsicTransport {
     pub(super) fn open(
-        (asked, responses): (RequestedSettings, Arc<AtomicBool>),
+        (requested, responses): (RequestedSettings, Arc<AtomicBool>),
         (mode, endpoint): (Mode, &Endpoint),
         create_switch: Option<Duration>,
         settings: Arc<Mutex<Settings>>,
@@ -178,7 +178,7 @@ impl AsicTransport {
             })?
         } else {
             let run = (mode == Mode::RedisAsync).then(syncd_generation::of_this_run);
-            let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, run);
+            let encode = move |(request, answered): (SaiRequest, bool)| encode_request(&request, answered, run);
             let decode = |waiting: &Waiting, message: Message| {
                 if waiting.is_late(&message) {
                     return None;
@@ -186,7 +186,7 @@ impl AsicTransport {
                 let reply = text::read_reply(waiting.id, &message.key, &message.value, &message.op);
                 Some(reply.map(|reply| (reply, waiting.says_answers(&message))).map_err(unreadable))
             };
-            queue::exchange(asic, VIDCOUNTER, rings, stop, ask, decode)?
+            queue::exchange(asic, VIDCOUNTER, rings, stop, encode, decode)?
         };
         let (shutdown_tx, shutdown) = crossbeam_channel::bounded(1);
         let notify = move || {
@@ -211,7 +211,7 @@ impl AsicTransport {
             assumed: Vec::new(),
             shutdown,
             watch: Some(watch),
-            asked,
+            requested,
             responses,
         })
     }
@@ -247,7 +247,7 @@ fn decode(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
 
 /// Formats a request; `answered`: it has a reply. The steps of the view of a `run` carry its
 /// number.
-fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> EncodedRequest<Waiting> {
+fn encode_request(request: &SaiRequest, answered: bool, run: Option<u64>) -> EncodedRequest<Waiting> {
     let mut message = text::write_request(request);
     let view = match request.call {
         SaiCall::View(step) => Some(step),
@@ -255,7 +255,7 @@ fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> EncodedRe
     };
     let run = run.filter(|_| view.is_some());
     if let Some(run) = run {
-        message.value = asked_by(run);
+        message.value = run_field(run);
     }
     let pending = answered.then_some(Waiting { id: request.id, view, run });
     EncodedRequest { message, pending }
@@ -303,7 +303,7 @@ impl SyncdLink for AsicTransport {
                 tracing::info!(target: target::ORCHAGENT, "syncd replies to each request");
             }
             let responses = Some(self.responses.load(Relaxed));
-            refuse(&RequestedSettings { syncd_answers: Some(self.answers), responses, ..self.asked })?;
+            refuse(&RequestedSettings { syncd_answers: Some(self.answers), responses, ..self.requested })?;
             // The first reply shows it.
             if !self.answers {
                 let why = "syncd is not ribtide's and answers none";
@@ -346,11 +346,11 @@ mod tests {
     #[test]
     fn the_reply_to_another_ones_view_is_late() {
         for view in [View::Init, View::Apply] {
-            let EncodedRequest { message, pending } = question(&step(view), true, Some(7));
+            let EncodedRequest { message, pending } = encode_request(&step(view), true, Some(7));
             let waiting = pending.unwrap();
             assert_eq!(run_of(&message), Some(7), "{view:?}");
-            assert!(!waiting.is_late(&reply(&asked_by(7))), "{view:?}");
-            assert!(waiting.is_late(&reply(&asked_by(8))), "{view:?}");
+            assert!(!waiting.is_late(&reply(&run_field(7))), "{view:?}");
+            assert!(waiting.is_late(&reply(&run_field(8))), "{view:?}");
             let other = Message { op: "Sgetresponse".into(), ..reply("[]") };
             assert!(waiting.is_late(&other), "{view:?}");
         }
@@ -360,18 +360,18 @@ mod tests {
     #[test]
     fn a_syncd_that_knows_no_numbers_is_heard_and_answers_nothing_else() {
         for view in [View::Init, View::Apply] {
-            let waiting = question(&step(view), true, Some(7)).pending.unwrap();
+            let waiting = encode_request(&step(view), true, Some(7)).pending.unwrap();
             assert!(!waiting.is_late(&reply("[]")), "{view:?}");
             assert!(!waiting.says_answers(&reply("[]")), "{view:?}");
         }
-        let [init, apply] = [View::Init, View::Apply].map(|view| question(&step(view), true, Some(7)));
-        assert!(init.pending.unwrap().says_answers(&reply(&asked_by(7))));
-        assert!(!apply.pending.unwrap().says_answers(&reply(&asked_by(7))));
+        let [init, apply] = [View::Init, View::Apply].map(|view| encode_request(&step(view), true, Some(7)));
+        assert!(init.pending.unwrap().says_answers(&reply(&run_field(7))));
+        assert!(!apply.pending.unwrap().says_answers(&reply(&run_field(7))));
     }
 
     #[test]
     fn without_a_number_of_its_own_a_run_puts_none_into_its_view() {
-        let EncodedRequest { message, pending } = question(&step(View::Init), true, None);
+        let EncodedRequest { message, pending } = encode_request(&step(View::Init), true, None);
         assert_eq!(run_of(&message), None);
         assert!(!pending.unwrap().is_late(&reply("[]")));
     }

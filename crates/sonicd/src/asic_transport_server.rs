@@ -2,7 +2,7 @@
 //! and another encodes replies.
 
 use super::asic_db::AsicDb;
-use super::asic_transport::{ANSWERS, MODE, asked_by, run_of};
+use super::asic_transport::{ANSWERS, MODE, run_field, run_of};
 use super::settings::Settings;
 use super::syncd_stage::OrchLink;
 use super::{Daemon, Error};
@@ -370,7 +370,7 @@ fn encode(reply: Reply) -> Option<Message> {
             let message = text::write_reply(&reply, answers);
             match kind {
                 Kind::Init { run: Some(run) } | Kind::Apply { run: Some(run) } => {
-                    Message { value: asked_by(run), ..message }
+                    Message { value: run_field(run), ..message }
                 }
                 _ => message,
             }

@@ -135,14 +135,14 @@ impl ConfigDb {
         scripts: bool,
         settings: &mut Settings,
     ) -> Result<bool, Error> {
-        let asked = self.has(switch)?;
-        let active = given || (scripts && asked);
+        let requested = self.has(switch)?;
+        let active = given || (scripts && requested);
         let on = |on| if on { "enabled" } else { "disabled" };
         settings.note(
             &switch.name(),
-            on(asked || given),
+            on(requested || given),
             on(active),
-            if asked && !active { SCRIPTS } else { "" },
+            if requested && !active { SCRIPTS } else { "" },
         );
         Ok(active)
     }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 /// SONiC's context_config.json.
 #[derive(Args, Clone, Debug)]
 pub struct ContextFile {
-    /// SONiC's context_config.json: whether requests come over ZeroMQ, and where
+    /// SONiC's context_config.json, which may turn on ZeroMQ and has its endpoint
     #[arg(short = 'x', long = "contextContig", alias = "contextConfig", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The context of that file that is this one
+    /// The number of this syncd's context in that file
     #[arg(short = 'g', long = "globalContext", value_name = "NUMBER", default_value_t = 0)]
     pub number: u32,
 }
@@ -73,11 +73,11 @@ impl ContextFile {
 
 impl Context {
     /// The mode of the command line as this context changes it.
-    pub(super) fn mode(&self, asked: Mode) -> Mode {
+    pub(super) fn mode(&self, requested: Mode) -> Mode {
         match self.zmq_enable {
-            Some(true) if !asked.is_zmq() => Mode::ZmqSync,
-            Some(false) if asked.is_zmq() => Mode::RedisSync,
-            _ => asked,
+            Some(true) if !requested.is_zmq() => Mode::ZmqSync,
+            Some(false) if requested.is_zmq() => Mode::RedisSync,
+            _ => requested,
         }
     }
 }

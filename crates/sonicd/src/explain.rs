@@ -102,7 +102,7 @@ pub(super) fn answer<S: 'static>(
             answers.shrink_to_fit();
         }
     };
-    thread::spawn("explain", Ends::WithOwner, body).map_err(Error::no_thread("to answer questions"))?;
+    thread::spawn("explain", Ends::WithOwner, body).map_err(Error::no_thread("to answer queries"))?;
     Ok(listen(state, vec![channel_of(daemon)], &of.stop, move |heard| {
         if let PubSubEvent::Message { payload, .. } = heard
             && let Ok(query) = serde_json::from_str(payload)
@@ -200,9 +200,9 @@ fn stages(config: Option<&Path>, vrf: Option<&str>, prefix: AnyPrefix) -> Result
 
 fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Error> {
     let mut daemons = Daemons::open(databases, vrf, prefix)?;
-    let fpmsyncd = daemons.ask("fpmsyncd", None)?;
+    let fpmsyncd = daemons.query("fpmsyncd", None)?;
     let mut appl_db = appl_db(databases, vrf, prefix)?;
-    let orchagent = daemons.ask("orchagent", None)?;
+    let orchagent = daemons.query("orchagent", None)?;
     let mut asic_db = asic_db(databases, orchagent.router, prefix)?;
     for (stage, daemon, name) in [(&mut appl_db, "fpmsyncd", "appl-db"), (&mut asic_db, "syncd", "asic-db")] {
         let settings = settings::of(daemon, &mut daemons.state)?;
@@ -211,7 +211,7 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
             (stage.state, stage.messages) = (StageState::Off, vec![format!("{daemon} does not keep it")]);
         }
     }
-    let chip = daemons.ask("syncd", orchagent.router)?;
+    let chip = daemons.query("syncd", orchagent.router)?;
     let mut stages = vec![fpmsyncd.stage, appl_db, orchagent.stage, chip.stage];
     if let Some(Stalled { left }) = chip.stalled {
         route_stages::stalled(&mut stages, left.and_then(|left| Duration::try_from_secs_f64(left).ok()));
@@ -223,7 +223,7 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
 /// The client and its reply channel.
 struct Daemons {
     state: Connection,
-    question: ExplainQuery,
+    query: ExplainQuery,
     /// Replies with the name of the daemon.
     answers: channel::Receiver<(String, ExplainReply)>,
     stop: Stop,
@@ -244,15 +244,15 @@ impl Daemons {
             }
         })?;
         let state = Connection::open(databases.get(Db::State), &stop)?;
-        let question =
+        let query =
             ExplainQuery { answer, vrf: vrf.map(str::to_owned), prefix: prefix.to_string(), router: None };
-        Ok(Daemons { state, question, answers, stop })
+        Ok(Daemons { state, query, answers, stop })
     }
 
-    fn ask(&mut self, daemon: &str, router: Option<u64>) -> Result<ExplainReply, Error> {
-        let question = serde_json::to_string(&ExplainQuery { router, ..self.question.clone() });
-        let question = question.unwrap_or_default();
-        let heard = self.state.query(&["PUBLISH", &channel_of(daemon), &question])?.as_integer();
+    fn query(&mut self, daemon: &str, router: Option<u64>) -> Result<ExplainReply, Error> {
+        let query = serde_json::to_string(&ExplainQuery { router, ..self.query.clone() });
+        let query = query.unwrap_or_default();
+        let heard = self.state.query(&["PUBLISH", &channel_of(daemon), &query])?.as_integer();
         if heard.is_none_or(|heard| heard == 0) {
             let messages = "does not run on these databases, or is not ribtide's";
             return Ok(stage(daemon, StageState::Off, messages).into());

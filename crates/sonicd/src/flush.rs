@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 /// When rows are written.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Flush {
-    /// Changed routes that may wait; at so many they are written
+    /// The most changed routes that wait: a flush begins at this number
     #[arg(long, value_name = "ROUTES", default_value_t = 1000)]
     pub pipeline: usize,
-    /// How long changed routes may wait for more of them
+    /// The longest time that a changed route waits for a flush
     #[arg(long, value_name = "MS", default_value_t = 10)]
     pub flush_timer: u64,
-    /// Fewer changed routes than this are written at once
+    /// Below this number of changed routes a flush begins at once
     #[arg(long, value_name = "ROUTES", default_value_t = 500)]
     pub small_traffic: usize,
 }

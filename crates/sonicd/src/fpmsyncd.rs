@@ -79,24 +79,25 @@ const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt
 /// Command line of `fpmsyncd`. SONiC's own takes no options.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Where to listen for FPM
+    /// The address to listen on for FPM clients
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], fpm::PORT)))]
     pub listen: SocketAddr,
-    /// Delete what a client that connected again did not announce, once it was silent for so long; one that marks the end
-    /// itself, as ribtide's does, is waited for
+    /// After a client reconnects: the silence after which routes that it has not announced again are
+    /// deleted. A client that marks the end of its routes, such as ribtide, needs no timer
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub quiet: u64,
-    /// Send routes to orchagent over ZeroMQ rather than through APPL_DB. Without this CONFIG_DB says it
-    /// (SYSTEM_DEFAULTS|swss_zmq), and the endpoint is tcp://127.0.0.1:8100
+    /// Send routes to orchagent over ZeroMQ to this endpoint, instead of through APPL_DB. Without this
+    /// option, SYSTEM_DEFAULTS|swss_zmq in CONFIG_DB decides, with the endpoint tcp://127.0.0.1:8100
     #[arg(short = 'q', long = "zmq", value_name = "ENDPOINT")]
     pub zmq: Option<String>,
     /// When rows are written
     #[command(flatten)]
     pub flush: Flush,
-    /// Write routes to ROUTE_TABLE itself rather than beside it for orchagent to move; orchagent must be ribtide's
+    /// Write routes straight to ROUTE_TABLE, and not through the producer table's temporary keys. This
+    /// needs ribtide's orchagent
     #[arg(long)]
     pub stable_table: bool,
-    /// How APPL_DB is kept when routes go over ZeroMQ; in SONiC always behind
+    /// When APPL_DB is written, if routes go over ZeroMQ. SONiC's fpmsyncd always uses `behind`
     #[arg(long, value_name = "WHEN")]
     pub appl_db: Option<Persistence>,
     /// How far it may be behind
@@ -105,10 +106,10 @@ pub struct Options {
     /// How often APPL_DB is compared
     #[command(flatten)]
     pub reconcile: ReconcileOptions,
-    /// What is done with PerformanceTimers
+    /// Whether PerformanceTimers are kept, and logged
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
-    /// SONiC's database_config.json
+    /// SONiC's database_config.json, if not in its usual place
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
     /// When work counts as stalled
@@ -213,7 +214,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.wait_for_snapshot(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &daemon.rings, stop)?;
     tracing::info!(target: target::FPMSYNCD, %address, suppress_fib_pending = suppress, "listening for FPM");
-    let (handle, asked) = call::pair(DAEMON);
+    let (handle, calls) = call::pair(DAEMON);
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
     explain::answer(daemon, handle.clone(), explain)?;
@@ -225,7 +226,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         let (log, reader) = (RoundLog::new(DAEMON, tally), appl_db::reader(daemon.connect(Db::Appl)?));
         mirror::start(DAEMON, handle, reader, interval, log, stop)?;
     }
-    stage.run(&frames, &link_events, &asked, stop)
+    stage.run(&frames, &link_events, &calls, stop)
 }
 
 /// ROUTE_TABLE and LABEL_ROUTE_TABLE by the transport of the command line or CONFIG_DB.
@@ -240,12 +241,12 @@ fn open_routes(
         Some(endpoint) => Some(endpoint.clone()),
         None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
     };
-    let asked = RequestedSettings {
+    let requested = RequestedSettings {
         routes_over_zmq: Some(endpoint.is_some()),
         appl_db: options.appl_db,
         ..RequestedSettings::default()
     };
-    refuse_with_warm_restart(daemon, asked, &["bgp", "swss"])?;
+    refuse_with_warm_restart(daemon, requested, &["bgp", "swss"])?;
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
@@ -371,12 +372,12 @@ impl Stage {
         &mut self,
         frames: &ring::Receiver<FpmEvent>,
         links: &ring::Receiver<LinkEvent>,
-        asked: &call::CallQueue<Stage>,
+        calls: &call::CallQueue<Stage>,
         stop: &Stop,
     ) -> Result<(), Error> {
         let (clock, mut choked, signal) = (Clock::default(), false, stop.signal());
         while !stop.stopped() {
-            asked.serve(self);
+            calls.serve(self);
             let mut busy = false;
             // The clock advances first; otherwise a replay in progress would seem silent since the
             // last time.
@@ -409,7 +410,7 @@ impl Stage {
                 select.recv(&self.returned);
                 links.watch(&mut select);
                 self.suppress.watch(&mut select);
-                asked.watch(&mut select);
+                calls.watch(&mut select);
                 if !choked {
                     frames.watch(&mut select);
                 }
@@ -829,7 +830,7 @@ impl Stage {
             let (begin, routes) = (Instant::now(), self.out.routes.len() + self.out.queries.len());
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
-            self.routes.ask(&mut self.out.queries)?;
+            self.routes.request_responses(&mut self.out.queries)?;
             self.labels.write(&mut self.out.labels)?;
             self.delete_groups()?;
             if let Some(timer) = &self.write {
@@ -847,7 +848,7 @@ impl Stage {
             self.machine.write_again(&mut self.out);
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
-            self.routes.ask(&mut self.out.queries)?;
+            self.routes.request_responses(&mut self.out.queries)?;
             let (mut again, mut more) = (self.machine.resend_all(), true);
             while more {
                 more = self.machine.next_resent(&mut again, ResendKind::AsNew, AGAIN, &mut self.out);

@@ -22,8 +22,8 @@ pub struct StallOptions {
     /// Seconds after which work that waits without progress counts as stalled; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT.as_secs())]
     pub stall_timeout: u64,
-    /// Seconds after which a stall ends the daemon with status 9, for its supervisor to start it again, if no other process
-    /// is the cause; at least the stall timeout; 0: never
+    /// Seconds after which a stall ends the daemon with exit status 9, for its supervisor to start it
+    /// again, unless another process is the cause. At least the stall timeout; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub stall_exit: u64,
 }

@@ -11,16 +11,16 @@ use std::path::PathBuf;
 /// orchagent's ignored options.
 #[derive(Args, Clone, Debug)]
 pub struct OrchagentIgnored {
-    /// SONiC's name of the chip on a machine with several; here there is one virtual switch
+    /// No effect: the name of the chip on a machine with several chips. There is one virtual switch
     #[arg(short = 'i', value_name = "ID")]
     pub chip: Option<String>,
-    /// SONiC's VRF of its ZeroMQ server, which SONiC's does not go by either; -q says where it listens
+    /// No effect, as in SONiC: the VRF of the ZeroMQ server. -q has its endpoint
     #[arg(short = 'v', value_name = "VRF")]
     pub vrf: Option<String>,
-    /// SONiC's way of counting packets, of which a virtual switch has none
+    /// No effect: how packets are counted. The virtual switch counts no packets
     #[arg(short = 'c', value_name = "MODE", value_parser = PossibleValuesParser::new(["traditional", "asic_db"]))]
     pub counters: Option<String>,
-    /// SONiC's switch for the self-test of MACsec, which is not of the route path
+    /// No effect: the self-test of MACsec, which is outside of the route path
     #[arg(short = 'M')]
     pub macsec: bool,
 }
@@ -46,25 +46,26 @@ impl OrchagentIgnored {
 /// syncd's ignored options.
 #[derive(Args, Clone, Debug)]
 pub struct SyncdIgnored {
-    /// Do not sleep after a failure, which ribtide never does
+    /// No effect: do not sleep after a failure. This syncd never does
     #[arg(short = 'S', long = "disableExitSleep")]
     pub no_sleep: bool,
-    /// SONiC's switch for tests of its own metadata
+    /// No effect: SONiC's tests of its SAI metadata
     #[arg(short = 'U', long = "enableUnittests")]
     pub unit_tests: bool,
-    /// SONiC's switch for a comparison of ASIC_DB with the chip after a view is applied
+    /// No effect: the comparison of ASIC_DB with the chip after a view is applied. --reconcile-interval
+    /// compares them all the time
     #[arg(short = 'C', long = "enableConsistencyCheck")]
     pub consistency: bool,
-    /// SONiC's file of objects that a new view removes before it makes others
+    /// No effect: a file of objects that a new view removes before it creates others
     #[arg(short = 'b', long = "breakConfig", value_name = "FILE")]
     pub break_first: Option<PathBuf>,
-    /// SONiC's groups of counters that are read in bulks, of which a virtual switch has none
+    /// No effect: groups of counters that are read in bulks. The virtual switch has none
     #[arg(short = 'B', long = "supportingBulkCounters", value_name = "GROUPS")]
     pub bulk_counters: Option<String>,
-    /// SONiC's switch for finding out the counters of each port
+    /// No effect: discovery of the counters of each port
     #[arg(short = 'G', long = "enablePerPortCounterDiscovery")]
     pub port_counters: bool,
-    /// SONiC's switch for leaving out attributes that are newer than the chip's library
+    /// No effect: the check for attributes that are newer than the chip's library
     #[arg(short = 'a', long = "enableAttrVersionCheck")]
     pub versions: bool,
 }

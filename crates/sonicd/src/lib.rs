@@ -168,14 +168,14 @@ impl Daemon {
     }
 }
 
-/// What of a daemon's log the command line says.
+/// The options of a daemon's log.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogOptions {
-    /// The least level of log lines: off, error, warn, info or debug, and levels of single targets, as in info,zmq=debug.
-    /// The environment variable RIBTIDE_LOG counts before it
+    /// The lowest level that is logged (off, error, warn, info or debug), and levels of single targets, as
+    /// in info,zmq=debug. The environment variable RIBTIDE_LOG takes precedence
     #[arg(long = "log-level", value_name = "LEVELS", default_value_t)]
     pub levels: Levels,
-    /// How a line of the log is written: text or json
+    /// The format of a log line: text or json
     #[arg(long = "log-format", value_name = "FORMAT", default_value_t)]
     pub format: Format,
 }
@@ -186,10 +186,11 @@ impl From<&LogOptions> for LogSettings {
     }
 }
 
-/// What of a daemon's privileges the command line says.
+/// The options of a daemon's privileges.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PrivilegeOptions {
-    /// System calls that the daemon never makes: on (they fail), log (the kernel's audit log has them) or off
+    /// The filter of system calls that the daemon does not need: on (such a call fails), log (it is written
+    /// to the kernel's audit log) or off
     #[arg(long, value_name = "MODE", default_value_t)]
     pub seccomp: Seccomp,
 }
@@ -211,8 +212,8 @@ impl PrivilegeOptions {
 }
 
 /// Refuses settings that cannot be combined.
-fn refuse(asked: &RequestedSettings) -> Result<(), Error> {
-    match ribtide_settings::broken(asked).next() {
+fn refuse(requested: &RequestedSettings) -> Result<(), Error> {
+    match ribtide_settings::broken(requested).next() {
         Some(rule) => Err(Error::Configuration(rule.message.into())),
         None => Ok(()),
     }

@@ -38,9 +38,9 @@ pub struct Heartbeat {
 
 impl Heartbeat {
     /// The given interval, or ten seconds under supervisord; otherwise none.
-    pub fn every(asked: Option<u64>) -> Option<Heartbeat> {
+    pub fn every(interval: Option<u64>) -> Option<Heartbeat> {
         let supervised = || std::env::var_os("SUPERVISOR_ENABLED").map(|_| 10_000);
-        asked.or_else(supervised).map(|ms| Heartbeat { interval: Duration::from_millis(ms), last: None })
+        interval.or_else(supervised).map(|ms| Heartbeat { interval: Duration::from_millis(ms), last: None })
     }
 
     fn interval_ms(&self) -> Millis {
@@ -342,14 +342,14 @@ impl OrchStage {
     ///
     /// # Errors
     /// A sentence for the operator: a database refuses, or syncd does not reply.
-    pub fn run(mut self, asked: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
+    pub fn run(mut self, calls: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick, signal) = (Clock::default(), 0, stop.signal());
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
         let mut has_subscriber = false;
         while !stop.stopped() {
             let begin = Instant::now();
-            if let Some(asked) = asked {
-                asked.serve(&mut self);
+            if let Some(calls) = calls {
+                calls.serve(&mut self);
             }
             self.syncd.replies(&mut replies)?;
             let heard = replies.len();
@@ -413,7 +413,7 @@ impl OrchStage {
                 continue;
             }
             self.flush_recordings();
-            if self.wait(asked, &signal, &clock, next_tick) {
+            if self.wait(calls, &signal, &clock, next_tick) {
                 out.shrink_to_fit();
                 replies = Vec::new();
                 idle::trim(&mut self);
@@ -513,7 +513,7 @@ impl OrchStage {
     /// Sleeps until there is work or `next_tick`. Returns whether the thread is idle.
     fn wait(
         &self,
-        asked: Option<&CallQueue<OrchStage>>,
+        calls: Option<&CallQueue<OrchStage>>,
         stop: &StopSignal,
         clock: &Clock,
         next_tick: Millis,
@@ -525,8 +525,8 @@ impl OrchStage {
         if !(self.syncd.waiting() && self.orch.backlog() >= self.backlog) {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }
-        if let Some(asked) = asked {
-            asked.watch(&mut select);
+        if let Some(calls) = calls {
+            calls.watch(&mut select);
         }
         let mut timeout = clock.until(next_tick);
         if let Some(due) = self.outputs.due() {

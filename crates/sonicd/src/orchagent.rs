@@ -44,43 +44,45 @@ const TOO_MANY: &str = "more in one script would delay all clients of the same R
 /// Command line of `orchagent`, as SONiC starts it.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Rows that one look at a table takes at most; 128 without it
+    /// The most rows that orchagent pops from a table at once [default: 128]
     #[arg(short = 'b', value_name = "ROWS")]
     pub batch: Option<usize>,
-    /// Objects in one bulk at most; 1000 without it
+    /// The most objects in one bulk [default: 1000]
     #[arg(short = 'k', value_name = "OBJECTS")]
     pub bulk: Option<usize>,
     /// Wait for syncd's reply to each request: the same as -z redis_sync
     #[arg(short = 's')]
     pub synchronous: bool,
-    /// How to talk to syncd; without -z and -s redis_async, as in SONiC
+    /// The transport to syncd. Without -z and -s: redis_async, as in SONiC
     #[arg(short = 'z', value_name = "MODE")]
     pub mode: Option<Mode>,
-    /// Where syncd takes requests over ZeroMQ
+    /// The endpoint of syncd for requests over ZeroMQ
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
     pub zmq_syncd: String,
     /// The router's MAC address
     #[arg(short = 'm', value_name = "MAC")]
     pub mac: Option<String>,
-    /// Answer what became of each route, whatever CONFIG_DB says of suppress-fib-pending and whether or not fpmsyncd asks
+    /// Publish a response for each route, whether or not CONFIG_DB has suppress-fib-pending and fpmsyncd
+    /// requests responses
     #[arg(short = 'F')]
     pub responses: bool,
-    /// What to record: 1 requests to syncd, 2 rows taken, 3 both, 0 nothing; SONiC's bits 4 and 8 record nothing here
+    /// Recordings, as a sum: 1 requests to syncd, 2 rows of APPL_DB; 0 records nothing. SONiC's bits 4 and
+    /// 8 have no effect
     #[arg(short = 'r', value_name = "MASK", default_value_t = 11)]
     pub record: u32,
-    /// Where to record
+    /// The directory of the recordings
     #[arg(short = 'd', value_name = "DIRECTORY", default_value = ".")]
     pub directory: PathBuf,
-    /// Name of the recording of rows
+    /// The file name of the recording of rows
     #[arg(short = 'f', value_name = "FILE", default_value = "swss.rec")]
     pub rows_file: String,
-    /// Name of the recording of requests to syncd
+    /// The file name of the recording of requests to syncd
     #[arg(short = 'j', value_name = "FILE", default_value = "sairedis.rec")]
     pub requests_file: String,
-    /// What is done with PerformanceTimers
+    /// Whether PerformanceTimers are kept, and logged
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
-    /// SONiC's database_config.json
+    /// SONiC's database_config.json, if not in its usual place
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
     /// When work counts as stalled
@@ -92,41 +94,42 @@ pub struct Options {
     /// What it may do
     #[command(flatten)]
     pub privileges: PrivilegeOptions,
-    /// Take routes over ZeroMQ here, when CONFIG_DB (SYSTEM_DEFAULTS|swss_zmq) or --route-zmq says that they come so;
-    /// port 8100 if it names none
+    /// The endpoint to listen on for routes over ZeroMQ, which SYSTEM_DEFAULTS|swss_zmq of CONFIG_DB or
+    /// --route-zmq turns on. Without a port: 8100
     #[arg(short = 'q', value_name = "ENDPOINT")]
     pub zmq: Option<String>,
-    /// Take routes over ZeroMQ whatever CONFIG_DB says
+    /// Receive routes over ZeroMQ whether or not CONFIG_DB turns it on
     #[arg(long, requires = "zmq")]
     pub route_zmq: bool,
-    /// Take routes from APPL_DB on a thread of their own while others are at work; over ZeroMQ they are anyway
+    /// Prefetch routes from APPL_DB in a ring buffer, on a thread of its own. Over ZeroMQ there always is
+    /// such a thread
     #[arg(short = 'R')]
     pub ring: bool,
-    /// How long a warm start waits for fpmsyncd's routes over ZeroMQ; then what APPL_DB has is all
+    /// The time for which a warm start waits for fpmsyncd's routes over ZeroMQ. After it, the routes of
+    /// APPL_DB are complete
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub warm_timer: u64,
-    /// Record on threads of their own; what became of routes is published on one in any case
+    /// Write recordings on threads of their own. Responses always have a thread of their own
     #[arg(short = 'A')]
     pub asynchronous: bool,
-    /// Make a group even of a NEXTHOP_GROUP_TABLE row with a single next hop, so that another next hop is one change of
-    /// the group and none of its routes
+    /// Create a next-hop group also for a NEXTHOP_GROUP_TABLE row with a single next hop. A change of its
+    /// next hop then changes the group and no route
     #[arg(long)]
     pub single_groups: bool,
-    /// Whether the routes of a bulk are sorted, as chips like them
+    /// Sort the routes of a bulk by prefix, which many chips insert faster
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     pub sort_routes: bool,
-    /// Also do what SONiC's script makes options of: DEVICE_METADATA, SYSTEM_DEFAULTS and HEARTBEAT of CONFIG_DB. Options
-    /// of the command line count before it
+    /// Read DEVICE_METADATA, SYSTEM_DEFAULTS and HEARTBEAT of CONFIG_DB, as SONiC's start script does. An
+    /// option on the command line takes precedence
     #[arg(long)]
     pub config_db: bool,
     /// How far what is published may be behind
     #[command(flatten)]
     pub lag: appl_transport::Lag,
-    /// How long syncd may take to make the switch
+    /// The longest time that syncd may take to create the switch
     #[arg(short = 't', value_name = "SECONDS")]
     pub create_switch: Option<u64>,
-    /// Say on standard output that orchagent is alive, as often as this and once a second at most; supervisord is told
-    /// every ten seconds without it
+    /// The interval of the heartbeat for supervisord on standard output, at least 1000 [default: 10000]
     #[arg(short = 'I', value_name = "MS")]
     pub heartbeat: Option<u64>,
     /// What SONiC's has beyond that
@@ -157,12 +160,12 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::new(daemon);
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let given = Given::of(args, &mut config_db, &mut settings)?;
-    let asked = RequestedSettings {
+    let requested = RequestedSettings {
         responses: Some(given.responses),
         mode: Some(given.mode),
         ..RequestedSettings::default()
     };
-    refuse(&asked)?;
+    refuse(&requested)?;
     let routes = route_endpoint(args, &mut config_db, &mut settings)?;
     if given.ring && routes.is_some() {
         let why = "over ZeroMQ another thread takes routes anyway";
@@ -212,7 +215,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         orch: Orch::new(config, Box::new(RedisVids::open(daemon)?)),
         feeds,
         syncd: Box::new(AsicTransport::open(
-            (asked, suppression.is.clone()),
+            (requested, suppression.is.clone()),
             (given.mode, &syncd),
             create_switch,
             settings,
@@ -241,12 +244,12 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync));
     }
-    let (handle, asked) = call::pair(DAEMON);
+    let (handle, calls) = call::pair(DAEMON);
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
     explain::answer(daemon, handle, explain)?;
     tracing::info!(target: target::ORCHAGENT, "orchagent has started");
-    stage.run(Some(&asked), stop)
+    stage.run(Some(&calls), stop)
 }
 
 /// The options of the command line, and of CONFIG_DB where it counts.

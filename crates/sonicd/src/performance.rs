@@ -23,15 +23,15 @@ const TABLE: &str = "RIBTIDE_PERFORMANCE";
 /// While this file exists, SONiC's timers log at notice level.
 const NOTICE: &str = "/var/log/syslog_notice_flag";
 
-/// What is done with PerformanceTimers.
+/// Whether PerformanceTimers are kept, and logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Timing {
-    /// There are none.
+    /// No timers.
     Off,
-    /// The latest records are kept for `ribtide show performance --sonic`. They are logged too while
+    /// Keep the latest records for `ribtide show performance --sonic`. Log them, too, while
     /// /var/log/syslog_notice_flag exists, as in SONiC.
     Keep,
-    /// They are kept, and each is logged.
+    /// Keep the latest records, and log each record.
     Log,
 }
 

@@ -96,8 +96,8 @@ pub(super) fn start<S: 'static>(
 ///
 /// # Errors
 /// A sentence when it does not reply.
-pub(super) fn query(path: &Path, question: &str) -> Result<Value, Error> {
-    QueryClient::open(path)?.query(question)
+pub(super) fn query(path: &Path, text: &str) -> Result<Value, Error> {
+    QueryClient::open(path)?.query(text)
 }
 
 /// A connection to a syncd's query socket.
@@ -120,9 +120,9 @@ impl QueryClient {
     ///
     /// # Errors
     /// A sentence when it does not reply.
-    pub(super) fn query(&mut self, question: &str) -> Result<Value, Error> {
+    pub(super) fn query(&mut self, text: &str) -> Result<Value, Error> {
         let failed = |e: std::io::Error| silent(&self.path, &e);
-        self.stream.get_mut().write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
+        self.stream.get_mut().write_all(format!("{text}\n").as_bytes()).map_err(failed)?;
         let mut line = String::new();
         self.stream.read_line(&mut line).map_err(failed)?;
         serde_json::from_str(&line)
@@ -140,10 +140,10 @@ fn serve<S: 'static>(
     see: fn(&mut S) -> Seen<'_>,
 ) -> std::io::Result<()> {
     let mut answers = stream.try_clone()?;
-    let mut questions = BufReader::new(stream);
+    let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
-        if questions.by_ref().take(LINE).read_line(&mut line)? == 0 {
+        if reader.by_ref().take(LINE).read_line(&mut line)? == 0 {
             return Ok(());
         }
         let answer = handle.call(move |state: &mut S| answer(see(state), line.trim()));
@@ -153,12 +153,12 @@ fn serve<S: 'static>(
     }
 }
 
-fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> Value {
+fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, text: &str) -> Value {
     let bad = || {
-        let message = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX, take PREFIX or alter VERB KEY ATTRIBUTE=VALUE";
+        let message = "queries: lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; changes: set NAME=VALUE, refuse PREFIX, take PREFIX or alter VERB KEY ATTRIBUTE=VALUE";
         json!({ "error": message })
     };
-    let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match (word, order(switch, word, rest)) {
         (_, Err(message)) => return json!({ "error": message }),
         ("chip" | "set" | "refuse" | "take" | "alter", Ok(())) => {
@@ -339,9 +339,9 @@ mod tests {
     use ribtide_vswitch::Behavior;
 
     #[test]
-    fn orders_and_questions_with_words_too_few_or_many_are_refused() {
+    fn changes_and_queries_with_words_too_few_or_many_are_refused() {
         let mut switch = VirtualSwitch::new(Vec::new(), Behavior::default());
-        for (question, message) in [
+        for (text, message) in [
             ("chip banana", "chip takes nothing"),
             ("set", "set names no setting"),
             ("set banana=1", "banana"),
@@ -352,9 +352,9 @@ mod tests {
             ("alter set banana:1", "banana"),
             ("alter remove SAI_OBJECT_TYPE_NEXT_HOP:oid:0x4", "the switch refuses it"),
         ] {
-            let answer = answer(Seen { switch: &mut switch, rows: (0, 0) }, question);
+            let answer = answer(Seen { switch: &mut switch, rows: (0, 0) }, text);
             let error = answer["error"].as_str().unwrap_or_default();
-            assert!(error.contains(message), "{question}: {answer}");
+            assert!(error.contains(message), "{text}: {answer}");
         }
         assert!(answer(Seen { switch: &mut switch, rows: (0, 0) }, "chip")["settings"].is_object());
     }

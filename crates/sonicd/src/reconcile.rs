@@ -33,8 +33,9 @@ const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_sec
 /// How often copies are compared.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ReconcileOptions {
-    /// Compare the copies of routes (APPL_DB, ASIC_DB, the switch) with what they should be and repair what another program
-    /// changed, all of it in so many seconds, or more where that would take more than 2% of a CPU; 0: never
+    /// The time of one round of reconciliation, which compares the copies of routes (APPL_DB, ASIC_DB, the
+    /// switch) with the daemon's own table and repairs differences. A round takes longer if it would need
+    /// more than 2% of a CPU; 0: never
     #[arg(long = "reconcile-interval", value_name = "SECONDS", default_value_t = 60)]
     pub seconds: u64,
 }

@@ -38,7 +38,7 @@ const DAEMON: &str = "syncd";
 /// How long a request may take before syncd logs it, as SONiC's `syncd/TimerWatchdog.cpp` does.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Watchdog {
-    /// Say when the switch takes longer than this for a request
+    /// Log a request that takes the switch longer than this
     #[arg(
         short = 'w',
         long = "watchdogWarnTimeSpan",
@@ -46,7 +46,7 @@ pub struct Watchdog {
         default_value_t = 30_000_000
     )]
     pub warn: u64,
-    /// The same until the first view is applied; without it as -w
+    /// The same until the first view is applied [default: as -w]
     #[arg(short = 'W', long = "watchdogInitTimeSpan", value_name = "MICROSECONDS")]
     pub warn_at_start: Option<u64>,
 }
@@ -61,50 +61,51 @@ impl Watchdog {
 /// Command line of `syncd`, as SONiC starts it on its virtual switch.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Answer each request: the same as -z redis_sync
+    /// Reply to each request: the same as -z redis_sync
     #[arg(short = 's', long = "syncMode")]
     pub synchronous: bool,
-    /// How to talk to orchagent; without -z and -s redis_async, as in SONiC
+    /// The transport from orchagent. Without -z and -s: redis_async, as in SONiC
     #[arg(short = 'z', long = "redisCommunicationMode", value_name = "MODE")]
     pub mode: Option<Mode>,
-    /// Where to take requests over ZeroMQ; without this and -x tcp://127.0.0.1:5555
+    /// The endpoint to listen on for requests over ZeroMQ [default, without -x: tcp://127.0.0.1:5555]
     #[arg(long, value_name = "ENDPOINT")]
     pub zmq_requests: Option<String>,
-    /// Write ASIC_DB behind: the same as --asic-db behind
+    /// Write ASIC_DB from a thread of its own: the same as --asic-db behind
     #[arg(short = 'R', long = "asyncRec")]
     pub behind: bool,
-    /// How ASIC_DB is kept
+    /// When ASIC_DB is written
     #[arg(long, value_name = "WHEN", conflicts_with = "behind")]
     pub asic_db: Option<Persistence>,
     /// How far it may be behind
     #[command(flatten)]
     pub lag: Lag,
-    /// The switch's profile; its SAI_VS_INTERFACE_LANE_MAP_FILE names the ports and their lanes
+    /// The SAI profile; its SAI_VS_INTERFACE_LANE_MAP_FILE is a file with the ports and their lanes
     #[arg(short = 'p', long = "profile", value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Take orchagent's start as a description of all that shall be, which ribtide always does
+    /// Treat the requests of orchagent's start as a complete view (INIT_VIEW, APPLY_VIEW). Always on
     #[arg(short = 'u', long = "useTempView")]
     pub temp_view: bool,
-    /// How it starts: cold, or warm on the switch that an earlier syncd left. Without this WARM_RESTART_ENABLE_TABLE says it
+    /// The type of start. Without this option, WARM_RESTART_ENABLE_TABLE decides between cold and warm
     #[arg(short = 't', long = "startType", alias = "start-type", value_name = "TYPE")]
     pub start_type: Option<StartType>,
-    /// Carry bulks out as bulks, which ribtide always does
+    /// Use the bulk functions of SAI. Always on
     #[arg(short = 'l', long = "enableSaiBulkSupport")]
     pub bulk: bool,
-    /// SONiC's switch for a vendor's shell, of which a virtual switch has none; --query-socket is its stand-in
+    /// No effect: the virtual switch has no vendor's shell. --query-socket is for the same purpose
     #[arg(short = 'd', long = "diag")]
     pub diag: bool,
-    /// Answer questions about the switch on this Unix socket: `lookup ADDRESS`, `route PREFIX`, `counts`,
-    /// `chip`; and take orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`
+    /// A Unix socket for queries of the switch (`lookup ADDRESS`, `route PREFIX`, `counts`, `chip`) and
+    /// changes of it (`set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`)
     #[arg(long, value_name = "PATH")]
     pub query_socket: Option<PathBuf>,
-    /// Permissions of the query socket, in octal digits: who may write to it may query and change the virtual switch
+    /// The permissions of the query socket, in octal digits. A user with write permission may query and
+    /// change the virtual switch
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = socket_mode)]
     pub query_socket_mode: u32,
     /// SONiC's context
     #[command(flatten)]
     pub context: ContextFile,
-    /// Which requests are held against SAI's schema before the switch sees them
+    /// Which requests are validated by SAI's schema before they reach the switch
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Validate::All)]
     pub validation: Validate,
     /// When a request takes too long
@@ -113,21 +114,21 @@ pub struct Options {
     /// How often the switch and ASIC_DB are compared
     #[command(flatten)]
     pub reconcile: ReconcileOptions,
-    /// Also do what SONiC's script makes options of: DEVICE_METADATA and SYSTEM_DEFAULTS of CONFIG_DB. Options of the
-    /// command line count before it
+    /// Read DEVICE_METADATA and SYSTEM_DEFAULTS of CONFIG_DB, as SONiC's start script does. An option on
+    /// the command line takes precedence
     #[arg(long)]
     pub config_db: bool,
     /// What SONiC's has beyond that
     #[command(flatten)]
     pub ignored: SyncdIgnored,
-    /// What is done with PerformanceTimers
+    /// Whether PerformanceTimers are kept, and logged
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
-    /// How the virtual switch behaves, such as rate=20000 or ipv4-routes=1000; may be given several times. docs/sonic.md
-    /// has the settings
+    /// A setting of the virtual switch, such as rate=20000 or ipv4-routes=1000. Can be repeated.
+    /// docs/sonic.md has the settings
     #[arg(long, value_name = "NAME=VALUE", value_parser = chip_setting)]
     pub chip: Vec<(String, String)>,
-    /// SONiC's database_config.json
+    /// SONiC's database_config.json, if not in its usual place
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
     /// When work counts as stalled
@@ -163,11 +164,11 @@ fn socket_mode(text: &str) -> Result<u32, String> {
 /// Which requests are held against SAI's schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Validate {
-    /// All of them.
+    /// All requests.
     All,
-    /// Those for one object; bulks, which are what routes come in, go by.
+    /// Requests for one object. Bulks, such as those of routes, are not validated.
     Single,
-    /// None.
+    /// No request.
     Off,
 }
 
@@ -184,16 +185,16 @@ impl Validate {
 /// How syncd starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum StartType {
-    /// On a switch that holds nothing, or what ASIC_DB says.
+    /// The switch is empty, or gets the objects of ASIC_DB.
     Cold,
-    /// On a switch that went on.
+    /// The switch kept forwarding, with the objects of the earlier syncd.
     Warm,
-    /// SONiC's fast restart: here as cold.
+    /// SONiC's fast restart: the same as cold.
     Fast,
-    /// The same with the chip left as it was: here as cold.
+    /// SONiC's fast restart that keeps the chip's state: the same as cold.
     #[value(name = "fastfast")]
     FastFast,
-    /// Cisco's way of it: here as cold.
+    /// Cisco's express boot: the same as cold.
     Express,
 }
 
@@ -225,14 +226,14 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let scripts = options.config_db && config.has(Switch::Zmq)? && config.has(Switch::AsyncRec)?;
     let persistence = match options.asic_db {
         None if options.behind || scripts => Persistence::WriteBehind,
-        asked => asked.unwrap_or(Persistence::InLine),
+        requested => requested.unwrap_or(Persistence::InLine),
     };
     let ports = match &options.profile {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
-    let asked = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
-    refuse_with_warm_restart(daemon, asked, &["syncd"])?;
+    let requested = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
+    refuse_with_warm_restart(daemon, requested, &["syncd"])?;
     let vids = Box::new(RedisVids::open(daemon)?);
     let warm = WarmStart::begin(DAEMON, DAEMON, daemon)?;
     let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
@@ -273,7 +274,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let validation = format!("{:?}", options.validation).to_lowercase();
     settings.note("validation", &validation, &validation, "");
     if let Some(start) = options.start_type {
-        let asked = start.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let requested = start.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let (active, why) = match (resumed, start) {
             (true, _) => ("warm", ""),
             (false, StartType::Cold) => ("cold", ""),
@@ -282,7 +283,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
                 ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it again")
             }
         };
-        settings.note("-t", asked, active, why);
+        settings.note("-t", requested, active, why);
     }
     options.ignored.note(&mut settings);
     let seconds = options.reconcile.seconds;
@@ -293,11 +294,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     if resumed {
         warm.set_state(State::Reconciled);
     }
-    let shutdown = Shutdown { asked: listen_for_shutdown(daemon)?, file: file(options, WRITE_FILE)? };
+    let shutdown = Shutdown { requests: listen_for_shutdown(daemon)?, file: file(options, WRITE_FILE)? };
     let mut stage =
         SyncdStage::new(syncd, Box::new(link), meter, answer, &daemon.rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
-    let (handle, asked) = call::pair("syncd");
+    let (handle, calls) = call::pair("syncd");
     let explain = |stage: &mut SyncdStage, _: Option<&str>, prefix, router| {
         explain::syncd(&mut stage.syncd, prefix, router)
     };
@@ -318,7 +319,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         })?;
     }
     tracing::info!(target: target::SYNCD, "syncd has started");
-    stage.run(Some(&asked), stop)
+    stage.run(Some(&calls), stop)
 }
 
 /// The channel of ASIC_DB for shutdown requests.
@@ -331,7 +332,7 @@ const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
 /// Listens for shutdown requests: `true` for warm. SONiC's preparations for it need nothing here.
 fn listen_for_shutdown(daemon: &Daemon) -> Result<crossbeam_channel::Receiver<bool>, Error> {
-    let (request_tx, asked) = crossbeam_channel::bounded(1);
+    let (request_tx, requests) = crossbeam_channel::bounded(1);
     let asic = daemon.databases.get(Db::Asic);
     listen(asic, vec![RESTART_QUERY.into()], &daemon.stop, move |heard| {
         let PubSubEvent::Message { payload, .. } = heard else { return };
@@ -344,7 +345,7 @@ fn listen_for_shutdown(daemon: &Daemon) -> Result<crossbeam_channel::Receiver<bo
         // One request is enough.
         let _ = request_tx.try_send(warm);
     })?;
-    Ok(asked)
+    Ok(requests)
 }
 
 /// The file of the profile under this key.

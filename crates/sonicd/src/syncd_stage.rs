@@ -99,7 +99,7 @@ pub struct SyncdStage {
 /// Shutdown requests: SONiC's `syncd_request_shutdown`.
 pub struct Shutdown {
     /// `true`: warm.
-    pub asked: crossbeam_channel::Receiver<bool>,
+    pub requests: crossbeam_channel::Receiver<bool>,
     /// The file of the switch.
     pub file: PathBuf,
 }
@@ -157,14 +157,14 @@ impl SyncdStage {
     ///
     /// # Errors
     /// A sentence for the operator: a database refuses.
-    pub fn run(mut self, asked: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
+    pub fn run(mut self, calls: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
         let signal = stop.signal();
         while !stop.stopped() {
-            if let Some(asked) = asked {
-                asked.serve(&mut self);
+            if let Some(calls) = calls {
+                calls.serve(&mut self);
             }
-            let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.asked.try_recv().ok());
+            let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.requests.try_recv().ok());
             if let Some(warm) = ending {
                 return self.end(warm);
             }
@@ -177,7 +177,7 @@ impl SyncdStage {
             }
             let now = Instant::now();
             if let Some(until) = self.syncd.chip_mut().stalled(now) {
-                if self.wait(asked, &signal, false, until) {
+                if self.wait(calls, &signal, false, until) {
                     idle::trim(&mut self);
                 }
                 continue;
@@ -198,7 +198,7 @@ impl SyncdStage {
                     self.waiting.extend(request);
                     let page = self.reconcile.as_ref().map(ChipRounds::due);
                     let until = self.at_work.front().map(|work| work.done).into_iter().chain(page).min();
-                    if self.wait(asked, &signal, takes, until) {
+                    if self.wait(calls, &signal, takes, until) {
                         requests = Vec::new();
                         idle::trim(&mut self);
                     }
@@ -332,7 +332,7 @@ impl SyncdStage {
     /// thread is idle.
     fn wait(
         &self,
-        asked: Option<&CallQueue<SyncdStage>>,
+        calls: Option<&CallQueue<SyncdStage>>,
         stop: &StopSignal,
         takes: bool,
         until: Option<Instant>,
@@ -343,11 +343,11 @@ impl SyncdStage {
         if takes {
             self.link.watch(&mut select);
         }
-        if let Some(asked) = asked {
-            asked.watch(&mut select);
+        if let Some(calls) = calls {
+            calls.watch(&mut select);
         }
         if let Some(shutdown) = &self.shutdown {
-            select.recv(&shutdown.asked);
+            select.recv(&shutdown.requests);
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // The loop checks everything anyway.

@@ -33,18 +33,18 @@ impl TransportCheck {
 
     /// Refuses to start beside an orchagent with another transport.
     pub(super) fn refuse(&mut self) -> Result<(), Error> {
-        let first = self.asked()?;
+        let first = self.requested()?;
         if refuse(&first).is_ok() {
             return Ok(());
         }
         std::thread::sleep(APART);
-        refuse(&self.asked()?)
+        refuse(&self.requested()?)
     }
 
     /// Checks again, [`APART`] after the last time, and logs a difference. Returns whether it
     /// changed.
     pub(super) fn look(&mut self) -> Result<bool, Error> {
-        let found = broken(&self.asked()?).next().map(|rule| rule.message);
+        let found = broken(&self.requested()?).next().map(|rule| rule.message);
         let before = std::mem::replace(&mut self.suspected, found);
         let wrong = found.filter(|_| before == found);
         let changed = wrong != self.wrong;
@@ -65,7 +65,7 @@ impl TransportCheck {
         self.wrong
     }
 
-    fn asked(&mut self) -> Result<RequestedSettings, Error> {
+    fn requested(&mut self) -> Result<RequestedSettings, Error> {
         let orchagent_over_zmq = self.orchagent()?;
         Ok(RequestedSettings {
             routes_over_zmq: Some(self.over_zmq),

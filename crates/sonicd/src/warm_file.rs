@@ -180,7 +180,7 @@ mod tests {
         let mut syncd =
             Syncd::new(VirtualSwitch::new(PortSetup::usual(), Behavior::default()), Box::new(vids.clone()));
         let mut out = SyncdOut::default();
-        let mut ask = |syncd: &mut Syncd<VirtualSwitch>, call| {
+        let mut handle = |syncd: &mut Syncd<VirtualSwitch>, call| {
             syncd.handle(SaiRequest { id: 1, call }, &mut out);
             out.replies.pop().map(|reply| reply.status)
         };
@@ -197,11 +197,11 @@ mod tests {
             ),
         ];
         for call in calls {
-            assert_eq!(ask(&mut syncd, call), Some(Status::Success));
+            assert_eq!(handle(&mut syncd, call), Some(Status::Success));
         }
         let port = syncd.numbers().find(|n| n.own == Some(ObjectType::Port)).map(|n| n.vid).unwrap();
         let set = Item::new(port, [Attr::PortMtu(9100)]);
-        assert_eq!(ask(&mut syncd, one(Verb::Set, ObjectType::Port, set)), Some(Status::Success));
+        assert_eq!(handle(&mut syncd, one(Verb::Set, ObjectType::Port, set)), Some(Status::Success));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/switch");
         save(&path, &syncd).unwrap();

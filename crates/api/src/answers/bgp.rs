@@ -38,7 +38,7 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     let totals = bgp.sessions.call(|s| s.totals())?;
     let mut update_groups = 0;
     for worker in &bgp.workers {
-        update_groups += worker.ask(|w| w.groups().len())?;
+        update_groups += worker.call(|w| w.groups().len())?;
     }
     Ok(BgpSummary {
         router_id: router.config().router_id,
@@ -246,7 +246,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         let ids: Vec<PeerId> = ups().filter(|(_, up)| up.worker == index).map(|(id, _)| id).collect();
         for ids in ids.chunks(MEMBERS) {
             let ids = ids.to_vec();
-            let members = worker.ask(move |worker| {
+            let members = worker.call(move |worker| {
                 let of = |id: PeerId| Some((id, worker.member(id)?));
                 ids.into_iter().filter_map(of).collect::<Vec<_>>()
             })?;

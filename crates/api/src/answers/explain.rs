@@ -131,7 +131,7 @@ fn exports<F: Family>(
 ) -> Result<(), Refusal> {
     let owners = bgp.owners.read();
     let Some((_, shard)) = owners.of(prefix) else { return Ok(()) };
-    let best = shard.ask(move |s| {
+    let best = shard.call(move |s| {
         let best = s.lookup(prefix)?.paths.into_iter().find(|path| path.best)?;
         Some(BestPath { attrs: best.attrs, source: best.peer.id })
     })?;
@@ -139,7 +139,7 @@ fn exports<F: Family>(
     let Some(best) = best else { return Ok(()) };
     for (number, worker) in bgp.workers.iter().enumerate() {
         let best = best.clone();
-        for export in worker.ask(move |w| w.exports(prefix.any(), &best))? {
+        for export in worker.call(move |w| w.exports(prefix.any(), &best))? {
             let sent = match (export.sent, held) {
                 (true, None) => "sent",
                 (true, Some(_)) => "to be sent when it is advertised",

@@ -23,7 +23,7 @@ pub(crate) fn bgp_groups(
     let mut groups = Vec::new();
     for (index, worker) in bgp.workers.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i))
     {
-        let views = worker.ask(|w| w.groups())?;
+        let views = worker.call(|w| w.groups())?;
         groups
             .extend(views.into_iter().map(|view| group(index, update_thread(bgp, index), view, &neighbors)));
     }

@@ -105,7 +105,7 @@ fn each_shard<R: Send + 'static>(
     owners: &Owners,
     query: impl Fn(&mut Shard) -> R + Clone + Send + 'static,
 ) -> Result<Vec<R>, Refusal> {
-    owners.shards.iter().map(|shard| Ok(shard.ask(query.clone())?)).collect()
+    owners.shards.iter().map(|shard| Ok(shard.call(query.clone())?)).collect()
 }
 
 /// `/v1/fpm`.

@@ -37,7 +37,7 @@ pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option
 fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(None) };
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
-    let found = shard.ask(move |s| s.lookup(prefix))?;
+    let found = shard.call(move |s| s.lookup(prefix))?;
     Ok(found.map(|view| route(index, &view)))
 }
 
@@ -45,7 +45,7 @@ fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPref
     let mut best: Option<AnyPrefix> = None;
     let Some(owners) = router.owners() else { return Ok(None) };
     for shard in &owners.shards {
-        let found = shard.ask(move |s: &mut Shard| match address {
+        let found = shard.call(move |s: &mut Shard| match address {
             IpAddr::V4(_) => s.longest_match::<V4>(address).map(Prefix::any),
             IpAddr::V6(_) => s.longest_match::<V6>(address).map(Prefix::any),
         })?;
@@ -75,7 +75,7 @@ fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeq
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = router.owners() else { continue };
         for (_, shard) in owners.having(logical).filter(|(index, _)| only.is_none_or(|only| only == *index)) {
-            all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
+            all.extend(shard.call(move |s| s.prefixes::<F>(logical))?);
         }
     }
     all.sort_unstable();
@@ -118,7 +118,7 @@ fn take<F: Family>(
             let views = move |s: &mut Shard| -> Vec<_> {
                 requested.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
             };
-            found.extend(shard.ask(views)?.into_iter().map(|(place, view)| (place, index, view)));
+            found.extend(shard.call(views)?.into_iter().map(|(place, view)| (place, index, view)));
         }
     }
     drop(owners);

@@ -99,7 +99,7 @@ pub(super) fn check(
 fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     let (mut held, mut best) = (0, 0);
     for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
-        let counts = shard.ask(|shard| shard.counts())?;
+        let counts = shard.call(|shard| shard.counts())?;
         held += (counts.ipv4.prefixes + counts.ipv6.prefixes) as u64;
         best += (counts.ipv4.best + counts.ipv6.best) as u64;
     }
@@ -123,7 +123,7 @@ fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<
                 continue;
             }
             let room = limit - state.left.len();
-            let (visited, prefixes) = shard.ask(move |shard| prefixes(shard, &logical, room))?;
+            let (visited, prefixes) = shard.call(move |shard| prefixes(shard, &logical, room))?;
             state.visited |= visited;
             state.left.extend(prefixes);
         }
@@ -218,7 +218,7 @@ fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>
         }
     }
     for (shard, of_shard) in owners.shards.iter().zip(of_shard).filter(|(_, of_shard)| !of_shard.is_empty()) {
-        let answers = shard.ask(move |shard| {
+        let answers = shard.call(move |shard| {
             of_shard.iter().map(|(place, prefix)| (*place, shard.fed_of(*prefix))).collect::<Vec<_>>()
         })?;
         answers.into_iter().for_each(|(place, view)| views[place] = view);

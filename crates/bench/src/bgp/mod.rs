@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use workload::{BgpWorkload, Prepared};
 
-/// What to measure.
+/// The options of `bench run bgp`.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// Workloads
@@ -41,39 +41,42 @@ pub struct Options {
         default_value = "learn,reflect,flap,single,scale,withdraw,churn,receivers"
     )]
     pub work: Vec<BgpWorkload>,
-    /// Families of the routes, ipv4 and ipv6: each workload is run with each of them. Sessions run over IPv4
+    /// The families of the routes: ipv4, ipv6 or both. Each workload runs with each of them. Sessions use
+    /// IPv4
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = family, default_value = "ipv4")]
     pub family: Vec<Afi>,
-    /// Routers: ribtide with settings (ribtide:auto, ribtide:shards=1,2,off, ribtide:shards=2:update-threads=1,
-    /// ribtide:suppress-fib-pending=on, which installs into the virtual ASIC, ribtide:binary=PATH), bird, frr, gobgp, openbgpd
+    /// The routers under test: bird, frr, gobgp, openbgpd, and ribtide with settings, such as ribtide:auto,
+    /// ribtide:shards=1,2,off, ribtide:shards=2:update-threads=1, ribtide:binary=PATH, or
+    /// ribtide:suppress-fib-pending=on, which installs into the virtual ASIC
     #[arg(long, value_name = "NAMES", value_parser = Dut::parse_list, default_value = "ribtide:shards=off,1,2,ribtide:auto,bird,frr,gobgp,openbgpd")]
     pub dut: std::vec::Vec<Dut>,
-    /// Runs of each workload and router, in turns
+    /// The number of runs of each workload and router; routers take turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Multiply every number of prefixes by this
+    /// A factor for the numbers of prefixes
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub prefixes: f64,
-    /// Multiply every number of receivers above one by this
+    /// A factor for the numbers of receivers above one
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub receivers: f64,
-    /// Names the tables
+    /// The seed of the tables
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Use loopback addresses instead of network namespaces: needs no rights, for ribtide only
+    /// Use loopback addresses instead of network namespaces. This needs no privileges, and measures ribtide
+    /// only
     #[arg(long)]
     pub loopback: bool,
-    /// Threads that play the neighbours [default: a quarter of the cores]
+    /// The threads of the simulated neighbours [default: a quarter of the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub load_threads: Option<u32>,
-    /// A router that has been idle for so long without having passed on everything is wrong. FRR waits up to 10 s for more
-    /// receivers to join that it can serve together
+    /// A run fails when the router has been idle for this time and routes are missing. FRR itself may wait
+    /// 10 s for receivers that it can serve together
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     pub stall_timeout: u64,
-    /// The longest that a phase may take
+    /// The time limit of a phase
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub limit: u64,
-    /// Also write everything as JSON
+    /// Write all figures to this file, too, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -10,22 +10,22 @@ use std::ops::Range;
 /// A workload, a line of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum BgpWorkload {
-    /// 10 external peers announce the same 100,000 prefixes, each in an order of its own; 1 receiver
+    /// 10 external peers announce the same 100,000 prefixes, each in its own order; 1 receiver
     Learn,
-    /// The same from 10 clients of a route reflector, to 50 more clients
+    /// The same from 10 clients of a route reflector, to 50 other clients
     Reflect,
-    /// After reflect, 75% of the 50 drop and return at once
+    /// After reflect: 75% of the 50 clients disconnect and reconnect at the same time
     Flap,
-    /// 1 external peer announces 1,000,000 prefixes, of IPv4 in 172,000 sets of attributes; 1 receiver
+    /// 1 external peer announces 1,000,000 prefixes, for IPv4 in 172,000 attribute sets; 1 receiver
     Single,
     /// 10 external peers announce the same 800,000 prefixes; 10 receivers
     Scale,
-    /// After learn, one peer withdraws all of its routes
+    /// After learn: one peer withdraws all its routes
     Withdraw,
-    /// After learn with 10 receivers: 20% of the sets of attributes change, 20% of the prefixes are withdrawn by all,
-    /// are announced again, one sender leaves
+    /// After learn with 10 receivers: 20% of the attribute sets change, all peers withdraw 20% of the
+    /// prefixes and announce them again, one session ends
     Churn,
-    /// 1 client of a route reflector announces 100,000 prefixes; 1,000 more clients receive
+    /// 1 client of a route reflector announces 100,000 prefixes to 1,000 other clients
     Receivers,
 }
 

@@ -24,16 +24,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What to measure.
+/// The options of this suite.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// The combination of transports and modes
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Combination::Redis])]
     pub dut: Vec<Combination>,
-    /// IPv4 routes
+    /// The number of IPv4 routes
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub ipv4: u32,
-    /// IPv6 routes
+    /// The number of IPv6 routes
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
     pub ipv6: u32,
     /// Checks after the first one

@@ -15,7 +15,7 @@ pub enum Combination {
     Default,
     /// The same without recordings
     Redis,
-    /// Redis to orchagent and to syncd; several requests to syncd under way, ASIC_DB write-behind
+    /// Redis to orchagent and to syncd, several requests in flight, ASIC_DB write-behind
     RedisAsync,
     /// The same with orchagent's ring thread
     RedisRing,

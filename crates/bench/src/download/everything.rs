@@ -17,36 +17,36 @@ use ribtide_text::rounded;
 /// The transports between the daemons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Transports {
-    /// All in one process, from BGP on; there FIB suppression is all that there is to turn on
+    /// One process, from BGP on. FIB suppression is the only thing to turn on
     OneProcess,
     /// Redis to orchagent and to syncd, synchronous
     Redis,
     /// Redis to orchagent and to syncd, asynchronous, with orchagent's ring thread
     RedisAsync,
-    /// ZeroMQ to orchagent, Redis to syncd, asynchronous: what SONiC has where it takes routes over ZeroMQ
+    /// ZeroMQ to orchagent, Redis to syncd, asynchronous: SONiC's own combination with ZeroMQ
     ZmqRedis,
     /// ZeroMQ to orchagent and to syncd
     Zmq,
-    /// The same, where orchagent waits for each of syncd's answers
+    /// The same, but orchagent waits for each reply of syncd
     ZmqSync,
-    /// ZeroMQ to orchagent and to syncd, and on means databases that are exact at every moment
+    /// ZeroMQ to orchagent and to syncd, with databases that are written in line
     ZmqInLine,
 }
 
-/// What to measure.
+/// The options of this suite.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// The combinations of transports
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Transports::value_variants().to_vec())]
     pub dut: Vec<Transports>,
-    /// IPv4 routes
+    /// The number of IPv4 routes
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
-    /// Have the switch stand for a chip that takes so many routes a second; the report says what share of the time it was
-    /// at work
+    /// The routes per second that the virtual switch accepts, as a chip would. The report has the share of
+    /// the time in which it was busy
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub chip_rate: Option<u32>,
-    /// With several Redis servers, as SONiC has them for several databases
+    /// Use several Redis servers, as SONiC's multi-database mode does
     #[arg(long)]
     pub multi_db: bool,
     /// orchagent's sizes

@@ -15,17 +15,17 @@ use ribtide_text::rounded;
 pub enum When {
     /// A pipeline of 128 that every event flushes, no ring thread, one request to syncd at a time
     Before,
-    /// A pipeline of 50,000 and a flush timer, the ring thread, several requests to syncd under way
+    /// A pipeline of 50,000 and a flush timer, the ring thread, several requests to syncd in flight
     After,
 }
 
-/// What to measure.
+/// The options of this suite.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// Before, after, or both
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [When::Before, When::After])]
     pub dut: Vec<When>,
-    /// IPv4 routes, each a /24
+    /// The number of IPv4 routes, each a /24
     #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
     /// orchagent's sizes

@@ -43,26 +43,26 @@ pub enum Families {
     Both,
 }
 
-/// What to measure.
+/// The options of this suite.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// How the daemons are wired
+    /// The combinations of transports and modes
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Combination::SUITE)]
     pub dut: Vec<Combination>,
-    /// Routes
+    /// The number of routes
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
-    /// Of which family
+    /// The family of the routes
     #[arg(long, value_name = "FAMILY", value_enum, default_value_t = Families::Ipv4)]
     pub family: Families,
-    /// Next hops of each route
+    /// The number of next hops of each route
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NEXT_HOPS_MAX)))]
     pub next_hops: u8,
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
-    /// Have the switch stand for a chip that takes so many routes a second; the report says what share of the time it was
-    /// at work. Not of appl-db, which has none
+    /// The routes per second that the virtual switch accepts, as a chip would. The report has the share of
+    /// the time in which it was busy. Not for appl-db, which has no switch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub chip_rate: Option<u32>,
     /// How it is measured

@@ -9,13 +9,13 @@ use super::suite::{RunOptions, measure};
 use crate::Error;
 use ribtide_text::rounded;
 
-/// What to measure.
+/// The options of this suite.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// How the daemons are wired; urgent routes come through Redis, so routes must too
+    /// The combination of transports and modes; routes must use Redis, as the urgent ones do
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Combination::RedisRing)]
     pub dut: Combination,
-    /// IPv4 routes, each a /24
+    /// The number of IPv4 routes, each a /24
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub routes: u32,
     /// orchagent's -b and -k, in pairs

@@ -14,13 +14,13 @@ use std::time::Duration;
 /// How often and how long it is measured.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct RunOptions {
-    /// Runs of each, in turns
+    /// The number of runs of each; they take turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// The longest that a run may take
+    /// The time limit of a run
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub limit: u64,
-    /// Also write everything as JSON
+    /// Write all figures to this file, too, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -28,10 +28,10 @@ pub struct RunOptions {
 /// orchagent's sizes, where a combination does not say them.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Sizes {
-    /// orchagent's -b: rows that it takes at once
+    /// orchagent's -b: the most rows that it pops at once
     #[arg(short = 'b', long, value_name = "ROWS", default_value_t = 1024)]
     pub batch: u32,
-    /// orchagent's -k: routes in one request to the switch
+    /// orchagent's -k: the most routes in one bulk
     #[arg(short = 'k', long, value_name = "OBJECTS", default_value_t = 1000)]
     pub bulk: u32,
 }

@@ -36,16 +36,16 @@ pub enum TransportWorkload {
     Chassis,
 }
 
-/// What to measure.
+/// The options of this suite.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// Which feature sets
+    /// The feature sets
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = FeatureSet::value_variants().to_vec())]
     pub dut: Vec<FeatureSet>,
-    /// Which workloads
+    /// The workloads
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [TransportWorkload::T1, TransportWorkload::Chassis])]
     pub work: Vec<TransportWorkload>,
-    /// A hundredth of the routes, or so: to see whether it works
+    /// The share of the routes in percent, for a quick trial
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub percent: u32,
     /// orchagent's sizes

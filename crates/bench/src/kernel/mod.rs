@@ -25,25 +25,25 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to measure.
+/// The options of `bench run kernel`.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
-    /// Who installs: ceiling, ribtide, ribtide:binary=PATH, bird, ip
+    /// The programs under test: ceiling, ribtide, ribtide:binary=PATH, bird, ip
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "ceiling,ribtide,bird,ip")]
     pub dut: Vec<Installer>,
-    /// IPv4 routes
+    /// The number of IPv4 routes
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     pub routes: u32,
-    /// Runs of each, in turns
+    /// The number of runs of each program; programs take turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Names the table
+    /// The seed of the table
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The longest that a phase may take
+    /// The time limit of a phase
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub limit: u64,
-    /// Also write everything as JSON
+    /// Write all figures to this file, too, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

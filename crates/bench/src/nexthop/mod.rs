@@ -32,9 +32,9 @@ use std::process::Command;
 pub enum Subject {
     /// ribtide's RIB manager without a cache
     Off,
-    /// ribtide's RIB manager with the cache that was proposed for zebra
+    /// ribtide's RIB manager with the cache of the proposal for zebra
     Epoch,
-    /// ribtide's RIB manager as it is by default
+    /// ribtide's RIB manager with its defaults
     Dependency,
     /// FRR's zebra
     Zebra,
@@ -59,25 +59,25 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What to measure.
+/// The options of `bench run nexthop-cache`.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// Workloads
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "ecmp,single")]
     pub work: Vec<NexthopWorkload>,
-    /// Modes of the cache, and zebra
+    /// The modes of the cache, and zebra
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "off,epoch,dependency,zebra")]
     pub dut: Vec<Subject>,
-    /// Runs of each, in turns
+    /// The number of runs of each; they take turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Multiply the numbers of routes and of ECMP next hops by this, at most 1
+    /// A factor for the numbers of routes and of ECMP next hops, at most 1
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub routes: f64,
-    /// Routes that are worked through together, at most
+    /// The most routes in one turn of the RIB manager
     #[arg(long, value_name = "ROUTES", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
     pub turn: u32,
-    /// Also write everything as JSON
+    /// Write all figures to this file, too, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Measure one mode with one workload in this process, and print its figures

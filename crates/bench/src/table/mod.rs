@@ -17,23 +17,23 @@ use ribtide_prefix::{Families, Family, Prefix, Rng, for_each_family, per_family}
 /// The properties of a table.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct TableOptions {
-    /// Names the table: equal seeds and options make equal tables.
+    /// The seed of the table: equal seeds and options give equal tables.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many IPv4 prefixes.
+    /// The number of IPv4 prefixes.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(..=MAX_PREFIXES as i64))]
     pub ipv4: u32,
-    /// How many IPv6 prefixes.
+    /// The number of IPv6 prefixes.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_PREFIXES as i64))]
     pub ipv6: u32,
-    /// IPv4 prefixes that share one set of attributes, on average.
+    /// The average number of IPv4 prefixes in an attribute set.
     #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = at_least_one)]
     pub ipv4_per_set: f64,
-    /// IPv6 prefixes that share one set of attributes, on average.
+    /// The average number of IPv6 prefixes in an attribute set.
     #[arg(long, value_name = "N", default_value_t = 1.7, value_parser = at_least_one)]
     pub ipv6_per_set: f64,
-    /// Prefixes of one length, one after the other (11.0.0.0/24, 11.0.1.0/24 and on; 2a00::/48 and on), and one set of
-    /// attributes a family.
+    /// Consecutive prefixes of one length (from 11.0.0.0/24 and 2a00::/48 on), with one attribute set for
+    /// each family.
     #[arg(long, conflicts_with_all = ["ipv4_per_set", "ipv6_per_set"])]
     pub uniform: bool,
 }

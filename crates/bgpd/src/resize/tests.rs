@@ -75,7 +75,7 @@ fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_path
         std::thread::yield_now();
     }
     let paths = 3 * (all.len() - 1) + WIDE as usize;
-    let counts = |shard: &ShardPort| shard.ask(|shard| shard.counts().ipv4).unwrap();
+    let counts = |shard: &ShardPort| shard.call(|shard| shard.counts().ipv4).unwrap();
     assert_eq!((counts(&shards[0]).paths, paths > 2 * STOP_PATHS_MAX), (paths, true));
 
     let mut owners = Owners { shards, map: Owners::map(1), split: None };

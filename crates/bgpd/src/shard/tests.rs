@@ -195,7 +195,7 @@ fn a_shard_that_waits_for_room_answers_questions() {
         std::thread::yield_now();
     }
     for _ in 0..3 {
-        assert_eq!(port.ask(|shard| shard.counts().ipv4.prefixes), Ok(ROUTES));
+        assert_eq!(port.call(|shard| shard.counts().ipv4.prefixes), Ok(ROUTES));
         assert!(!is_idle());
     }
     assert!(matches!(taken.recv(), Ok(RibIn::Track(_))), "in their order");

@@ -106,7 +106,7 @@ fn another_export_policy_takes_back_what_it_forbids_and_keeps_the_session() {
     assert_eq!((neighbor.flaps, listener.refreshes), (0, 0));
     drop(listener);
     until("its session is over", || router.neighbor("127.0.1.1").is_none());
-    let groups = router.bgp().workers[worker(&neighbor)].ask(|w| w.groups().len()).unwrap();
+    let groups = router.bgp().workers[worker(&neighbor)].call(|w| w.groups().len()).unwrap();
     assert!(groups <= 1, "a group without members is gone");
 }
 

@@ -33,14 +33,14 @@ fn query(router: &Router, stop: &AtomicBool) {
             let owners = router.bgp().owners.read();
             let (_, shard) = owners.of(prefix).unwrap();
             assert!(
-                shard.ask(move |s| s.lookup(prefix)).unwrap().is_some(),
+                shard.call(move |s| s.lookup(prefix)).unwrap().is_some(),
                 "{prefix} is not where it should be"
             );
         }
         let logical = logical_shard(prefixes[0]);
         let owners = router.bgp().owners.read();
         let found =
-            owners.having(logical).flat_map(|(_, s)| s.ask(move |s| s.prefixes::<V4>(logical)).unwrap());
+            owners.having(logical).flat_map(|(_, s)| s.call(move |s| s.prefixes::<V4>(logical)).unwrap());
         let mut found: Vec<_> = found.filter(|prefix| steady.binary_search(prefix).is_ok()).collect();
         found.sort_unstable();
         let expected: Vec<_> = steady.iter().copied().filter(|p| logical_shard(*p) == logical).collect();
@@ -134,7 +134,7 @@ fn table(router: &Router) -> BTreeMap<AnyPrefix, Vec<String>> {
     let owners = router.bgp().owners.read();
     for logical in 0..LOGICAL_SHARDS {
         for (_, shard) in owners.having(logical) {
-            let found = shard.ask(move |shard| {
+            let found = shard.call(move |shard| {
                 let prefixes = shard.prefixes::<V4>(logical);
                 prefixes.into_iter().map(|p| row(&shard.lookup(p).unwrap())).collect::<Vec<_>>()
             });
@@ -171,7 +171,7 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             }
         });
         until("routes flow", || {
-            router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4.paths).unwrap() > steady().len()
+            router.bgp().owners.read().shards[0].call(|s| s.counts().ipv4.paths).unwrap() > steady().len()
         });
         for (step, number) in numbers.iter().enumerate() {
             let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, stop)));
@@ -340,7 +340,7 @@ fn session_that_ends_in_a_resize_leaves_nothing_behind() {
         });
         until("its end is accounted for", || router.bgp().sessions.call(|s| s.ending()).unwrap() == 0);
         until("its routes are gone", || table(&router).len() == 100);
-        let paths = |shard: &ShardPort| shard.ask(|s| s.counts().ipv4.paths).unwrap();
+        let paths = |shard: &ShardPort| shard.call(|s| s.counts().ipv4.paths).unwrap();
         assert_eq!(router.bgp().owners.read().shards.iter().map(paths).sum::<usize>(), 100);
     }
     stays.read();

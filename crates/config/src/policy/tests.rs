@@ -41,7 +41,7 @@ fn attributes() -> Vec<u8> {
     out
 }
 
-fn ask(policy: &Policy, prefix: &str) -> Option<Changes> {
+fn evaluate(policy: &Policy, prefix: &str) -> Option<Changes> {
     let attributes = attributes();
     let prefix: AnyPrefix = prefix.parse().unwrap();
     let next_hop = match prefix.afi() {
@@ -63,10 +63,10 @@ fn the_example_of_the_documentation_works() {
     let settings = &config.bgp.as_ref().unwrap().neighbors[&peer].settings;
     assert_eq!(settings.import.name(), "bogons, customer-in");
     assert_eq!(settings.export.name(), "customer-out");
-    assert_eq!(ask(&settings.import, "10.1.2.0/24"), None, "a bogon");
-    assert_eq!(ask(&settings.import, "198.51.100.0/25"), None, "longer than the customer may announce");
-    assert!(ask(&settings.import, "198.51.100.0/24").is_some_and(|changes| !changes.is_empty()));
-    assert!(ask(&settings.import, "2001:db8:7::/48").is_some());
+    assert_eq!(evaluate(&settings.import, "10.1.2.0/24"), None, "a bogon");
+    assert_eq!(evaluate(&settings.import, "198.51.100.0/25"), None, "longer than the customer may announce");
+    assert!(evaluate(&settings.import, "198.51.100.0/24").is_some_and(|changes| !changes.is_empty()));
+    assert!(evaluate(&settings.import, "2001:db8:7::/48").is_some());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn each_condition_is_obeyed() {
         ("local-pref = \"101-\"", false),
     ] {
         let policy = one(&format!("conditions.{condition}\nactions.policy-result = \"accept\""), sets);
-        assert_eq!(ask(&policy, "10.1.2.0/24").is_some(), holds, "{condition}");
+        assert_eq!(evaluate(&policy, "10.1.2.0/24").is_some(), holds, "{condition}");
     }
 }
 
@@ -139,13 +139,13 @@ fn each_action_is_obeyed() {
 #[test]
 fn the_end_of_a_list_depends_on_the_peer() {
     let statement = "[[policy.definition.it.statement]]\nactions.set-local-pref = 200\n";
-    assert_eq!(ask(&policy(statement), "10.0.0.0/8"), None);
+    assert_eq!(evaluate(&policy(statement), "10.0.0.0/8"), None);
     let internal = format!(
         "{BASE}[bgp.group.in]\ntype = \"internal\"\nneighbors = [\"192.0.2.2\"]\nimport = [\"it\"]\n{statement}"
     );
-    assert!(ask(&import(&parse(&internal).unwrap()), "10.0.0.0/8").is_some());
+    assert!(evaluate(&import(&parse(&internal).unwrap()), "10.0.0.0/8").is_some());
     let accept = format!("{BASE}{GROUP}import = [\"it\", \"accept\"]\n{statement}");
-    assert!(ask(&import(&parse(&accept).unwrap()), "10.0.0.0/8").is_some_and(|changes| !changes.is_empty()));
+    assert!(evaluate(&import(&parse(&accept).unwrap()), "10.0.0.0/8").is_some_and(|changes| !changes.is_empty()));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn prefixes_come_from_files_beside_the_configuration() {
     for (prefix, inside) in
         [("10.1.0.0/16", true), ("10.0.0.0/8", false), ("11.0.0.0/8", true), ("2001:db8::/32", true)]
     {
-        assert_eq!(ask(&policy, prefix).is_some(), inside, "{prefix}");
+        assert_eq!(evaluate(&policy, prefix).is_some(), inside, "{prefix}");
     }
     std::fs::write(&list, "10.0.0.0/8\n10.0.0.1/8\nx\ny\nz\n").unwrap();
     let message = load(&path).unwrap_err().to_string();

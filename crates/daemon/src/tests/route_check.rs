@@ -77,7 +77,7 @@ socket = "{}"
         });
         for shard in &state.owners().unwrap().shards {
             let peer = peer.clone();
-            shard.ask(move |s| s.handle(ShardIn::PeerUp(peer), &mut ShardOut::default())).unwrap();
+            shard.call(move |s| s.handle(ShardIn::PeerUp(peer), &mut ShardOut::default())).unwrap();
         }
         Bench { router, state, check: Mutex::new(State::with_parts_of(PART)), _folder: folder }
     }
@@ -103,7 +103,7 @@ socket = "{}"
                 shard.step(&mut out);
             }
         };
-        shard.ask(what).unwrap();
+        shard.call(what).unwrap();
     }
 
     /// The RIB manager's candidate of a prefix, without a word of it to a shard.

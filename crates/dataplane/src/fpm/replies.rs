@@ -122,11 +122,11 @@ impl Replies {
             self.last = now;
         }
         for_each_family!(F => for route in batch.routes.get::<F>() {
-            self.asked_for(batch.vrf.id, route, batch.seq);
+            self.requested(batch.vrf.id, route, batch.seq);
         });
     }
 
-    fn asked_for<F: Family>(&mut self, vrf: VrfId, route: &FibRoute<F>, seq: u64) {
+    fn requested<F: Family>(&mut self, vrf: VrfId, route: &FibRoute<F>, seq: u64) {
         let at = VrfPrefix { vrf, prefix: route.prefix.any() };
         self.refused.remove(&at);
         let ours = !matches!(route.protocol, Protocol::Connected | Protocol::Kernel);
@@ -443,28 +443,28 @@ mod tests {
     fn a_server_that_never_answers_has_no_more_time_because_routes_go_on_coming() {
         let now = Instant::now();
         let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse::<AnyPrefix>().unwrap().into());
-        let ask = |replies: &mut Replies, seq, after| {
+        let ack_of = |replies: &mut Replies, seq, after| {
             replies.sent(&batch(seq, &[(a, true)]), true, now + after);
             replies.written(Vec::new());
             replies.news(now + after)
         };
         let mut replies = Replies::new(3, now);
-        assert_eq!(ask(&mut replies, 1, SILENCE_TIMEOUT / 2), None);
+        assert_eq!(ack_of(&mut replies, 1, SILENCE_TIMEOUT / 2), None);
         assert_eq!(
-            ask(&mut replies, 2, SILENCE_TIMEOUT).map(|ack| ack.seq),
+            ack_of(&mut replies, 2, SILENCE_TIMEOUT).map(|ack| ack.seq),
             Some(1),
             "another took its place"
         );
-        assert_eq!(parts_of(ask(&mut replies, 3, SILENCE_TIMEOUT * 3 / 2)), (3, vec![a.into()], vec![]));
+        assert_eq!(parts_of(ack_of(&mut replies, 3, SILENCE_TIMEOUT * 3 / 2)), (3, vec![a.into()], vec![]));
         replies.replied(p, None, now + SILENCE_TIMEOUT * 3 / 2);
         assert_eq!(parts_of(replies.news(now + SILENCE_TIMEOUT * 3 / 2)), (0, vec![], vec![a.into()]));
-        assert_eq!(ask(&mut replies, 4, SILENCE_TIMEOUT * 2), None);
+        assert_eq!(ack_of(&mut replies, 4, SILENCE_TIMEOUT * 2), None);
         assert_eq!(
-            ask(&mut replies, 5, SILENCE_TIMEOUT * 2 + SILENCE_TIMEOUT / 2).map(|ack| ack.seq),
+            ack_of(&mut replies, 5, SILENCE_TIMEOUT * 2 + SILENCE_TIMEOUT / 2).map(|ack| ack.seq),
             Some(4)
         );
         assert_eq!(
-            ask(&mut replies, 6, SILENCE_TIMEOUT * 3).map(|ack| ack.seq),
+            ack_of(&mut replies, 6, SILENCE_TIMEOUT * 3).map(|ack| ack.seq),
             Some(5),
             "one that answers is waited for"
         );

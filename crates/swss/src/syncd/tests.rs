@@ -76,7 +76,7 @@ impl World {
         Oid::vid(object, self.vids.take(1).unwrap().start)
     }
 
-    fn ask(&mut self, call: SaiCall) -> SaiReply {
+    fn call(&mut self, call: SaiCall) -> SaiReply {
         self.hand(call, Syncd::handle)
     }
 
@@ -92,18 +92,18 @@ impl World {
     }
 
     fn view(&mut self, view: View) -> Status {
-        self.ask(SaiCall::View(view)).status
+        self.call(SaiCall::View(view)).status
     }
 
     fn bulk(&mut self, verb: Verb, object: ObjectType, items: Vec<Item>, mode: ErrorMode) -> Vec<Status> {
         let count = items.len();
-        let reply = self.ask(SaiCall::Bulk { verb, object, items, mode });
+        let reply = self.call(SaiCall::Bulk { verb, object, items, mode });
         assert_eq!(reply.statuses.len(), count);
         reply.statuses
     }
 
     fn one(&mut self, verb: Verb, object: ObjectType, item: Item) -> Status {
-        self.ask(SaiCall::One { verb, object, item }).status
+        self.call(SaiCall::One { verb, object, item }).status
     }
 
     fn make(&mut self, object: ObjectType, attrs: impl IntoIterator<Item = Attr>) -> Oid {
@@ -123,7 +123,7 @@ impl World {
             Attr::SwitchCpuPort(Oid::NULL),
             Attr::SwitchPortList(vec![Oid::NULL; 8].into()),
         ];
-        let reply = self.ask(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
+        let reply = self.call(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
         let [Attr::SwitchDefaultVirtualRouter(vr), Attr::SwitchCpuPort(_), Attr::SwitchPortList(ports)] =
             reply.values.as_slice()
         else {
@@ -256,7 +256,7 @@ fn the_contracts_bulk() {
         key("10.2.0.0/16", world.vr)
     );
     let request = text::read_request(7, "SAI_OBJECT_TYPE_ROUTE_ENTRY:2", &value, "Sbulkcreate").unwrap();
-    let reply = world.ask(request.call);
+    let reply = world.call(request.call);
     assert_eq!(reply.statuses, [Status::Success; 2]);
     assert_eq!(
         text::write_reply(&reply, text::ReplyTo::Request).value,
@@ -364,7 +364,7 @@ fn what_an_earlier_syncd_did_of_a_request_counts_as_done() {
         Item::new(world.vid(ObjectType::NextHopGroup), [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
     let create = SaiCall::One { verb: Verb::Create, object: ObjectType::NextHopGroup, item: group };
     assert_eq!(world.crash_in(create.clone(), 9).1.status, Status::Success);
-    assert_eq!(world.ask(create).status, Status::ItemAlreadyExists);
+    assert_eq!(world.call(create).status, Status::ItemAlreadyExists);
 }
 
 #[test]
@@ -388,9 +388,9 @@ fn what_is_described_once_more_counts_as_described() {
     let group =
         Item::new(world.vid(ObjectType::NextHopGroup), [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
     let create = SaiCall::One { verb: Verb::Create, object: ObjectType::NextHopGroup, item: group };
-    assert_eq!(world.ask(create.clone()).status, Status::Success);
+    assert_eq!(world.call(create.clone()).status, Status::Success);
     assert_eq!(world.hand(create.clone(), Syncd::handle_again).status, Status::Success);
-    assert_eq!(world.ask(create).status, Status::ItemAlreadyExists);
+    assert_eq!(world.call(create).status, Status::ItemAlreadyExists);
 }
 
 /// Two interfaces, three next hops, a group of two, and routes.
@@ -614,27 +614,27 @@ fn syncd_alone_starts_again() {
 #[test]
 fn without_rows_only_the_chip_knows_its_routes() {
     let mut syncd = Syncd::new(Chip::default(), Box::new(VidCounter::default())).without_rows();
-    let mut ask = |call| {
+    let mut call = |call| {
         let mut out = SyncdOut::default();
         syncd.handle(SaiRequest { id: 7, call }, &mut out);
         assert!(out.rows.unpack().all(|row| !matches!(row, AsicChange::Set(ObjectType::RouteEntry, ..))));
         out.replies.pop().unwrap()
     };
-    assert_eq!(ask(SaiCall::View(View::Init)).status, Status::Success);
+    assert_eq!(call(SaiCall::View(View::Init)).status, Status::Success);
     let switch = Item::new(SWITCH, [Attr::SwitchInit(true), Attr::SwitchSrcMac(Mac([2, 0, 0, 0, 0, 1]))]);
     let make = |object, item| SaiCall::One { verb: Verb::Create, object, item };
-    assert_eq!(ask(make(ObjectType::Switch, switch)).status, Status::Success);
+    assert_eq!(call(make(ObjectType::Switch, switch)).status, Status::Success);
     let attrs = vec![Attr::SwitchDefaultVirtualRouter(Oid::NULL)];
-    let got = ask(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
+    let got = call(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
     let [Attr::SwitchDefaultVirtualRouter(vr)] = got.values[..] else { panic!("{got:?}") };
-    assert_eq!(ask(SaiCall::View(View::Apply)).status, Status::Success);
+    assert_eq!(call(SaiCall::View(View::Apply)).status, Status::Success);
     let entry = RouteEntry { switch: SWITCH, vr, dest: "10.1.0.0/16".parse().unwrap() };
     let drop = Item::new(entry, [Attr::RoutePacketAction(PacketAction::Drop)]);
-    assert_eq!(ask(make(ObjectType::RouteEntry, drop.clone())).status, Status::Success);
+    assert_eq!(call(make(ObjectType::RouteEntry, drop.clone())).status, Status::Success);
     // The chip itself says that it has it.
-    assert_eq!(ask(make(ObjectType::RouteEntry, drop)).status, Status::ItemAlreadyExists);
+    assert_eq!(call(make(ObjectType::RouteEntry, drop)).status, Status::ItemAlreadyExists);
     // What it holds is not known here, so nothing can be compared with it.
-    assert_eq!(ask(SaiCall::View(View::Init)).status, Status::NotSupported);
+    assert_eq!(call(SaiCall::View(View::Init)).status, Status::NotSupported);
     assert!(syncd.attrs(ObjectType::RouteEntry, &entry.into()).is_none());
     assert!(syncd.chip().objects().keys().any(|(object, _)| *object == ObjectType::RouteEntry));
 }
