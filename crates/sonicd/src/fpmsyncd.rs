@@ -461,7 +461,7 @@ impl Stage {
     /// Reads the rows of an earlier run; they stay when they are announced again.
     fn learn(&mut self) -> Result<(), Error> {
         let machine = &mut self.machine;
-        self.groups.rows(|key, row, _| machine.known_group(&key, row))?;
+        self.groups.rows(|key, row, queued| machine.known_group(&key, row, queued))?;
         self.routes.rows(|key, row, queued| machine.known_route(key, &row, queued))?;
         self.labels.rows(|key, row, _| machine.known_label(key, row))?;
         Ok(())

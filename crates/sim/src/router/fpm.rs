@@ -170,8 +170,8 @@ impl Server {
         self.machine = Fpmsyncd::new(FpmConfig { suppress: self.suppress, ..FpmConfig::default() });
         self.out = FpmOut::default();
         name_links(&mut self.machine, &mut self.out);
-        for (key, row, _) in appl.groups.rows() {
-            self.machine.known_group(&key, row);
+        for (key, row, queued) in appl.groups.rows() {
+            self.machine.known_group(&key, row, queued);
         }
         for (key, row, queued) in appl.routes.rows() {
             self.machine.known_route(key, &row, queued);

@@ -34,6 +34,9 @@ struct GroupRow {
     /// As APPL_DB has it.
     written: Option<Arc<Via>>,
     epoch: u16,
+    /// The session in which its next hops became others, 0 for before the first one; `None`: they
+    /// did not, as far as is known.
+    next_hops_changed: Option<u16>,
     changed: bool,
 }
 
@@ -71,18 +74,32 @@ impl Objects {
         self.member_of.clear();
     }
 
-    /// Takes in a row that APPL_DB has.
-    pub(super) fn known(&mut self, id: u32, via: Arc<Via>) {
+    /// Takes in a row that APPL_DB has. `queued`: orchagent has not taken it yet.
+    pub(super) fn known(&mut self, id: u32, via: Arc<Via>, queued: bool) {
         self.rows.entry(id).or_insert(GroupRow {
             wanted: Some(via.clone()),
             written: Some(via),
             epoch: 0,
+            next_hops_changed: queued.then_some(0),
             changed: false,
         });
     }
 
+    /// Whether a row names a group whose next hops changed in this session or later. The chip may
+    /// have the route with the former ones, though its row is the same.
+    pub(super) fn is_other_group(&self, via: &Via, since: u16) -> bool {
+        let row = via.get(Field::NexthopGroup).parse().ok().and_then(|id: u32| self.rows.get(&id));
+        row.and_then(|row| row.next_hops_changed).is_some_and(|changed| changed >= since)
+    }
+
     fn want(&mut self, id: u32, wanted: Option<Arc<Via>>, epoch: u16) {
         let row = self.rows.entry(id).or_default();
+        if let (Some(old), Some(new)) = (row.wanted.as_ref().or(row.written.as_ref()), &wanted)
+            && old != new
+            && !old.same_hops(new)
+        {
+            row.next_hops_changed = Some(epoch);
+        }
         row.wanted = wanted;
         row.epoch = epoch;
         if !std::mem::replace(&mut row.changed, true) {
@@ -98,7 +115,10 @@ impl Objects {
 
     /// The epochs start over.
     pub(super) fn forget_epochs(&mut self) {
-        self.rows.values_mut().for_each(|row| row.epoch = 0);
+        for row in self.rows.values_mut() {
+            row.epoch = 0;
+            row.next_hops_changed = row.next_hops_changed.map(|_| 0);
+        }
     }
 }
 
@@ -316,9 +336,9 @@ impl Fpmsyncd {
 
     /// Takes in a row of `NEXTHOP_GROUP_TABLE` that APPL_DB has from before; see [`Fpmsyncd::known_route`]. Indexes
     /// that are not numbers are another program's.
-    pub fn known_group(&mut self, key: &<NextHopGroupRow as Row>::Key, row: NextHopGroupRow) {
+    pub fn known_group(&mut self, key: &<NextHopGroupRow as Row>::Key, row: NextHopGroupRow, queued: bool) {
         if let Ok(id) = key.parse() {
-            self.objects.known(id, row.via);
+            self.objects.known(id, row.via, queued);
             self.session.stale(self.now_ms);
         }
     }

@@ -275,9 +275,15 @@ impl Fpmsyncd {
         };
         // With FIB suppression a row that was not confirmed is written again: the answer to it may
         // be lost. So is one that the same session announces again, because it may not know which
-        // row an answer was about.
-        let confirmed = old.is_some_and(|entry| entry.stage.is_confirmed() && entry.epoch != epoch);
-        if !same || (self.config.suppress && has_row && !confirmed) {
+        // row an answer was about; and one whose group has other next hops than when the chip had
+        // it, since a routing daemon uses ids again.
+        let found = old.is_some_and(|entry| {
+            let is_other = |had: &Written| self.objects.is_other_group(&had.via, entry.epoch);
+            entry.stage.is_confirmed() && entry.epoch != epoch && !had.as_ref().is_some_and(is_other)
+        });
+        // What its object will be is not known.
+        let (confirmed, awaits_object) = (found && !waits, waits && (found || !has_row));
+        if !same || (self.config.suppress && has_row && !confirmed && !awaits_object) {
             self.touch(at, true);
         } else {
             self.counters.unchanged += 1;
@@ -288,7 +294,7 @@ impl Fpmsyncd {
         self.sources.join(source, at, had.filter(|_| waits));
         let suppress = self.config.suppress;
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
-        if suppress && waits && !has_row {
+        if suppress && awaits_object {
             // There is nothing to hand over until the object comes.
             entry.stage.set(entry.stage.announced(true), &mut self.awaiting);
         }
@@ -392,10 +398,14 @@ impl Fpmsyncd {
                 (Some(old), Some((via, protocol))) => old.via == *via && old.protocol == protocol,
                 _ => false,
             };
+            let is_in_chip = |via: &Via| {
+                let since = entry.map_or(0, |entry| entry.epoch);
+                stage.was_confirmed() && !self.objects.is_other_group(via, since)
+            };
             let change = match (written, row) {
                 (None, None) => None,
                 (Some(_), None) => Some(Change::del(key())),
-                (Some(_), Some(_)) if same && (!suppress || stage.was_confirmed()) => None,
+                (Some(_), Some((via, _))) if same && (!suppress || is_in_chip(via)) => None,
                 (old, Some((via, protocol))) => {
                     let reshaped = old.is_some_and(|old| !old.via.same_shape(via));
                     let row = copies.row(via, self.config.protocols.name(protocol), protocol);

@@ -2,6 +2,7 @@
 
 mod client;
 mod explain;
+mod group_changes;
 mod random;
 mod reconcile;
 mod replay;
@@ -459,8 +460,8 @@ fn rows_of_before_the_start_stay_if_announced() {
         bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &bgp_row("10.0.0.1"), false);
     }
     let group = NextHopGroupRow { via: bgp_row("10.0.0.1").via };
-    bench.machine.known_group(&"7".into(), group.clone());
-    bench.machine.known_group(&"by-hand".into(), group);
+    bench.machine.known_group(&"7".into(), group.clone(), false);
+    bench.machine.known_group(&"by-hand".into(), group, false);
     bench.reconnect();
     bench.route("10.1.0.0/16", "10.0.0.1", 7);
     bench.route("10.0.0.1/32", "10.0.0.1", 7);
