@@ -1,7 +1,8 @@
-"""Another program changes APPL_DB, ASIC_DB and the chip: fpmsyncd and syncd repair it, count it, and
-log it. Rows under way are no differences."""
+"""Another program changes APPL_DB, ASIC_DB and the chip, or APPL_DB loses what orchagent has not taken:
+the daemons repair it, count it, and log it. Rows under way are no differences."""
 
 import json
+import signal
 import subprocess
 
 import pytest
@@ -23,16 +24,16 @@ DROPS = "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP"
 
 def start(host, combination, **more):
     """The daemons, which compare all the time."""
-    flags = {name: COMBINATIONS[combination].get(name, []) + (EVERY if name != "orchagent" else []) for name in ("syncd", "orchagent", "fpmsyncd")}
+    flags = {name: COMBINATIONS[combination].get(name, []) + EVERY for name in ("syncd", "orchagent", "fpmsyncd")}
     sonic = Sonic(host, flags=flags, **more)
     own_routes(sonic)
     return sonic
 
 
 def counts(sonic):
-    """Table → what was compared, repaired and refused, of both daemons."""
+    """Table → what was compared, repaired and refused, of all daemons."""
     state = sonic.redis.db(STATE)
-    of = [state.hgetall(f"RIBTIDE_RECONCILE|{daemon}") for daemon in ("fpmsyncd", "syncd")]
+    of = [state.hgetall(f"RIBTIDE_RECONCILE|{daemon}") for daemon in ("fpmsyncd", "orchagent", "syncd")]
     return {table: json.loads(text) for fields in of for table, text in fields.items()}
 
 
@@ -152,6 +153,10 @@ def test_rows_under_way_are_no_differences(host, combination):
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
     compared = lambda table: counts(sonic).get(table, {"compared": 0})["compared"]
     tables, turn = ["APPL_DB ROUTE_TABLE", "ASIC_DB ASIC_STATE", f"chip {ROUTE}"], 0
+    # Over ZeroMQ APPL_DB is a copy, which orchagent is not compared with.
+    assert sonic.setting("orchagent", "--reconcile-interval")["active"] == ("0" if combination == "zmq" else "1")
+    if combination != "zmq":
+        tables.append("orchagent ROUTE_TABLE")
     while not all(compared(table) > 3 * len(SINGLE) for table in tables):
         turn += 1
         assert turn < 20_000 and all(process.popen.poll() is None for process in sonic.alive())
@@ -164,6 +169,7 @@ def test_rows_under_way_are_no_differences(host, combination):
         client.replies(2 * len(SINGLE), 0.001)
     assert repaired(sonic) == {}, counts(sonic)
     assert "another program" not in sonic.processes["syncd"].log() + sonic.processes["fpmsyncd"].log()
+    assert "orchagent did not have it" not in sonic.processes["orchagent"].log()
 
 
 def test_repairs_of_many_are_counted_and_logged_in_part(host):
@@ -191,6 +197,92 @@ def test_a_deletion_that_orchagent_takes_is_repaired(host):
     sonic.delete("ROUTE_TABLE", SINGLE[0])
     wait_for("it was repaired", lambda: repaired(sonic).get("APPL_DB ROUTE_TABLE") == 1, 60, alive=sonic.alive())
     wait_for("the chip has it again", lambda: sonic.route(SINGLE[0]) == before, 60, alive=sonic.alive())
+    agrees(sonic)
+
+
+OVER_REDIS = ["redis_sync", "redis_async"]
+
+
+@pytest.mark.parametrize("combination", OVER_REDIS)
+def test_a_deletion_that_redis_loses_is_repaired(host, combination):
+    """orchagent is its only reader, and has not read it: no row and no message says that the route is gone."""
+    sonic = start(host, combination)
+    client = connect_fpm(sonic)
+    announce(sonic, client)
+    every = SINGLE + BALANCED
+    wait_for("the chip has all", lambda: all(sonic.query_all([f"route {prefix}" for prefix in every])), 60, alive=sonic.alive())
+    gone = {SINGLE[0], SINGLE[1], BALANCED[0]}
+    orchagent = sonic.processes["orchagent"].popen
+    orchagent.send_signal(signal.SIGSTOP)
+    for prefix in gone:
+        client.send(fpm.route(fpm.DELROUTE, prefix))
+    wait_for("they wait for orchagent", lambda: sonic.appl.smembers("ROUTE_TABLE_KEY_SET") >= gone, 60)
+    sonic.appl.srem("ROUTE_TABLE_KEY_SET", *gone)
+    sonic.appl.srem("ROUTE_TABLE_DEL_SET", *gone)
+    sonic.appl.delete(*(f"ROUTE_TABLE:{prefix}" for prefix in gone))
+    orchagent.send_signal(signal.SIGCONT)
+    wait_for("the chip has none of them", lambda: not any(sonic.query_all([f"route {prefix}" for prefix in gone])), 60, alive=sonic.alive())
+    counted(sonic, {"orchagent ROUTE_TABLE": len(gone)})
+    assert all(sonic.query_all([f"route {prefix}" for prefix in every if prefix not in gone]))
+    assert "APPL_DB and fpmsyncd do not have it" in sonic.processes["orchagent"].log()
+    agrees(sonic)
+
+
+@pytest.mark.parametrize("combination", OVER_REDIS)
+def test_a_host_route_that_is_deleted_with_its_length_is_repaired(host, combination):
+    """To orchagent it is the same route. The row without the length stays in APPL_DB, and agrees with fpmsyncd."""
+    sonic = start(host, combination)
+    client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
+    hosts = {"20.9.0.1": "32", "2001:db8::9": "128"}
+    for address, length in hosts.items():
+        gateway = GATEWAYS[0] if length == "32" else "fd00:193::1"
+        client.send(fpm.route(fpm.NEWROUTE, f"{address}/{length}", gateway, port))
+    prefixes = [f"{address}/{length}" for address, length in hosts.items()]
+    routes = lambda: sonic.query_all([f"route {prefix}" for prefix in prefixes])
+    wait_for("the chip has them", lambda: all(routes()), 60, alive=sonic.alive())
+    before = routes()
+    for prefix in prefixes:
+        sonic.delete("ROUTE_TABLE", prefix)
+    counted(sonic, {"orchagent ROUTE_TABLE": len(prefixes)})
+    wait_for("the chip has them again", lambda: routes() == before, 60, alive=sonic.alive())
+    assert sonic.routes().keys() == hosts.keys()
+    assert "orchagent did not have it" in sonic.processes["orchagent"].log()
+    agrees(sonic)
+
+
+def test_an_appl_db_without_rows_withdraws_no_route(host):
+    """Neither while fpmsyncd has not written them again, nor while it has just started and knows none."""
+    flags = {"syncd": EVERY, "orchagent": EVERY, "fpmsyncd": ["--reconcile-interval", "0"]}
+    sonic = Sonic(host, flags=flags)
+    own_routes(sonic)
+    client = connect_fpm(sonic)
+    announce(sonic, client)
+    every = SINGLE + BALANCED
+    chip = lambda: sonic.query_all([f"route {prefix}" for prefix in every])
+    wait_for("the chip has all", lambda: all(chip()), 60, alive=sonic.alive())
+    before = chip()
+    compared = lambda: counts(sonic).get("orchagent ROUTE_TABLE", {"compared": 0})["compared"]
+
+    def stays():
+        until = compared() + 3 * len(every)
+        wait_for("orchagent compared them several times", lambda: compared() > until, 60, alive=[sonic.processes["orchagent"]])
+        assert chip() == before and repaired(sonic) == {}
+    sonic.appl.delete(*(f"ROUTE_TABLE:{prefix}" for prefix in every))
+    stays()
+    client.close()
+    sonic.processes["fpmsyncd"].kill()
+    stays()
+    sonic.start("fpmsyncd")
+    stays()
+    assert sonic.route_count() == 0
+    # What is not announced again is gone after the replay, and not before.
+    client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
+    for n, prefix in list(enumerate(SINGLE))[1:]:
+        client.send(fpm.route(fpm.NEWROUTE, prefix, GATEWAYS[n % len(GATEWAYS)], port))
+    wait_for("the chip has what is announced", lambda: [bool(route) for route in chip()] == [False] + [True] * (len(SINGLE) - 1) + [False] * len(BALANCED),
+             120, alive=sonic.alive())
+    counted(sonic, {"orchagent ROUTE_TABLE": 1 + len(BALANCED)})
+    assert chip()[1:len(SINGLE)] == before[1:len(SINGLE)]
     agrees(sonic)
 
 

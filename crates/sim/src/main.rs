@@ -4,7 +4,7 @@
 //! kind of fault took effect. `ribtide-sim --script 17:3,5,8` repeats one.
 #![forbid(unsafe_code)]
 
-use ribtide_sim::router::{Allowed, KINDS, campaign, parse, simulate};
+use ribtide_sim::router::{KINDS, campaign, parse, simulate};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,11 +12,10 @@ use std::time::Instant;
 struct Options {
     seeds: Range<u64>,
     script: Option<String>,
-    allowed: Allowed,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { seeds: 0..10_000, script: None, allowed: Allowed::default() };
+    let mut options = Options { seeds: 0..10_000, script: None };
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
@@ -27,19 +26,14 @@ fn options() -> Result<Options, String> {
                 options.seeds = range.ok_or_else(|| format!("--seeds {text} is no range: write 0..10000"))?;
             }
             "--script" => options.script = Some(value()?),
-            "--appl-db-lost" => options.allowed.appl_db_lost = true,
-            _ => {
-                return Err(format!(
-                    "{name} is unknown: write --seeds A..B, --script SCRIPT or --appl-db-lost"
-                ));
-            }
+            _ => return Err(format!("{name} is unknown: write --seeds A..B or --script SCRIPT")),
         }
     }
     Ok(options)
 }
 
 fn main() -> ExitCode {
-    let Options { seeds, script, allowed } = match options() {
+    let Options { seeds, script } = match options() {
         Ok(options) => options,
         Err(why) => {
             eprintln!("{why}");
@@ -57,7 +51,7 @@ fn main() -> ExitCode {
                 eprintln!("{why}");
                 ExitCode::from(2)
             }
-            Ok((seed, kept)) => match simulate(seed, kept, allowed, None, false).failure {
+            Ok((seed, kept)) => match simulate(seed, kept, None, false).failure {
                 None => {
                     println!("{text}: every stage agrees");
                     ExitCode::SUCCESS
@@ -69,13 +63,13 @@ fn main() -> ExitCode {
             },
         };
     }
-    run(seeds, allowed)
+    run(seeds)
 }
 
-fn run(seeds: Range<u64>, allowed: Allowed) -> ExitCode {
+fn run(seeds: Range<u64>) -> ExitCode {
     let begin = Instant::now();
     let count = seeds.end.saturating_sub(seeds.start);
-    let total = campaign(seeds, allowed, |seed, failure| match failure {
+    let total = campaign(seeds, |seed, failure| match failure {
         Some(failure) => println!("seed {seed} fails:\n{failure}\n"),
         None => println!("seed {seed} fails"),
     });

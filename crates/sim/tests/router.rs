@@ -2,7 +2,7 @@
 //!
 //! `RIBTIDE_SEEDS=100000` runs more. `make simulate` repeats scripts.
 
-use ribtide_sim::router::{Allowed, Break, KINDS, campaign, simulate};
+use ribtide_sim::router::{Break, KINDS, campaign, simulate};
 
 fn seeds(otherwise: u64) -> u64 {
     let text = std::env::var("RIBTIDE_SEEDS").ok();
@@ -13,7 +13,7 @@ fn seeds(otherwise: u64) -> u64 {
 
 #[test]
 fn router_with_faults_is_safe_on_the_way_and_agrees_in_the_end() {
-    let total = campaign(0..seeds(10_000), Allowed::default(), |_, _| {});
+    let total = campaign(0..seeds(10_000), |_, _| {});
     println!("faults that took effect: {:#?}", total.coverage);
     for (seed, failure) in &total.failures {
         println!("seed {seed}: {}", failure.as_ref().map_or_else(String::new, ToString::to_string));
@@ -26,8 +26,8 @@ fn router_with_faults_is_safe_on_the_way_and_agrees_in_the_end() {
 /// Whether a deliberate fault is noticed in some of 100 seeds, and in none without it.
 fn is_noticed(what: Break) -> bool {
     (0..100).any(|seed| {
-        let broken = simulate(seed, None, Allowed::default(), Some(what), false).failure;
-        broken.is_some() && simulate(seed, None, Allowed::default(), None, false).failure.is_none()
+        let broken = simulate(seed, None, Some(what), false).failure;
+        broken.is_some() && simulate(seed, None, None, false).failure.is_none()
     })
 }
 
@@ -69,9 +69,7 @@ fn swallowed_error_is_noticed() {
 /// A failure is shortened to a script that fails again.
 #[test]
 fn shortened_script_fails_again() {
-    let broken = |seed, kept, shorten| {
-        simulate(seed, kept, Allowed::default(), Some(Break::LostWithdrawal), shorten).failure
-    };
+    let broken = |seed, kept, shorten| simulate(seed, kept, Some(Break::LostWithdrawal), shorten).failure;
     let found = (0..100).find_map(|seed| Some((seed, broken(seed, None, true)?)));
     let (seed, failure) = found.expect("a deliberate fault is noticed");
     let (of, kept) = ribtide_sim::router::parse(&failure.script).expect("a printed script");
@@ -86,7 +84,7 @@ fn shortened_script_fails_again() {
 #[test]
 fn run_repeats_itself() {
     for seed in 0..100 {
-        let [first, second] = [(); 2].map(|()| simulate(seed, None, Allowed::default(), None, false));
+        let [first, second] = [(); 2].map(|()| simulate(seed, None, None, false));
         assert_eq!((first.coverage, first.handled), (second.coverage, second.handled), "seed {seed}");
     }
 }

@@ -20,7 +20,7 @@ use super::reconcile::{ReconcileOptions, RoundLog, Tally, appl_db, mirror};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::{APART, TransportCheck};
 use super::warm::Replay;
-use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, health, queues};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, health, queues, row_query};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
@@ -34,7 +34,8 @@ use ribtide_runtime::thread::Stop;
 use ribtide_runtime::watchdog::PeerWait;
 use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{
-    FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Resend, ResendKind, RowCursor, RowName,
+    FoundRow, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, ProducerRow, Protocols, Resend, ResendKind,
+    RowCursor, RowName,
 };
 use ribtide_swss::row::{
     LabelRouteRow, MalformedResponses, NextHopGroupRow, ResponseKind, ResponseReader, RouteRow,
@@ -218,6 +219,9 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
     explain::answer(daemon, handle.clone(), explain)?;
+    if matches!(stage.routes, Routes::Redis(_)) {
+        row_query::answer(daemon, handle.clone(), Stage::compare_found)?;
+    }
     if let Some(interval) = options.reconcile.interval()
         && stage.routes.fence().is_some()
     {
@@ -676,6 +680,14 @@ impl Stage {
         if due && self.has_room() && !self.holds() { self.flush() } else { Ok(()) }
     }
 
+    /// [`Fpmsyncd::compare_found`]; nothing is known while rows are held back.
+    fn compare_found(&mut self, found: &[FoundRow]) -> Vec<ProducerRow> {
+        match self.holds() {
+            true => vec![ProducerRow::Unknown; found.len()],
+            false => self.machine.compare_found(found),
+        }
+    }
+
     /// Whether changes would leave this process. Removed groups are deleted before they may return.
     fn has_room(&self) -> bool {
         self.routes.has_room() && self.labels.has_room() && self.out.old_groups.is_empty()
@@ -867,6 +879,7 @@ impl Stage {
 impl Mirror for Stage {
     type Row = appl_db::Wanted;
     type Cursor = RowCursor;
+    type Producer = ();
 
     fn page(&mut self, from: RowCursor, count: usize) -> Option<(Vec<Self::Row>, Option<RowCursor>)> {
         if self.holds() {
@@ -876,7 +889,7 @@ impl Mirror for Stage {
         Some((rows.into_iter().map(appl_db::Wanted).collect(), next))
     }
 
-    fn watch(&mut self, keys: &[RowName]) -> u64 {
+    fn watch(&mut self, keys: &mut Vec<RowName>) -> u64 {
         self.machine.watch(keys);
         self.fences = (self.routes.fence().unwrap_or(0), self.labels.fence().unwrap_or(0));
         0
@@ -886,7 +899,7 @@ impl Mirror for Stage {
         Ok(self.routes.is_past(self.fences.0) && self.labels.is_past(self.fences.1))
     }
 
-    fn repair(&mut self, found: Vec<(RowName, Found)>) -> Result<Vec<(RowName, Difference)>, Error> {
+    fn repair(&mut self, found: Vec<(RowName, Found)>, (): ()) -> Result<Vec<(RowName, Difference)>, Error> {
         let (mut out, mut repaired) = (FpmOut::default(), Vec::new());
         // Over ZeroMQ only the copy in APPL_DB differs.
         let answered = matches!(self.routes, Routes::Redis(_));

@@ -43,6 +43,7 @@ pub mod redis_servers;
 mod response_publisher;
 pub mod route_check;
 pub mod route_stages;
+mod row_query;
 pub mod settings;
 pub mod syncd;
 mod syncd_generation;

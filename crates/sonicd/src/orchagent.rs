@@ -14,6 +14,7 @@ use super::orch_outputs::{FibSuppression, RedisOutputs};
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
 use super::performance::{Timers, Timing};
 use super::previous_ids::{self, IndexRoutes};
+use super::reconcile::{self, ReconcileOptions, RoundLog, Tally};
 use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
@@ -132,6 +133,9 @@ pub struct Options {
     /// The interval of the heartbeat for supervisord on standard output, at least 1000 [default: 10000]
     #[arg(short = 'I', value_name = "MS")]
     pub heartbeat: Option<u64>,
+    /// How often routes are compared with APPL_DB
+    #[command(flatten)]
+    pub reconcile: ReconcileOptions,
     /// What SONiC's has beyond that
     #[command(flatten)]
     pub ignored: OrchagentIgnored,
@@ -179,6 +183,10 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     settings.note("--write-behind-max", args.lag.write_behind_max, args.lag.write_behind_max, "");
+    let seconds = args.reconcile.seconds;
+    let interval = args.reconcile.interval().filter(|_| routes.is_none());
+    let why = if routes.is_some() { "over ZeroMQ APPL_DB is a copy" } else { "" };
+    settings.note("--reconcile-interval", seconds, interval.map_or(0, |interval| interval.as_secs()), why);
     args.ignored.note(&mut settings);
     let timers = Timers::start(args.performance, &mut settings, daemon);
     let rings = &daemon.rings;
@@ -247,7 +255,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let (handle, calls) = call::pair(DAEMON);
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
-    explain::answer(daemon, handle, explain)?;
+    explain::answer(daemon, handle.clone(), explain)?;
+    if let Some(interval) = interval {
+        let tally = Tally::default();
+        tally.publish(daemon);
+        let (log, reader) = (RoundLog::new(DAEMON, tally), reconcile::orchagent::reader(daemon)?);
+        reconcile::mirror::start(DAEMON, handle, reader, interval, log, stop)?;
+    }
     tracing::info!(target: target::ORCHAGENT, "orchagent has started");
     stage.run(Some(&calls), stop)
 }

@@ -1,5 +1,6 @@
 //! Continuous reconciliation of SONiC's copies: the chip, ASIC_DB and APPL_DB are compared with what
-//! this daemon requested or wrote, a page at a time, and what another program changed is repaired.
+//! this daemon requested or wrote, and orchagent's routes with APPL_DB, a page at a time, and what
+//! differs is repaired.
 //! [ADR 24](../../../docs/adr/0024-reconciliation-of-sonics-copies.md) has who holds the truth.
 //!
 //! [`ChipRounds`] compares the chip in syncd's own stage. [`mirror`] compares a database on a thread
@@ -8,10 +9,11 @@
 pub(super) mod appl_db;
 pub(super) mod asic_db;
 pub(super) mod mirror;
+pub(super) mod orchagent;
 
 use clap::Args;
 use ribtide_swss::sai::{Audit, ObjectType, text};
-use ribtide_swss::syncd::{ChipRound, Difference, PageResult, Syncd, SyncdOut};
+use ribtide_swss::syncd::{ChipRound, PageResult, Syncd, SyncdOut};
 use ribtide_tables::{Connection, Fields};
 use ribtide_vswitch::VirtualSwitch;
 use serde::{Deserialize, Serialize};
@@ -33,9 +35,9 @@ const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_sec
 /// How often copies are compared.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ReconcileOptions {
-    /// The time of one round of reconciliation, which compares the copies of routes (APPL_DB, ASIC_DB, the
-    /// switch) with the daemon's own table and repairs differences. A round takes longer if it would need
-    /// more than 2% of a CPU; 0: never
+    /// The time of one round of reconciliation, which compares the copies of routes (APPL_DB, orchagent's
+    /// table, ASIC_DB, the switch) with their source and repairs differences. A round takes longer if it
+    /// would need more than 2% of a CPU; 0: never
     #[arg(long = "reconcile-interval", value_name = "SECONDS", default_value_t = 60)]
     pub seconds: u64,
 }
@@ -124,8 +126,8 @@ impl RoundLog {
         }
     }
 
-    /// Notes a repair of a row or an entry; `refused`: why the chip did not take it.
-    pub fn repaired(&mut self, table: &str, key: &str, difference: Difference, refused: Option<&str>) {
+    /// Notes a repair of a row or an entry, for this reason; `refused`: why the chip did not take it.
+    pub fn repaired(&mut self, table: &str, key: &str, reason: &str, refused: Option<&str>) {
         let count = self.counts.entry(table.into()).or_default();
         *(if refused.is_none() { &mut count.repaired } else { &mut count.failed }) += 1;
         self.tally.add(&mut self.counts);
@@ -134,7 +136,7 @@ impl RoundLog {
             return;
         }
         self.logged += 1;
-        let (daemon, reason) = (self.daemon, difference.why());
+        let daemon = self.daemon;
         match refused {
             None => super::events::log!(daemon, warn, table, key, reason, "repaired"),
             Some(status) => {
@@ -160,7 +162,7 @@ impl RoundLog {
             let mut key = String::new();
             text::write_id(&repair.id, &mut key);
             let refused = (!repair.status.is_success()).then(|| repair.status.name());
-            self.repaired(&chip_table(repair.object), &key, repair.difference, refused);
+            self.repaired(&chip_table(repair.object), &key, repair.difference.why(), refused);
         }
     }
 

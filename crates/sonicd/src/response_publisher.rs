@@ -249,7 +249,7 @@ mod tests {
         // A wake-up at the subscription itself.
         while heard.try_recv().is_ok() {}
         published.write(&mut vec![confirmed("10.2.0.0/16"), Change::del(key("10.1.0.0/16"))]).unwrap();
-        heard.recv().unwrap();
+        heard.recv_timeout(Duration::from_secs(10)).expect("a message");
         // The table is not flushed by its owner yet.
         assert_eq!(client.keys(), ["ROUTE_TABLE:10.2.0.0/16"]);
     }

@@ -33,7 +33,7 @@ pub use event::{Cause, FpmCounters, FpmEvent};
 use labels::Labels;
 use objects::Objects;
 pub use protocols::Protocols;
-pub use reconcile::{RowCursor, RowName, WantedRow};
+pub use reconcile::{FoundRow, ProducerRow, RowCursor, RowName, WantedRow};
 pub use resend::{Resend, ResendKind};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::{self, Frame};

@@ -20,6 +20,7 @@
 //! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks | RouteOrch |
 //! | `Outbox`: `Bulker`, `ObjectIds`, `Crm`, `BackOff` | requests, object ids, counters, retries | bulkers, CrmOrch |
 //! | `Boot` | the steps of the start | OrchDaemon |
+//! | `Comparison` | the suspects of a comparison with APPL_DB | |
 //!
 //! A part changes its own state and that of parts below it; parts above it get a notification.
 //! [`Orch`] passes rows and replies to the parts, and delivers the notifications.
@@ -42,6 +43,7 @@ mod outbox;
 pub mod parsed_row;
 mod ports;
 mod previous_ids;
+mod reconcile;
 mod route_decision;
 mod routes;
 mod to_sync;
@@ -52,7 +54,7 @@ mod tests;
 
 use crate::row::{
     Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, Name, NeighResolveRow, NeighRow, NextHopGroupRow,
-    PortRow, RouteKey, RouteRow, RouteStateRow, SwitchCapabilityRow, VrfRow,
+    PortRow, RouteKey, RouteRow, RouteStateRow, RowName, SwitchCapabilityRow, VrfRow,
 };
 use crate::sai::{Attr, Oid, SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
@@ -64,6 +66,8 @@ use objects::Objects;
 use outbox::{Notification, Outbox};
 use ports::Ports;
 pub use previous_ids::PreviousIds;
+use reconcile::Comparison;
+pub use reconcile::{HeldCursor, HeldNextHops, HeldRow, producer_rows};
 use ribtide_prefix::{AnyPrefix, Map};
 use routes::{Deps, Routes};
 pub use routes::{ExpectedEntry, Finished, Table};
@@ -213,6 +217,7 @@ pub struct Orch {
     objects: Objects,
     routes: Routes,
     outbox: Outbox,
+    comparison: Comparison,
     last_retry_ms: u64,
 }
 
@@ -225,6 +230,7 @@ impl Orch {
             objects: Objects::new(&config),
             routes: Routes::new(&config),
             outbox: Outbox::new(vids, config.retry_ms),
+            comparison: Comparison::default(),
             last_retry_ms: 0,
             config,
         }
@@ -259,6 +265,7 @@ impl Orch {
 
     /// Takes in a change of NEXTHOP_GROUP_TABLE.
     pub fn nexthop_group(&mut self, change: Change<NextHopGroupRow>) {
+        self.comparison.end_watch(|| RowName::Group(change.key.clone()));
         self.objects.nhg_table.add(change);
     }
 
@@ -286,7 +293,7 @@ impl Orch {
 
     /// Takes in a change of ROUTE_TABLE.
     pub fn route(&mut self, mut change: Change<RouteRow>) {
-        self.routes.add_change(&mut change, &mut self.objects, &mut self.outbox);
+        self.routes(std::slice::from_mut(&mut change));
     }
 
     /// Takes in a row of ROUTE_TABLE that is there at the start.
@@ -296,11 +303,15 @@ impl Orch {
 
     /// Takes in changes of ROUTE_TABLE in their order, and moves the rows out of them.
     pub fn routes(&mut self, changes: &mut [Change<RouteRow>]) {
+        for change in &*changes {
+            self.comparison.end_watch(|| reconcile::canonical(&change.key));
+        }
         self.routes.add_changes(changes, &mut self.objects, &mut self.outbox);
     }
 
     /// Takes in a change of LABEL_ROUTE_TABLE.
     pub fn label_route(&mut self, change: Change<LabelRouteRow>) {
+        self.comparison.end_watch(|| RowName::Label(change.key));
         self.routes.add_label(change);
     }
 

@@ -14,6 +14,7 @@ mod port;
 mod response;
 mod response_batch;
 mod route;
+mod row_name;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow, RouteSt
 pub use response_batch::{MalformedResponses, ResponseGroup, ResponseKind, ResponseReader, ResponseWriter};
 pub use route::{RouteKey, RouteRow};
 pub(crate) use route::{pack_prefix, unpack_prefix};
+pub use row_name::RowName;
 pub use state::{DefaultRouteRow, SwitchCapabilityRow};
 pub use via::{Field, Hop, Via};
 

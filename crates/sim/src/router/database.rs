@@ -76,6 +76,24 @@ impl<R: Row> Table<R> {
         self.rows.iter().map(|(key, fields)| (key.clone(), parse(fields))).collect()
     }
 
+    /// The keys of these rows, as text.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let text = |key: &R::Key| {
+            let mut text = String::new();
+            R::key_text(key, &mut text);
+            text
+        };
+        self.rows.keys().map(text).collect()
+    }
+
+    /// The fields of a row that consumers popped, none without one; `None` while a change of it
+    /// waits.
+    pub(crate) fn read(&self, key: &R::Key) -> Option<Vec<(String, String)>> {
+        let fields = self.rows.get(key).into_iter().flatten();
+        (!self.pending.contains_key(key))
+            .then(|| fields.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
     /// Every row as its producer left it, and whether its last change waits.
     pub(crate) fn rows(&self) -> Vec<(R::Key, R, bool)> {
         let keys: BTreeSet<&R::Key> = self.rows.keys().chain(self.pending.keys()).collect();

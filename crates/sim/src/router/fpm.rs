@@ -6,14 +6,16 @@ use ribtide_dataplane::fpm::machine::FpmMachine;
 use ribtide_prefix::Rng;
 use ribtide_rib::{DataplaneId, FibAck, FibBatch};
 use ribtide_swss::Change;
-use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd};
-use ribtide_swss::row::{Field, ResponseKind, ResponseReader, RouteRow};
+use ribtide_swss::fpmsyncd::{FoundRow, FpmConfig, FpmOut, Fpmsyncd, ProducerRow, RowCursor, WantedRow};
+use ribtide_swss::row::{Field, ResponseKind, ResponseReader, RouteRow, RowName};
 use ribtide_wire::fpm;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Milliseconds between attempts to connect.
 const RECONNECT_MS: u64 = 3000;
+/// Rows of a page of the comparison with APPL_DB.
+const PAGE: usize = 16;
 /// Batches in the queue of the client at most: as in the router.
 pub(crate) const BATCHES: usize = ribtide_dataplane::BATCHES;
 
@@ -336,6 +338,33 @@ impl Server {
         appl.routes.write(self.out.routes.drain(..));
         self.out.queries.clear();
         self.out.old_groups.clear();
+    }
+
+    /// The reply to orchagent's query about rows.
+    pub(crate) fn compare_found(&self, found: &[FoundRow]) -> Option<Vec<ProducerRow>> {
+        (self.running && self.count == Count::Done).then(|| self.machine.compare_found(found))
+    }
+
+    /// Compares APPL_DB with this process's rows, and writes again what differs. Returns those.
+    pub(crate) fn reconcile(&mut self, appl: &mut ApplDb) -> Vec<RowName> {
+        if !self.running || self.count != Count::Done || self.refused_writes > 0 {
+            return Vec::new();
+        }
+        let (mut cursor, mut differing) = (Some(RowCursor::default()), Vec::new());
+        while let Some(from) = cursor {
+            let (rows, next) = self.machine.wanted_rows(from, PAGE);
+            let differs = |(name, wanted): &(RowName, WantedRow)| {
+                appl.read(name).is_some_and(|fields| !wanted.is(&fields))
+            };
+            differing.extend(rows.into_iter().filter(differs).map(|(name, _)| name));
+            cursor = next;
+        }
+        let mut out = FpmOut::default();
+        differing.iter().for_each(|name| self.machine.row_again(name, true, &mut out));
+        super::trace(|| format!("fpmsyncd repairs {out:?}"));
+        appl.groups.write(out.groups.drain(..));
+        appl.routes.write(out.routes.drain(..));
+        differing
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -18,7 +18,7 @@ mod shrink;
 
 pub use chip::Refusal;
 pub use orchagent::SyncdStart;
-pub use script::{Action, Allowed, Break, Fault, KINDS, Script, Stage, parse};
+pub use script::{Action, Break, Fault, KINDS, Script, Stage, parse};
 pub use shrink::{Campaign, Failure, Report, campaign, simulate};
 
 use crate::network::Event;
@@ -48,6 +48,8 @@ const RETRY_MS: u64 = 1000;
 /// Milliseconds between two comparisons of the chip with syncd's table: the default of
 /// `--reconcile-interval`.
 const RECONCILE_MS: u64 = 60_000;
+/// The same for APPL_DB. Often, so that many changes are under way while it is compared.
+const COMPARE_MS: u64 = 1000;
 
 /// Prints what happens between the stages when `RIBTIDE_TRACE` is set.
 fn trace(what: impl FnOnce() -> String) {
@@ -77,6 +79,9 @@ pub struct Router<'s> {
     /// Another program, or the chip itself, changed the chip since it was compared.
     foreign_change: bool,
     reconciled_ms: u64,
+    /// APPL_DB lost changes that orchagent did not take.
+    appl_db_lost: bool,
+    compared_ms: u64,
 }
 
 /// What the RIB manager sent to the dataplane.
@@ -133,6 +138,8 @@ impl<'s> Router<'s> {
             disturbed: false,
             foreign_change: false,
             reconciled_ms: 0,
+            appl_db_lost: false,
+            compared_ms: 0,
         }
     }
 
@@ -322,7 +329,26 @@ impl<'s> Router<'s> {
             self.reconciled_ms = self.now_ms;
             self.reconcile()?;
         }
+        if self.now_ms - self.compared_ms >= COMPARE_MS {
+            self.compared_ms = self.now_ms;
+            self.compare_appl_db()?;
+        }
         Ok(())
+    }
+
+    /// fpmsyncd compares APPL_DB with its rows, and orchagent what it has with APPL_DB. Only what a
+    /// lost APPL_DB had may differ. Returns whether nothing did.
+    fn compare_appl_db(&mut self) -> Result<bool, String> {
+        let Router { server, appl, orchagent, .. } = self;
+        let written = server.reconcile(appl);
+        if !written.is_empty() && !self.appl_db_lost {
+            return Err(format!("APPL_DB has not what fpmsyncd handed over: {written:?}"));
+        }
+        let repaired = orchagent.reconcile_appl_db(appl, |found| server.compare_found(found));
+        if !repaired.is_empty() && !self.appl_db_lost {
+            return Err(format!("orchagent has not what it took from APPL_DB: {repaired:?}"));
+        }
+        Ok(repaired.is_empty() && written.is_empty())
     }
 
     /// syncd compares the chip and ASIC_DB with its table. Only what something else changed may
@@ -388,12 +414,24 @@ impl<'s> Router<'s> {
             Fault::RedisLost => {
                 appl.groups.clear();
                 appl.routes.clear();
-                if !self.script.allowed.appl_db_lost {
-                    orchagent.lose_redis();
-                    self.disturbed = true;
+                match rng.index(3) {
+                    0 => {
+                        orchagent.lose_redis();
+                        self.disturbed = true;
+                        server.write_again(appl);
+                        Some("Redis loses its data")
+                    }
+                    1 => {
+                        self.appl_db_lost = true;
+                        server.write_again(appl);
+                        Some("Redis loses APPL_DB alone")
+                    }
+                    _ => {
+                        self.appl_db_lost = true;
+                        orchagent.lose_rows();
+                        Some("another program empties APPL_DB")
+                    }
                 }
-                server.write_again(appl);
-                Some("Redis loses its data")
             }
             Fault::ResponsesLost => {
                 let was = orchagent.is_subscribed();
@@ -461,9 +499,10 @@ impl<'s> Router<'s> {
                         self.pass(due.saturating_sub(self.now_ms))?;
                         continue;
                     }
-                    None if !self.reconcile()? => continue,
+                    None if !self.compare_appl_db()? || !self.reconcile()? => continue,
                     None => {
                         self.disturbed = false;
+                        self.appl_db_lost = false;
                         self.routing.compare();
                         return Ok(());
                     }

@@ -3,17 +3,19 @@
 use super::chip::Chip;
 use super::database::Table;
 use ribtide_prefix::{AnyPrefix, Rng};
-use ribtide_swss::Change;
-use ribtide_swss::fpmsyncd::Fpmsyncd;
-use ribtide_swss::orch::{Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, VidCounter};
+use ribtide_swss::fpmsyncd::{FoundRow, Fpmsyncd, ProducerRow};
+use ribtide_swss::orch::{
+    HeldCursor, HeldRow, Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, VidCounter, producer_rows,
+};
 use ribtide_swss::row::{
     IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, ResponseKind,
-    ResponseWriter, RouteKey, RouteRow, RouteStateRow,
+    ResponseWriter, RouteKey, RouteRow, RouteStateRow, RowName,
 };
 use ribtide_swss::sai::{
     Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, Sai, SaiReply, SaiRequest, Status, Verb,
 };
-use ribtide_swss::syncd::{AsicChange, Number, PackedChanges, Repair, Syncd, SyncdOut};
+use ribtide_swss::syncd::{AsicChange, Difference, Number, PackedChanges, Repair, Syncd, SyncdOut};
+use ribtide_swss::{Change, Row};
 use ribtide_vswitch::{Behavior, Forward, PortSetup, VirtualSwitch};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -23,6 +25,17 @@ use std::net::IpAddr;
 pub(crate) struct ApplDb {
     pub(crate) groups: Table<NextHopGroupRow>,
     pub(crate) routes: Table<RouteRow>,
+}
+
+impl ApplDb {
+    /// The fields of a row, none without one; `None` while a change of it waits.
+    pub(crate) fn read(&self, name: &RowName) -> Option<Vec<(String, String)>> {
+        match name {
+            RowName::Route(key) => self.routes.read(key),
+            RowName::Group(key) => self.groups.read(key),
+            RowName::Label(_) => Some(Vec::new()),
+        }
+    }
 }
 
 /// ASIC_DB: what syncd emitted.
@@ -330,6 +343,13 @@ impl Orchagent {
         self.subscription = Subscription::Waits(in_flight);
     }
 
+    /// APPL_DB lost the rows in flight: none of them is waited for.
+    pub(crate) fn lose_rows(&mut self) {
+        if let Subscription::Waits(keys) = &mut self.subscription {
+            keys.clear();
+        }
+    }
+
     /// No fpmsyncd listens.
     pub(crate) fn unsubscribe(&mut self) {
         self.responses.clear();
@@ -546,6 +566,39 @@ impl Orchagent {
         let (differing, _) = self.differing_rows();
         differing.into_iter().for_each(|(object, id)| self.syncd.row_again(object, id, &mut out));
         self.asic_db.write(out.rows);
+    }
+
+    /// orchagent compares what it has with APPL_DB, in the steps of `ribtide_sonicd`, and repairs
+    /// what differs. `producer`: fpmsyncd's reply about rows. Returns the repairs.
+    pub(crate) fn reconcile_appl_db(
+        &mut self,
+        appl: &ApplDb,
+        producer: impl Fn(&[FoundRow]) -> Option<Vec<ProducerRow>>,
+    ) -> Vec<(RowName, Difference)> {
+        if self.restarting || !self.orch.begin_comparison() {
+            return Vec::new();
+        }
+        let mut suspects = self.orch.rows_not_held(NextHopGroupRow::TABLE, &appl.groups.keys());
+        suspects.extend(self.orch.rows_not_held(RouteRow::TABLE, &appl.routes.keys()));
+        let mut cursor = Some(HeldCursor::default());
+        while let Some((rows, next)) = cursor.and_then(|from| self.orch.held_rows(from, PAGE)) {
+            let differs = |(name, held): &(RowName, HeldRow)| {
+                appl.read(name).is_some_and(|fields| !held.is_as(name, &fields))
+            };
+            suspects.extend(rows.into_iter().filter(differs).map(|(name, _)| name));
+            cursor = next;
+        }
+        let keys = self.orch.watch_rows(&suspects);
+        let found: Vec<_> =
+            keys.into_iter().filter_map(|key| Some((key.clone(), appl.read(&key)?))).collect();
+        let asked = producer_rows(&found);
+        let rows = producer(&asked).unwrap_or_default();
+        let rows: Vec<_> = asked.into_iter().map(|(name, _)| name).zip(rows).collect();
+        let repaired = self.orch.repair_rows(found, &rows);
+        super::trace(|| format!("orchagent repairs {repaired:?}"));
+        self.orch.run(&mut self.out);
+        self.carry_out();
+        repaired
     }
 
     fn router(&self) -> Option<Oid> {

@@ -96,8 +96,8 @@ pub enum Fault {
     FpmDisconnected,
     /// Redis refuses so many writes.
     RedisRefuses(u32),
-    /// Redis loses all. fpmsyncd writes everything again; orchagent and syncd start again, unless
-    /// only APPL_DB was on that server ([`Allowed::appl_db_lost`]).
+    /// Redis loses all, or APPL_DB alone, or another program empties APPL_DB. After a loss fpmsyncd
+    /// writes everything again at once. Without the other databases orchagent and syncd start again.
     RedisLost,
     /// The connection for responses breaks.
     ResponsesLost,
@@ -108,7 +108,7 @@ pub enum Fault {
 }
 
 /// The kinds of faults, for the coverage.
-pub const KINDS: [&str; 16] = [
+pub const KINDS: [&str; 18] = [
     "chip full",
     "chip refuses",
     "chip answers twice",
@@ -122,17 +122,12 @@ pub const KINDS: [&str; 16] = [
     "FPM connection breaks",
     "Redis refuses writes",
     "Redis loses its data",
+    "Redis loses APPL_DB alone",
+    "another program empties APPL_DB",
     "responses lost",
     "neighbour lost",
     "chip loses a route",
 ];
-
-/// Which faults a script may have, beside those that the router is known to survive.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Allowed {
-    /// Redis loses APPL_DB alone.
-    pub appl_db_lost: bool,
-}
 
 /// A deliberate fault of the router itself, which a run must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,8 +160,6 @@ pub struct Script {
     pub next_hop_groups: bool,
     /// Requests in flight to syncd at most.
     pub window: usize,
-    /// Which faults it may have.
-    pub allowed: Allowed,
     /// What happens.
     pub actions: Vec<Action>,
 }
@@ -188,7 +181,7 @@ pub(crate) fn gateway(number: usize) -> (&'static str, IpAddr) {
 
 impl Script {
     /// The script of a seed.
-    pub fn new(seed: u64, allowed: Allowed) -> Script {
+    pub fn new(seed: u64) -> Script {
         let rng = &mut Rng::of_purpose(seed, &[22]);
         let options = options(rng, false);
         let choice = if rng.one_in(3) { Choice::Plain } else { Choice::Any };
@@ -219,7 +212,7 @@ impl Script {
                 actions.push(Action::Settle);
             }
         }
-        Script { seed, network, setup, next_hop_groups, window, allowed, actions }
+        Script { seed, network, setup, next_hop_groups, window, actions }
     }
 
     /// The actions that stay, in the notation of [`parse`].

@@ -1,7 +1,7 @@
 //! Runs of scripts, and the shortest script found that still fails.
 
 use super::script::Shown;
-use super::{Action, Allowed, Break, Coverage, Router, Script};
+use super::{Action, Break, Coverage, Router, Script};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -54,11 +54,7 @@ pub struct Campaign {
 const SHORTENED: usize = 5;
 
 /// Runs seeds on as many threads as the machine has cores. `print` gets each failure as it comes.
-pub fn campaign(
-    seeds: Range<u64>,
-    allowed: Allowed,
-    print: impl Fn(u64, Option<&Failure>) + Sync,
-) -> Campaign {
+pub fn campaign(seeds: Range<u64>, print: impl Fn(u64, Option<&Failure>) + Sync) -> Campaign {
     let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(Campaign::default()));
     let lock = || total.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
@@ -68,7 +64,7 @@ pub fn campaign(
                 break;
             }
             let shorten = lock().failures.len() < SHORTENED;
-            let report = simulate(seed, None, allowed, None, shorten);
+            let report = simulate(seed, None, None, shorten);
             let mut total = lock();
             total.actions += report.actions as u64;
             for (kind, count) in report.coverage {
@@ -87,14 +83,8 @@ pub fn campaign(
 }
 
 /// Runs a seed, or some actions of it. `shorten`: look for a shorter script of a failure.
-pub fn simulate(
-    seed: u64,
-    kept: Option<BTreeSet<usize>>,
-    allowed: Allowed,
-    sabotage: Option<Break>,
-    shorten: bool,
-) -> Report {
-    let script = Script::new(seed, allowed);
+pub fn simulate(seed: u64, kept: Option<BTreeSet<usize>>, sabotage: Option<Break>, shorten: bool) -> Report {
+    let script = Script::new(seed);
     let all: Vec<usize> = match kept {
         Some(kept) => kept.into_iter().filter(|number| *number < script.actions.len()).collect(),
         None => (0..script.actions.len()).collect(),

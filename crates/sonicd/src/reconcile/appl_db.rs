@@ -2,6 +2,7 @@
 
 use super::mirror::{Found, Reader, WantedRow};
 use ribtide_swss::fpmsyncd::{self, RowName};
+use ribtide_swss::syncd::Difference;
 use ribtide_tables::Connection;
 
 /// A row with its key.
@@ -20,7 +21,7 @@ impl WantedRow for Wanted {
 }
 
 /// How the rows are read.
-pub(crate) fn reader(connection: Connection) -> Reader<RowName> {
+pub(crate) fn reader(connection: Connection) -> Reader<RowName, ()> {
     Reader {
         table: |name| match name {
             RowName::Route(_) => "APPL_DB ROUTE_TABLE",
@@ -31,5 +32,7 @@ pub(crate) fn reader(connection: Connection) -> Reader<RowName> {
         name: |connection, name| connection.database().key(name.table(), &name.text()),
         queue: Some(|name| (format!("{}_KEY_SET", name.table()), name.text())),
         scanned: None,
+        why: Difference::why,
+        producer: Box::new(|_| Ok(())),
     }
 }

@@ -46,26 +46,35 @@ fn is((_, _, attrs): &AsicRow, found: &Found) -> bool {
 }
 
 /// How the rows are read.
-pub(crate) fn reader(connection: Connection) -> Reader<Key> {
+pub(crate) fn reader(connection: Connection) -> Reader<Key, ()> {
     let name = |connection: &Connection, (object, id): &Key| {
         let mut name = connection.database().key(ASIC_STATE, "");
         text::write_row_key(*object, id, &mut name);
         name
     };
-    let scanned = Some(connection.database().key(ASIC_STATE, ""));
-    Reader { table: |_| "ASIC_DB ASIC_STATE", connection, name, queue: None, scanned }
+    let prefix = connection.database().key(ASIC_STATE, "");
+    Reader {
+        table: |_| "ASIC_DB ASIC_STATE",
+        connection,
+        name,
+        queue: None,
+        scanned: Some((format!("{prefix}*"), vec![(ASIC_STATE, prefix)])),
+        why: Difference::why,
+        producer: Box::new(|_| Ok(())),
+    }
 }
 
 impl Mirror for SyncdStage {
     type Row = Wanted;
     type Cursor = RowCursor<<VirtualSwitch as Audit>::Cursor>;
+    type Producer = ();
 
     fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Wanted>, Option<Self::Cursor>)> {
         let (rows, next) = self.syncd.rows(from, count)?;
         Some((rows.into_iter().map(|row| Wanted { key: (row.0, row.1), row }).collect(), next))
     }
 
-    fn unwanted(&mut self, names: Vec<String>) -> Vec<Key> {
+    fn unmatched(&mut self, _: &'static str, names: Vec<String>) -> Vec<Key> {
         if self.syncd.in_view() {
             return Vec::new();
         }
@@ -74,7 +83,7 @@ impl Mirror for SyncdStage {
         keys.filter(|(object, id)| self.syncd.attrs(*object, id).is_none()).collect()
     }
 
-    fn watch(&mut self, keys: &[Key]) -> u64 {
+    fn watch(&mut self, keys: &mut Vec<Key>) -> u64 {
         self.syncd.watch(keys.iter().map(|(_, id)| *id));
         self.rows().0
     }
@@ -83,7 +92,7 @@ impl Mirror for SyncdStage {
         Ok(self.rows().1 >= fence)
     }
 
-    fn repair(&mut self, found: Vec<(KeyOf<Self>, Found)>) -> Result<Vec<(Key, Difference)>, Error> {
+    fn repair(&mut self, found: Vec<(KeyOf<Self>, Found)>, (): ()) -> Result<Vec<(Key, Difference)>, Error> {
         let (mut out, mut repaired) = (SyncdOut::default(), Vec::new());
         for ((object, id), found) in found {
             let wanted = self.syncd.attrs(object, &id).map(|attrs| attrs.iter().cloned().collect());

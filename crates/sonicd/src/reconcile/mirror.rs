@@ -1,15 +1,15 @@
-//! Reconciliation of a database with the stage that writes it.
+//! Reconciliation of a database with the stage that writes it, or that takes its rows.
 //!
-//! A thread asks the stage for a page of the rows that it wants, reads them, and compares. Rows change
-//! meanwhile and their writes wait in a queue, so a differing row is only suspect. Of suspects the stage is
-//! asked in three steps:
+//! A thread asks the stage for a page of its rows, reads them, and compares. Rows change meanwhile and
+//! wait in queues, so a differing row is only suspect. Of suspects the stage is asked in three steps:
 //!
 //! 1. the stage watches them, and says how much it has to write until now (a fence);
 //! 2. when that is written, the thread reads them again;
 //! 3. the stage repairs those that still differ and that it did not change since it watched them.
 //!
 //! A row that is not changed between 1 and 3 was written before 2, so the database had it then, or
-//! another program changed it.
+//! another program changed it. A stage that takes rows writes nothing. It gets what left the database
+//! before 2 before it repairs.
 
 use super::RoundLog;
 use crate::Error;
@@ -34,7 +34,7 @@ const WRITTEN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The fields of a row as read; none: there is no such row.
 pub(crate) type Found = Vec<(String, String)>;
 
-/// A row that the stage wants.
+/// A row of the stage.
 pub(crate) trait WantedRow: Send + 'static {
     /// What identifies it to the stage.
     type Key: Clone + Send + 'static;
@@ -46,32 +46,51 @@ pub(crate) trait WantedRow: Send + 'static {
     fn is(&self, found: &Found) -> bool;
 }
 
-/// A stage that writes a database.
+/// A stage that writes a database, or takes its rows.
 pub(crate) trait Mirror: Sized + 'static {
     /// The rows.
     type Row: WantedRow;
     /// A position among them.
     type Cursor: Default + Send + 'static;
+    /// What the producer of the rows says of them, if that is another daemon.
+    type Producer: Send + 'static;
+
+    /// Begins a round; false if the stage cannot be compared now.
+    fn begin(&mut self) -> bool {
+        true
+    }
 
     /// The next rows, about `count`, and the next position; `None` while the stage cannot say.
     #[expect(clippy::type_complexity, reason = "a page and its end")]
     fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Self::Row>, Option<Self::Cursor>)>;
 
-    /// Of keys that the database has, those that the stage does not want.
-    fn unwanted(&mut self, _names: Vec<String>) -> Vec<KeyOf<Self>> {
+    /// Of keys that the database has in a table, those that the stage has no row of.
+    fn unmatched(&mut self, _table: &'static str, _names: Vec<String>) -> Vec<KeyOf<Self>> {
         Vec::new()
     }
 
-    /// Watches these rows, in place of others: a later change ends the watch of a row. Returns the
-    /// fence.
-    fn watch(&mut self, keys: &[KeyOf<Self>]) -> u64;
+    /// Watches these rows, in place of others: a later change ends the watch of a row. May add keys
+    /// to read with them. Returns the fence.
+    fn watch(&mut self, keys: &mut Vec<KeyOf<Self>>) -> u64;
 
     /// Whether everything before the fence is written.
     fn is_written(&mut self, fence: u64) -> Result<bool, Error>;
 
-    /// Writes those rows again that differ from what was found and are still watched, and returns
-    /// them.
-    fn repair(&mut self, found: Vec<(KeyOf<Self>, Found)>) -> Result<Vec<(KeyOf<Self>, Difference)>, Error>;
+    /// Begins the delivery of what left the database until now and has not reached the stage.
+    fn begin_delivery(&mut self) {}
+
+    /// Whether the stage has it.
+    fn is_delivered(&mut self) -> bool {
+        true
+    }
+
+    /// Repairs those rows that differ from what was found and are still watched, and returns them.
+    /// `producer`: what [`Reader::producer`] returned.
+    fn repair(
+        &mut self,
+        found: Vec<(KeyOf<Self>, Found)>,
+        producer: Self::Producer,
+    ) -> Result<Vec<(KeyOf<Self>, Difference)>, Error>;
 }
 
 /// The key of a row of a stage.
@@ -80,8 +99,14 @@ pub(crate) type KeyOf<S> = <<S as Mirror>::Row as WantedRow>::Key;
 /// The set of keys that a consumer has not taken yet, and a row's key in it.
 pub(crate) type QueueKey<K> = fn(&K) -> (String, String);
 
+/// Asks the producer of rows what it has of those that were found.
+pub(crate) type AskProducer<K, P> = Box<dyn Fn(&[(K, Found)]) -> Result<P, Error> + Send>;
+
+/// The pattern of a scan, and the tables that are looked for with the prefix of their keys.
+pub(crate) type Scanned = (String, Vec<(&'static str, String)>);
+
 /// How the rows of a stage are named and read.
-pub(crate) struct Reader<K> {
+pub(crate) struct Reader<K, P> {
     /// The name of a row's table among the counts.
     pub(crate) table: fn(&K) -> &'static str,
     /// The database.
@@ -91,11 +116,15 @@ pub(crate) struct Reader<K> {
     /// The set of keys that the consumer has not taken yet, and the key in it, where there is one: a
     /// row whose key is in it is under way.
     pub(crate) queue: Option<QueueKey<K>>,
-    /// The prefix of the keys of the table, if surplus rows are searched.
-    pub(crate) scanned: Option<String>,
+    /// The tables, if rows are searched that the stage does not have.
+    pub(crate) scanned: Option<Scanned>,
+    /// The reason of a repair, for the log.
+    pub(crate) why: fn(Difference) -> &'static str,
+    /// Asks the producer of the rows, if the stage takes them: one that differs may be written again.
+    pub(crate) producer: AskProducer<K, P>,
 }
 
-impl<K> Reader<K> {
+impl<K, P> Reader<K, P> {
     /// The rows as the database has them. A row that is under way is `None`.
     pub(super) fn read(&mut self, keys: &[&K]) -> Result<Vec<Option<Found>>, Error> {
         let mut under_way = vec![false; keys.len()];
@@ -142,7 +171,7 @@ impl From<TableError> for End {
 pub(crate) fn start<S: Mirror>(
     daemon: &'static str,
     handle: StageHandle<S>,
-    reader: Reader<KeyOf<S>>,
+    reader: Reader<KeyOf<S>, S::Producer>,
     interval: Duration,
     log: RoundLog,
     stop: &Stop,
@@ -176,7 +205,7 @@ pub(crate) fn start<S: Mirror>(
 /// The thread of the comparison.
 pub(super) struct Reconciler<S: Mirror> {
     handle: StageHandle<S>,
-    reader: Reader<KeyOf<S>>,
+    reader: Reader<KeyOf<S>, S::Producer>,
     interval: Duration,
     pub(super) log: RoundLog,
     stop: StopSignal,
@@ -186,7 +215,7 @@ pub(super) struct Reconciler<S: Mirror> {
 impl<S: Mirror> Reconciler<S> {
     pub(super) fn new(
         handle: StageHandle<S>,
-        reader: Reader<KeyOf<S>>,
+        reader: Reader<KeyOf<S>, S::Producer>,
         interval: Duration,
         log: RoundLog,
         stop: &Stop,
@@ -209,6 +238,10 @@ impl<S: Mirror> Reconciler<S> {
 
     /// Compares every row once.
     pub(super) fn round(&mut self) -> Result<(), End> {
+        if !self.handle.wait(S::begin)? {
+            return Ok(());
+        }
+        self.scan()?;
         let mut cursor = Some(S::Cursor::default());
         while let Some(from) = cursor.take() {
             let begin = Instant::now();
@@ -227,14 +260,25 @@ impl<S: Mirror> Reconciler<S> {
                 return Err(End::Stopped);
             }
         }
-        let Some(prefix) = self.reader.scanned.clone() else { return Ok(()) };
-        let (pattern, mut cursor) = (format!("{prefix}*"), ScanCursor::default());
+        Ok(())
+    }
+
+    /// Looks for rows that the stage does not have.
+    fn scan(&mut self) -> Result<(), End> {
+        let Some((pattern, tables)) = self.reader.scanned.clone() else { return Ok(()) };
+        let mut cursor = ScanCursor::default();
         loop {
             let begin = Instant::now();
-            let mut names = self.reader.connection.scan_page(&pattern, &mut cursor)?;
-            names.iter_mut().for_each(|name| drop(name.drain(..prefix.len())));
-            let unwanted = self.handle.wait(move |stage| stage.unwanted(names))?;
-            self.confirm(unwanted)?;
+            let names = self.reader.connection.scan_page(&pattern, &mut cursor)?;
+            for (table, prefix) in &tables {
+                let table = *table;
+                let of = names.iter().filter_map(|name| name.strip_prefix(prefix.as_str()));
+                let of: Vec<String> = of.map(str::to_owned).collect();
+                if !of.is_empty() {
+                    let unmatched = self.handle.wait(move |stage| stage.unmatched(table, of))?;
+                    self.confirm(unmatched)?;
+                }
+            }
             if cursor.is_at_start() {
                 return Ok(());
             }
@@ -244,25 +288,45 @@ impl<S: Mirror> Reconciler<S> {
         }
     }
 
+    /// Waits until `done`, for a short time. Returns whether it is.
+    fn wait_until(
+        &self,
+        done: impl Fn(&mut S) -> Result<bool, Error> + Copy + Send + 'static,
+    ) -> Result<bool, End> {
+        let begin = Instant::now();
+        while !self.handle.wait(done)?? {
+            if begin.elapsed() > WRITTEN_TIMEOUT || self.stop.sleep(WRITTEN_POLL_INTERVAL) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Repairs those of the suspects that differ indeed.
     fn confirm(&mut self, suspects: Vec<KeyOf<S>>) -> Result<(), End> {
         if suspects.is_empty() {
             return Ok(());
         }
-        let watched = suspects.clone();
-        let fence = self.handle.wait(move |stage| stage.watch(&watched))?;
-        let begin = Instant::now();
-        while !self.handle.wait(move |stage| stage.is_written(fence))?? {
-            if begin.elapsed() > WRITTEN_TIMEOUT || self.stop.sleep(WRITTEN_POLL_INTERVAL) {
-                return Ok(());
-            }
+        let watch = move |stage: &mut S| {
+            let mut keys = suspects;
+            let fence = stage.watch(&mut keys);
+            (fence, keys)
+        };
+        let (fence, keys) = self.handle.wait(watch)?;
+        if !self.wait_until(move |stage| stage.is_written(fence))? {
+            return Ok(());
         }
-        let found = self.reader.read(&suspects.iter().collect::<Vec<_>>())?;
+        let found = self.reader.read(&keys.iter().collect::<Vec<_>>())?;
         let found: Vec<(KeyOf<S>, Found)> =
-            suspects.into_iter().zip(found).filter_map(|(key, found)| Some((key, found?))).collect();
-        for (key, difference) in self.handle.wait(move |stage| stage.repair(found))?? {
+            keys.into_iter().zip(found).filter_map(|(key, found)| Some((key, found?))).collect();
+        self.handle.wait(S::begin_delivery)?;
+        if !self.wait_until(|stage| Ok(stage.is_delivered()))? {
+            return Ok(());
+        }
+        let producer = (self.reader.producer)(&found)?;
+        for (key, difference) in self.handle.wait(move |stage| stage.repair(found, producer))?? {
             let name = (self.reader.name)(&self.reader.connection, &key);
-            self.log.repaired((self.reader.table)(&key), &name, difference, None);
+            self.log.repaired((self.reader.table)(&key), &name, (self.reader.why)(difference), None);
         }
         Ok(())
     }

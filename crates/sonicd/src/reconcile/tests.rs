@@ -6,6 +6,7 @@ use crate::redis_server::Server;
 use ribtide_runtime::call;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
+use ribtide_swss::syncd::Difference;
 
 /// A row with one field.
 struct Wanted(String);
@@ -35,17 +36,18 @@ struct Scripted {
 impl Mirror for Scripted {
     type Row = Wanted;
     type Cursor = usize;
+    type Producer = ();
 
     fn page(&mut self, from: usize, _: usize) -> Option<(Vec<Wanted>, Option<usize>)> {
         let page = self.rows[from..].iter().take(2).map(|key| Wanted((*key).to_owned())).collect();
         Some((page, Some(from + 2).filter(|next| *next < self.rows.len())))
     }
 
-    fn unwanted(&mut self, names: Vec<String>) -> Vec<String> {
+    fn unmatched(&mut self, _: &'static str, names: Vec<String>) -> Vec<String> {
         names.into_iter().filter(|name| !self.rows.contains(&name.as_str())).collect()
     }
 
-    fn watch(&mut self, _: &[String]) -> u64 {
+    fn watch(&mut self, _: &mut Vec<String>) -> u64 {
         self.asked = 0;
         0
     }
@@ -63,6 +65,7 @@ impl Mirror for Scripted {
     fn repair(
         &mut self,
         found: Vec<(KeyOf<Self>, Found)>,
+        (): (),
     ) -> Result<Vec<(String, Difference)>, crate::Error> {
         let differs = |(key, found): (String, Found)| {
             let wanted = self.rows.contains(&key.as_str());
@@ -75,13 +78,15 @@ impl Mirror for Scripted {
     }
 }
 
-fn reader(server: &Server) -> Reader<String> {
+fn reader(server: &Server) -> Reader<String, ()> {
     Reader {
         table: |_| "TABLE",
         connection: Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap(),
         name: |_, key| format!("TABLE:{key}"),
         queue: None,
-        scanned: Some("TABLE:".into()),
+        scanned: Some(("TABLE:*".into(), vec![("TABLE", "TABLE:".into())])),
+        why: Difference::why,
+        producer: Box::new(|_| Ok(())),
     }
 }
 
@@ -143,10 +148,10 @@ fn round_repairs_missing_changed_and_surplus_rows_of_every_page() {
     assert_eq!(
         repaired,
         [
+            named("x", Difference::Surplus),
             named("b", Difference::Missing),
             named("d", Difference::Changed),
-            named("e", Difference::Missing),
-            named("x", Difference::Surplus)
+            named("e", Difference::Missing)
         ]
     );
 }
@@ -164,9 +169,9 @@ fn round_log_names_the_first_repairs_and_counts_all() {
     log.compared("ASIC_DB ASIC_STATE", 100);
     assert!(tally.counts().is_empty(), "published at the end, or with a repair");
     for n in 0..LOGGED_MAX + 5 {
-        log.repaired("ASIC_DB ASIC_STATE", &n.to_string(), Difference::Missing, None);
+        log.repaired("ASIC_DB ASIC_STATE", &n.to_string(), Difference::Missing.why(), None);
     }
-    log.repaired("ASIC_DB ASIC_STATE", "last", Difference::Changed, Some("SAI_STATUS_FAILURE"));
+    log.repaired("ASIC_DB ASIC_STATE", "last", Difference::Changed.why(), Some("SAI_STATUS_FAILURE"));
     assert_eq!((log.logged, log.more), (LOGGED_MAX, 6));
     log.end();
     assert_eq!((log.logged, log.more), (0, 0));

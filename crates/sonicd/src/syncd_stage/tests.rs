@@ -169,13 +169,13 @@ fn row_that_a_request_changed_since_it_was_watched_is_not_repaired() {
     let mut bench = Bench::new();
     let [changed, same] = ["10.2.0.0/16", "10.1.0.0/16"].map(|dest| bench.key(dest));
     bench.carry_out(Verb::Create, "10.2.0.0/16");
-    bench.stage.watch(&[changed, same]);
+    bench.stage.watch(&mut vec![changed, same]);
     bench.carry_out(Verb::Remove, "10.2.0.0/16");
     bench.carry_out(Verb::Create, "10.2.0.0/16");
     let missing = vec![(changed, Vec::new()), (same, Vec::new())];
-    assert_eq!(bench.stage.repair(missing.clone()).unwrap(), [(same, Difference::Missing)]);
-    bench.stage.watch(&[changed, same]);
-    let repaired = bench.stage.repair(missing).unwrap();
+    assert_eq!(bench.stage.repair(missing.clone(), ()).unwrap(), [(same, Difference::Missing)]);
+    bench.stage.watch(&mut vec![changed, same]);
+    let repaired = bench.stage.repair(missing, ()).unwrap();
     assert_eq!(repaired, [(changed, Difference::Missing), (same, Difference::Missing)]);
 }
 

@@ -298,7 +298,7 @@ impl Fpmsyncd {
     }
 
     /// Whether APPL_DB shall have a row of this label.
-    fn has_label_row(&self, key: &LabelKey) -> bool {
+    pub(super) fn has_label_row(&self, key: &LabelKey) -> bool {
         let LabelKey::Label(label) = key else { return false };
         self.labels.routes.get(label).is_some_and(|entry| entry.wanted.is_some())
     }

@@ -322,7 +322,7 @@ impl Fpmsyncd {
     }
 
     /// Whether APPL_DB shall have a row of this index; indexes that are not numbers are another program's.
-    fn has_group_row(&self, key: &<NextHopGroupRow as Row>::Key) -> bool {
+    pub(super) fn has_group_row(&self, key: &<NextHopGroupRow as Row>::Key) -> bool {
         key.parse::<u32>()
             .map_or(true, |id| self.objects.rows.get(&id).is_some_and(|row| row.wanted.is_some()))
     }

@@ -6,39 +6,23 @@
 //! fpmsyncd's.
 
 use super::{FpmOut, Fpmsyncd};
-use crate::row::{Change, LabelKey, LabelRouteRow, Name, NextHopGroupRow, RouteKey, RouteRow, Row, Via};
+pub use crate::row::RowName;
+use crate::row::{Change, LabelKey, LabelRouteRow, NextHopGroupRow, RouteKey, RouteRow, Row, Via};
 
-/// The key of a row of fpmsyncd's.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum RowName {
-    /// Of `ROUTE_TABLE`.
-    Route(RouteKey),
-    /// Of `LABEL_ROUTE_TABLE`.
-    Label(LabelKey),
-    /// Of `NEXTHOP_GROUP_TABLE`.
-    Group(Name),
-}
+/// A row of APPL_DB with its fields; none: there is no such row.
+pub type FoundRow = (RowName, Vec<(String, String)>);
 
-impl RowName {
-    /// The table.
-    pub fn table(&self) -> &'static str {
-        match self {
-            RowName::Route(_) => RouteRow::TABLE,
-            RowName::Label(_) => LabelRouteRow::TABLE,
-            RowName::Group(_) => NextHopGroupRow::TABLE,
-        }
-    }
-
-    /// The text of the key, without the table.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        match self {
-            RowName::Route(key) => RouteRow::key_text(key, &mut text),
-            RowName::Label(key) => LabelRouteRow::key_text(key, &mut text),
-            RowName::Group(key) => NextHopGroupRow::key_text(key, &mut text),
-        }
-        text
-    }
+/// What fpmsyncd has of a row that another daemon found in APPL_DB, or found missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProducerRow {
+    /// No such row, and no change that makes one.
+    Absent,
+    /// The same.
+    Same,
+    /// Another, which is or will be written.
+    Other,
+    /// Not known: a client may still announce it, as its replay is not over.
+    Unknown,
 }
 
 /// A row that APPL_DB should have.
@@ -140,6 +124,29 @@ impl Fpmsyncd {
                 WantedRow::Group(NextHopGroupRow { via: self.objects.settled(name.parse().ok()?)?.clone() })
             }
         })
+    }
+
+    /// Compares rows that were found in APPL_DB (without fields: that are missing) with those of this
+    /// machine.
+    pub fn compare_found(&self, found: &[FoundRow]) -> Vec<ProducerRow> {
+        let compare = |(name, fields): &FoundRow| {
+            let has = match name {
+                RowName::Route(key) => self.has_row(key),
+                RowName::Label(key) => self.has_label_row(key),
+                // Others are another program's.
+                RowName::Group(key) => key.parse::<u32>().is_ok() && self.has_group_row(key),
+            };
+            match self.wanted(name).filter(|_| has) {
+                Some(wanted) if wanted.is(fields) => ProducerRow::Same,
+                // It is written again.
+                Some(_) => ProducerRow::Other,
+                None if !self.is_replayed() => ProducerRow::Unknown,
+                // Its change is not handed over yet.
+                None if has => ProducerRow::Other,
+                None => ProducerRow::Absent,
+            }
+        };
+        found.iter().map(compare).collect()
     }
 
     /// Watches these rows, in place of others: a row that is handed over ends its watch.

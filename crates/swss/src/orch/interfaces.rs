@@ -98,6 +98,11 @@ impl Interfaces {
         })
     }
 
+    /// The number of an interface that is known.
+    pub(super) fn find(&self, name: &Name) -> Option<u32> {
+        self.arena.find(name)
+    }
+
     pub(super) fn name(&self, id: u32) -> &Name {
         self.arena.key(id)
     }

@@ -9,7 +9,7 @@ use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
 use crate::orch::routes::Constraint;
 use crate::orch::to_sync::ToSync;
-use crate::row::{Change, LabelStack, Mac, Name, NeighKey, NeighResolveRow, NeighRow};
+use crate::row::{Change, Hop, LabelStack, Mac, Name, NeighKey, NeighResolveRow, NeighRow};
 use crate::sai::{Attr, Item, NeighborEntry, NextHopType, ObjectType, Oid, SWITCH, Verb};
 use ribtide_prefix::Map;
 use std::collections::BTreeSet;
@@ -388,6 +388,12 @@ impl Neighbors {
         if !neighbor.is_wanted() {
             outbox.notify(Notification::NextHopUnpinned(id));
         }
+    }
+
+    /// A next hop as a row names it, with this weight.
+    pub(super) fn hop(&self, id: u32, weight: u32, interfaces: &Interfaces) -> Hop {
+        let NextHopKey { interface, ip, labels } = self.arena.key(id).clone();
+        Hop { gateway: Some(ip), ifname: interfaces.name(interface).clone(), weight, labels }
     }
 
     /// The address of a next hop and its interface's name.

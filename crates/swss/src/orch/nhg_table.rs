@@ -102,6 +102,22 @@ impl NhgTable {
         }
     }
 
+    /// Whether a change of the index was not handled yet.
+    pub(super) fn is_pending(&self, name: &Name) -> bool {
+        self.to_sync.contains(name)
+    }
+
+    /// What the row of an index made of it; [`Meaning::Nothing`] without a row.
+    pub(super) fn meaning_of_row(&self, name: &Name) -> Meaning {
+        let index = self.arena.find(name).map(|id| self.arena.get(id));
+        index.filter(|index| !index.del).map_or(Meaning::Nothing, |index| index.meaning)
+    }
+
+    /// The names of all indexes that are known.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.arena.iter().map(|(_, name, _)| name)
+    }
+
     /// Indexes that are known.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

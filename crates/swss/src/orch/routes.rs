@@ -9,6 +9,7 @@ mod bulk;
 mod completion_tracker;
 mod expected;
 mod explain;
+mod held;
 mod resync;
 mod retry_cache;
 mod table;
@@ -53,6 +54,8 @@ struct Own {
     count: u32,
     /// The row of the destination, which applies when the last address is removed.
     masked: Option<RouteRow>,
+    /// A row was carried out before the address came, and its content is not kept.
+    is_masked_unknown: bool,
 }
 
 /// The parts of orchagent that routes use beside their own state.
@@ -218,6 +221,7 @@ impl Routes {
         let own = self.own.entry(id).or_default();
         if change.del || change.set.is_some() {
             own.masked = change.set.clone();
+            own.is_masked_unknown = false;
         }
         true
     }
@@ -359,10 +363,12 @@ impl Routes {
     /// Takes in that an address was added to the router: its route resolves to the CPU.
     pub(super) fn add_own(&mut self, vrf: u32, prefix: AnyPrefix) {
         let id = self.table.id_of(vrf, &prefix);
+        let has_row = self.table.reference(id).is_some() || self.table.is_without_entry(id);
         self.table.set_own(id, true);
         let own = self.own.entry(id).or_default();
         own.count += 1;
         if own.count == 1 {
+            own.is_masked_unknown = has_row;
             self.resolve_again(id);
         }
     }
@@ -389,7 +395,7 @@ impl Routes {
         let id = self.table.id_of(DEFAULT_VRF, &prefix);
         let reference = NextHopRef { target: Target::Cpu, index: None };
         self.table.set_own(id, true);
-        self.own.insert(id, Own { count: 1, masked: None });
+        self.own.insert(id, Own { count: 1, ..Own::default() });
         self.table.set_reference(id, Some(reference));
         objects.hold(DEFAULT_VRF, reference);
         outbox.crm.routes(Table::of(prefix), 1);

@@ -61,6 +61,11 @@ impl<R: Row> ToSync<R> {
         self.0.iter()
     }
 
+    /// Whether a key has a pending change.
+    pub(super) fn contains(&self, key: &R::Key) -> bool {
+        self.0.contains_key(key)
+    }
+
     /// How many keys have a pending change.
     pub(super) fn len(&self) -> usize {
         self.0.len()

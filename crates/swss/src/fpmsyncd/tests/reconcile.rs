@@ -1,7 +1,7 @@
 //! The rows that a comparison of APPL_DB asks for, and the watches of suspects.
 
 use super::*;
-use crate::fpmsyncd::{RowCursor, RowName, WantedRow};
+use crate::fpmsyncd::{ProducerRow, RowCursor, RowName, WantedRow};
 use crate::row::{LabelKey, RouteKey};
 use std::collections::BTreeMap;
 
@@ -150,4 +150,30 @@ fn surplus_rows_of_an_old_dump_are_deleted_and_no_others() {
             "NEXTHOP_GROUP_TABLE:4 DEL"
         ]
     );
+}
+
+/// Another daemon asks what this one has of rows that it found, or found missing.
+#[test]
+fn compare_found_row_that_no_client_announced_is_absent_after_the_replay_alone() {
+    let mut bench = Bench::new();
+    bench.machine.known_route(RouteKey::new(None, prefix("10.9.0.0/16")), &bgp_row("10.0.0.1"), false);
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    bench.take();
+    bench.route("10.2.0.0/16", "10.0.0.9", 7);
+    let name = |text| RowName::parse("ROUTE_TABLE", text).unwrap();
+    let Some(WantedRow::Route(row)) = bench.machine.wanted(&name("10.1.0.0/16")) else { panic!("no row") };
+    let found = [
+        (name("10.1.0.0/16"), fields(&row)),
+        (name("10.1.0.0/16"), Vec::new()),
+        (name("10.2.0.0/16"), fields(&row)),
+        (name("10.3.0.0/16"), fields(&row)),
+        (name("10.9.0.0/16"), Vec::new()),
+        (RowName::parse("NEXTHOP_GROUP_TABLE", "theirs").unwrap(), Vec::new()),
+    ];
+    let (same, other, unknown) = (ProducerRow::Same, ProducerRow::Other, ProducerRow::Unknown);
+    assert_eq!(bench.machine.compare_found(&found), [same, other, unknown, unknown, unknown, unknown]);
+    bench.machine.end_of_replay(&mut bench.out);
+    let absent = ProducerRow::Absent;
+    assert_eq!(bench.machine.compare_found(&found), [same, other, other, absent, absent, absent]);
 }

@@ -360,6 +360,11 @@ impl RouteTable {
         self.record_mut(id).kept.without_entry = without;
     }
 
+    /// Whether the row needs no entry.
+    pub(super) fn is_without_entry(&self, id: RouteId) -> bool {
+        self.record(id).kept.without_entry
+    }
+
     /// Whether the row is carried out: nothing is left to do, and nothing failed.
     pub(super) fn is_carried_out(&self, id: RouteId) -> bool {
         let Record { in_chip, task, kept, .. } = self.record(id);

@@ -95,9 +95,14 @@ impl Task {
         self.state == State::Ready
     }
 
+    /// The latest change.
+    pub(super) fn latest(&self) -> &Pending<RouteRow> {
+        self.later.as_ref().unwrap_or(&self.change)
+    }
+
     /// Whether the task ends with this row.
     pub(super) fn wants(&self, row: &RouteRow) -> bool {
-        self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
+        self.latest().set.as_ref() == Some(row)
     }
 
     /// Notes that no client waits for a response to its rows.

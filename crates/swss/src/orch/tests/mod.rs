@@ -6,6 +6,7 @@ mod failures;
 mod groups;
 mod labels;
 mod random;
+mod reconcile;
 mod routes;
 mod warm;
 mod world;

@@ -94,7 +94,28 @@ impl World {
         self.take(key, text);
     }
 
-    fn take(&mut self, key: &str, text: &str) {
+    /// Changes a row of APPL_DB without orchagent: fields in place of the former ones, or `DEL`.
+    pub(super) fn set_unnoticed(&mut self, key: &str, text: &str) {
+        self.rows.remove(key);
+        if text != "DEL" {
+            let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
+            self.rows.insert(key.into(), pairs.map(|(field, value)| (field.into(), value.into())).collect());
+        }
+    }
+
+    /// The fields of a row of APPL_DB; none without one.
+    pub(super) fn read(&self, key: &str) -> Vec<(String, String)> {
+        self.rows.get(key).into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The keys of a table of APPL_DB.
+    pub(super) fn keys(&self, table: &str) -> Vec<String> {
+        let key = |name: &String| Some(name.split_once(':').filter(|(of, _)| *of == table)?.1.to_owned());
+        self.rows.keys().filter_map(key).collect()
+    }
+
+    /// Hands a change to orchagent alone.
+    pub(super) fn take(&mut self, key: &str, text: &str) {
         let (table, key) = key.split_once(':').unwrap();
         match table {
             PortRow::TABLE => self.orch.port(change(key, text)),

@@ -1,0 +1,116 @@
+//! orchagent's routes, labels and next-hop groups: the truth is APPL_DB, which they come through.
+//!
+//! An APPL_DB that lost its data has no rows, and that must not empty the chip. So fpmsyncd is asked
+//! what it has of the rows that differ ([`row_query`]).
+
+use super::mirror::{Found, KeyOf, Mirror, Reader, WantedRow};
+use crate::orch_stage::OrchStage;
+use crate::{Daemon, Error, row_query};
+use ribtide_swss::Db;
+use ribtide_swss::fpmsyncd::{FoundRow, ProducerRow};
+use ribtide_swss::orch::{HeldCursor, HeldRow, producer_rows};
+use ribtide_swss::row::RowName;
+use ribtide_swss::syncd::Difference;
+use ribtide_tables::Connection;
+
+/// A row with what orchagent has of it.
+pub(crate) struct Held {
+    name: RowName,
+    held: HeldRow,
+}
+
+impl WantedRow for Held {
+    type Key = RowName;
+
+    fn key(&self) -> &RowName {
+        &self.name
+    }
+
+    fn is(&self, found: &Found) -> bool {
+        self.held.is_as(&self.name, found)
+    }
+}
+
+/// How the rows are read.
+///
+/// # Errors
+/// When APPL_DB cannot be reached.
+pub(crate) fn reader(daemon: &Daemon) -> Result<Reader<RowName, Producer>, Error> {
+    let connection = daemon.connect(Db::Appl)?;
+    let prefix = |table| (table, connection.database().key(table, ""));
+    let tables = RowName::TABLES.into_iter().map(prefix).collect();
+    let client = row_query::Client::new(daemon);
+    Ok(Reader {
+        table: |name| match name {
+            RowName::Route(_) => "orchagent ROUTE_TABLE",
+            RowName::Label(_) => "orchagent LABEL_ROUTE_TABLE",
+            RowName::Group(_) => "orchagent NEXTHOP_GROUP_TABLE",
+        },
+        name: |connection: &Connection, name| connection.database().key(name.table(), &name.text()),
+        queue: Some(|name| (format!("{}_KEY_SET", name.table()), name.text())),
+        // One scan: each visits all keys of the database.
+        scanned: Some(("*_TABLE:*".into(), tables)),
+        why: |difference| match difference {
+            Difference::Missing => "orchagent did not have it",
+            Difference::Changed => "orchagent had other next hops",
+            Difference::Surplus => "APPL_DB and fpmsyncd do not have it",
+        },
+        producer: Box::new(move |found| ask(&client, found)),
+        connection,
+    })
+}
+
+/// What fpmsyncd has of rows, as far as it is known.
+pub(crate) type Producer = Vec<(RowName, ProducerRow)>;
+
+fn ask(client: &row_query::Client, found: &[FoundRow]) -> Result<Producer, Error> {
+    let asked = producer_rows(found);
+    let rows = if asked.is_empty() { None } else { client.compare(&asked)? };
+    Ok(asked.into_iter().map(|(name, _)| name).zip(rows.unwrap_or_default()).collect())
+}
+
+impl Mirror for OrchStage {
+    type Row = Held;
+    type Cursor = HeldCursor;
+    type Producer = Producer;
+
+    fn begin(&mut self) -> bool {
+        self.orch.begin_comparison()
+    }
+
+    fn page(&mut self, from: HeldCursor, count: usize) -> Option<(Vec<Held>, Option<HeldCursor>)> {
+        let (rows, next) = self.orch.held_rows(from, count)?;
+        Some((rows.into_iter().map(|(name, held)| Held { name, held }).collect(), next))
+    }
+
+    fn unmatched(&mut self, table: &'static str, keys: Vec<String>) -> Vec<RowName> {
+        self.orch.rows_not_held(table, &keys)
+    }
+
+    fn watch(&mut self, keys: &mut Vec<RowName>) -> u64 {
+        *keys = self.orch.watch_rows(keys);
+        0
+    }
+
+    fn is_written(&mut self, _: u64) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    /// Rows that another thread took from APPL_DB before they were read end their watch.
+    fn begin_delivery(&mut self) {
+        self.feeds.iter_mut().for_each(|feed| feed.set_fence(None));
+    }
+
+    fn is_delivered(&mut self) -> bool {
+        self.feeds.iter_mut().all(|feed| feed.is_past_fence())
+    }
+
+    fn repair(
+        &mut self,
+        found: Vec<(KeyOf<Self>, Found)>,
+        producer: Producer,
+    ) -> Result<Vec<(RowName, Difference)>, Error> {
+        // The stage's next turn carries it out.
+        Ok(self.orch.repair_rows(found, &producer))
+    }
+}
