@@ -346,12 +346,17 @@ def frr_multihop_way_alone(d, facts):
 
 @rule("frr-one-tracked-next-hop", "frr", "zebra's `show ip nht`: one entry for an address; RFC 4271 section 5.1.3")
 def frr_one_tracked(d, facts):
-    """The same address is a single-hop external peer, or was next hop of its path. zebra tracks an address once for all that ask, then as one
-    that must be connected, and other routes by it keep an answer that is no longer right."""
+    """The same address is a single-hop external peer, or was next hop of its path. zebra tracks an address once for all clients, then as one
+    that must be connected, and other routes by it keep an answer that is no longer right. A static route with that next hop and a recursive
+    one loses the recursive one."""
     single = {p.address for p in PEERS.values() if p.kind == "single"} | {route["next_hop"] for f in (*facts.former, facts) for name, said in f.world.says.items()
               if PEERS[name].kind == "single" for route in said.values()}
-    return facts.some(d.prefix, lambda q: any(kind != "single" and hop in single and facts.covering(hop)
-                                              for _, kind, hop in facts.hops(q)))
+
+    def loses(q):
+        vias = [route.get("via", []) for route in facts.world.statics.get(q, [])]
+        return any(single & set(via) and any(facts.covering(a) for a in via) for via in vias)
+    return facts.some(d.prefix, lambda q: loses(q) or any(kind != "single" and hop in single and facts.covering(hop)
+                                                          for _, kind, hop in facts.hops(q)))
 
 
 @rule("frr-blackhole-next-hop", "frr", "FRR 8.4, observed; ADR 20 section 3")
