@@ -15,6 +15,7 @@ pub mod references;
 pub mod sizes;
 pub mod threads;
 mod tree;
+pub mod untested;
 pub mod words;
 
 pub use tree::Tree;
@@ -35,6 +36,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "graph", holds: "arrows between crates point down only", run: graph::check },
     Check { name: "sizes", holds: "a file is one idea", run: sizes::check },
     Check { name: "profiles", holds: "the shipped profile is the tested profile", run: profiles::check },
+    Check { name: "untested", holds: "every test runs", run: untested::check },
     Check { name: "docs", holds: "documents name paths that exist", run: docs::check },
     Check { name: "words", holds: "code and documents use the field's words", run: words::check },
     Check {

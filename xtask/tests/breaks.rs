@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::{
     Tree, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
-    threads, words,
+    threads, untested, words,
 };
 
 /// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
@@ -344,6 +344,16 @@ fn sizes_file_of_too_many_lines_is_noticed() {
     let faults = sizes::check(&tree);
     assert_fault(&faults, &["crates/prefix/tests/longer.rs: 1101 lines"]);
     assert_eq!(faults.len(), 1, "{faults:?}");
+}
+
+#[test]
+fn untested_crate_with_a_unit_test_is_noticed() {
+    let tree = copy("untested", &["crates/sim", "crates/text"]);
+    assert_eq!(untested::check(&tree), [""; 0]);
+    append(&tree, "crates/text/src/lib.rs", "#[cfg(test)]\nmod more {}\n");
+    assert_eq!(untested::check(&tree), [""; 0], "its tests run");
+    append(&tree, "crates/sim/src/stage.rs", "#[cfg(test)]\nmod tests {}\n");
+    assert_fault(&untested::check(&tree), &["crates/sim/src/stage.rs", "never runs"]);
 }
 
 #[test]

@@ -157,14 +157,17 @@ impl<'w> Run<'w> {
 
     /// Notifies shards of the states of newly used next hops, and takes their routes.
     fn answer(&mut self) {
+        // Most shards said nothing.
         for (shard, stage) in self.shards.iter_mut().enumerate() {
-            self.fib.receive(shard, stage.to_rib.drain(..));
+            if !stage.to_rib.is_empty() {
+                self.fib.receive(shard, stage.to_rib.drain(..));
+            }
             if std::mem::take(&mut stage.missed) {
                 self.fib.notify_all(shard);
             }
         }
         let queue = if self.ordered { 0 } else { self.history.peers.len() };
-        for stage in &mut self.shards {
+        for stage in self.shards.iter_mut().filter(|stage| !stage.new_next_hops.is_empty()) {
             for addr in std::mem::take(&mut stage.new_next_hops) {
                 if let Some(state) = self.next_hops.get(&addr.address) {
                     stage.queues[queue].push_back(ShardIn::NextHops(vec![(addr, *state)]));

@@ -99,17 +99,22 @@ impl<R: Row> Table<R> {
         let keys: BTreeSet<&R::Key> = self.rows.keys().chain(self.pending.keys()).collect();
         let mut rows = Vec::new();
         for key in keys {
-            let pending = self.pending.get(key);
-            let mut fields = Fields::new();
-            if !pending.is_some_and(|pending| pending.deleted) {
-                fields.extend(self.rows.get(key).cloned().unwrap_or_default());
-            }
-            fields.extend(pending.map(|pending| pending.fields.clone()).unwrap_or_default());
-            if !fields.is_empty() {
-                rows.push((key.clone(), parse(&fields), pending.is_some()));
+            if let Some(row) = self.row(key) {
+                rows.push((key.clone(), row, self.pending.contains_key(key)));
             }
         }
         rows
+    }
+
+    /// A row as its producer left it.
+    fn row(&self, key: &R::Key) -> Option<R> {
+        let pending = self.pending.get(key);
+        let mut fields = Fields::new();
+        if !pending.is_some_and(|pending| pending.deleted) {
+            fields.extend(self.rows.get(key).cloned().unwrap_or_default());
+        }
+        fields.extend(pending.map(|pending| pending.fields.clone()).unwrap_or_default());
+        (!fields.is_empty()).then(|| parse(&fields))
     }
 
     /// The keys of changes that wait.
@@ -124,7 +129,7 @@ impl<R: Row> Table<R> {
 
     /// Sends a row that is there once more.
     pub(crate) fn touch(&mut self, key: &R::Key) {
-        if let Some((_, row, _)) = self.rows().into_iter().find(|(other, ..)| other == key) {
+        if let Some(row) = self.row(key) {
             self.write([Change::set(key.clone(), row)]);
         }
     }

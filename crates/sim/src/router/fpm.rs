@@ -109,6 +109,11 @@ impl Client {
         Some(ClientNews::Down)
     }
 
+    /// Whether it may not connect yet.
+    pub(crate) fn waits_for_time(&self, now_ms: u64) -> bool {
+        !self.connected && now_ms < self.reconnect_at
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.connected && self.queue.is_empty() && self.to_server.is_empty() && self.to_client.is_empty()
     }

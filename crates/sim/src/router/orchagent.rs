@@ -311,10 +311,11 @@ impl Orchagent {
         }
         let ends = events.iter().any(|event| matches!(event, OrchEvent::Fatal(_)));
         events.clear();
-        if !(responses.is_empty() && found.is_empty() && refusals.is_empty()) {
+        let says = !(responses.is_empty() && found.is_empty() && refusals.is_empty());
+        if says {
             super::trace(|| format!("responses {responses:?}, found {found:?}, {refusals:?}"));
         }
-        if self.subscription == Subscription::Begun {
+        if says && self.subscription == Subscription::Begun {
             let mut refused = ResponseWriter::new(ResponseKind::Refused);
             for refusal in refusals.iter() {
                 if let RouteKey::Route { vrf, prefix, .. } = &refusal.key {

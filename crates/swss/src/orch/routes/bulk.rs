@@ -34,6 +34,9 @@ impl Routes {
         self.sweep(bulk_size);
         self.retry_due(bulk_size);
         let count = self.ready.len().min(bulk_size);
+        if count == 0 {
+            return false;
+        }
         let mut ids: Vec<RouteId> = self.ready.drain(..count).collect();
         if self.sort {
             // Chips store, and readers of ASIC_DB find, neighbouring prefixes together.
@@ -60,7 +63,7 @@ impl Routes {
                 deps.outbox.bulker.call(call, Context::Routes(routes));
             }
         }
-        count > 0
+        true
     }
 
     /// Resolves a task: adds its entry to the bulk, puts it into the retry cache, or finishes it.
