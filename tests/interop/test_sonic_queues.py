@@ -89,9 +89,12 @@ def test_a_chip_that_stalls(host, combination):
     else:
         full += [("fpmsyncd", "keys in ROUTE_TABLE_KEY_SET", KEYS)]
     settled(is_full, 60)
-    # What is under way stands before the chip.
-    queue = look()["syncd"]["orchagent to syncd"]
-    assert queue["depth"] == window and queue["bound"] == 64
+
+    def stands_before_the_chip():
+        # What is under way.
+        queue = look()["syncd"]["orchagent to syncd"]
+        assert (queue["depth"], queue["bound"]) == (window, 64)
+    settled(stands_before_the_chip, 20)
     text = shown(sonic)
     line = next(line for line in text.splitlines() if "rows in m_toSync" in line)
     assert line.split()[:1] + line.split()[4:5] == ["orchagent", "50,000"], line
