@@ -1,7 +1,7 @@
 //! orchagent's routes, labels and next-hop groups: the truth is APPL_DB, which they come through.
 //!
-//! An APPL_DB that lost its data has no rows, and that must not empty the chip. So fpmsyncd is asked
-//! what it has of the rows that differ ([`row_query`]).
+//! An APPL_DB that lost its data has no rows, and that must not empty the chip. So fpmsyncd is queried
+//! for its own version of the rows that differ ([`row_query`]).
 
 use super::mirror::{Found, KeyOf, Mirror, Reader, WantedRow};
 use crate::orch_stage::OrchStage;
@@ -64,9 +64,9 @@ pub(crate) fn reader(daemon: &Daemon) -> Result<Reader<RowName, Producer>, Error
 pub(crate) type Producer = Vec<(RowName, ProducerRow)>;
 
 fn ask(client: &row_query::Client, found: &[FoundRow]) -> Result<Producer, Error> {
-    let asked = producer_rows(found);
-    let rows = if asked.is_empty() { None } else { client.compare(&asked)? };
-    Ok(asked.into_iter().map(|(name, _)| name).zip(rows.unwrap_or_default()).collect())
+    let requested = producer_rows(found);
+    let rows = if requested.is_empty() { None } else { client.compare(&requested)? };
+    Ok(requested.into_iter().map(|(name, _)| name).zip(rows.unwrap_or_default()).collect())
 }
 
 impl Mirror for OrchStage {

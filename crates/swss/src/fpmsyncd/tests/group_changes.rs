@@ -8,11 +8,7 @@ const ROW: &str = "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop_group=9";
 
 fn group_row(gateways: &str) -> String {
     let each = |text: &str| vec![text; gateways.split(',').count()].join(",");
-    format!(
-        "NEXTHOP_GROUP_TABLE:9 SET nexthop={gateways} ifname={} weight={}",
-        each("Ethernet0"),
-        each("1")
-    )
+    format!("NEXTHOP_GROUP_TABLE:9 SET nexthop={gateways} ifname={} weight={}", each("Ethernet0"), each("1"))
 }
 
 impl Bench {
