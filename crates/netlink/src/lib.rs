@@ -4,15 +4,19 @@
 //! a system call are enough. So a chunk asks for an acknowledgement of its last message only. The kernel reports
 //! failures in any case; the sequence number says which message failed.
 
+mod transport;
+
+pub use transport::{SimulatedKernel, SimulatedPeer, Sockets};
+
 use ribtide_runtime::idle;
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
 use socket2::{Domain, Protocol, SockFilter, Type};
-use std::io::{self, Read};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
+use transport::Transport;
 
 /// Most messages in one system call.
 const CHUNK_MESSAGES: usize = 256;
@@ -42,7 +46,7 @@ pub struct Refusal {
 
 /// A netlink socket of the route family, in the network namespace of the thread that opened it.
 pub struct Socket {
-    inner: socket2::Socket,
+    inner: Transport,
     seq: u32,
     read: Vec<u8>,
     write: Vec<u8>,
@@ -55,55 +59,34 @@ pub struct Socket {
 impl Socket {
     /// A socket for requests.
     pub fn open() -> io::Result<Socket> {
-        Socket::with_buffer(REPLIES_BUFFER)
+        kernel_socket(REPLIES_BUFFER).map(|inner| Socket::of(Transport::Kernel(inner)))
     }
 
-    /// A socket with a receive buffer of this size.
-    fn with_buffer(bytes: u32) -> io::Result<Socket> {
-        let inner = socket2::Socket::new(
-            Domain::from(libc::AF_NETLINK),
-            Type::RAW,
-            Some(Protocol::from(libc::NETLINK_ROUTE)),
-        )?;
-        // More than the limit of the system needs a privilege, which route changes need, too.
-        let requested = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        if set_option(&inner, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, requested).is_err() {
-            inner.set_recv_buffer_size(bytes as usize)?;
-        }
-        for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {
-            set_option(&inner, libc::SOL_NETLINK, option, 1)?;
-        }
-        inner.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Socket {
-            inner,
-            seq: 0,
-            read: idle::long_lived_buffer(READ_BYTES),
-            write: Vec::new(),
-            last: 0,
-            port: 0,
-        })
+    /// A socket that leads to a simulated kernel.
+    pub fn simulated(peer: Box<dyn SimulatedPeer>) -> Socket {
+        Socket::of(Transport::Simulated(peer))
+    }
+
+    fn of(inner: Transport) -> Socket {
+        let read = idle::long_lived_buffer(READ_BYTES);
+        Socket { inner, seq: 0, read, write: Vec::new(), last: 0, port: 0 }
     }
 
     /// A socket that receives the notifications of `groups` (`RTNLGRP_*`), of which `buffer` bytes may wait.
     pub fn monitor(groups: &[u32], buffer: u32) -> io::Result<Socket> {
-        let socket = Socket::with_buffer(buffer)?;
+        let socket = kernel_socket(buffer)?;
         // The first message gives a socket its address, and one without an address gets no notifications. A no-op that
         // is no request has no answer. (`bind` would do the same, with an address that only unsafe code can make.)
         let mut noop = [0; 16];
         noop[..4].copy_from_slice(&16u32.to_ne_bytes());
         noop[4..6].copy_from_slice(&NLMSG_NOOP.to_ne_bytes());
-        socket.inner.send(&noop)?;
+        socket.send(&noop)?;
         for group in groups {
-            set_option(
-                &socket.inner,
-                libc::SOL_NETLINK,
-                libc::NETLINK_ADD_MEMBERSHIP,
-                *group as libc::c_int,
-            )?;
+            set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, *group as libc::c_int)?;
         }
         // A wait is a poll; then all is read that waits.
-        socket.inner.set_nonblocking(true)?;
-        Ok(socket)
+        socket.set_nonblocking(true)?;
+        Ok(Socket::of(Transport::Kernel(socket)))
     }
 
     /// The kernel's number for this socket, which is in whatever the kernel says about its requests. 0 before the first
@@ -113,12 +96,19 @@ impl Socket {
     }
 
     /// Filters out notifications that the socket with this port id caused.
-    pub fn leave_out(&self, port: u32) -> io::Result<()> {
+    pub fn leave_out(&mut self, port: u32) -> io::Result<()> {
         const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        let socket = match &mut self.inner {
+            Transport::Kernel(socket) => socket,
+            Transport::Simulated(peer) => {
+                peer.leave_out(port);
+                return Ok(());
+            }
+        };
         // The port is at offset 12 of the header. A filter loads in network byte order.
-        self.inner.attach_filter(&[
+        socket.attach_filter(&[
             SockFilter::new(LOAD_WORD, 0, 0, 12),
             SockFilter::new(JUMP_IF_EQUAL, 0, 1, port.to_be()),
             SockFilter::new(RETURN, 0, 0, 0),
@@ -194,10 +184,9 @@ impl Socket {
     /// Reads the next replies. After an overrun it reads all that are left, because the kernel
     /// reports an overrun only once until the buffer is empty.
     fn answer(&mut self) -> io::Result<usize> {
-        match self.inner.read(&mut self.read) {
+        match self.inner.receive(&mut self.read) {
             Err(e) if overran(&e) || e.kind() == io::ErrorKind::WouldBlock => {
-                let mut rest = [MaybeUninit::uninit(); 4096];
-                while self.inner.recv_with_flags(&mut rest, libc::MSG_DONTWAIT).is_ok() {}
+                self.inner.discard();
                 Err(io::Error::from_raw_os_error(libc::ENOBUFS))
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => self.answer(),
@@ -242,7 +231,7 @@ impl Socket {
         self.seq = self.seq.wrapping_add(1);
         self.write.clear();
         write(&mut self.write, self.seq);
-        self.inner.send(&self.write).map(drop)
+        self.inner.send(&self.write)
     }
 
     /// Continues a dump by one buffer of the kernel: some hundred routes. Returns whether it
@@ -274,12 +263,16 @@ impl Socket {
         Ok(false)
     }
 
-    /// Sets the smallest receive buffer, so that a test can overrun it.
+    /// Sets the smallest receive buffer, so that a test can overrun it. A simulated kernel overruns
+    /// when its script says so.
     ///
     /// # Errors
     /// The error of the kernel.
     pub fn shrink(&self) -> io::Result<()> {
-        self.inner.set_recv_buffer_size(1)
+        match &self.inner {
+            Transport::Kernel(socket) => socket.set_recv_buffer_size(1),
+            Transport::Simulated(_) => Ok(()),
+        }
     }
 
     /// Waits for notifications and passes all that wait, up to some thousand, to `each` with the port
@@ -293,7 +286,7 @@ impl Socket {
         timeout: Duration,
         mut each: impl FnMut(u32, Content<'_>),
     ) -> io::Result<()> {
-        if !wait.wait(&self.inner, timeout)? {
+        if !self.inner.wait(wait, timeout)? {
             return Ok(());
         }
         // The kernel has one notification in each read.
@@ -307,7 +300,7 @@ impl Socket {
 
     /// Reads once; `false` if nothing waits.
     fn read_notification(&mut self, each: &mut impl FnMut(u32, Content<'_>)) -> io::Result<bool> {
-        let n = match self.inner.read(&mut self.read) {
+        let n = match self.inner.receive(&mut self.read) {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(false);
             }
@@ -325,6 +318,25 @@ impl Socket {
 /// Whether the error is an overrun of the buffer.
 pub fn overran(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// A socket of the kernel with a receive buffer of this size.
+fn kernel_socket(bytes: u32) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(
+        Domain::from(libc::AF_NETLINK),
+        Type::RAW,
+        Some(Protocol::from(libc::NETLINK_ROUTE)),
+    )?;
+    // More than the limit of the system needs a privilege, which route changes need, too.
+    let requested = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    if set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, requested).is_err() {
+        socket.set_recv_buffer_size(bytes as usize)?;
+    }
+    for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {
+        set_option(&socket, libc::SOL_NETLINK, option, 1)?;
+    }
+    socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    Ok(socket)
 }
 
 /// Sets an integer option that socket2 has no method for.

@@ -31,6 +31,7 @@ pub const NLM_F_REPLACE: u16 = 0x100;
 pub const NLM_F_EXCL: u16 = 0x200;
 pub const NLM_F_DUMP: u16 = 0x300;
 pub const NLM_F_CREATE: u16 = 0x400;
+pub const NLM_F_APPEND: u16 = 0x800;
 /// On an acknowledgement: the request's payload was left out of it.
 pub const NLM_F_CAPPED: u16 = 0x100;
 /// On an acknowledgement: attributes follow the request.
@@ -58,6 +59,8 @@ pub const RTA_WHY: u16 = 0x3a57;
 pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
 pub const MPLS_IPTUNNEL_DST: u16 = 1;
 
+/// In a deletion: a route of any kind.
+pub const RTN_UNSPEC: u8 = 0;
 pub const RTN_UNICAST: u8 = 1;
 pub const RTN_LOCAL: u8 = 2;
 pub const RTN_BROADCAST: u8 = 3;
@@ -72,6 +75,8 @@ pub const RTPROT_STATIC: u8 = 4;
 pub const RTPROT_BGP: u8 = 186;
 
 pub const RT_SCOPE_UNIVERSE: u8 = 0;
+/// In a deletion: a route of any scope.
+pub const RT_SCOPE_NOWHERE: u8 = 255;
 
 /// `rtm_table` of a route whose table number needs `RTA_TABLE`.
 pub const RT_TABLE_COMPAT: u8 = 252;
