@@ -4,6 +4,7 @@
 
 use super::super::{InterfaceLine, InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
+use super::system::System;
 use super::vrf::Listed;
 use super::{InterfaceChange, Note, REOPEN};
 use ribtide_config::VrfSetup;
@@ -16,7 +17,6 @@ use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
 use std::io;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The receive buffer for notifications, in bytes.
@@ -52,7 +52,9 @@ impl InterfaceWatch {
     ) -> io::Result<InterfaceWatch> {
         let listed = Listed::default();
         listed.set(vrfs);
-        watch(None, listed.clone(), Outputs { notes: None, rib, sessions }, None, stop)?;
+        let outputs = Outputs { notes: None, rib, sessions };
+        let watcher = Watcher::new(&System::default(), None, listed.clone(), outputs, stop)?;
+        thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(None))?;
         Ok(InterfaceWatch { listed })
     }
 
@@ -62,36 +64,9 @@ impl InterfaceWatch {
     }
 }
 
-/// Starts the thread in the network namespace of the calling one. `vrf`: the index of the device of
-/// the default VRF, if any. `dataplane` is up once the RIB manager has the interfaces.
-///
-/// # Errors
-/// The kernel refuses the socket or the thread.
-pub(super) fn watch(
-    vrf: Option<IfIndex>,
-    listed: Listed,
-    outputs: Outputs,
-    dataplane: Option<DataplaneId>,
-    stop: &Stop,
-) -> io::Result<JoinHandle<()>> {
-    let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
-    let wait = WaitFd::new(stop)?;
-    listed.wake(wait.waker());
-    let watcher = Watcher {
-        monitor: Socket::monitor(&groups, BUFFER)?,
-        wait,
-        requests: Socket::open()?,
-        interfaces: Interfaces::of(vrf, listed.get()),
-        listed,
-        seen: 0,
-        outputs,
-        initial: true,
-        stop: stop.clone(),
-    };
-    thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(dataplane))
-}
-
-struct Watcher {
+/// The watching thread.
+pub(super) struct Watcher {
+    system: System,
     monitor: Socket,
     /// Ends its wait at the stop, and after a change of the list of VRFs.
     wait: WaitFd,
@@ -107,42 +82,71 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn run(mut self, dataplane: Option<DataplaneId>) {
-        // The subscription precedes the dump, so nothing is missed.
-        let initial = self.dump().and_then(|()| {
-            let Some(rib) = &self.outputs.rib else { return Ok(()) };
-            rib.send(RibIn::EndOfInitial(Source::Connected))?;
-            dataplane.map_or(Ok(()), |id| rib.send(RibIn::DataplaneUp(id)))
-        });
-        self.initial = false;
-        if initial.is_err() {
-            return;
+    /// Starts to listen. `vrf`: the index of the device of the default VRF, if any.
+    ///
+    /// # Errors
+    /// The kernel refuses the sockets.
+    pub(super) fn new(
+        system: &System,
+        vrf: Option<IfIndex>,
+        listed: Listed,
+        outputs: Outputs,
+        stop: &Stop,
+    ) -> io::Result<Watcher> {
+        let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
+        let wait = WaitFd::new(stop)?;
+        listed.wake(wait.waker());
+        Ok(Watcher {
+            monitor: system.sockets.monitor(&groups, BUFFER)?,
+            wait,
+            requests: system.sockets.open()?,
+            system: system.clone(),
+            interfaces: Interfaces::of(vrf, listed.get()),
+            listed,
+            seen: 0,
+            outputs,
+            initial: true,
+            stop: stop.clone(),
+        })
+    }
+
+    /// `dataplane` is up once the RIB manager has the interfaces.
+    pub(super) fn run(mut self, dataplane: Option<DataplaneId>) {
+        let mut sent = self.begin(dataplane);
+        while sent.is_ok() && !self.stop.stopped() {
+            sent = self.step();
         }
-        while !self.stop.stopped() {
-            let interfaces = &mut self.interfaces;
-            if let Some(vrfs) = self.listed.news(&mut self.seen) {
-                interfaces.set_vrfs(vrfs);
-            }
-            let told = match self
-                .monitor
-                .notified(&self.wait, Duration::MAX, |_, content| interfaces.take(&content))
-            {
-                Ok(()) => self.notify(),
-                Err(e) => {
-                    if !overran(&e) {
-                        tracing::warn!(
-                            target: target::KERNEL,
-                            error = %e,
-                            "watching the kernel's interfaces failed; reading all of them again"
-                        );
-                        std::thread::sleep(REOPEN);
-                    }
-                    let lost = self.outputs.notes.as_ref().map_or(Ok(()), |notes| notes.send(Note::Lost));
-                    lost.and_then(|()| self.dump())
+    }
+
+    /// Sends the initial interfaces.
+    pub(super) fn begin(&mut self, dataplane: Option<DataplaneId>) -> Result<(), Closed> {
+        // The subscription precedes the dump, so nothing is missed.
+        self.dump()?;
+        self.initial = false;
+        let Some(rib) = &self.outputs.rib else { return Ok(()) };
+        rib.send(RibIn::EndOfInitial(Source::Connected))?;
+        dataplane.map_or(Ok(()), |id| rib.send(RibIn::DataplaneUp(id)))
+    }
+
+    /// Waits for notifications and handles them.
+    pub(super) fn step(&mut self) -> Result<(), Closed> {
+        let interfaces = &mut self.interfaces;
+        if let Some(vrfs) = self.listed.news(&mut self.seen) {
+            interfaces.set_vrfs(vrfs);
+        }
+        match self.monitor.notified(&self.wait, Duration::MAX, |_, content| interfaces.take(&content)) {
+            Ok(()) => self.notify(),
+            Err(e) => {
+                if !overran(&e) {
+                    tracing::warn!(
+                        target: target::KERNEL,
+                        error = %e,
+                        "watching the kernel's interfaces failed; reading all of them again"
+                    );
+                    self.system.sleep(REOPEN);
                 }
-            };
-            if told.is_err() {
-                return;
+                let lost = self.outputs.notes.as_ref().map_or(Ok(()), |notes| notes.send(Note::Lost));
+                lost.and_then(|()| self.dump())
             }
         }
     }
@@ -166,7 +170,7 @@ impl Watcher {
                         error = %e,
                         "the kernel's interfaces cannot be read; trying again"
                     );
-                    std::thread::sleep(REOPEN);
+                    self.system.sleep(REOPEN);
                 }
             }
         }

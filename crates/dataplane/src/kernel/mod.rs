@@ -18,28 +18,29 @@ mod imported_routes;
 mod installed;
 mod interfaces;
 mod links;
+pub mod machine;
 mod objects;
 mod repairs;
 mod routes;
+mod system;
 mod vrf;
 mod watch;
+mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use super::InterfaceNews;
 use super::RibChannel;
-use crossbeam_channel::Select;
 use flush::Scope;
 pub use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
 pub use links::InterfaceWatch;
 pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
-use ribtide_rib::{IfIndex, RibIn};
-use ribtide_runtime::idle;
+use ribtide_rib::IfIndex;
 use ribtide_runtime::log::target;
-use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends};
 use ribtide_wire::netlink::{Content, dump_links};
 use routes::{InterfaceChange, Kernel};
@@ -47,34 +48,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+pub use system::{SimulatedClock, System};
 use vrf::Listed;
 use vrf::find as find_vrf;
 pub use vrf::numbers as vrf_numbers;
 use watch::Touched;
+use writer::Writer;
 
 /// The niceness advantage of the writer over other threads except BFD. It has the most work for
 /// each route, on one thread. Otherwise the producers of routes would take its core until queues
 /// are full, and then leave theirs idle.
 const WRITER_PRIORITY: u8 = 19;
-/// Silence after which assumed state of the kernel is verified.
-const KERNEL_QUIET_TIME: Duration = Duration::from_millis(20);
-/// The longest delay of that by batches.
-const DOUBT: Duration = Duration::from_millis(500);
 /// Pause before a failed socket is opened again.
 const REOPEN: Duration = Duration::from_secs(1);
-/// The comparison of the kernel with the desired state takes at most one in this many parts of a
-/// CPU: 2% (ADR 25).
-const COMPARE_SHARE: u32 = 50;
-/// The same in the first round after a replay that found own routes, which ends their adoption, and
-/// for the rest of a round that has found a difference.
-const URGENT_COMPARE_SHARE: u32 = 2;
-/// Routes that the comparison reads before batches go on: some 10 ms.
-const COMPARE_PAGE: usize = 8192;
-/// The minimum interval of rounds of the comparison.
-const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 /// Notes of watchers in the queue of the writer at most.
 const NOTES: usize = 256;
 
@@ -107,10 +96,67 @@ enum Note {
     Vrfs,
 }
 
+/// The stages of the kernel dataplane, which are a thread each.
+struct Stages {
+    writer: Writer,
+    routes: watch::Watcher,
+    links: links::Watcher,
+    handle: KernelHandle,
+}
+
+impl Stages {
+    /// Opens every socket. `config.table` is final; `vrf`: the index of the device of the default
+    /// VRF, if any.
+    fn open(
+        system: &System,
+        config: KernelConfig,
+        vrf: Option<IfIndex>,
+        vrfs: &[VrfSetup],
+        channel: RibChannel,
+        sessions: Option<ring::Sender<InterfaceNews>>,
+        rings: &Rings,
+    ) -> io::Result<Stages> {
+        let listed = Listed::default();
+        listed.set(vrfs);
+        let kernel = Kernel::open(system, config.clone(), &listed.numbers())?;
+        if !config.compat_mode {
+            leave_compat_mode();
+        }
+        let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
+        let writing_port = Arc::new(AtomicU32::new(kernel.port()));
+        let handle = KernelHandle {
+            config: Arc::new(config.clone()),
+            repairs: kernel.repairs.counters.clone(),
+            listed: listed.clone(),
+            notes: notes.clone(),
+        };
+        let routes = watch::Watcher::new(
+            system,
+            config.clone(),
+            listed.clone(),
+            writing_port.clone(),
+            notes.clone(),
+            channel.rib.feedback.clone(),
+            channel.stop.clone(),
+        )
+        .map_err(cannot)?;
+        let outputs =
+            links::Outputs { notes: Some(notes), rib: Some(channel.rib.failures.clone()), sessions };
+        let links =
+            links::Watcher::new(system, vrf, listed.clone(), outputs, &channel.stop).map_err(cannot)?;
+        let writer = Writer::new(system, kernel, config, listed, channel, noted, writing_port);
+        Ok(Stages { writer, routes, links, handle })
+    }
+}
+
+fn cannot(e: io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("the kernel dataplane cannot start: {e}"))
+}
+
 /// Starts the kernel dataplane in the network namespace of the calling thread.
 ///
-/// It tells the RIB manager every interface, then [`RibIn::EndOfInitial`] of connected routes, then
-/// [`RibIn::DataplaneUp`]. `sessions`: BGP's session thread, which is told of interfaces too.
+/// It tells the RIB manager every interface, then [`ribtide_rib::RibIn::EndOfInitial`] of connected routes, then
+/// [`ribtide_rib::RibIn::DataplaneUp`]. `sessions`: BGP's session thread, which is told of interfaces too.
 ///
 /// # Errors
 /// A sentence that says what is missing and what to do: a capability (`PermissionDenied`), next-hop objects
@@ -131,51 +177,15 @@ pub fn start(
         }
         None => None,
     };
-    let listed = Listed::default();
-    listed.set(vrfs);
-    let kernel = Kernel::open(config.clone(), &listed.numbers())?;
-    if !config.compat_mode {
-        leave_compat_mode();
-    }
-    let cannot = |e: io::Error| io::Error::new(e.kind(), format!("the kernel dataplane cannot start: {e}"));
-    let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
-    let writing_port = Arc::new(AtomicU32::new(kernel.port()));
-    let handle = KernelHandle {
-        config: Arc::new(config.clone()),
-        repairs: kernel.repairs.counters.clone(),
-        listed: listed.clone(),
-        notes: notes.clone(),
-    };
-    let routes = watch::Watcher::new(
-        config.clone(),
-        listed.clone(),
-        writing_port.clone(),
-        notes.clone(),
-        channel.rib.feedback.clone(),
-        channel.stop.clone(),
-    )
-    .map_err(cannot)?;
+    let id = channel.id;
+    let Stages { writer, routes, links, handle } =
+        Stages::open(&System::default(), config, vrf, vrfs, channel, sessions, rings)?;
     let links =
-        links::Outputs { notes: Some(notes.clone()), rib: Some(channel.rib.failures.clone()), sessions };
-    let watcher =
-        links::watch(vrf, listed.clone(), links, Some(channel.id), &channel.stop).map_err(cannot)?;
+        thread::spawn("kernel-links", Ends::WithOwner, move || links.run(Some(id))).map_err(cannot)?;
     let routes = thread::spawn("kernel-routes", Ends::WithOwner, move || routes.run()).map_err(cannot)?;
-    let writer = Writer {
-        kernel,
-        config,
-        listed: listed.clone(),
-        channel,
-        noted,
-        writing_port,
-        replayed: false,
-        holding: false,
-        compare_at: Instant::now(),
-        round_begin: None,
-        compare_share: COMPARE_SHARE,
-    };
     let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, Ends::WithOwner, move || writer.run())
         .map_err(cannot)?;
-    Ok((handle, [watcher, routes, writer]))
+    Ok((handle, [links, routes, writer]))
 }
 
 /// The handle of the running dataplane.
@@ -231,208 +241,5 @@ fn leave_compat_mode() {
             "net.ipv4.nexthop_compat_mode cannot be set to 0: every change of a next hop will cost the kernel time for each \
              of its routes; set it before the start (sysctl), or fib.kernel.compat-mode = true accepts it"
         ),
-    }
-}
-
-/// Writes routes.
-struct Writer {
-    kernel: Kernel,
-    config: KernelConfig,
-    listed: Listed,
-    channel: RibChannel,
-    noted: ring::Receiver<Note>,
-    /// The port id of the socket that writes, for the watcher of routes.
-    writing_port: Arc<AtomicU32>,
-    /// Whether a replay has begun since the socket was opened. Earlier batches refer to unknown
-    /// state.
-    replayed: bool,
-    /// Whether the RIB manager knows that found routes are held back.
-    holding: bool,
-    /// When the comparison goes on.
-    compare_at: Instant,
-    /// The start of its round.
-    round_begin: Option<Instant>,
-    /// Its present share of time: one in this many parts.
-    compare_share: u32,
-}
-
-impl Writer {
-    fn run(mut self) {
-        while !self.channel.stop.stopped() {
-            match self.step() {
-                Ok(Ok(())) => {}
-                Ok(Err(Closed)) => return,
-                Err(e) => {
-                    if self.reopen(&e).is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Does the next work, or waits for it.
-    fn step(&mut self) -> io::Result<Result<(), Closed>> {
-        if self.kernel.doubts_for(DOUBT) {
-            self.kernel.verify()?;
-            self.report();
-        }
-        if self.notes()?.is_err() {
-            return Ok(Err(Closed));
-        }
-        if self.replayed && Instant::now() >= self.compare_at {
-            self.compare()?;
-        }
-        match self.channel.try_next() {
-            Ok(Some(batch)) => {
-                // A batch caused by an interface change follows the note of that change.
-                if self.notes()?.is_err() {
-                    return Ok(Err(Closed));
-                }
-                let begin = Instant::now();
-                self.replayed |= batch.start_of_replay;
-                if self.replayed {
-                    self.kernel.confirms = self.channel.rib.confirms.load(Relaxed);
-                    self.kernel.apply(&batch)?;
-                }
-                if batch.end_of_replay && self.kernel.has_found_routes() {
-                    // Adopted routes are compared at once. Without any, the kernel has acknowledged each.
-                    (self.compare_at, self.compare_share) = (Instant::now(), URGENT_COMPARE_SHARE);
-                }
-                self.channel.meter.add(batch.route_count(), begin);
-                // The RIB manager must know it before the acknowledgement.
-                if self.report_holding().is_err() {
-                    return Ok(Err(Closed));
-                }
-                let ack = self.kernel.results.ack(self.channel.id, batch.seq);
-                return Ok(self.channel.rib.feedback.send(RibIn::Ack(ack)));
-            }
-            Ok(None) => {}
-            Err(Closed) => return Ok(Err(Closed)),
-        }
-        let mut select = Select::new();
-        self.noted.watch(&mut select);
-        self.channel.watch(&mut select);
-        let quiet =
-            if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { idle::until_idle() };
-        let quiet = match self.replayed {
-            true => quiet.min(self.compare_at.saturating_duration_since(Instant::now())),
-            false => quiet,
-        };
-        let timed_out = select.ready_timeout(quiet).is_err();
-        if timed_out {
-            self.kernel.verify()?;
-            self.report();
-        }
-        if idle::on_wait(timed_out) {
-            idle::trim(&mut self.kernel);
-        }
-        Ok(Ok(()))
-    }
-
-    /// Compares the next routes of the kernel with the desired state, and sets the time of the next
-    /// ones so that the comparison has no more than its share of time.
-    fn compare(&mut self) -> io::Result<()> {
-        let (begin, cpu_before) = (Instant::now(), thread::cpu_time());
-        let round_begin = *self.round_begin.get_or_insert(begin);
-        let repairs = self.kernel.repairs.total();
-        let ended = self.kernel.compare(COMPARE_PAGE)?;
-        if self.kernel.repairs.total() != repairs {
-            self.compare_share = URGENT_COMPARE_SHARE;
-        }
-        self.report();
-        // Its CPU time counts, because other threads may have the CPU meanwhile; but batches get at
-        // least half of the time.
-        let cpu = thread::cpu_time().saturating_sub(cpu_before);
-        self.compare_at = begin + (cpu * self.compare_share).max(begin.elapsed() * URGENT_COMPARE_SHARE);
-        if ended {
-            self.compare_at = self.compare_at.max(round_begin + ROUND_INTERVAL);
-            (self.round_begin, self.compare_share) = (None, COMPARE_SHARE);
-        }
-        Ok(())
-    }
-
-    /// Handles all waiting notes. The watchers end with the process.
-    fn notes(&mut self) -> io::Result<Result<(), Closed>> {
-        loop {
-            match self.noted.next_now() {
-                Ok(Some(note)) => self.noted(&note)?,
-                Ok(None) => return Ok(Ok(())),
-                Err(Closed) => return Ok(Err(Closed)),
-            }
-        }
-    }
-
-    fn noted(&mut self, note: &Note) -> io::Result<()> {
-        if !self.replayed && !matches!(note, Note::Vrfs) {
-            return Ok(());
-        }
-        match note {
-            Note::Interface(change) => self.kernel.interface_changed(change)?,
-            Note::Lost => self.kernel.repair()?,
-            Note::Addresses(addresses) => self.kernel.addresses_changed(addresses)?,
-            Note::NextHops => self.kernel.objects_changed()?,
-            Note::Routes(touched) => self.kernel.touched(touched)?,
-            Note::Vrfs => self.listed.numbers().into_iter().try_for_each(|vrf| self.kernel.know(vrf))?,
-        }
-        self.report();
-        Ok(())
-    }
-
-    /// Reports changed results of routes that no batch contains.
-    fn report(&mut self) {
-        self.kernel.repairs.log();
-        // If the RIB is gone, the next batch shows it.
-        let _ = self.report_holding();
-        if let Some(ack) = self.kernel.results.news(self.channel.id) {
-            // If the RIB is gone, the next batch shows it.
-            let _ = self.channel.rib.feedback.send(RibIn::Ack(ack));
-        }
-    }
-
-    /// Reports whether found routes are held back, if that changed.
-    fn report_holding(&mut self) -> Result<(), Closed> {
-        let holding = self.kernel.is_holding();
-        if std::mem::replace(&mut self.holding, holding) == holding {
-            return Ok(());
-        }
-        self.channel.rib.feedback.send(RibIn::Holding(self.channel.id, holding))
-    }
-
-    /// Starts over after a failure of the socket; the RIB sends a replay.
-    fn reopen(&mut self, e: &io::Error) -> Result<(), Closed> {
-        tracing::error!(
-            target: target::KERNEL,
-            error = %e,
-            "writing to the kernel's routing table failed; comparing all of it and trying again"
-        );
-        self.channel.rib.feedback.send(RibIn::DataplaneDown(self.channel.id))?;
-        (self.replayed, self.holding, self.round_begin) = (false, false, None);
-        self.channel.restart();
-        loop {
-            let again = Instant::now() + REOPEN;
-            while let Some(left) = again.checked_duration_since(Instant::now()) {
-                // A dataplane that is down gets no batches; those in the queue are dropped.
-                self.channel.next(left)?;
-                if self.channel.stop.stopped() {
-                    return Err(Closed);
-                }
-            }
-            match Kernel::open(self.config.clone(), &self.listed.numbers()) {
-                Ok(kernel) => {
-                    self.writing_port.store(kernel.port(), Relaxed);
-                    let repairs = std::mem::take(&mut self.kernel.repairs);
-                    self.kernel = kernel;
-                    self.kernel.repairs = repairs;
-                    return self.channel.rib.feedback.send(RibIn::DataplaneUp(self.channel.id));
-                }
-                Err(_) if self.channel.stop.stopped() => return Err(Closed),
-                Err(e) => tracing::error!(
-                    target: target::KERNEL,
-                    error = %e,
-                    "the kernel's routing table cannot be opened; trying again"
-                ),
-            }
-        }
     }
 }

@@ -7,6 +7,7 @@ use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
 use super::objects::{Objects, SingleContent};
 use super::repairs::{Difference, Repairs};
+use super::system::System;
 use super::watch::Touched;
 use compare::Comparison;
 use ribtide_config::KernelConfig;
@@ -101,6 +102,7 @@ pub(crate) struct InterfaceChange {
 /// number in those tables, and next-hop objects with that number, belong to ribtide: no other
 /// program may use the number there.
 pub(crate) struct Kernel {
+    system: System,
     socket: Socket,
     config: KernelConfig,
     objects: Objects,
@@ -135,16 +137,17 @@ impl ShrinkToFit for Kernel {
 }
 
 impl Kernel {
-    /// Opens the kernel in the network namespace of the calling thread and checks the permissions.
+    /// Opens the kernel, by default in the network namespace of the calling thread, and checks the
+    /// permissions.
     ///
     /// # Errors
     /// A sentence that says what is missing and what to do: a capability (`PermissionDenied`), next-hop objects
     /// (`Unsupported`) or a socket.
-    pub(crate) fn open(config: KernelConfig, vrfs: &[Vrf]) -> io::Result<Kernel> {
+    pub(crate) fn open(system: &System, config: KernelConfig, vrfs: &[Vrf]) -> io::Result<Kernel> {
         let cannot = |e: io::Error| {
             io::Error::new(e.kind(), format!("the kernel's routing socket (netlink) cannot be used: {e}"))
         };
-        let mut socket = Socket::open().map_err(cannot)?;
+        let mut socket = system.sockets.open().map_err(cannot)?;
         let mut answer = None;
         // Object 0 cannot exist, so this changes nothing, and fails without the permission.
         socket
@@ -169,6 +172,7 @@ impl Kernel {
                     .chain(vrfs.iter().map(|vrf| (vrf.id, vrf.table)))
                     .map(|(id, table)| (id, InVrf { table, routes: Families::default() }))
                     .collect(),
+                system: system.clone(),
                 socket,
                 objects: Objects::new(config.protocol),
                 config,
@@ -370,7 +374,7 @@ impl Kernel {
 
     /// Notes that next-hop objects may differ from the assumption; [`Kernel::verify`] checks them.
     pub(crate) fn doubt(&mut self) {
-        self.doubt.get_or_insert_with(Instant::now);
+        self.doubt.get_or_insert_with(|| self.system.now());
     }
 
     /// Handles next-hop objects that another program changed. A found route must not count as
@@ -385,7 +389,7 @@ impl Kernel {
 
     /// Whether a verification is due after `time`.
     pub(crate) fn doubts_for(&self, time: Duration) -> bool {
-        self.doubt.is_some_and(|since| since.elapsed() >= time)
+        self.doubt.is_some_and(|since| self.system.now().saturating_duration_since(since) >= time)
     }
 
     /// Verifies assumed next-hop objects and repairs differences.

@@ -2,10 +2,12 @@
 
 use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::routes::InterfaceChange;
+use super::writer::COMPARE_PAGE;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, Rng, V4, V6};
 use ribtide_rib::{
-    FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, Source, UrgentOp, VrfPrefix,
+    FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, RibIn, Source, UrgentOp,
+    VrfPrefix,
 };
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::thread::Stop;
@@ -15,6 +17,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// In compatibility mode, so that `ip` shows next hops with their routes.
 fn config() -> KernelConfig {
@@ -188,7 +191,7 @@ fn failed(kernel: &mut Kernel) -> Vec<(AnyPrefix, String)> {
 }
 
 fn open() -> Kernel {
-    Kernel::open(config(), &[]).unwrap()
+    Kernel::open(&System::default(), config(), &[]).unwrap()
 }
 
 #[test]
@@ -337,7 +340,7 @@ fn a_group_has_a_source_address_of_its_own() {
             all.iter().map(|(prefix, source)| (prefix.to_string(), source.to_string())).collect()
         };
         let (four, six) = ([hop("10.0.0.2", "v0", 1)], [hop("2001:db8::2", "v0", 1)]);
-        let mut kernel = Kernel::open(config.clone(), &[]).unwrap();
+        let mut kernel = Kernel::open(&System::default(), config.clone(), &[]).unwrap();
         Batch::start()
             .group(1, &four)
             .group(2, &four)
@@ -369,7 +372,7 @@ fn a_group_has_a_source_address_of_its_own() {
         assert_eq!(sources(), first);
 
         // After a restart the policy is another: what has the right source stays, the others are written again.
-        let mut kernel = Kernel::open(config, &[]).unwrap();
+        let mut kernel = Kernel::open(&System::default(), config, &[]).unwrap();
         Batch::start()
             .group(5, &four)
             .source("10.7.7.8")

@@ -8,6 +8,7 @@
 use super::Note;
 use super::REOPEN;
 use super::imported_routes::ImportedRoutes;
+use super::system::System;
 use super::vrf::Listed;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::{Socket, overran};
@@ -26,7 +27,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Pause after a repair: the most frequent reaction to a program that writes the same routes.
 const REPAIR_PAUSE: Duration = Duration::from_millis(10);
@@ -50,6 +51,7 @@ pub(crate) struct Touched {
 
 /// The watching thread.
 pub(super) struct Watcher {
+    system: System,
     config: KernelConfig,
     monitor: Socket,
     /// Ends its wait at the stop, and after a change of the list of VRFs.
@@ -88,6 +90,7 @@ impl Watcher {
     /// # Errors
     /// The kernel refuses the sockets.
     pub(super) fn new(
+        system: &System,
         config: KernelConfig,
         listed: Listed,
         writer: Arc<AtomicU32>,
@@ -103,12 +106,13 @@ impl Watcher {
             RTNLGRP_IPV4_IFADDR,
             RTNLGRP_IPV6_IFADDR,
         ];
-        let monitor = Socket::monitor(&groups, config.receive_buffer)?;
+        let monitor = system.sockets.monitor(&groups, config.receive_buffer)?;
         let wait = WaitFd::new(&stop)?;
         listed.wake(wait.waker());
-        let requests = Socket::open()?;
+        let requests = system.sockets.open()?;
         let imported = config.import.then(|| ImportedRoutes::new(&config)).into_iter().collect();
         Ok(Watcher {
+            system: system.clone(),
             listed,
             seen: 0,
             config,
@@ -125,15 +129,18 @@ impl Watcher {
     }
 
     pub(super) fn run(mut self) {
-        // The subscription precedes the dump, so nothing is missed.
-        self.place();
-        let mut sent = self.learn();
-        if self.config.import {
-            sent = sent.and_then(|()| self.feedback.send(RibIn::EndOfInitial(Source::Kernel)));
-        }
+        let mut sent = self.begin();
         while sent.is_ok() && !self.stop.stopped() {
             sent = self.step();
         }
+    }
+
+    /// Sends the initial imported routes.
+    pub(super) fn begin(&mut self) -> Result<(), Closed> {
+        // The subscription precedes the dump, so nothing is missed.
+        self.place();
+        self.learn()?;
+        if self.config.import { self.feedback.send(RibIn::EndOfInitial(Source::Kernel)) } else { Ok(()) }
     }
 
     /// Reads a changed list of VRFs. Returns whether it changed.
@@ -151,7 +158,8 @@ impl Watcher {
         true
     }
 
-    fn step(&mut self) -> Result<(), Closed> {
+    /// Waits for notifications and handles them.
+    pub(super) fn step(&mut self) -> Result<(), Closed> {
         if self.place() {
             self.learn()?;
         }
@@ -176,7 +184,7 @@ impl Watcher {
                     error = %e,
                     "watching the kernel's routes failed; comparing all of them"
                 );
-                std::thread::sleep(REOPEN);
+                self.system.sleep(REOPEN);
             }
             return self.lost();
         }
@@ -188,15 +196,15 @@ impl Watcher {
         }
         if !heard.touched.is_empty() {
             self.notes.send(Note::Routes(heard.touched))?;
-            std::thread::sleep(REPAIR_PAUSE);
+            self.system.sleep(REPAIR_PAUSE);
         }
         if heard.import_again { self.learn() } else { self.notify() }
     }
 
     /// Notifications were lost: everything is compared, after the remaining ones are discarded.
     fn lost(&mut self) -> Result<(), Closed> {
-        let until = Instant::now() + COMPARE_PAUSE;
-        while let left = until.saturating_duration_since(Instant::now())
+        let until = self.system.now() + COMPARE_PAUSE;
+        while let left = until.saturating_duration_since(self.system.now())
             && !left.is_zero()
             && !self.stop.stopped()
         {
@@ -236,7 +244,7 @@ impl Watcher {
                         error = %e,
                         "the kernel's routes cannot be read; trying again"
                     );
-                    std::thread::sleep(REOPEN);
+                    self.system.sleep(REOPEN);
                 }
             }
         }

@@ -138,13 +138,13 @@ impl Kernel {
             for_each_family!(F => self.write_unseen::<F>(vrf, round.disturbed)?);
         }
         self.wanted.table_mut().next_round();
-        self.repairs.round(round.begin.elapsed());
+        self.repairs.round(self.system.now().saturating_duration_since(round.begin));
         Ok(true)
     }
 
     /// Compares next-hop objects.
     fn begin_round(&mut self) -> io::Result<Round> {
-        let begin = Instant::now();
+        let begin = self.system.now();
         self.doubt = None;
         self.check_objects()?;
         let swept = self.objects.sweep(&mut self.socket)?;
@@ -164,7 +164,8 @@ impl Kernel {
         let mut socket = match round.dump.take() {
             Some(socket) => socket,
             None => {
-                let mut socket = self.comparison.idle.take().map_or_else(Socket::open, Ok)?;
+                let mut socket =
+                    self.comparison.idle.take().map_or_else(|| self.system.sockets.open(), Ok)?;
                 socket.begin_dump(|out, seq| dump_routes(out, seq, F::AFI, table, protocol))?;
                 socket
             }

@@ -110,7 +110,7 @@ fn compare_counts_no_own_change() {
 fn compare_of_a_vrf_is_of_its_table() {
     in_namespace("compare::compare_of_a_vrf_is_of_its_table", || {
         let vrf = Vrf { id: VrfId(1), table: 2000, device: 0 };
-        let mut kernel = Kernel::open(config(), &[vrf]).unwrap();
+        let mut kernel = Kernel::open(&System::default(), config(), &[vrf]).unwrap();
         routes(10).apply(&mut kernel);
         let mut batch = Batch::default().group(5, &[hop("10.0.1.2", "v1", 1)]).route("192.0.2.0/24", Some(5));
         batch.0.vrf = vrf;

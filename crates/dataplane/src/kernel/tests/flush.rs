@@ -6,7 +6,7 @@ use crate::kernel::flush::{self, Scope};
 #[test]
 fn flush_removes_our_routes_and_objects_and_no_others() {
     in_namespace("flush::flush_removes_our_routes_and_objects_and_no_others", || {
-        let mut kernel = Kernel::open(config(), &[]).unwrap();
+        let mut kernel = Kernel::open(&System::default(), config(), &[]).unwrap();
         let mut batch = Batch::start().group(1, &[hop("10.0.0.2", "v0", 1), hop("10.0.1.2", "v1", 1)]);
         for n in 0..200 {
             batch = batch.route(&format!("192.0.2.{n}/32"), Some(1));

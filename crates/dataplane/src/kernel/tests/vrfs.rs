@@ -24,7 +24,7 @@ fn each_vrf_has_its_table_and_nothing_of_anothers() {
         // From before: one that will be wanted, and one that will not.
         ip("route add 192.0.2.0/24 via 10.0.0.9 proto bgp table 1001 metric 20");
         ip("route add 203.0.113.0/24 via 10.0.0.9 proto bgp table 1001 metric 20");
-        let mut kernel = Kernel::open(config(), &[RED]).unwrap();
+        let mut kernel = Kernel::open(&System::default(), config(), &[RED]).unwrap();
         let default = Batch::start()
             .group(1, &[hop("10.0.0.2", "v0", 1)])
             .group(7_000_001, &[hop("10.0.1.2", "v1", 1)])
