@@ -180,7 +180,7 @@ impl Flush {
                 return Ok((found.len() as u64, 0));
             }
             left = self.delete(&found, |(prefix, metric), out, seq| {
-                let mut route = Route::new(*prefix, table, protocol, NextHops::None);
+                let mut route = Route::deletion(*prefix, table, protocol);
                 route.metric = *metric;
                 let written = route.write_delete(out, 0, seq);
                 debug_assert!(written.is_ok(), "a deletion has a fixed size");

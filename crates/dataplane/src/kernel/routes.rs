@@ -812,15 +812,15 @@ impl Kernel {
         self.socket.request(
             &changes,
             |(change, id), out, seq| {
-                let mut route =
-                    Route::new(change.prefix.any(), table, protocol, id.map_or(NextHops::None, NextHops::Id));
-                route.metric = Some(change.metric);
-                let written = if id.is_some() {
+                let prefix = change.prefix.any();
+                let metric = Some(change.metric);
+                let written = if let Some(id) = *id {
                     let of_group = if sources.is_empty() { None } else { change.group };
-                    route.prefsrc = of_group.and_then(|group| sources.get(&group).copied()).or(configured);
-                    route.write_new(out, flags, seq)
+                    let prefsrc = of_group.and_then(|group| sources.get(&group).copied()).or(configured);
+                    let route = Route::new(prefix, table, protocol, NextHops::Id(id));
+                    Route { metric, prefsrc, ..route }.write_new(out, flags, seq)
                 } else {
-                    route.write_delete(out, 0, seq)
+                    Route { metric, ..Route::deletion(prefix, table, protocol) }.write_delete(out, 0, seq)
                 };
                 debug_assert!(written.is_ok(), "a route by next-hop object has a fixed size");
             },

@@ -117,6 +117,13 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// The key of a deletion: a route of `table` and `protocol`, whatever it does. The kernel deletes
+    /// an IPv4 route only if the kind and the scope of the request match.
+    pub fn deletion(prefix: AnyPrefix, table: u32, protocol: u8) -> Self {
+        let route = Route::new(prefix, table, protocol, NextHops::None);
+        Route { kind: RouteKind::Other(RTN_UNSPEC), scope: RT_SCOPE_NOWHERE, ..route }
+    }
+
     /// Whether the hardware has the route (`RTM_F_OFFLOAD`).
     pub fn offloaded(&self) -> bool {
         self.flags & RTM_F_OFFLOAD != 0

@@ -1,5 +1,6 @@
 //! After a restart: found routes count as installed only while the kernel has them as requested.
 
+use super::super::flush::{Scope, flush};
 use super::super::watch::Touched;
 use super::*;
 
@@ -165,5 +166,27 @@ fn unused_groups_of_this_run_leave_before_the_replay_ends() {
         }
         assert_eq!(groups(), 2, "of the found routes");
         assert_eq!(table(), whole);
+    });
+}
+
+#[test]
+fn found_route_of_another_kind_or_scope_is_removed() {
+    in_namespace("adoption::found_route_of_another_kind_or_scope_is_removed", || {
+        let leave_over = || {
+            ip("route add blackhole 192.0.2.0/24 proto bgp table 1000 metric 77");
+            ip("route add 198.51.100.0/24 dev v0 scope link proto bgp table 1000 metric 20");
+            ip("-6 route add unreachable 2001:db8:aaaa::/48 proto bgp table 1000");
+        };
+        leave_over();
+        let mut kernel = open();
+        Batch::start().end().apply(&mut kernel);
+        assert_eq!(table(), expect(&[]));
+        leave_over();
+        kernel.repair().unwrap();
+        assert_eq!(table(), expect(&[]));
+        leave_over();
+        let scope = Scope { protocol: 186, tables: vec![(1000, "default".into())] };
+        assert_eq!(flush(&scope, false, None).unwrap().routes(), 3);
+        assert_eq!(table(), expect(&[]));
     });
 }
