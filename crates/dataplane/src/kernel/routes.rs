@@ -486,12 +486,12 @@ impl Kernel {
             for Touched { prefix, metric, there, marked, .. } in touched.iter().filter(|touched| touched.table == at) {
                 let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) else { continue };
                 let ours = *metric == self.config.metric;
-                if self.replaying {
-                    // What was found is no longer there.
-                    self.table::<F>(vrf).found.remove(&(prefix, *metric));
-                }
+                // What was found is no longer there.
+                let was_found = self.replaying && self.table::<F>(vrf).found.remove(&(prefix, *metric)).is_some();
                 let want = self.wanted.table().group(vrf, prefix).filter(|_| ours);
                 match want {
+                    // No result was noted of a route that was held back.
+                    Some(group) if was_found => changes.push(Change { prefix, metric: *metric, group: Some(group) }),
                     // Without its group the route cannot be written; it follows the group.
                     Some(group) if self.objects.live_id(group.0).is_some() => {
                         counts[usize::from(*there)] += 1;

@@ -190,3 +190,19 @@ fn found_route_of_another_kind_or_scope_is_removed() {
         assert_eq!(table(), expect(&[]));
     });
 }
+
+#[test]
+fn held_route_without_its_group_fails_when_another_program_deletes_it() {
+    in_namespace("adoption::held_route_without_its_group_fails_when_another_program_deletes_it", || {
+        first().apply(&mut open());
+        let mut kernel = open();
+        // The kernel refuses the group, so the found route stays until the replay ends.
+        let prefix = "192.0.2.0/24";
+        Batch::start().group(3, &[hop("99.9.9.9", "v0", 1)]).route(prefix, Some(3)).apply(&mut kernel);
+        assert!(kernel.is_holding());
+        ip(&format!("route del {prefix} table 1000"));
+        kernel.touched(&[deleted(prefix)]).unwrap();
+        let failed: Vec<AnyPrefix> = failed(&mut kernel).into_iter().map(|(prefix, _)| prefix).collect();
+        assert_eq!(failed, [prefix.parse().unwrap()]);
+    });
+}
