@@ -105,7 +105,8 @@ pub(super) struct Objects {
     groups: Map<u32, Group>,
     /// Groups (by id of the RIB) whose members may differ from the requested ones.
     dirty: Vec<u32>,
-    /// Kernel ids of groups to delete once no route uses them.
+    /// Kernel ids of groups to delete once no route uses them, and of objects whose deletion the
+    /// kernel refused.
     doomed: Vec<u32>,
     /// Single objects that may be unused.
     idle: Vec<SingleContent>,
@@ -337,6 +338,7 @@ impl Objects {
         // Objects to delete are still deleted, so they cannot be adopted.
         for id in &self.doomed {
             dump.groups.remove(id);
+            dump.singles.remove(id);
         }
         self.found = Found { taken: dump.taken, ..Found::default() };
         for (id, way) in dump.singles {
@@ -474,7 +476,7 @@ impl Objects {
                 refused.insert(index, refusal);
             },
         )?;
-        let surprises = !refused.is_empty();
+        let mut surprises = !refused.is_empty();
         for (index, change) in changes.into_iter().enumerate() {
             let Some(group) = self.groups.get_mut(&change.group) else { continue };
             match refused.remove(&index) {
@@ -493,8 +495,8 @@ impl Objects {
             }
         }
         if !shrinks.is_empty() {
-            // No group uses these any more.
-            self.delete_idle(socket)?;
+            // No group uses these any more. One that stays is a member still.
+            surprises |= !self.delete_idle(socket)?;
             for (key, members) in shrinks {
                 if let Some(group) = self.groups.get_mut(&key) {
                     group.live = members;
@@ -510,8 +512,9 @@ impl Objects {
         self.idle.iter().filter_map(single).map(|s| s.id).collect()
     }
 
-    /// Deletes unused single objects, which also removes them from groups.
-    fn delete_idle(&mut self, socket: &mut Socket) -> io::Result<()> {
+    /// Deletes unused single objects, which also removes them from groups. Returns whether all are
+    /// gone.
+    fn delete_idle(&mut self, socket: &mut Socket) -> io::Result<bool> {
         let mut ids = Vec::new();
         for way in std::mem::take(&mut self.idle) {
             if let Some(single) = self.singles.get(&way).filter(|s| s.users == 0) {
@@ -519,18 +522,24 @@ impl Objects {
                 self.singles.remove(&way);
             }
         }
-        self.delete_objects(socket, &ids)?;
-        self.free.extend(ids);
-        Ok(())
+        self.free_objects(socket, &ids)
+    }
+
+    /// Deletes objects and frees the ids of those that are gone: the kernel cannot turn a single
+    /// object into a group, nor a group into a single object. Returns whether all are gone.
+    fn free_objects(&mut self, socket: &mut Socket, ids: &[u32]) -> io::Result<bool> {
+        let left = self.delete_objects(socket, ids)?;
+        self.free.extend(ids.iter().filter(|id| !left.contains(id)));
+        self.doomed.extend(&left);
+        Ok(left.is_empty())
     }
 
     /// Deletes unused objects; with `keep` only groups of this run, because found groups may have any
     /// single object. Routes that use them must be gone or changed before.
     pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
         let groups = std::mem::take(&mut self.doomed);
-        self.delete_objects(socket, &groups)?;
-        self.free.extend(groups);
-        if self.keep { Ok(()) } else { self.delete_idle(socket) }
+        self.free_objects(socket, &groups)?;
+        if self.keep { Ok(()) } else { self.delete_idle(socket).map(drop) }
     }
 
     /// Deletes found objects that were not adopted.
@@ -586,9 +595,16 @@ impl Objects {
         self.singles.keys().any(|way| matches!(way, SingleContent::Via(via) if via.ifindex == ifindex))
     }
 
-    fn delete_objects(&self, socket: &mut Socket, ids: &[u32]) -> io::Result<()> {
-        // A refusal means that it does not exist.
-        socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), |_, _| {})
+    /// Returns the ids that the kernel keeps.
+    fn delete_objects(&self, socket: &mut Socket, ids: &[u32]) -> io::Result<Vec<u32>> {
+        let mut left = Vec::new();
+        let refused = |index: usize, refusal: Refusal| {
+            if refusal.errno != libc::ENOENT {
+                left.push(ids[index]);
+            }
+        };
+        socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), refused)?;
+        Ok(left)
     }
 }
 

@@ -149,6 +149,8 @@ impl Kernel {
         self.check_objects()?;
         let swept = self.objects.sweep(&mut self.socket)?;
         self.repairs.note(Difference::NextHopObject, swept, None);
+        // Those whose deletion the kernel refused.
+        self.objects.delete_unused(&mut self.socket)?;
         let tables = self.ids().into_iter().flat_map(|vrf| [(vrf, Afi::Ipv4), (vrf, Afi::Ipv6)]);
         Ok(Round { begin, left: tables.collect(), dump: None, disturbed: false })
     }
