@@ -62,7 +62,7 @@ impl Socket {
         kernel_socket(REPLIES_BUFFER).map(|inner| Socket::of(Transport::Kernel(inner)))
     }
 
-    /// A socket that leads to a simulated kernel.
+    /// A socket whose other end is a simulated kernel.
     pub fn simulated(peer: Box<dyn SimulatedPeer>) -> Socket {
         Socket::of(Transport::Simulated(peer))
     }

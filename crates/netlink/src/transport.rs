@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A simulated kernel, to which any number of sockets lead.
+/// A simulated kernel, to which any number of sockets are connected.
 pub trait SimulatedKernel: Send + Sync {
     /// Opens a socket for requests.
     ///
@@ -46,7 +46,7 @@ pub trait SimulatedPeer: Send {
     fn wait(&mut self, timeout: Duration) -> bool;
 }
 
-/// Where sockets lead: by default, to the kernel.
+/// What sockets are connected to: by default, the kernel.
 #[derive(Clone, Default)]
 pub struct Sockets(Option<Arc<dyn SimulatedKernel>>);
 

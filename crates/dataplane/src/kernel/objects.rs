@@ -116,6 +116,9 @@ pub(super) struct Objects {
     pub(super) keep: bool,
     /// Whether groups may have left the kernel since [`Kernel::forget_lost`](super::routes::Kernel).
     pub(super) lost: bool,
+    /// Groups (by id of the RIB) whose routes may be in the kernel, and which it refused since
+    /// [`Objects::take_refused`].
+    refused: Vec<u32>,
     /// Objects that the kernel accepted.
     pub(super) accepted: u64,
     /// Greater than all ids ever assigned or adopted.
@@ -390,6 +393,13 @@ impl Objects {
         }
     }
 
+    /// Groups (by id of the RIB) that the kernel refused and does not have now. Their routes have
+    /// failed, though no batch names them.
+    pub(super) fn take_refused(&mut self) -> Set<u32> {
+        let refused = std::mem::take(&mut self.refused);
+        refused.into_iter().filter(|group| self.live_id(*group).is_none()).collect()
+    }
+
     /// Creates the missing single objects of these groups.
     fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
         let mut missing: Vec<(u32, SingleContent)> = Vec::new();
@@ -448,6 +458,7 @@ impl Objects {
                 self.lost = true;
                 if let Some(group) = self.groups.get_mut(&key) {
                     group.live.clear();
+                    self.refused.extend(Some(key).filter(|_| !group.fresh));
                 }
             } else if members == without(&group.live, &unused) {
                 shrinks.push((key, members));
@@ -491,6 +502,7 @@ impl Objects {
                 Some(refusal) => {
                     group.live.clear();
                     group.refusal = Some(refusal);
+                    self.refused.extend(Some(change.group).filter(|_| !group.fresh));
                 }
             }
         }

@@ -553,8 +553,9 @@ impl Kernel {
         let metric = self.config.metric;
         self.objects.check(&mut self.socket)?;
         let accepted = self.objects.accepted;
-        // All routes are compared, so the returned groups do not matter.
+        // All routes are compared, so neither returned nor refused groups matter.
         self.objects.converge(&mut self.socket)?;
+        self.objects.take_refused();
         (self.objects.lost, self.held) = (false, false);
         let objects = (self.objects.accepted - accepted) as usize;
         self.repairs.note(Difference::NextHopObject, objects, None);
@@ -686,6 +687,7 @@ impl Kernel {
     fn converge(&mut self) -> io::Result<usize> {
         let back: Set<u32> = self.objects.converge(&mut self.socket)?.into_iter().collect();
         self.forget_lost()?;
+        self.note_refused();
         let mut count = 0;
         if back.is_empty() {
             return Ok(count);
@@ -702,6 +704,25 @@ impl Kernel {
             });
         }
         Ok(count)
+    }
+
+    /// Notes the routes of groups that the kernel refused as failed.
+    fn note_refused(&mut self) {
+        let refused = self.objects.take_refused();
+        if refused.is_empty() {
+            return;
+        }
+        let Kernel { wanted, objects, results, vrfs, .. } = self;
+        for vrf in vrfs.keys().copied() {
+            for_each_family!(F => for (prefix, group) in wanted.table().routes::<F>(vrf) {
+                if refused.contains(&group.0)
+                    && let Some(Refusal { text, .. }) = objects.refusal(group.0)
+                {
+                    let route = VrfPrefix { vrf, prefix: prefix.any() };
+                    results.refused(route, format!("the kernel refused it: {text}"));
+                }
+            });
+        }
     }
 
     /// Writes the routes of one family in a batch, except deletions of `gone` ones.

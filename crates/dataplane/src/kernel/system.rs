@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The sockets and the clock of one dataplane. The default is the system's.
 #[derive(Clone, Default)]
 pub struct System {
-    /// Where netlink sockets lead.
+    /// What netlink sockets are connected to.
     pub sockets: Sockets,
     clock: Option<Arc<dyn SimulatedClock>>,
 }
