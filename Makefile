@@ -39,9 +39,9 @@ campaign: ## kill, stall, disconnect and restart SONiC's daemons and Redis under
 	@scripts/setup test
 	@CAMPAIGN_ROUNDS=$${CAMPAIGN_ROUNDS:-50} scripts/test interop -s -k test_campaign
 
-simulate: ## the router in one thread with faults from seeds (SEEDS=A..B, SCRIPT=… repeats one; docs/adr/0026)
+simulate: ## the router in one thread with faults from seeds (ON=kernel, SEEDS=A..B, SCRIPT=… repeats one; docs/adr/0026)
 	@scripts/setup lint
-	@cargo run --quiet --package ribtide-sim --features fixed-hash -- $(if $(SCRIPT),--script $(SCRIPT),--seeds $(or $(SEEDS),0..10000))
+	@cargo run --quiet --package ribtide-sim --features fixed-hash -- $(if $(filter kernel,$(ON)),--kernel) $(if $(SCRIPT),--script $(SCRIPT),--seeds $(or $(SEEDS),0..10000))
 
 differential: ## random topologies and histories into ribtide, FRR and BIRD, compared (DIFFERENTIAL_HISTORIES, DIFFERENTIAL_SEED)
 	@scripts/setup test

@@ -110,7 +110,23 @@ const GRAPH: &[Row] = &[
         &["prefix", "wire", "policy", "bgp"],
     ),
     row("bench", &["prefix", "wire", "rib", "text"], &["bgp", "policy"]),
-    row("sim", &["prefix", "wire", "policy", "bgp", "rib", "swss", "vswitch", "dataplane"], &[]),
+    row(
+        "sim",
+        &[
+            "prefix",
+            "wire",
+            "policy",
+            "bgp",
+            "rib",
+            "swss",
+            "runtime",
+            "vswitch",
+            "netlink",
+            "config",
+            "dataplane",
+        ],
+        &[],
+    ),
     row(
         "ribtide",
         &[

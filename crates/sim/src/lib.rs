@@ -8,13 +8,19 @@
 //! - [`run`]: the real readers, shards and egress workers, their queues, a dataplane that sometimes fails, and
 //!   the comparison.
 //! - [`network`]: links, static routes, neighbours and next hops of every kind, and the events of a history.
+//! - [`router`]: the router with SONiC's stages and the virtual switch, and faults.
+//! - [`kernel_router`]: the router with the kernel dataplane, and faults.
+//! - [`kernel`]: the simulated kernel.
 //! - [`feedback`]: shards, egress workers and the RIB manager in a loop, which must end in agreement.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 mod egress;
 pub mod feedback;
 mod fib;
 pub mod history;
+pub mod kernel;
+pub mod kernel_router;
 pub mod network;
 pub mod oracle;
 pub mod policy;

@@ -67,6 +67,16 @@ struct Unsent {
 impl<'n> Routing<'n> {
     /// The stages of a router in `network` with one dataplane, which is up.
     pub(crate) fn new(network: &'n Network, setup: Setup, dataplane: DataplaneId) -> Routing<'n> {
+        Routing::starting(network, setup, dataplane, &[])
+    }
+
+    /// The same, where a replay ends after [`RibIn::EndOfInitial`] of these sources.
+    pub(crate) fn starting(
+        network: &'n Network,
+        setup: Setup,
+        dataplane: DataplaneId,
+        initial_sources: &[Source],
+    ) -> Routing<'n> {
         // One for each peer, one for the RIB manager, one for each worker's requests.
         let queues = network.peers.len() + 1 + usize::from(setup.workers);
         let config = RibConfig {
@@ -75,6 +85,7 @@ impl<'n> Routing<'n> {
             // A small number, so that reselection takes several turns.
             turn: 3,
             dataplanes: vec![dataplane],
+            initial_sources: initial_sources.to_vec(),
             ..RibConfig::default()
         };
         let shard = || Shard::tracking(network.options).with_seed(&HashSeed::fixed());

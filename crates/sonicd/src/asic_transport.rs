@@ -178,7 +178,8 @@ impl AsicTransport {
             })?
         } else {
             let run = (mode == Mode::RedisAsync).then(syncd_generation::of_this_run);
-            let encode = move |(request, answered): (SaiRequest, bool)| encode_request(&request, answered, run);
+            let encode =
+                move |(request, answered): (SaiRequest, bool)| encode_request(&request, answered, run);
             let decode = |waiting: &Waiting, message: Message| {
                 if waiting.is_late(&message) {
                     return None;

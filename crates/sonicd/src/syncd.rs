@@ -274,7 +274,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let validation = format!("{:?}", options.validation).to_lowercase();
     settings.note("validation", &validation, &validation, "");
     if let Some(start) = options.start_type {
-        let requested = start.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let requested =
+            start.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let (active, why) = match (resumed, start) {
             (true, _) => ("warm", ""),
             (false, StartType::Cold) => ("cold", ""),

@@ -145,7 +145,9 @@ fn the_end_of_a_list_depends_on_the_peer() {
     );
     assert!(evaluate(&import(&parse(&internal).unwrap()), "10.0.0.0/8").is_some());
     let accept = format!("{BASE}{GROUP}import = [\"it\", \"accept\"]\n{statement}");
-    assert!(evaluate(&import(&parse(&accept).unwrap()), "10.0.0.0/8").is_some_and(|changes| !changes.is_empty()));
+    assert!(
+        evaluate(&import(&parse(&accept).unwrap()), "10.0.0.0/8").is_some_and(|changes| !changes.is_empty())
+    );
 }
 
 #[test]

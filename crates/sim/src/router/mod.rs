@@ -16,6 +16,7 @@ mod orchagent;
 mod script;
 mod shrink;
 
+pub use crate::campaign::Coverage;
 pub use chip::Refusal;
 pub use orchagent::SyncdStart;
 pub use script::{Action, Break, Fault, KINDS, Script, Stage, parse};
@@ -52,15 +53,12 @@ const RECONCILE_MS: u64 = 60_000;
 const COMPARE_MS: u64 = 1000;
 
 /// Prints what happens between the stages when `RIBTIDE_TRACE` is set.
-fn trace(what: impl FnOnce() -> String) {
+pub(crate) fn trace(what: impl FnOnce() -> String) {
     static ON: OnceLock<bool> = OnceLock::new();
     if *ON.get_or_init(|| std::env::var_os("RIBTIDE_TRACE").is_some()) {
         eprintln!("{}", what());
     }
 }
-
-/// How often each kind of fault took effect.
-pub type Coverage = BTreeMap<&'static str, u64>;
 
 /// A running router.
 pub struct Router<'s> {
