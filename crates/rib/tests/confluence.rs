@@ -73,7 +73,8 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
         |(next_hops, backup, track, protocol, distance, metric)| RouteSet {
             next_hops,
             backup,
-            track,
+            // Only static routes can be configured with one.
+            track: track.filter(|_| protocol == Protocol::Static),
             metric,
             distance: if protocol == Protocol::Static { distance } else { protocol.default_distance() },
             ..set(protocol, &[])
@@ -367,5 +368,33 @@ fn generated_tables_reach_every_case() {
     ];
     for (case, least) in at_least {
         assert!(met.get(&case).is_some_and(|n| *n >= least), "{case:?} in {least} tables of {met:?}");
+    }
+}
+
+/// Two prefixes whose static routes track an address of each other, one of them with a second route.
+#[test]
+fn static_routes_that_track_each_other_are_confluent() {
+    let route = |protocol, distance, track: Option<&str>, metric| RouteSet {
+        next_hops: NextHops::Blackhole,
+        track: track.map(|address| Track::Address(ip(address))),
+        metric,
+        distance,
+        ..set(protocol, &[])
+    };
+    let seconds = [
+        None,
+        Some(route(Protocol::Static, 20, Some("40.1.1.1"), 1)),
+        Some(route(Protocol::BgpExternal, 20, None, 1)),
+    ];
+    for second in seconds {
+        let mut facts = Facts::default();
+        facts.announce(pfx("0.0.0.0/0"), route(Protocol::Static, 1, None, 0));
+        facts.announce(pfx("20.0.0.0/8"), route(Protocol::Static, 1, Some("40.1.1.1"), 1));
+        second.into_iter().for_each(|second| facts.announce(pfx("20.0.0.0/8"), second));
+        facts.announce(pfx("40.0.0.0/8"), route(Protocol::Static, 1, Some("20.1.1.1"), 0));
+        let config = RibConfig { max_ecmp: 1, damping: false, ..RibConfig::default() };
+        for seed in 0..200 {
+            confluent(config.clone(), facts.clone(), Facts::default(), seed);
+        }
     }
 }

@@ -194,13 +194,14 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
         (join(senders), join(listeners))
     });
 
-    // The last word of every sender has gone through when a route that follows it has.
+    // The last word of every sender has gone through when routes that follow it in every shard have.
     let mut senders = senders;
+    let marks_of =
+        |number: u32| (0..256).map(move |i| Prefix::<V4>::new(0xc612_0000 + (number << 16) + (i << 8), 24));
     for (number, sender) in (0..).zip(&mut senders) {
-        sender.announce(&[Prefix::<V4>::new(0xc612_0000 + (number << 8), 24)]);
+        sender.announce(&marks_of(number).collect::<Vec<_>>());
     }
-    let marks: Vec<AnyPrefix> =
-        (0..4).map(|number| Prefix::<V4>::new(0xc612_0000 + (number << 8), 24).any()).collect();
+    let marks: Vec<AnyPrefix> = (0..4).flat_map(marks_of).map(Prefix::any).collect();
     for listener in &mut listeners {
         listener.until("every sender's last word", |p| marks.iter().all(|mark| p.routes.contains_key(mark)));
         assert!(listener.ends.len() == 2, "one End-of-RIB for each family: {:?}", listener.ends);
@@ -210,9 +211,13 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
     });
     let routes = table(&router);
     for listener in &mut listeners {
-        // A mark can overtake what other shards have to say.
         listener.until("the whole table", |p| p.routes.len() == routes.len());
     }
+    // A mark can overtake a change of a path in the same flush, which changes no length.
+    until("every listener has the same table", || {
+        listeners.iter_mut().for_each(Peer::read);
+        listeners.iter().all(|listener| listener.routes == listeners[0].routes)
+    });
     for address in SENDERS.iter().chain([&EARLY]).chain(&LATE) {
         let neighbor = router.neighbor(address).unwrap();
         assert_eq!(
