@@ -1,7 +1,8 @@
-//! Campaigns of a simulation's seeds, and the shortest script found that still fails.
+//! Campaigns of a simulation's seeds, the notation of scripts, and the shortest script found that
+//! still fails.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -91,8 +92,86 @@ pub(crate) fn run(
     total.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The result of a run.
+pub(crate) struct Outcome {
+    /// How often each kind of fault took effect.
+    pub(crate) coverage: Coverage,
+    /// How many requests the dataplane handled.
+    pub(crate) handled: u64,
+    /// The error: how many actions had been done, and what went wrong.
+    pub(crate) result: Result<(), (usize, String)>,
+}
+
+/// A script, and how some of its actions are run.
+pub(crate) struct Runs<'a> {
+    /// The option of `ribtide-sim` that runs it again.
+    pub(crate) option: &'static str,
+    /// Its seed.
+    pub(crate) seed: u64,
+    /// How many actions it has.
+    pub(crate) actions: usize,
+    /// Shows an action in words.
+    pub(crate) show: &'a dyn Fn(usize) -> String,
+    /// Runs the actions of these numbers.
+    pub(crate) run: &'a dyn Fn(&[usize]) -> Outcome,
+}
+
+impl Runs<'_> {
+    /// Runs all actions, or those of `kept`. `shorten`: look for a shorter script of a failure.
+    pub(crate) fn report(&self, kept: Option<BTreeSet<usize>>, shorten: bool) -> Report {
+        let all: Vec<usize> = match kept {
+            Some(kept) => kept.into_iter().filter(|number| *number < self.actions).collect(),
+            None => (0..self.actions).collect(),
+        };
+        let Outcome { coverage, handled, result } = (self.run)(&all);
+        let failure = result.err().map(|(at, mut why)| {
+            // What came after the failure has no part in it.
+            let mut kept: Vec<usize> = all[..(at + 1).min(all.len())].to_vec();
+            if shorten {
+                shortest(&mut kept, &mut why, |kept| (self.run)(kept).result.err().map(|(_, why)| why));
+            }
+            let shown = kept.iter().map(|number| format!("  {number}: {}\n", (self.show)(*number)));
+            let story = shown.chain([format!("  {why}")]).collect();
+            let numbers: Vec<String> = kept.iter().map(usize::to_string).collect();
+            Failure { option: self.option, script: format!("{}:{}", self.seed, numbers.join(",")), story }
+        });
+        Report { coverage, actions: all.len(), handled, failure }
+    }
+}
+
+/// Does the actions of these numbers, and in the end `None`: all stages become idle and are compared.
+/// A panic is a failure.
+pub(crate) fn play(
+    numbers: &[usize],
+    mut act: impl FnMut(Option<usize>) -> Result<(), String>,
+) -> Result<(), (usize, String)> {
+    let mut done = 0;
+    let result = caught(|| {
+        for number in numbers {
+            act(Some(*number))?;
+            done += 1;
+        }
+        act(None)
+    });
+    result.map_err(|why| (done, why))
+}
+
+/// The seed and the actions that stay of a printed script.
+///
+/// # Errors
+/// A sentence when the text is none.
+pub fn parse(text: &str) -> Result<(u64, Option<BTreeSet<usize>>), String> {
+    let wrong = |_| format!("{text} is no script: write SEED, or SEED:NUMBER,NUMBER,…");
+    let Some((seed, numbers)) = text.split_once(':') else {
+        return Ok((text.parse().map_err(wrong)?, None));
+    };
+    let numbers = numbers.split(',').filter(|number| !number.is_empty()).map(str::parse);
+    let kept: Result<BTreeSet<usize>, _> = numbers.collect();
+    Ok((seed.parse().map_err(wrong)?, Some(kept.map_err(wrong)?)))
+}
+
 /// Removes ever smaller parts as long as the rest fails.
-pub(crate) fn shortest(kept: &mut Vec<usize>, why: &mut String, fails: impl Fn(&[usize]) -> Option<String>) {
+fn shortest(kept: &mut Vec<usize>, why: &mut String, fails: impl Fn(&[usize]) -> Option<String>) {
     match fails(kept) {
         Some(again) => *why = again,
         // The fault needs later actions too.
@@ -140,7 +219,7 @@ fn keep_messages() {
 }
 
 /// Runs a simulation. A panic is a failure.
-pub(crate) fn caught(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+fn caught(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     keep_messages();
     PANIC.set(Some(String::new()));
     let result = catch_unwind(AssertUnwindSafe(run));

@@ -5,8 +5,7 @@
 //! to a simulated kernel instead of SONiC's stages and chip.
 #![forbid(unsafe_code)]
 
-use ribtide_sim::campaign::{Campaign, Failure, Report};
-use ribtide_sim::router::parse;
+use ribtide_sim::campaign::{Campaign, Failure, Report, parse};
 use ribtide_sim::{kernel_router, router};
 use std::collections::BTreeSet;
 use std::ops::Range;

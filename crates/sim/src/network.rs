@@ -13,6 +13,7 @@ use ribtide_rib::{
 };
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::attribute::Origin;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -29,6 +30,20 @@ pub enum Event {
     Withdraw(usize, Vec<AnyPrefix>),
     /// An interface, a gateway, a static route or one of others in the kernel changes.
     Network(RibIn),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list =
+            |prefixes: &[AnyPrefix]| prefixes.iter().map(AnyPrefix::to_string).collect::<Vec<_>>().join(" ");
+        match self {
+            Event::Announce(peer, with, prefixes) => {
+                write!(f, "peer {peer} announces {} by {:?}", list(prefixes), with.next_hop)
+            }
+            Event::Withdraw(peer, prefixes) => write!(f, "peer {peer} withdraws {}", list(prefixes)),
+            event => write!(f, "{event:?}"),
+        }
+    }
 }
 
 /// A network and its history.

@@ -2,25 +2,15 @@
 //!
 //! `RIBTIDE_SEEDS=100000` runs more. `make simulate` repeats scripts.
 
-use ribtide_sim::router::{Break, KINDS, campaign, simulate};
+mod common;
 
-fn seeds(otherwise: u64) -> u64 {
-    let text = std::env::var("RIBTIDE_SEEDS").ok();
-    text.map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("RIBTIDE_SEEDS is not a number: {text}"))
-    })
-}
+use common::{check, check_shortened, seeds};
+use ribtide_sim::router::{Break, KINDS, campaign, simulate};
 
 #[test]
 fn router_with_faults_is_safe_on_the_way_and_agrees_in_the_end() {
-    let total = campaign(0..seeds(10_000), |_, _| {});
-    println!("faults that took effect: {:#?}", total.coverage);
-    for (seed, failure) in &total.failures {
-        println!("seed {seed}: {}", failure.as_ref().map_or_else(String::new, ToString::to_string));
-    }
-    assert!(total.failures.is_empty(), "{} seeds fail", total.failures.len());
-    let missing: Vec<_> = KINDS.iter().filter(|kind| !total.coverage.contains_key(*kind)).collect();
-    assert!(missing.is_empty() || seeds(10_000) < 1000, "faults that never took effect: {missing:?}");
+    let count = seeds(10_000);
+    check(&campaign(0..count, |_, _| {}), &KINDS, count >= 1000);
 }
 
 /// Whether a deliberate fault is noticed in some of 100 seeds, and in none without it.
@@ -66,18 +56,9 @@ fn swallowed_error_is_noticed() {
     assert!(is_noticed(Break::SwallowedError));
 }
 
-/// A failure is shortened to a script that fails again.
 #[test]
 fn shortened_script_fails_again() {
-    let broken = |seed, kept, shorten| simulate(seed, kept, Some(Break::LostWithdrawal), shorten).failure;
-    let found = (0..100).find_map(|seed| Some((seed, broken(seed, None, true)?)));
-    let (seed, failure) = found.expect("a deliberate fault is noticed");
-    let (of, kept) = ribtide_sim::router::parse(&failure.script).expect("a printed script");
-    let kept = kept.expect("a shortened script names its actions");
-    assert!(of == seed && kept.len() < 60, "{failure}");
-    if cfg!(feature = "fixed-hash") {
-        assert!(broken(seed, Some(kept), false).is_some(), "{failure}");
-    }
+    check_shortened(|seed, kept, shorten| simulate(seed, kept, Some(Break::LostWithdrawal), shorten).failure);
 }
 
 #[cfg(feature = "fixed-hash")]

@@ -48,8 +48,8 @@ impl KernelMachine {
     }
 
     /// The writer had nothing to do for 20 ms.
-    pub fn was_quiet(&mut self) {
-        self.stages.writer.was_quiet();
+    pub fn set_quiet(&mut self) {
+        self.stages.writer.set_quiet();
     }
 
     /// Sets how many routes a page of the comparison has. With 0 there is no comparison.

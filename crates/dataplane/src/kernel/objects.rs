@@ -612,7 +612,7 @@ impl Objects {
         let mut left = Vec::new();
         let refused = |index: usize, refusal: Refusal| {
             if refusal.errno != libc::ENOENT {
-                left.push(ids[index]);
+                left.extend(ids.get(index));
             }
         };
         socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), refused)?;

@@ -309,8 +309,8 @@ impl Writer {
         self.noted.is_empty() && self.reopen_at.is_none() && !self.kernel.doubts_for(Duration::ZERO)
     }
 
-    /// For the simulator: the kernel was quiet.
-    pub(super) fn was_quiet(&mut self) {
+    /// For the simulator: the kernel was quiet for as long as a wait takes.
+    pub(super) fn set_quiet(&mut self) {
         self.quiet = true;
     }
 

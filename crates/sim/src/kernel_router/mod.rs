@@ -14,11 +14,11 @@
 mod checks;
 mod others;
 mod process;
+mod runs;
 mod script;
-mod shrink;
 
+pub use runs::{campaign, simulate};
 pub use script::{Action, Break, Fault, KINDS, Script, Stage};
-pub use shrink::{campaign, simulate};
 
 use crate::campaign::Coverage;
 use crate::kernel::Kernel;
@@ -288,7 +288,7 @@ impl<'s> Router<'s> {
             routing.inbox.push_back(RibIn::Retry(DATAPLANE));
         }
         if now_ms - self.worked_ms >= QUIET_MS {
-            self.process.machine.was_quiet();
+            self.process.machine.set_quiet();
         }
     }
 

@@ -2,12 +2,10 @@
 
 use crate::history::options;
 use crate::kernel::faults::{Refusal, Request};
-use crate::network::{Choice, Event, Network};
+use crate::network::{Choice, Network};
 use crate::routing::Setup;
-use ribtide_prefix::{AnyPrefix, Rng};
+use ribtide_prefix::Rng;
 use ribtide_rib::CacheMode;
-use std::collections::BTreeSet;
-use std::fmt;
 
 /// One action.
 #[derive(Clone, Debug)]
@@ -227,10 +225,12 @@ impl Script {
         Script { seed, network, setup, import, source, dump_page, compare_page, actions }
     }
 
-    /// The actions that stay, in the notation of [`crate::router::parse`].
-    pub fn print(&self, kept: &BTreeSet<usize>) -> String {
-        let numbers: Vec<String> = kept.iter().map(usize::to_string).collect();
-        format!("{}:{}", self.seed, numbers.join(","))
+    /// An action in words.
+    pub(crate) fn show(&self, number: usize) -> String {
+        match &self.actions[number] {
+            Action::Event(event) => self.network.events[*event].to_string(),
+            action => format!("{action:?}"),
+        }
     }
 }
 
@@ -262,26 +262,5 @@ fn fault(rng: &mut Rng) -> Fault {
         22 => Fault::SourceAddress,
         23 => Fault::LinkFlaps(1 + rng.index(3) as u32),
         _ => Fault::Restart,
-    }
-}
-
-/// An action in words.
-pub(crate) struct Shown<'a>(pub(crate) &'a Script, pub(crate) usize);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown(script, number) = self;
-        let list =
-            |prefixes: &[AnyPrefix]| prefixes.iter().map(AnyPrefix::to_string).collect::<Vec<_>>().join(" ");
-        match &script.actions[*number] {
-            Action::Event(event) => match &script.network.events[*event] {
-                Event::Announce(peer, with, prefixes) => {
-                    write!(f, "peer {peer} announces {} by {:?}", list(prefixes), with.next_hop)
-                }
-                Event::Withdraw(peer, prefixes) => write!(f, "peer {peer} withdraws {}", list(prefixes)),
-                event => write!(f, "{event:?}"),
-            },
-            action => write!(f, "{action:?}"),
-        }
     }
 }

@@ -13,14 +13,14 @@ mod chip;
 mod database;
 mod fpm;
 mod orchagent;
+mod runs;
 mod script;
-mod shrink;
 
 pub use crate::campaign::Coverage;
 pub use chip::Refusal;
 pub use orchagent::SyncdStart;
-pub use script::{Action, Break, Fault, KINDS, Script, Stage, parse};
-pub use shrink::{Campaign, Failure, Report, campaign, simulate};
+pub use runs::{campaign, simulate};
+pub use script::{Action, Break, Fault, KINDS, Script, Stage};
 
 use crate::network::Event;
 use crate::routing::Routing;

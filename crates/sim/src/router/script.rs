@@ -4,13 +4,11 @@
 use super::chip::Refusal;
 use super::orchagent::SyncdStart;
 use crate::history::options;
-use crate::network::{Choice, Event, Network};
+use crate::network::{Choice, Network};
 use crate::routing::Setup;
-use ribtide_prefix::{AnyPrefix, Rng};
+use ribtide_prefix::Rng;
 use ribtide_rib::CacheMode;
 use ribtide_swss::sai::{ObjectType, Status, Verb};
-use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
 
 /// One action.
@@ -215,27 +213,13 @@ impl Script {
         Script { seed, network, setup, next_hop_groups, window, actions }
     }
 
-    /// The actions that stay, in the notation of [`parse`].
-    pub fn print(&self, kept: &BTreeSet<usize>) -> String {
-        let mut text = format!("{}:", self.seed);
-        let numbers: Vec<String> = kept.iter().map(usize::to_string).collect();
-        text.push_str(&numbers.join(","));
-        text
+    /// An action in words.
+    pub(crate) fn show(&self, number: usize) -> String {
+        match &self.actions[number] {
+            Action::Event(event) => self.network.events[*event].to_string(),
+            action => format!("{action:?}"),
+        }
     }
-}
-
-/// The seed and the actions that stay of a printed script.
-///
-/// # Errors
-/// A sentence when the text is none.
-pub fn parse(text: &str) -> Result<(u64, Option<BTreeSet<usize>>), String> {
-    let wrong = |_| format!("{text} is no script: write SEED, or SEED:NUMBER,NUMBER,…");
-    let Some((seed, numbers)) = text.split_once(':') else {
-        return Ok((text.parse().map_err(wrong)?, None));
-    };
-    let numbers = numbers.split(',').filter(|number| !number.is_empty()).map(str::parse);
-    let kept: Result<BTreeSet<usize>, _> = numbers.collect();
-    Ok((seed.parse().map_err(wrong)?, Some(kept.map_err(wrong)?)))
 }
 
 fn fault(rng: &mut Rng) -> Fault {
@@ -270,27 +254,4 @@ fn refusal(rng: &mut Rng) -> Refusal {
     let status =
         if rng.one_in(2) { *rng.pick(&[Status::Failure, Status::ObjectInUse]) } else { Status::TableFull };
     Refusal { object, verb, status, count: 1 + rng.index(6) as u32 }
-}
-
-/// The event of an action, in words.
-pub(crate) struct Shown<'a>(pub(crate) &'a Script, pub(crate) usize);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown(script, number) = self;
-        match &script.actions[*number] {
-            Action::Event(event) => match &script.network.events[*event] {
-                Event::Announce(peer, with, prefixes) => {
-                    write!(f, "peer {peer} announces {} by {:?}", list(prefixes), with.next_hop)
-                }
-                Event::Withdraw(peer, prefixes) => write!(f, "peer {peer} withdraws {}", list(prefixes)),
-                event => write!(f, "{event:?}"),
-            },
-            action => write!(f, "{action:?}"),
-        }
-    }
-}
-
-fn list(prefixes: &[AnyPrefix]) -> String {
-    prefixes.iter().map(AnyPrefix::to_string).collect::<Vec<_>>().join(" ")
 }

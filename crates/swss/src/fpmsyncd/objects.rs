@@ -87,7 +87,7 @@ impl Objects {
 
     /// Whether a row names a group whose next hops changed in this session or later. The chip may
     /// have the route with the former ones, though its row is the same.
-    pub(super) fn is_other_group(&self, via: &Via, since: u16) -> bool {
+    pub(super) fn group_changed_since(&self, via: &Via, since: u16) -> bool {
         let row = via.get(Field::NexthopGroup).parse().ok().and_then(|id: u32| self.rows.get(&id));
         row.and_then(|row| row.next_hops_changed).is_some_and(|changed| changed >= since)
     }

@@ -278,8 +278,8 @@ impl Fpmsyncd {
         // row an answer was about; and one whose group has other next hops than when the chip had
         // it, since a routing daemon uses ids again.
         let found = old.is_some_and(|entry| {
-            let is_other = |had: &Written| self.objects.is_other_group(&had.via, entry.epoch);
-            entry.stage.is_confirmed() && entry.epoch != epoch && !had.as_ref().is_some_and(is_other)
+            let changed = |had: &Written| self.objects.group_changed_since(&had.via, entry.epoch);
+            entry.stage.is_confirmed() && entry.epoch != epoch && !had.as_ref().is_some_and(changed)
         });
         // What its object will be is not known.
         let (confirmed, awaits_object) = (found && !waits, waits && (found || !has_row));
@@ -400,7 +400,7 @@ impl Fpmsyncd {
             };
             let is_in_chip = |via: &Via| {
                 let since = entry.map_or(0, |entry| entry.epoch);
-                stage.was_confirmed() && !self.objects.is_other_group(via, since)
+                stage.was_confirmed() && !self.objects.group_changed_since(via, since)
             };
             let change = match (written, row) {
                 (None, None) => None,
