@@ -269,6 +269,12 @@ impl Orch {
         self.objects.nhg_table.add(change);
     }
 
+    /// Whether a row of NEXTHOP_GROUP_TABLE, or a route, named an index.
+    pub fn has_indexes(&self) -> bool {
+        let table = &self.objects.nhg_table;
+        table.pending_len() > 0 || table.names().next().is_some()
+    }
+
     /// Announces that `rows` changes of ROUTE_TABLE, after those of earlier batches, belong to
     /// `batch`. [`Orch::finished`] returns the batch when all of them are done.
     pub fn batch(&mut self, batch: u64, rows: usize) {

@@ -47,7 +47,8 @@ struct Group {
     members: Vec<InChip>,
     /// Requests without a reply.
     open: u32,
-    /// Routes may use it.
+    /// Routes may use it: since the last change of `wanted`, it had all members that are usable, and
+    /// at least one.
     ready: bool,
     /// It has one of the chip's places, or has requested it.
     placed: bool,
@@ -225,6 +226,8 @@ impl NextHopGroups {
     ) {
         let group = self.arena.get_mut(id);
         let before = std::mem::replace(&mut group.wanted, members.clone());
+        // A route that comes now is confirmed when the chip has these members.
+        group.ready &= before == members;
         outbox.back_off.forget(&Requester::Group(id));
         for (hop, _) in before.iter().chain(members.iter()) {
             outbox.back_off.forget(&Requester::Member(id, *hop));
@@ -366,7 +369,7 @@ impl NextHopGroups {
             for (hop, member) in extra {
                 self.request_member(id, hop, Verb::Remove, Item::bare(member), outbox);
             }
-        } else if is_complete && !self.ready(id) {
+        } else if is_complete && !usable.is_empty() && !self.ready(id) {
             self.arena.get_mut(id).ready = true;
             outbox.notify(Notification::Wake(Constraint::Group(id)));
             // Routes of the index that use a temporary next hop change to the group.

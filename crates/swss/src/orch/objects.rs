@@ -241,6 +241,14 @@ impl Objects {
         }
     }
 
+    /// Whether the object is in the chip as it shall be; false for a group whose members change.
+    pub(super) fn is_as_wanted(&self, target: Target) -> bool {
+        match target {
+            Target::Group(group) => self.groups.ready(group),
+            Target::Drop | Target::Cpu | Target::Interface(_) | Target::NextHop(_) => true,
+        }
+    }
+
     /// Whether a request in flight will resolve the constraint.
     pub(super) fn is_requested(&self, constraint: Constraint, outbox: &Outbox) -> bool {
         match constraint {

@@ -178,8 +178,10 @@ impl Objects {
             Unready::OnItsWay | Unready::MembersRequested => return RouteDecision::Wait(constraint),
             Unready::Waiting(usable) => usable,
         };
-        let current = match current {
-            Some(NextHopRef { target: Target::NextHop(hop), .. }) => Some(hop),
+        let current = match current.map(|current| current.target) {
+            Some(Target::NextHop(hop)) => Some(hop),
+            // The group changes: its former members carry the route better than one of the new.
+            Some(Target::Group(current)) if current == group => return RouteDecision::Wait(constraint),
             _ => None,
         };
         match self.groups.temporary(group, &usable, current) {

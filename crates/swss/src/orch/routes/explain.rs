@@ -62,7 +62,8 @@ impl Routes {
     ) {
         for id in self.table.iter().filter(|id| self.table.is_carried_out(*id)) {
             let name = self.table.name(id);
-            if name.label().is_none() {
+            let changes = self.table.reference(id).is_some_and(|to| !objects.is_as_wanted(to.target));
+            if name.label().is_none() && !changes {
                 each(objects.vrfs.name(name.vrf).as_ref(), name.prefix);
             }
         }

@@ -163,6 +163,43 @@ fn a_group_by_index_changes_in_place() {
     assert_eq!(world.forwarding("10.1.0.0/16"), "-");
 }
 
+/// The row of a route comes again after its group changed: it is confirmed with the new members.
+#[test]
+fn route_of_a_changing_group_is_confirmed_when_the_chip_has_the_new_members() {
+    let route = ("ROUTE_TABLE:10.1.0.0/16", "nexthop_group=5");
+    let mut world = world(OrchConfig { responses: true, ..OrchConfig::default() });
+    world.set("NEXTHOP_GROUP_TABLE:5", &format!("{BOTH} weight=1,1"));
+    world.set(route.0, route.1);
+    world.settle();
+    assert_eq!(world.responses().len(), 1);
+    let in_chip = |world: &mut World| {
+        let mut found = Vec::new();
+        world.orch.carried_out(|_, prefix| found.push(prefix.to_string()));
+        found.contains(&"10.1.0.0/16".to_owned())
+    };
+    world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.1.2,10.0.2.2 ifname=Ethernet1,Ethernet2 weight=1,1");
+    world.set(route.0, route.1);
+    world.run();
+    assert!(world.responses().is_empty() && !in_chip(&mut world), "the members are requested");
+    world.settle();
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.1.2*1 10.0.2.2*1");
+    assert!(world.responses().len() == 1 && in_chip(&mut world));
+    // No new member is resolved.
+    world.set("NEXTHOP_GROUP_TABLE:5", "nexthop=10.0.3.2 ifname=Ethernet3 weight=1");
+    world.set(route.0, route.1);
+    world.settle();
+    assert_eq!(
+        world.why("10.1.0.0/16"),
+        "members of its next-hop group are not resolved: 10.0.3.2 on Ethernet3"
+    );
+    assert!(world.responses().is_empty() && !in_chip(&mut world));
+    world.neighbor("10.0.3.2");
+    world.settle();
+    assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.3.2*1");
+    assert!(world.responses().len() == 1 && in_chip(&mut world));
+    assert_eq!(world.calls(ObjectType::RouteEntry), ["Create 10.1.0.0/16 to"]);
+}
+
 #[test]
 fn an_index_with_one_member_is_its_next_hop() {
     let mut world = world(OrchConfig::default());
