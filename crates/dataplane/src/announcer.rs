@@ -39,7 +39,7 @@ pub enum Style {
 #[derive(Debug)]
 pub struct Announcer {
     style: Style,
-    groups: Map<GroupId, FibGroup>,
+    groups: Map<GroupId, Announced>,
     /// Source addresses of groups, from a policy.
     sources: Map<GroupId, IpAddr>,
     /// The number of members with each content. The object exists while there is one.
@@ -53,6 +53,14 @@ pub struct Announcer {
     // Kept for their allocation.
     hops: Vec<Hop>,
     members: Vec<Member>,
+}
+
+/// An announced group.
+#[derive(Debug)]
+struct Announced {
+    content: FibGroup,
+    /// [`Announcer::variant`].
+    variant: u32,
 }
 
 #[derive(Debug)]
@@ -79,7 +87,7 @@ impl Announcer {
 
     /// Starts a replay. Earlier objects stay at the listener until [`Announcer::delete_stale`].
     pub fn begin_again(&mut self) {
-        for (id, content) in self.groups.drain() {
+        for (id, Announced { content, .. }) in self.groups.drain() {
             if self.style == Style::Objects && has_object(&content) {
                 self.stale.insert(id.0);
             }
@@ -98,7 +106,7 @@ impl Announcer {
         let ops: Vec<&GroupOp> = batch.groups.iter().filter(known).collect();
         for op in ops {
             let by_group = |content| self.style == Style::Objects && has_object(content);
-            let before = self.groups.get(&op.id);
+            let before = self.groups.get(&op.id).map(|group| &group.content);
             if before.is_some_and(|old| *old != op.content && !(by_group(old) && by_group(&op.content))) {
                 turned.insert(op.id);
             }
@@ -109,7 +117,8 @@ impl Announcer {
                 Some(source) => self.sources.insert(op.id, source),
                 None => self.sources.remove(&op.id),
             };
-            if let Some(old) = self.groups.insert(op.id, op.content.clone()) {
+            let group = Announced { content: op.content.clone(), variant: variant_of_group(&op.content) };
+            if let Some(Announced { content: old, .. }) = self.groups.insert(op.id, group) {
                 if has_object(&old) && !has_object(&op.content) {
                     self.retired.insert(op.id.0);
                 }
@@ -128,7 +137,8 @@ impl Announcer {
         let number = protocol_number(route.protocol);
         let mut message = Route::new(route.prefix.any(), device, number, NextHops::None);
         let Some(id) = route.group else { return Ok(Content::DelRoute(message)) };
-        let content = self.groups.get(&id).ok_or("its next-hop group was never announced")?;
+        let Announced { content, .. } =
+            self.groups.get(&id).ok_or("its next-hop group was never announced")?;
         message.prefsrc = if self.sources.is_empty() { None } else { self.sources.get(&id).copied() };
         match content {
             // The group became unresolved before its first announcement. The route is retried like
@@ -151,10 +161,16 @@ impl Announcer {
         Ok(Content::NewRoute(message))
     }
 
+    /// A hash of what a group stands for now, equal for equal next hops in any order: a route that
+    /// names it by id has the same message when the group changes. 0 for an unknown group.
+    pub fn variant(&self, group: GroupId) -> u32 {
+        self.groups.get(&group).map_or(0, |group| group.variant)
+    }
+
     /// Announces the groups that `batch` deletes.
     pub fn delete_groups(&mut self, batch: &FibBatch, send: &mut dyn FnMut(&Content<'_>)) {
         for id in &batch.after {
-            let Some(content) = self.groups.remove(id) else { continue };
+            let Some(Announced { content, .. }) = self.groups.remove(id) else { continue };
             self.sources.remove(id);
             if self.style == Style::Objects && has_object(&content) {
                 // The group goes before its members, which are retired.
@@ -266,13 +282,23 @@ pub fn destination(next_hops: &NextHops<'_>) -> u32 {
 /// A hash of [`destination`], weights, and other properties of the next hops. Equal for equal ones.
 pub fn variant(route: &Route<'_>) -> u32 {
     let weights = match &route.next_hops {
-        NextHops::Inline(hops) => hops.fold(0_u32, |sum, hop| {
-            sum.wrapping_add(fingerprint(&hop.via).wrapping_mul(2 * u32::from(hop.weight) + 1))
-        }),
+        NextHops::Inline(hops) => variant_of_hops(hops.map(|hop| (hop.via, u32::from(hop.weight)))),
         NextHops::None | NextHops::Id(_) => 0,
     };
     let source = Via { gateway: route.prefsrc, ifindex: 0, onlink: false };
     destination(&route.next_hops).wrapping_add(weights).wrapping_add(fingerprint(&source).rotate_left(7))
+}
+
+fn variant_of_group(content: &FibGroup) -> u32 {
+    match content {
+        FibGroup::Unresolved | FibGroup::Blackhole => 0,
+        FibGroup::Hops(hops) => variant_of_hops(hops.iter().map(|hop| (via(hop), u32::from(hop.weight)))),
+    }
+}
+
+/// A hash of next hops with their weights, equal for equal ones in any order.
+fn variant_of_hops(hops: impl Iterator<Item = (Via, u32)>) -> u32 {
+    hops.fold(0_u32, |sum, (via, weight)| sum.wrapping_add(fingerprint(&via).wrapping_mul(2 * weight + 1)))
 }
 
 /// A hash of the content, equal in every run (FNV-1a).

@@ -136,11 +136,12 @@ impl Encoder {
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
         let at = VrfPrefix { vrf: vrf.id, prefix: route.prefix.any() };
+        let of_group = route.group.map_or(0, |group| self.announcer.variant(group));
         let content = self.announcer.route(vrf.device, route).map_err(str::to_owned);
         let written = content.and_then(|content| {
             write(&mut self.out, &content).map_err(|e| e.to_string())?;
             if let (Content::NewRoute(message), Some(group)) = (&content, route.group) {
-                self.routes.note_sent(vrf, route, group, message);
+                self.routes.note_sent(vrf, route, group, message, of_group);
             }
             Ok(())
         });

@@ -101,7 +101,7 @@ pub(super) struct Sent {
     said: bool,
     /// The [`destination`] of the last message.
     destination: u32,
-    /// Its [`variant`].
+    /// Its [`variant`], and that of the group that it names.
     variant: u32,
     unanswered: Unanswered,
 }
@@ -186,13 +186,17 @@ impl SentState {
         }
     }
 
-    /// Notes a route before it is sent.
+    /// Notes a route before it is sent. `of_group`: [`Announcer::variant`] of its group, since a
+    /// reply to a message of before a change of the group proves nothing.
+    ///
+    /// [`Announcer::variant`]: super::super::announcer::Announcer::variant
     pub(super) fn note_sent<F: Family>(
         &self,
         vrf: Vrf,
         route: &FibRoute<F>,
         group: GroupId,
         message: &Route<'_>,
+        of_group: u32,
     ) {
         let mut books = self.lock();
         let now = books.now;
@@ -208,7 +212,7 @@ impl SentState {
             named: true,
             said: true,
             destination: destination(&message.next_hops),
-            variant: variant(message),
+            variant: variant(message).wrapping_add(of_group),
             unanswered: gone.unwrap_or_default(),
         };
         let slot = in_vrf.routes.get_mut::<F>().entry(route.prefix).or_insert(Sent { said: false, ..sent });
