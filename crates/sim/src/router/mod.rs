@@ -41,6 +41,8 @@ const DATAPLANE: DataplaneId = 0;
 /// Simulated milliseconds after which all stages agree once the faults have stopped: several times
 /// the longest timer that they wait for, which is the damping of next hops.
 const SETTLE_MS: u64 = 900_000;
+/// A pause in which the FPM client sends a route with an unclear reply again.
+const MOMENT_MS: u64 = 1000;
 /// Steps of all stages without a pass of time after which they are idle.
 const STEPS_MAX: usize = 20_000;
 /// Milliseconds between two attempts of the RIB manager at failed routes.
@@ -421,6 +423,7 @@ impl<'s> Router<'s> {
                     }
                     1 => {
                         self.appl_db_lost = true;
+                        orchagent.lose_rows();
                         server.write_again(appl);
                         Some("Redis loses APPL_DB alone")
                     }
@@ -482,7 +485,7 @@ impl<'s> Router<'s> {
         let end = self.now_ms + SETTLE_MS;
         let rng = &mut Rng::new(self.script.seed);
         let mut why = String::new();
-        let mut pause = 1000;
+        let (mut pause, mut moment) = (1000, false);
         while self.now_ms < end {
             let mut steps = 0;
             while !self.is_idle() && steps < STEPS_MAX {
@@ -516,8 +519,12 @@ impl<'s> Router<'s> {
             } else {
                 why = format!("a stage still works after {steps} steps: {}", self.busy());
             }
-            self.pass(pause)?;
-            pause = (pause * 5 / 4).min(60_000);
+            // Next hops in a circle may change with every pause: what they change needs a moment.
+            self.pass(if moment { MOMENT_MS } else { pause })?;
+            if !moment {
+                pause = (pause * 5 / 4).min(60_000);
+            }
+            moment = !moment;
         }
         Err(why)
     }
