@@ -151,6 +151,7 @@ pub fn start(
     let orchagent = OrchStage {
         orch,
         // Groups precede the routes that refer to them.
+        groups: 0,
         feeds: vec![
             Box::new(TableFeed::new(groups_taken, Orch::nexthop_group)),
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),

@@ -66,6 +66,9 @@ pub trait Feed: Send {
     /// Applies at most `max` rows and returns their number.
     fn pop(&mut self, orch: &mut Orch, max: usize, record: Option<&mut Recording>) -> Result<usize, Error>;
 
+    /// Makes the next [`Feed::pop`] read the table even without a wake-up.
+    fn expect_rows(&mut self);
+
     /// Frees buffers and caches; called when its thread is idle.
     fn shrink_to_fit(&mut self);
 
@@ -276,6 +279,10 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         Ok(count)
     }
 
+    fn expect_rows(&mut self) {
+        self.ready = true;
+    }
+
     fn shrink_to_fit(&mut self) {
         self.changes = Vec::new();
         self.consumer.shrink_to_fit();
@@ -304,6 +311,8 @@ pub struct OrchStage {
     pub orch: Orch,
     /// Tables, highest priority first.
     pub feeds: Vec<Box<dyn Feed>>,
+    /// The place of NEXTHOP_GROUP_TABLE among them.
+    pub groups: usize,
     /// syncd.
     pub syncd: Box<dyn SyncdLink>,
     /// All other outputs.
@@ -477,13 +486,26 @@ impl OrchStage {
         if self.syncd.waiting() && self.orch.backlog() >= self.backlog {
             return Ok(0);
         }
-        for feed in &mut self.feeds {
-            let taken = feed.pop(&mut self.orch, self.batch, self.rows.as_mut())?;
+        for n in 0..self.feeds.len() {
+            let taken = self.feeds[n].pop(&mut self.orch, self.batch, self.rows.as_mut())?;
+            if taken > 0 && n > self.groups && self.orch.has_indexes() {
+                self.take_groups()?;
+            }
             if taken > 0 {
                 return Ok(taken);
             }
         }
         Ok(0)
+    }
+
+    /// Applies every row of NEXTHOP_GROUP_TABLE. Its wake-up may come after rows of routes that were
+    /// written later, as each table has its own thread or connection. Without these rows, routes
+    /// would be confirmed with the former members of their groups.
+    fn take_groups(&mut self) -> Result<(), Error> {
+        let groups = &mut self.feeds[self.groups];
+        groups.expect_rows();
+        while groups.pop(&mut self.orch, self.batch, self.rows.as_mut())? > 0 {}
+        Ok(())
     }
 
     fn carry_out(&mut self, out: &mut OrchOut) -> Result<bool, Error> {

@@ -222,6 +222,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(RedisVids::open(daemon)?)),
         feeds,
+        groups: GROUPS,
         syncd: Box::new(AsicTransport::open(
             (requested, suppression.is.clone()),
             (given.mode, &syncd),
@@ -358,6 +359,9 @@ fn route_endpoint(
     settings.note("swss_zmq", "enabled", &endpoint, "");
     Ok(Some(endpoint))
 }
+
+/// The place of NEXTHOP_GROUP_TABLE in [`feeds`].
+const GROUPS: usize = 4;
 
 /// The tables of APPL_DB in the order of their dependencies. Routes may come over ZeroMQ, or be
 /// prefetched in batches.

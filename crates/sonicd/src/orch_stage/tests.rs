@@ -4,10 +4,11 @@ use super::*;
 use crate::redis_server::Server;
 use crate::warm::CHECK_TIMEOUT;
 use crossbeam_channel::{Receiver, after};
-use ribtide_swss::Db;
 use ribtide_swss::orch::OrchConfig;
+use ribtide_swss::row::NextHopGroupRow;
 use ribtide_swss::sai::VidCounter;
 use ribtide_swss::syncd::{Syncd, SyncdOut};
+use ribtide_swss::{Change, Db};
 use ribtide_tables::Connection;
 use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::sync::{Arc, Mutex};
@@ -25,6 +26,8 @@ struct Table {
     rows: usize,
     /// Rows before the fence.
     fenced: usize,
+    /// Rows whose wake-up has not come.
+    unannounced: usize,
     log: Log,
 }
 
@@ -39,6 +42,11 @@ impl Feed for Table {
         self.fenced = self.fenced.saturating_sub(1);
         note(&self.log, self.name);
         Ok(1)
+    }
+
+    fn expect_rows(&mut self) {
+        self.rows += std::mem::take(&mut self.unannounced);
+        note(&self.log, format!("read {}", self.name));
     }
 
     fn shrink_to_fit(&mut self) {}
@@ -134,7 +142,9 @@ impl Bench {
         // Its one message is never taken.
         let ready = after(Duration::ZERO);
         let feed = |(name, rows): &(&'static str, usize)| -> Box<dyn Feed> {
-            Box::new(Table { name, rows: *rows, fenced: 0, log: log.clone() })
+            // Groups are written first, but their wake-up is late.
+            let unannounced = usize::from(*name == "groups");
+            Box::new(Table { name, rows: *rows, fenced: 0, unannounced, log: log.clone() })
         };
         let vids = VidCounter::default();
         let switch = VirtualSwitch::new(PortSetup::usual(), Behavior::default());
@@ -143,6 +153,7 @@ impl Bench {
         let stage = OrchStage {
             orch: Orch::new(OrchConfig::default(), Box::new(vids)),
             feeds: tables.iter().map(feed).collect(),
+            groups: 0,
             syncd: Box::new(Chip { syncd, out: SyncdOut::default(), under_way }),
             outputs: Box::new(outputs),
             batch: 1,
@@ -170,6 +181,14 @@ impl Bench {
 fn rows_are_taken_from_the_table_of_the_highest_priority_first() {
     let bench = Bench::new(&[("groups", 2), ("routes", 2)], 0, false);
     assert_eq!(bench.run(), ["groups", "groups", "routes", "routes"]);
+}
+
+#[test]
+fn rows_of_groups_that_were_written_before_a_route_are_taken_with_it() {
+    let mut bench = Bench::new(&[("groups", 0), ("routes", 2)], 0, false);
+    let row = NextHopGroupRow { via: Arc::default() };
+    bench.stage.orch.nexthop_group(Change::set("1".into(), row));
+    assert_eq!(bench.run(), ["routes", "read groups", "groups", "routes", "read groups"]);
 }
 
 #[test]
