@@ -32,6 +32,12 @@ const PROGRAM_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// A router that used more CPU time than this between two checks was busy. Its idle polling is a
 /// tenth of it.
 const BUSY_THRESHOLD: Duration = Duration::from_micros(500);
+/// A router that has installed its routes frees memory, or compares a page of the kernel's table with
+/// them: a burst of at most this CPU time after at least [`BURST_GAP`] without work is not
+/// installation.
+const OTHER_CPU: Duration = Duration::from_millis(150);
+/// See [`OTHER_CPU`].
+const BURST_GAP: Duration = Duration::from_millis(50);
 /// After this idle time a router may be done: then the kernel's table is compared.
 const IDLE_TIME: Duration = Duration::from_millis(500);
 /// After this idle time, a wrong table is final. Before, the router may wait for a lock of the
@@ -246,6 +252,40 @@ impl Used {
     }
 }
 
+/// When an installer worked last.
+struct Activity {
+    worked: Instant,
+    /// The last time that it used the CPU, for whatever.
+    busy: Instant,
+    /// CPU time of the burst that ended then.
+    burst: Duration,
+    /// It is the first burst, which always counts.
+    first: bool,
+}
+
+impl Activity {
+    fn new(begin: Instant) -> Activity {
+        Activity { worked: begin, busy: begin, burst: Duration::ZERO, first: true }
+    }
+
+    /// Takes in the CPU time since the last call. Returns when it worked last.
+    fn used(&mut self, cpu: Duration, now: Instant) -> Instant {
+        if cpu <= BUSY_THRESHOLD {
+            return self.worked;
+        }
+        if now - self.busy >= BURST_GAP {
+            self.first &= self.burst.is_zero();
+            self.burst = Duration::ZERO;
+        }
+        self.busy = now;
+        self.burst += cpu;
+        if self.first || self.burst > OTHER_CPU {
+            self.worked = now;
+        }
+        self.worked
+    }
+}
+
 /// Waits until all is `sent`, the program (or its writing thread) is idle, and the table is
 /// `right`. Returns the seconds from `begin` to its last activity, and the usage by then: reading
 /// the table takes longer than sending.
@@ -261,13 +301,11 @@ fn settle(
     let writer = program.thread(WRITER);
     let cpu = |program: &Program| writer.as_deref().map_or_else(|| program.own_cpu(), thread_cpu);
     let mut used = cpu(program);
-    let (mut worked, mut compared) = (begin, begin);
+    let (mut activity, mut compared) = (Activity::new(begin), begin);
     loop {
         program.check()?;
         let (now, by_now) = (Instant::now(), cpu(program));
-        if by_now.saturating_sub(std::mem::replace(&mut used, by_now)) > BUSY_THRESHOLD {
-            worked = now;
-        }
+        let worked = activity.used(by_now.saturating_sub(std::mem::replace(&mut used, by_now)), now);
         let idle = now - worked.max(compared) >= IDLE_TIME;
         // A thread that waits for a CPU is not idle.
         if idle && sent() && !program.usage().runnable {
@@ -361,4 +399,26 @@ fn updates(table: &Table, phase: Phase, max_len: usize) -> Result<Vec<u8>, Error
         build::end_of_rib(V4::AFI, &mut out);
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn activity_ends_with_the_last_write_and_not_with_a_page_of_the_comparison() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut activity = Activity::new(begin);
+        let mut used = |cpu_ms, ms| activity.used(Duration::from_millis(cpu_ms), at(ms));
+        assert_eq!(used(2, 200), at(200), "a small table needs no more");
+        assert_eq!(used(10, 700), at(200), "a page");
+        assert_eq!(used(0, 900), at(200));
+        for n in 0..100 {
+            used(2, 1000 + 2 * n);
+        }
+        assert_eq!(used(2, 1200), at(1200), "a burst longer than a page");
+        assert_eq!(used(2, 1240), at(1240));
+        assert_eq!(used(15, 1290), at(1240), "a page");
+    }
 }
