@@ -10,7 +10,8 @@
 //! there are [`PENDING_MAX`], or until it reads the table.
 
 use ribtide_prefix::{
-    Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
+    Families, Family, Map, PREFETCH_BATCH, PerFamily, Prefix, for_each_family, shrink_if_sparse,
+    shrink_to_fit,
 };
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Protocol, VrfId};
 use ribtide_runtime::idle::ShrinkToFit;
@@ -91,18 +92,22 @@ impl Table {
         self.vrfs.get(&vrf)?.get::<F>().get(&prefix).map(|entry| entry.group())
     }
 
-    /// This loop only accesses one table. The table is in no cache, and the CPU overlaps accesses
-    /// only if little code is between them.
+    /// These loops only access one table. The table is in no cache, and the CPU overlaps accesses
+    /// only if little code is between them: so a batch of entries is read before it is changed.
     fn note(&mut self, batch: &FibBatch) {
         let round = self.round;
         let vrf = self.vrfs.entry(batch.vrf.id).or_default();
         for_each_family!(F => {
             let groups = vrf.get_mut::<F>();
-            for route in batch.routes.get::<F>() {
-                match wanted(route) {
-                    Some(group) => groups.insert(route.prefix, Entry(group.0 | round)),
-                    None => groups.remove(&route.prefix),
-                };
+            for routes in batch.routes.get::<F>().chunks(PREFETCH_BATCH) {
+                let entries = routes.iter().filter_map(|route| groups.get(&route.prefix));
+                std::hint::black_box(entries.fold(0, |sum, entry| sum ^ entry.0));
+                for route in routes {
+                    match wanted(route) {
+                        Some(group) => groups.insert(route.prefix, Entry(group.0 | round)),
+                        None => groups.remove(&route.prefix),
+                    };
+                }
             }
             shrink_if_sparse(groups);
         });

@@ -12,7 +12,7 @@
 use super::{Change, Kernel, is_written, source};
 use crate::kernel::repairs::Difference;
 use ribtide_netlink::{Socket, overran};
-use ribtide_prefix::{Afi, Family, Prefix, for_each_family};
+use ribtide_prefix::{Afi, Family, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, VrfId, VrfPrefix};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL};
 use ribtide_wire::netlink::{Content, NextHops, dump_routes};
@@ -88,10 +88,22 @@ impl Comparison {
         *self = Comparison { idle: self.idle.take(), ..Comparison::default() };
     }
 
-    /// Whether ribtide wrote the route since the last page.
-    fn is_recent<F: Family>(&self, vrf: VrfId, prefix: Prefix<F>) -> bool {
-        let of_vrf = self.recent.iter().filter(|batch| batch.vrf.id == vrf);
-        self.tainted || of_vrf.flat_map(|batch| batch.routes.get::<F>()).any(|route| route.prefix == prefix)
+    /// Removes the changes of routes that ribtide wrote since the last page. The prefixes of those
+    /// are read once, as there may be many more than changes.
+    fn retain_older<F: Family>(&self, vrf: VrfId, changes: &mut Vec<Change<F>>) {
+        if self.tainted {
+            changes.clear();
+        }
+        if changes.is_empty() {
+            return;
+        }
+        let mut older: Set<Prefix<F>> = changes.iter().map(|change| change.prefix).collect();
+        for batch in self.recent.iter().filter(|batch| batch.vrf.id == vrf) {
+            for route in batch.routes.get::<F>() {
+                older.remove(&route.prefix);
+            }
+        }
+        changes.retain(|change| older.contains(&change.prefix));
     }
 }
 
@@ -208,7 +220,8 @@ impl Kernel {
     fn repair_page<F: Family>(&mut self, vrf: VrfId, page: &[Found<F>]) -> io::Result<()> {
         let metric = self.config.metric;
         let configured = source::<F>(vrf, &self.config);
-        let (mut differing, mut unexpected): (Vec<Change<F>>, Vec<Change<F>>) = Default::default();
+        // The early ones first.
+        let [mut differing, mut unexpected]: [[Vec<Change<F>>; 2]; 2] = Default::default();
         let Kernel { wanted, objects, sources, results, comparison, .. } = self;
         let prefixes = page.iter().map(|found| (found.metric == metric).then_some(found.prefix));
         let groups = wanted.table_mut().saw(vrf, prefixes);
@@ -223,12 +236,16 @@ impl Kernel {
             let source = group.and_then(|group| sources.get(&group).copied()).or(configured);
             if id == Some(found.id) && found.source == source {
                 results.installed(VrfPrefix { vrf, prefix: prefix.any() });
-            } else if !found.early || !comparison.is_recent(vrf, prefix) {
+            } else {
                 // Without its group a route is deleted.
                 let changes = if id.is_some() { &mut differing } else { &mut unexpected };
-                changes.push(Change { prefix, metric: found.metric, group });
+                let change = Change { prefix, metric: found.metric, group };
+                changes[usize::from(!found.early)].push(change);
             }
         }
+        comparison.retain_older(vrf, &mut differing[0]);
+        comparison.retain_older(vrf, &mut unexpected[0]);
+        let [differing, unexpected] = [differing, unexpected].map(|changes| changes.concat());
         self.repairs.note(Difference::OtherNextHops, differing.len(), example(&differing));
         self.repairs.note(Difference::Unexpected, unexpected.len(), example(&unexpected));
         self.write(vrf, &differing)?;
