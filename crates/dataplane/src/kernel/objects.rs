@@ -183,6 +183,7 @@ impl Objects {
         let group_id = match self.groups.get_mut(&group) {
             Some(old) => {
                 let before = std::mem::replace(&mut old.want, want);
+                old.refusal = None;
                 self.release(before);
                 self.dirty.push(group);
                 return;
@@ -449,6 +450,15 @@ impl Objects {
             let Some(group) = self.groups.get(&key) else { continue };
             let members = self.members(&group.want);
             if members == group.live {
+                // One that went with its link, and whose next hops the kernel refuses since.
+                let is_lost = members.is_empty() && !group.want.is_empty() && !group.fresh;
+                if is_lost && group.refusal.is_none() {
+                    let refusal = self.refusal(key);
+                    self.refused.push(key);
+                    if let Some(group) = self.groups.get_mut(&key) {
+                        group.refusal = refusal;
+                    }
+                }
                 continue;
             }
             if members.is_empty() {

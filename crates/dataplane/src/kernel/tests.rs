@@ -476,6 +476,20 @@ fn routes_that_the_kernel_drops_with_a_link_come_back() {
         assert_eq!(failed(&mut kernel), []);
         assert_eq!(table(), whole);
 
+        // The link is back without its address: the route whose group went with it has failed.
+        ip("link set v1 down");
+        ip("link set v1 up");
+        let came_up = InterfaceChange { ifindex: ifindex("v1"), up: true, came_up: true };
+        kernel.interface_changed(&came_up).unwrap();
+        let routes: Vec<String> = failed(&mut kernel).iter().map(|(prefix, _)| prefix.to_string()).collect();
+        assert_eq!(routes, ["2001:db8:aaaa::/48"]);
+        kernel.interface_changed(&came_up).unwrap();
+        assert_eq!(failed(&mut kernel), [], "it is reported once");
+        ip("addr add 2001:db8:1::1/64 dev v1 nodad");
+        kernel.interface_changed(&InterfaceChange { came_up: false, ..came_up }).unwrap();
+        assert_eq!(failed(&mut kernel), []);
+        assert_eq!(table(), whole);
+
         // The RIB changes the lost groups before the news of the link are here.
         flap();
         Batch::default()

@@ -29,9 +29,6 @@ pub(super) struct Sent {
     pub(super) holding: bool,
     /// Something changed the kernel that the writer may not know yet.
     pub(super) disturbed: bool,
-    /// A link was down since all stages agreed. ADR 26: a group that went with it, and is then
-    /// refused, is not reported.
-    pub(super) link_was_down: bool,
 }
 
 impl Sent {
@@ -45,8 +42,7 @@ impl Sent {
 
     /// The dataplane is down, or up with an unknown state.
     pub(super) fn forget(&mut self) {
-        let Sent { disturbed, link_was_down, .. } = *self;
-        *self = Sent { disturbed, link_was_down, ..Sent::default() };
+        *self = Sent { disturbed: self.disturbed, ..Sent::default() };
     }
 
     /// Notes an acknowledgement. Returns whether it finished batches.
@@ -186,9 +182,6 @@ impl Router<'_> {
         let state = &*self.kernel.state();
         for prefix in routes.keys().filter(|prefix| !failed.contains(prefix)) {
             let Some(content) = self.sent.content(*prefix) else { continue };
-            if self.sent.link_was_down && found(state, *prefix).is_none() {
-                continue;
-            }
             if let Err(why) = is_as_wanted(state, *prefix, content, false) {
                 return Err(format!("{prefix} is acknowledged before its time: {why}"));
             }

@@ -163,7 +163,7 @@ impl<'s> Router<'s> {
         trace(|| format!("{event:?}"));
         match event {
             Event::Network(RibIn::Interface(interface)) => {
-                (self.sent.disturbed, self.sent.link_was_down) = (true, true);
+                self.sent.disturbed = true;
                 let state = &mut *self.kernel.state();
                 let (index, up) = (interface.index, interface.up);
                 match (up, number % 2) {
@@ -344,7 +344,6 @@ impl<'s> Router<'s> {
                     }
                     None => {
                         self.process.routing.compare();
-                        self.sent.link_was_down = false;
                         return Ok(());
                     }
                     Some(found) => {

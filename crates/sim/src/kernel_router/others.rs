@@ -225,7 +225,6 @@ impl Router<'_> {
                     state.set_carrier(link, false);
                     state.set_carrier(link, true);
                 }
-                self.sent.link_was_down |= up;
                 up.then_some("link flaps")
             }
         };
