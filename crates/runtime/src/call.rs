@@ -3,9 +3,10 @@
 //! A call should return a page: a walk over a whole table stops routing for as long.
 
 use crate::ring::Wake;
-use crate::sync::channel;
+use crate::sync::{Mutex, channel};
 use std::cell::Cell;
 use std::fmt;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// The time after which a caller reports that the stage is busy.
@@ -86,7 +87,8 @@ impl<S> StageHandle<S> {
         let gone = |stopped| NoReply { stage: self.stage, stopped };
         self.tx.send_timeout(call, CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
         self.wake();
-        reply.recv_timeout(CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))
+        reply.done.recv_timeout(CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
+        reply.take().ok_or(gone(true))
     }
 
     /// As [`StageHandle::call`] without a timeout: for calls that must not run after the caller has
@@ -127,7 +129,7 @@ impl<S> StageHandle<S> {
 /// The result of a call that was started.
 #[must_use]
 pub struct PendingCall<R> {
-    reply: channel::Receiver<R>,
+    reply: Reply<R>,
     stopped: NoReply,
 }
 
@@ -137,18 +139,33 @@ impl<R> PendingCall<R> {
     /// # Errors
     /// [`NoReply`] when the stage has stopped.
     pub fn wait(self) -> Result<R, NoReply> {
-        self.reply.recv().map_err(|_| self.stopped)
+        self.reply.done.recv().ok().and_then(|()| self.reply.take()).ok_or(self.stopped)
     }
 }
 
-/// A call that sends its result to the returned receiver.
-fn with_reply<S, R: Send + 'static>(
-    call: impl FnOnce(&mut S) -> R + Send + 'static,
-) -> (Call<S>, channel::Receiver<R>) {
-    let (reply_tx, reply) = channel::bounded(1);
+/// A result on its way back. The channel only reports that it is there: the code of a channel takes
+/// 10 KB for each type of message, and there are some 80 types of results.
+struct Reply<R> {
+    result: Arc<Mutex<Option<R>>>,
+    done: channel::Receiver<()>,
+}
+
+impl<R> Reply<R> {
+    fn take(&self) -> Option<R> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A call that sends its result to the returned end.
+fn with_reply<S, R: Send + 'static>(call: impl FnOnce(&mut S) -> R + Send + 'static) -> (Call<S>, Reply<R>) {
+    let (done_tx, done) = channel::bounded(1);
+    let result = Arc::new(Mutex::new(None));
+    let reply = Reply { result: result.clone(), done };
     let call = move |state: &mut S| {
+        let returned = call(state);
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
         // The caller may have timed out; the result is then dropped.
-        let _ = reply_tx.send(call(state));
+        let _ = done_tx.send(());
     };
     (Box::new(call), reply)
 }
