@@ -235,6 +235,18 @@ def mutual_choices(c, facts):
     return c.count <= MUTUAL and facts.mutual(c.prefix)
 
 
+@rule("changes-after-a-circle", "changes", "RFC 4271 section 9.1.2.1: mutually recursive routes are not resolvable; ADR 20 section 4")
+def after_a_circle(c, facts):
+    """A path whose next hop resolved through the prefix itself could not be chosen. An event takes the path that was chosen and the circle
+    with it: ribtide withdraws the prefix, and advertises the other path once its next hop is resolved. FRR and BIRD had not left it out."""
+    if c.view == "kernel" or c.count != 2 or c.values[0] is not None or not facts.former:
+        return False
+    if c.old is None or c.new is None:
+        return False
+    circle = [any(c.prefix in f.reach(q) for q in f.points_at(c.prefix) - {c.prefix}) for f in (facts.former[-1], facts)]
+    return circle == [True, False]
+
+
 # Both.
 
 def third_party(d, facts):
