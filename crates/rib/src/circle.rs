@@ -159,7 +159,7 @@ impl Resolver {
     }
 
     /// Whether the known answers determine what a group resolves to.
-    fn is_determined(&self, group: u32) -> bool {
+    pub(crate) fn is_determined(&self, group: u32) -> bool {
         let group = &self.groups.store[group];
         let settled = |target: &u32| !self.nodes[*target].stale;
         let resolved = |target: &u32| settled(target) && self.nodes[*target].resolution.outcome.is_resolved();

@@ -415,12 +415,16 @@ impl Resolver {
             node.consulted.push(consulted);
             resolver.dependents.insert(group, id);
             if node.passed_over.contains(&group) {
-                GroupStatus::PassedOver
-            } else if resolver.groups.store[group].stale {
-                GroupStatus::Unsettled
-            } else {
-                GroupStatus::Settled
+                return GroupStatus::PassedOver;
             }
+            if resolver.groups.store[group].stale {
+                if !resolver.is_determined(group) {
+                    return GroupStatus::Unsettled;
+                }
+                // Else the search would do it, and repeat this walk.
+                resolver.flatten(group);
+            }
+            GroupStatus::Settled
         })
     }
 
