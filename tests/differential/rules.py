@@ -235,6 +235,16 @@ def mutual_choices(c, facts):
     return c.count <= MUTUAL and facts.mutual(c.prefix)
 
 
+@rule("changes-of-a-kernel-route-in-parts", "changes", "RFC 4271 section 9.1.2.1: a route whose next hop is not resolvable is not used")
+def of_a_kernel_route_in_parts(c, facts):
+    """Another program's kernel route is replaced: the harness takes the former one out before it puts the next one in. In between ribtide
+    withdraws what resolves by it. FRR and BIRD do not look in between."""
+    if c.view == "kernel" or c.event["do"] != "kernel" or not c.event["via"] or c.count > 2 or c.old != c.new or not facts.former:
+        return False
+    replaced = c.event["prefix"] in facts.former[-1].world.kernel
+    return replaced and c.event["prefix"] in facts.reach(c.prefix)
+
+
 @rule("changes-after-a-circle", "changes", "RFC 4271 section 9.1.2.1: mutually recursive routes are not resolvable; ADR 20 section 4")
 def after_a_circle(c, facts):
     """A path whose next hop resolved through the prefix itself could not be chosen. An event takes the path that was chosen and the circle
