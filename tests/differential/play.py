@@ -40,6 +40,7 @@ class Stage:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="differential-"))
         self.folder.chmod(0o777)
         self.profile, self.made = profile, 0
+        self.played = []  # The seeds of its histories.
         self.pool = concurrent.futures.ThreadPoolExecutor(len(names))
         self.routers = {}
         made = {name: self.pool.submit(ROUTERS[name], self.folder, profile) for name in names}
@@ -176,6 +177,7 @@ def play_reused(history, names, ignored=()):
     key = (str(history["profile"]), names)
     try:
         stage = STAGES.pop(key, None) or Stage(history["profile"], names)
+        stage.played.append(history.get("seed"))
         try:
             result = play(history, names, ignored, stage)
             if not result.findings:
@@ -198,7 +200,10 @@ def play_reused(history, names, ignored=()):
         return fresh._replace(used=fresh.used + sorted({f"{f.rival}-by-past" for f in result.findings}))
     if all(f.kind == "harness" for f in result.findings):
         return fresh._replace(used=fresh.used + ["harness-again"])
-    return fresh._replace(findings=[f._replace(kind=f"{f.kind}, in a reused stage") for f in result.findings])
+    # `tests/differential SEED... --jobs 1` plays them in one stage again.
+    past = " ".join(map(str, stage.played[:-1]))
+    found = [f._replace(kind=f"{f.kind}, in a reused stage", ours=f"{f.ours}; played before: {past}") for f in result.findings]
+    return fresh._replace(findings=found)
 
 
 def play_again(history, names, ignored=(), times=2):
