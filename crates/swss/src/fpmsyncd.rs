@@ -121,7 +121,7 @@ impl LabelOffload {
 }
 
 /// The outputs of [`Fpmsyncd`]: append-only; the caller carries them out and empties them. Write
-/// `groups`, then `routes`, `asked` and `labels`, then `old_groups`.
+/// `groups`, then `routes`, `queries` and `labels`, then `old_groups`.
 #[derive(Default, Debug)]
 pub struct FpmOut {
     /// Groups that routes may name from now on. Filled by [`Fpmsyncd::take`].

@@ -186,8 +186,8 @@ impl SentState {
         }
     }
 
-    /// Notes a route before it is sent. `of_group`: [`Announcer::variant`] of its group, since a
-    /// reply to a message of before a change of the group proves nothing.
+    /// Notes a route before it is sent. `of_group`: [`Announcer::variant`] of its group. A reply to a
+    /// message that was sent before its group changed proves nothing.
     ///
     /// [`Announcer::variant`]: super::super::announcer::Announcer::variant
     pub(super) fn note_sent<F: Family>(

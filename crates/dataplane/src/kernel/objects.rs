@@ -450,7 +450,7 @@ impl Objects {
             let Some(group) = self.groups.get(&key) else { continue };
             let members = self.members(&group.want);
             if members == group.live {
-                // One that went with its link, and whose next hops the kernel refuses since.
+                // The group went with its link, and the kernel refuses its next hops since then.
                 let is_lost = members.is_empty() && !group.want.is_empty() && !group.fresh;
                 if is_lost && group.refusal.is_none() {
                     let refusal = self.refusal(key);

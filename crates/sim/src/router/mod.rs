@@ -519,7 +519,8 @@ impl<'s> Router<'s> {
             } else {
                 why = format!("a stage still works after {steps} steps: {}", self.busy());
             }
-            // Next hops in a circle may change with every pause: what they change needs a moment.
+            // Next hops in a circle may change in every pause. The routes that change with them are
+            // confirmed a moment later.
             self.pass(if moment { MOMENT_MS } else { pause })?;
             if !moment {
                 pause = (pause * 5 / 4).min(60_000);

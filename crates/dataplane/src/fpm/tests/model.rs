@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// A route that names an object is as the object is now. One that is not sent again after its
-    /// object changed is none of the client's books: no batch waits for it.
+    /// object changed keeps what it was: no batch waits for that change.
     fn said(&self, route: &Route<'_>) -> String {
         match route.next_hops {
             NextHops::Inline(hops) => hops

@@ -88,8 +88,8 @@ impl Comparison {
         *self = Comparison { idle: self.idle.take(), ..Comparison::default() };
     }
 
-    /// Removes the changes of routes that ribtide wrote since the last page. The prefixes of those
-    /// are read once, as there may be many more than changes.
+    /// Removes the changes of routes that ribtide wrote since the last page. It reads the written
+    /// routes once: there may be many more of them than changes.
     fn retain_older<F: Family>(&self, vrf: VrfId, changes: &mut Vec<Change<F>>) {
         if self.tainted {
             changes.clear();
@@ -220,7 +220,7 @@ impl Kernel {
     fn repair_page<F: Family>(&mut self, vrf: VrfId, page: &[Found<F>]) -> io::Result<()> {
         let metric = self.config.metric;
         let configured = source::<F>(vrf, &self.config);
-        // The early ones first.
+        // Of each: those of the first buffer, and the others.
         let [mut differing, mut unexpected]: [[Vec<Change<F>>; 2]; 2] = Default::default();
         let Kernel { wanted, objects, sources, results, comparison, .. } = self;
         let prefixes = page.iter().map(|found| (found.metric == metric).then_some(found.prefix));
