@@ -55,7 +55,8 @@ def main():
     parser.add_argument("--histories", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="of the first history; the next has the next")
     parser.add_argument("--jobs", type=int, default=5 * (os.cpu_count() or 1), help="histories at once")
-    parser.add_argument("--fresh", dest="reuse", action="store_false", help="each history in namespaces and daemons of its own")
+    parser.add_argument("--fresh", dest="reuse", action="store_false", default=None, help="each history in namespaces and daemons of its own; named ones are")
+    parser.add_argument("--reuse", action="store_true", default=None, help="named histories too in the same ones, as random ones; with --jobs 1 one after the other")
     parser.add_argument("--seconds", type=float, help="start no history after this time")
     parser.add_argument("--routers", default="ribtide,frr,bird")
     parser.add_argument("--orders", type=int, default=2, help="orders in each cache mode")
@@ -79,7 +80,7 @@ def main():
 
     done = 0
     failed, used, changes = [], collections.Counter(), collections.Counter()
-    options.reuse &= not named and options.mode != "order"
+    options.reuse = options.mode != "order" and (options.reuse if options.reuse is not None else not named)
     with pools(options) as run:
         for name, findings, explained, counts, shorter, took in lazily(run, tasks(), 2 * options.jobs):
             done += 1

@@ -136,6 +136,9 @@ def play(history, names=("ribtide", "frr", "bird"), ignored=(), stage=None):
         if not settled["ribtide"] and "not convergent" in ignored or findings:
             findings = [f for f in findings if f.kind not in ignored]
             break
+        # Before the states are compared: that may settle the routers again, and each time the fence takes the objects of its group along.
+        counts = stage.each(lambda r: sum(r.changes().values()))
+        kernel = stage.routers["ribtide"].monitor.shown()
         facts = Facts(world, history["profile"], former)
         rivals = [name for name in stage.routers if settled[name]]
         used += [f"{name}-not-convergent" for name in stage.routers if name not in rivals]
@@ -145,14 +148,13 @@ def play(history, names=("ribtide", "frr", "bird"), ignored=(), stage=None):
         if len(events) == 1:
             more, names_of_rules = compare.needless(number, events[0], before, states, {n: stage.routers[n] for n in rivals}, facts)
             found, used = found + more, used + names_of_rules
-        counts = stage.each(lambda r: sum(r.changes().values()))
         for name, count in counts.items():
             changes[name] += count
         most = max([counts[n] for n in rivals if n != "ribtide"], default=0)
         if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events) \
                 and not compare.mutual(counts["ribtide"], facts):
-            router = stage.routers["ribtide"]
-            shown = f"{counts}, events {events}, kernel: {router.monitor.shown()}, log: {router.process.process.log(600)}"
+            log = stage.routers["ribtide"].process.process.log(600)
+            shown = f"{counts}, events {events}, kernel: {kernel}, log: {log}"
             found.append(Finding(number, "many changes", "", "", "", shown, ""))
         findings += [f for f in found if f.kind not in ignored]
         before = states
@@ -200,7 +202,7 @@ def play_reused(history, names, ignored=()):
         return fresh._replace(used=fresh.used + sorted({f"{f.rival}-by-past" for f in result.findings}))
     if all(f.kind == "harness" for f in result.findings):
         return fresh._replace(used=fresh.used + ["harness-again"])
-    # `tests/differential SEED... --jobs 1` plays them in one stage again.
+    # `tests/differential SEED... --reuse --jobs 1` plays them in one stage again.
     past = " ".join(map(str, stage.played[:-1]))
     found = [f._replace(kind=f"{f.kind}, in a reused stage", ours=f"{f.ours}; played before: {past}") for f in result.findings]
     return fresh._replace(findings=found)

@@ -409,14 +409,17 @@ def frr_static_partly_resolved(d, facts):
 
 @rule("frr-removed-route-left", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2")
 def frr_removed_route_left(d, facts):
-    """A route was removed while another one of the prefix did not resolve: zebra leaves the removed one in the kernel."""
+    """A route was removed, or lost the subnet of its next hop, while another one of the prefix did not resolve: zebra leaves it in the
+    kernel."""
     if d.view != "kernel" or d.ours is not None or d.theirs[0] != "router":
         return False
     if d.prefix not in facts.world.statics and any(d.prefix in f.world.statics for f in facts.former):
         return True
     left = {gateway for gateway, _, _ in d.theirs[1]}
     now = {hop for _, _, hop in facts.hops(d.prefix)}
-    return bool(now) and not left & now and any(left <= {hop for _, _, hop in f.hops(d.prefix)} for f in facts.former)
+    removed = not left & now
+    unresolved = len(facts.world.candidates(d.prefix)) > 1 and not any(facts.on_link(hop) or facts.covering(hop) for hop in now)
+    return bool(now) and (removed or unresolved) and any(left <= {hop for _, _, hop in f.hops(d.prefix)} for f in facts.former)
 
 
 @rule("frr-route-lost-with-link", "frr", "FRR 8.4, observed; rtnetlink: the kernel names no IPv4 routes that go with a link")
@@ -458,6 +461,15 @@ def frr_kernel_route_back(d, facts):
     zebra goes on without it; ribtide looks at the link."""
     return facts.some(d.prefix, lambda q: q in facts.world.kernel and any(
         facts.world.up(link) and any(not f.world.up(link) for f in facts.former) for _, link in facts.world.kernel[q]["via"]))
+
+
+@rule("frr-med-as-cost", "frr", "RFC 4271 section 9.1.2.2 e: without a cost to the next hop, that step is skipped; ADR 20 section 1")
+def frr_med_as_cost(d, facts):
+    """BGP has several paths of a prefix, and a next hop of one resolves through another BGP route, whose MED a policy sets. zebra has the MED
+    as that route's metric, and bgpd takes it for the cost of the next hop. ribtide's cost of a next hop by a BGP route is none."""
+    def by_med(q):
+        return any("med" in facts.world.policies.get(origin, ()) for origin, _, _ in facts.hops(q))
+    return facts.some(d.prefix, lambda q: facts.bgp_paths(q) > 1 and any(by_med(r) for r in facts.reach(q) - {q}))
 
 
 # BIRD.
