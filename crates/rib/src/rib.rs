@@ -261,13 +261,17 @@ impl Rib {
             Some(state) => interfaces.insert(index, state.clone()),
             None => interfaces.remove(&index),
         };
-        if old.as_ref().map(|s| s.up) != new.as_ref().map(|s| s.up) {
+        let link = |state: &Option<InterfaceEvent>| state.as_ref().map(|s| s.up);
+        let link_changed = link(&old) != link(&new);
+        let addresses = |state| Option::as_ref(state).map_or(&[][..], |s: &InterfaceEvent| &s.addresses);
+        let (old_addresses, new_addresses) = (addresses(&old), addresses(&new));
+        if link_changed {
             self.resolver.interface_changed(index);
         }
-        let addresses =
-            |state: &Option<InterfaceEvent>| state.as_ref().map_or(Vec::new(), |s| s.addresses.clone());
-        self.resolver.addresses_changed(&addresses(&old), &addresses(&new));
-        if old.as_ref().map(|s| (s.up, &s.addresses)) != new.as_ref().map(|s| (s.up, &s.addresses)) {
+        if old_addresses != new_addresses {
+            self.resolver.addresses_changed(old_addresses, new_addresses);
+        }
+        if link_changed || old_addresses != new_addresses {
             self.resolver.invalidate();
         }
         for prefix in self.connected.change(index, old.as_ref(), new.as_ref()) {
