@@ -367,11 +367,6 @@ impl Kernel {
         if addresses.iter().any(used) { self.repair() } else { Ok(()) }
     }
 
-    /// The source address of the routes of a group.
-    fn source<F: Family>(&self, vrf: VrfId, group: GroupId) -> Option<IpAddr> {
-        self.sources.get(&group).copied().or(source::<F>(vrf, &self.config))
-    }
-
     /// Notes that next-hop objects may differ from the assumption; [`Kernel::verify`] checks them.
     pub(crate) fn doubt(&mut self) {
         self.doubt.get_or_insert_with(|| self.system.now());
@@ -735,25 +730,27 @@ impl Kernel {
         let metric = self.config.metric;
         let configured = source::<F>(vrf, &self.config);
         let mut changes: Vec<Change<F>> = Vec::with_capacity(routes.len());
+        let Kernel { vrfs, objects, results, sources, .. } = self;
+        let Some(table) = vrfs.get_mut(&vrf).map(|vrf| vrf.routes.get_mut::<F>()) else { return Ok(()) };
         for route in routes {
             let group = wanted(route);
-            let source = group.map_or(configured, |group| self.source::<F>(vrf, group));
-            let found = self.table::<F>(vrf).take_found((route.prefix, metric), configured, source);
+            let source = group.and_then(|group| sources.get(&group).copied()).or(configured);
+            let found = table.take_found((route.prefix, metric), configured, source);
             if let Some(group) = group.filter(|_| self.replaying) {
-                self.objects.bind(group.0, found);
+                objects.bind(group.0, found);
             }
             let right = match group {
-                Some(group) => found.is_some() && found == self.objects.live_id(group.0),
+                Some(group) => found.is_some() && found == objects.live_id(group.0),
                 None => found.is_none() && gone.contains(&route.prefix),
             };
             if let Some(id) = found.filter(|id| self.holding && !right && *id != 0) {
-                self.table::<F>(vrf).found.insert((route.prefix, metric), id);
+                table.found.insert((route.prefix, metric), id);
                 self.held = true;
             } else if !right {
                 changes.push(Change { prefix: route.prefix, metric, group });
             } else if group.is_none() {
                 // An earlier failure has no meaning after the deletion.
-                self.results.installed(VrfPrefix { vrf, prefix: route.prefix.any() });
+                results.installed(VrfPrefix { vrf, prefix: route.prefix.any() });
             }
         }
         self.write(vrf, &changes)

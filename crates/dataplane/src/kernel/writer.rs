@@ -29,6 +29,9 @@ const COMPARE_SHARE: u32 = 50;
 /// The same in the first round after a replay that found own routes, which ends their adoption, and
 /// for the rest of a round that has found a difference.
 const URGENT_COMPARE_SHARE: u32 = 2;
+/// The longest delay of its next page by batches: they go first, but not for ever. In the rounds above
+/// there is none.
+const COMPARE_DELAY_MAX: Duration = Duration::from_secs(2);
 /// Routes that the comparison reads before batches go on: some 10 ms.
 pub(super) const COMPARE_PAGE: usize = 8192;
 /// The minimum interval of rounds of the comparison.
@@ -141,12 +144,11 @@ impl Writer {
             self.report();
         }
         self.notes()?;
-        let compares = self.replayed && self.compare_page > 0 && self.system.now() >= self.compare_at;
-        if compares {
-            self.compare()?;
-        }
+        let delay = if self.compare_share == COMPARE_SHARE { COMPARE_DELAY_MAX } else { Duration::ZERO };
+        let overdue = self.compare_if_due(delay)?;
         let Some(batch) = self.channel.try_next()? else {
-            return Ok(compares && self.round_begin.is_some());
+            let compared = overdue || self.compare_if_due(Duration::ZERO)?;
+            return Ok(compared && self.round_begin.is_some());
         };
         // A batch caused by an interface change follows the note of that change.
         self.notes()?;
@@ -187,6 +189,15 @@ impl Writer {
         if idle::on_wait(timed_out) {
             idle::trim(&mut self.kernel);
         }
+    }
+
+    /// [`Writer::compare`], if its time was `delay` ago. Returns whether it was.
+    fn compare_if_due(&mut self, delay: Duration) -> io::Result<bool> {
+        let due = self.replayed && self.compare_page > 0 && self.system.now() >= self.compare_at + delay;
+        if due {
+            self.compare()?;
+        }
+        Ok(due)
     }
 
     /// Compares the next routes of the kernel with the desired state, and sets the time of the next

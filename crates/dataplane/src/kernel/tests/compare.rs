@@ -1,8 +1,12 @@
 //! The continuous comparison repairs what no notification reports. These tests have no watcher.
 
+use super::machine::KernelMachine;
 use super::others::prefix;
+use super::system::SimulatedClock;
 use super::*;
+use ribtide_netlink::Sockets;
 use ribtide_rib::{Vrf, VrfId};
+use std::sync::Mutex;
 
 /// Compares one whole round in pages of `count` routes. Returns what was repaired: routes that were missing, that had other
 /// next hops, and that were unexpected, and next-hop objects.
@@ -121,6 +125,57 @@ fn compare_of_a_vrf_is_of_its_table() {
         assert_eq!(round(&mut kernel, 100), [2, 0, 0, 0]);
         assert!(table_of(2000).contains_key("192.0.2.0/24"));
         assert_eq!(table().len(), 12);
+    });
+}
+
+/// A clock that moves by hand.
+struct Clock(Mutex<Instant>);
+
+impl SimulatedClock for Clock {
+    fn now(&self) -> Instant {
+        *self.0.lock().unwrap()
+    }
+    fn sleep(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
+
+/// Batches go before a page of the comparison, but not for ever.
+#[test]
+fn compare_waits_for_batches_two_seconds() {
+    in_namespace("compare::compare_waits_for_batches_two_seconds", || {
+        let clock = Arc::new(Clock(Mutex::new(Instant::now())));
+        let system = System::simulated(Sockets::default(), clock.clone());
+        let rings = Rings::default();
+        let (feedback, _said) = rings.bounded("feedback", FEEDBACK);
+        let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
+        let meter = Meters::default().meter("kernel");
+        let (channel, DataplaneSink { batches, urgent: _urgent }) =
+            RibChannel::new(3, "kernel", &rings, rib, meter, Stop::default());
+        let config = KernelConfig { import: false, ..config() };
+        let mut machine = KernelMachine::open(&system, config, channel, &rings).unwrap();
+        let write = |machine: &mut KernelMachine, batch: Batch| {
+            batches.send(Arc::new(batch.0)).unwrap();
+            while machine.write().unwrap() {}
+            machine.repairs().compared()
+        };
+        write(&mut machine, routes(100));
+        // The first round follows the replay, and the next one comes 10 s later.
+        assert_eq!(machine.repairs().compared(), 102);
+        clock.sleep(Duration::from_secs(10));
+        let mut waiting = || {
+            for n in 0..2 {
+                let route = Batch::default().route(&prefix(n), None);
+                batches.send(Arc::new(route.0)).unwrap();
+            }
+            machine.write().unwrap();
+            machine.repairs().compared()
+        };
+        assert_eq!(waiting(), 102, "a batch was there");
+        clock.sleep(Duration::from_millis(1900));
+        assert_eq!(waiting(), 102, "batches are there still");
+        clock.sleep(Duration::from_millis(200));
+        assert!(waiting() > 102, "it has waited for two seconds");
     });
 }
 
