@@ -347,13 +347,15 @@ fn sizes_file_of_too_many_lines_is_noticed() {
 }
 
 #[test]
-fn untested_crate_with_a_unit_test_is_noticed() {
+fn untested_unit_test_and_example_are_noticed() {
     let tree = copy("untested", &["crates/sim", "crates/text"]);
     assert_eq!(untested::check(&tree), [""; 0]);
     append(&tree, "crates/text/src/lib.rs", "#[cfg(test)]\nmod more {}\n");
     assert_eq!(untested::check(&tree), [""; 0], "its tests run");
     append(&tree, "crates/sim/src/stage.rs", "#[cfg(test)]\nmod tests {}\n");
     assert_fault(&untested::check(&tree), &["crates/sim/src/stage.rs", "never runs"]);
+    append(&tree, "crates/text/src/lib.rs", "/// ```\n/// assert!(false);\n/// ```\nmod example {}\n");
+    assert_fault(&untested::check(&tree), &["crates/text/src/lib.rs", "an example", "never runs"]);
 }
 
 #[test]
