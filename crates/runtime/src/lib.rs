@@ -18,6 +18,7 @@ pub mod log;
 pub mod meter;
 #[cfg(all(test, loom))]
 mod models;
+pub mod oneshot;
 pub mod performance;
 pub mod registry;
 pub mod ring;
@@ -26,4 +27,5 @@ mod sync;
 pub mod thread;
 pub mod unix_socket;
 pub mod wait_fd;
+pub mod wake_up;
 pub mod watchdog;

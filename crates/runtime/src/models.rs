@@ -12,6 +12,7 @@ use crate::ring::{Closed, Rings, TrySend};
 use crate::stop::Stop;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::channel::{Select, bounded};
+use crate::wake_up;
 use crate::watchdog::PeerWait;
 use loom::thread::spawn;
 use std::sync::Arc;
@@ -128,12 +129,11 @@ fn ring_with_room_again_wakes_a_producer_that_watches_it() {
 fn ring_wakes_a_consumer_that_sleeps_elsewhere_after_the_batch_is_in() {
     loom::model(|| {
         let (tx, rx) = Rings::default().bounded("workers to sessions", 1);
-        let (waker, poll) = bounded(1);
-        // As a waker of poll: one that is not yet seen is enough.
-        let tx = tx.with_wake(Some(Arc::new(move || _ = waker.try_send(()))));
+        let (waker, poll) = wake_up::pair();
+        let tx = tx.with_wake(Some(Arc::new(move || waker.wake())));
         let producer = spawn(move || tx.send(1).unwrap());
         let batch = loop {
-            poll.recv().unwrap();
+            assert!(poll.wait_timeout(LONG));
             if let Some(batch) = rx.try_recv() {
                 break batch;
             }
@@ -173,10 +173,10 @@ fn call_wakes_a_stage_that_sleeps() {
     });
     loom::model(|| {
         let (handle, calls) = call::pair::<u32>("sessions");
-        let (waker, poll) = bounded(1);
-        let handle = handle.with_wake(Some(Arc::new(move || _ = waker.try_send(()))));
+        let (waker, poll) = wake_up::pair();
+        let handle = handle.with_wake(Some(Arc::new(move || waker.wake())));
         let stage = spawn(move || {
-            poll.recv().unwrap();
+            assert!(poll.wait_timeout(LONG));
             calls.serve(&mut 7);
         });
         assert_eq!(handle.wait(|state| *state), Ok(7));
@@ -335,7 +335,7 @@ fn writer_progress_shows_a_loss_with_what_was_written_after_it() {
 fn poll_pace_hurry_is_never_undone_by_a_slow_down() {
     loom::model(|| {
         let (pace, news) = (Arc::new(PollPace::default()), Arc::new(AtomicUsize::new(0)));
-        let (waker, woken) = bounded(1);
+        let (waker, woken) = wake_up::pair();
         let (its_pace, its_news) = (pace.clone(), news.clone());
         let thread = spawn(move || {
             // The thread polls, and sleeps until a wake-up where it may.
@@ -345,13 +345,13 @@ fn poll_pace_hurry_is_never_undone_by_a_slow_down() {
                     return;
                 }
                 if its_pace.slow_down() {
-                    woken.recv().unwrap();
+                    assert!(woken.wait_timeout(LONG));
                 }
             }
         });
         news.store(1, Relaxed);
         if pace.hurry() {
-            let _ = waker.try_send(());
+            waker.wake();
         }
         thread.join().unwrap();
     });

@@ -188,6 +188,12 @@ impl Rings {
     }
 }
 
+/// Makes a ring of no registry, of at most `capacity` items (at least one): for requests beside the
+/// routes' path. `show threads` does not list it, and the watchdog does not watch it.
+pub fn unlisted<T>(name: impl Into<String>, capacity: usize) -> (Sender<T>, Receiver<T>) {
+    Rings::default().bounded(name, capacity)
+}
+
 /// The other end of a ring was dropped: its stage has stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;

@@ -42,6 +42,13 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(shared.clone()), Receiver(shared))
 }
 
+/// Makes the receiving end of a channel on which nothing comes.
+pub fn never<T>() -> Receiver<T> {
+    let (tx, rx) = bounded(0);
+    std::mem::forget(tx);
+    rx
+}
+
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap()
