@@ -24,7 +24,6 @@ mod sent_state;
 use super::RibChannel;
 use super::announcer::Style;
 use super::install_results::InstallResults;
-use crossbeam_channel::{Receiver, never};
 use encode::{Done, Encoder};
 use negotiated::Negotiated;
 pub use negotiated::When;
@@ -35,7 +34,8 @@ use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Ends, Stop};
-use ribtide_runtime::wait_fd::{WaitFd, WakeUp};
+use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
 use sent_state::SentState;
@@ -245,8 +245,8 @@ impl Client {
         let replies = Replies::new(self.channel.id, Instant::now());
         let books = Arc::new(Mutex::new(replies));
         let replies = ReplyReader { server: self.server, sent_state: self.encoder.sent_state(), books };
-        let (wake, woken) = WakeUp::new();
-        if self.start_reader(&stream, &gone, &replies, wake).is_err() {
+        let (waker, wake_up) = wake_up::pair();
+        if self.start_reader(&stream, &gone, &replies, waker).is_err() {
             return self.pause();
         }
         self.peer.end();
@@ -257,7 +257,7 @@ impl Client {
         let mut connection = Connection {
             stream,
             gone,
-            woken,
+            wake_up,
             stop: self.channel.stop.clone(),
             until: None,
             counters: self.counters.clone(),
@@ -292,11 +292,11 @@ impl Client {
         stream: &TcpStream,
         gone: &Arc<AtomicBool>,
         replies: &ReplyReader,
-        wake: WakeUp,
+        waker: Waker,
     ) -> io::Result<()> {
         let reader = Reader {
             wait: WaitFd::new(&self.channel.stop)?,
-            wake,
+            waker,
             server: self.server,
             stream: stream.try_clone()?,
             gone: gone.clone(),
@@ -324,7 +324,7 @@ impl Client {
         while !connection.gone() {
             let waits = replies.lock().waits();
             let nap = if waits { REPLY_POLL_INTERVAL } else { Duration::MAX };
-            let batch = self.channel.next_or_wake(nap, &connection.woken)?;
+            let batch = self.channel.next_or_wake(nap, &connection.wake_up)?;
             let begin = Instant::now();
             replies.sent_state.tick(begin);
             if self.channel.rib.confirms.load(Relaxed) != self.counters.negotiated.waits() {
@@ -371,10 +371,10 @@ impl Client {
     fn take_back(&mut self, connection: &Connection) {
         let Ok(stream) = connection.stream.try_clone() else { return };
         // The stop ends the reader and its users, so this needs flags of its own.
-        let (gone, woken, stop) = (Arc::default(), never(), Stop::default());
+        let (gone, wake_up, stop) = (Arc::default(), WakeUp::never(), Stop::default());
         let until = Some(Instant::now() + FAREWELL);
         let (counters, peer) = (self.counters.clone(), self.peer.clone());
-        let mut last = Connection { stream, gone, woken, stop, until, counters, peer };
+        let mut last = Connection { stream, gone, wake_up, stop, until, counters, peer };
         // An empty replay deletes everything.
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
         let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
@@ -458,7 +458,7 @@ struct Connection {
     /// Set by the thread that detects the end first.
     gone: Arc<AtomicBool>,
     /// Wake-ups of the reader.
-    woken: Receiver<()>,
+    wake_up: WakeUp,
     stop: Stop,
     /// The deadline of the connection.
     until: Option<Instant>,
@@ -528,7 +528,7 @@ struct Reader {
     stream: TcpStream,
     wait: WaitFd,
     /// Wakes the writer.
-    wake: WakeUp,
+    waker: Waker,
     gone: Arc<AtomicBool>,
     stop: Stop,
     counters: Arc<Counters>,
@@ -602,11 +602,11 @@ impl Reader {
             }
             // The writer sends routes with an unclear reply again, and logs a disagreement.
             if self.counters.negotiated.replies() != negotiated || self.replies.lock().has_doubts() {
-                self.wake.wake();
+                self.waker.wake();
             }
         }
         self.gone.store(true, Relaxed);
-        self.wake.wake();
+        self.waker.wake();
     }
 
     fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {

@@ -23,13 +23,14 @@ mod weight;
 
 pub use interface_news::{InterfaceLine, InterfaceNews, InterfaceState};
 
-use crossbeam_channel::{Receiver, Select};
+use crossbeam_channel::Select;
 use ribtide_prefix::Set;
 use ribtide_rib::{DataplaneId, FibBatch, RibIn, UrgentOp, UrgentQueue};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
+use ribtide_runtime::wake_up::WakeUp;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -149,28 +150,28 @@ impl RibChannel {
     /// # Errors
     /// [`Closed`] when the RIB manager has stopped.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Arc<FibBatch>>, Closed> {
-        self.next_or_wake(timeout, &crossbeam_channel::never())
+        self.next_or_wake(timeout, &WakeUp::never())
     }
 
-    /// The same; a message of `wake` ends the wait, too.
+    /// The same; a `wake_up` ends the wait, too.
     ///
     /// # Errors
     /// [`Closed`] when the RIB manager has stopped.
     pub fn next_or_wake(
         &mut self,
         timeout: Duration,
-        wake: &Receiver<()>,
+        wake_up: &WakeUp,
     ) -> Result<Option<Arc<FibBatch>>, Closed> {
         if let Some(batch) = self.try_next()? {
             return Ok(Some(batch));
         }
         let mut select = Select::new();
         self.watch(&mut select);
-        select.recv(wake);
+        wake_up.watch(&mut select);
         // The next call checks both queues.
         self.was_idle |= idle::wait(&mut select, timeout);
         // Only now: the caller looked before, and looks again.
-        let _ = wake.try_recv();
+        let _ = wake_up.take();
         self.try_next()
     }
 

@@ -2,7 +2,6 @@
 
 use crate::ring::Wake;
 use crate::stop::{Stop, StopHook};
-use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::io;
@@ -57,24 +56,6 @@ impl WaitFd {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
         Ok(socket)
-    }
-}
-
-/// Wakes a thread that sleeps at channels, at most once for each of its looks.
-#[derive(Clone, Debug)]
-pub struct WakeUp(Sender<()>);
-
-impl WakeUp {
-    /// The wake-up and the channel of its thread, which has room for one.
-    pub fn new() -> (WakeUp, Receiver<()>) {
-        let (wake, woken) = bounded(1);
-        (WakeUp(wake), woken)
-    }
-
-    /// Wakes the thread.
-    pub fn wake(&self) {
-        // A full channel holds a wake-up already.
-        let _ = self.0.try_send(());
     }
 }
 

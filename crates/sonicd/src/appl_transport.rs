@@ -11,12 +11,13 @@ use super::{Daemon, Error};
 use clap::Args;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_settings::Persistence;
 use ribtide_swss::fpmsyncd::ResendKind;
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
-use ribtide_tables::{Pipeline, PlainTable, Producer, ProducerStateTable, Wake, WriteBehind};
+use ribtide_tables::{Pipeline, PlainTable, Producer, ProducerStateTable, WriteBehind};
 
 /// The port of orchagent for tables; on a host with several ASICs each namespace has its own.
 pub(super) const PORT: u16 = 8100;
@@ -203,7 +204,7 @@ impl<R: ResyncRow> Routes<R> {
     }
 
     /// Whether everything is written to APPL_DB, if it is the transport to orchagent;
-    /// [`Routes::wake`] reports a change.
+    /// [`Routes::wake_up`] reports a change.
     pub(super) fn is_written(&self) -> Result<bool, Error> {
         match self {
             Routes::Redis(redis) => Ok(redis.written.is_settled()?),
@@ -254,10 +255,10 @@ impl<R: ResyncRow> Routes<R> {
     }
 
     /// Wakes the caller when there may be room, or everything is written.
-    pub(super) fn wake(&self) -> &Wake {
+    pub(super) fn wake_up(&self) -> &WakeUp {
         match self {
-            Routes::Redis(redis) => redis.written.wake(),
-            Routes::Zmq(zmq) => zmq.producer.wake(),
+            Routes::Redis(redis) => redis.written.wake_up(),
+            Routes::Zmq(zmq) => zmq.producer.wake_up(),
         }
     }
 
@@ -408,7 +409,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
     /// Sends waiting messages only, while the rows are not known.
     fn go_on(&mut self) {
         // This is the check that follows a wake-up.
-        let _ = self.producer.wake().try_recv();
+        let _ = self.producer.wake_up().take();
         self.producer.resume();
     }
 

@@ -8,17 +8,18 @@ use super::appl_transport::Lag;
 use super::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::syncd_generation::SyncdGeneration;
 use super::{Daemon, Error, events};
-use crossbeam_channel::{Select, never, select};
+use crossbeam_channel::Select;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
-use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::oneshot;
+use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Ends};
-use ribtide_runtime::wait_fd::WakeUp;
+use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
-use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, Wake, passed_over, server_returns};
+use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, passed_over, server_returns};
 use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
@@ -149,7 +150,7 @@ impl AsicDb {
             AsicDb::Off { .. } => Ok(false),
             AsicDb::WriteBehind(writer) => {
                 writer.failed.try_recv().map_or(Ok(()), Err)?;
-                Ok(writer.lost.try_recv().is_ok())
+                Ok(writer.lost.take() == Ok(true))
             }
             AsicDb::InLine(rows) => rows.is_lost(),
         }
@@ -160,10 +161,10 @@ impl AsicDb {
         match self {
             AsicDb::Off { .. } => {}
             AsicDb::WriteBehind(writer) => {
-                select.recv(&writer.failed);
-                select.recv(&writer.lost);
+                writer.failed.watch(select);
+                writer.lost.watch(select);
             }
-            AsicDb::InLine(rows) => _ = select.recv(&rows.returned),
+            AsicDb::InLine(rows) => rows.returned.watch(select),
         }
     }
 }
@@ -175,9 +176,9 @@ pub(super) struct AsicWriter {
     batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
     pace: LowPriorityPace,
     thread: Option<JoinHandle<()>>,
-    failed: crossbeam_channel::Receiver<Error>,
+    failed: oneshot::Receiver<Error>,
     /// The server came back.
-    lost: Wake,
+    lost: WakeUp,
     given: u64,
     written: Arc<AtomicU64>,
 }
@@ -189,28 +190,18 @@ impl AsicWriter {
             rings.bounded::<Box<(PackedChanges, Instant)>>("rows to ASIC_DB (write-behind)", bound);
         let pace = LowPriorityPace::new(bound);
         let its_pace = pace.clone();
-        let (failing, failed) = crossbeam_channel::bounded(1);
-        let (lost_wake, lost) = WakeUp::new();
+        let (failing, failed) = oneshot::pair();
+        let (lost_waker, lost) = wake_up::pair();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
             let all = || waiting.len();
             let mut round = || {
-                let first = select! {
-                    recv(waiting.raw()) -> first => match first {
-                        Ok(first) => Some(waiting.took(first)),
-                        Err(_) => return Ok(false),
-                    },
-                    // The next check uses it.
-                    recv(rows.returned) -> returned => {
-                        rows.may_be_lost |= returned.is_ok();
-                        if returned.is_err() {
-                            rows.returned = never();
-                        }
-                        None
-                    }
-                    default(idle::until_idle()) => None,
-                };
+                let mut select = Select::new();
+                waiting.watch(&mut select);
+                rows.returned.watch(&mut select);
+                let _ = select.ready_timeout(idle::until_idle());
+                let Ok(first) = waiting.next_now() else { return Ok(false) };
                 let oldest = first.as_ref().map(|first| first.1);
                 let begin = Instant::now();
                 let mut left = oldest.map_or(0, |came| its_pace.rows(WRITE_BATCH_MAX, came, all()));
@@ -227,7 +218,7 @@ impl AsicWriter {
                 }
                 its_written.fetch_add(batches_done, Release);
                 if rows.is_lost()? {
-                    lost_wake.wake();
+                    lost_waker.wake();
                 }
                 let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {
@@ -242,10 +233,7 @@ impl AsicWriter {
                 match round() {
                     Ok(true) => {}
                     Ok(false) => return,
-                    Err(e) => {
-                        let _ = failing.send(e);
-                        return;
-                    }
+                    Err(e) => return failing.send(e),
                 }
             }
         };
@@ -262,9 +250,9 @@ impl AsicWriter {
         let sent =
             self.batches.as_ref().is_some_and(|batches| batches.send(Box::new((changes, now))).is_ok());
         match self.failed.try_recv() {
-            Ok(e) => Err(e),
-            Err(_) if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
-            Err(_) => Ok(()),
+            Some(e) => Err(e),
+            None if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
+            None => Ok(()),
         }
     }
 }
@@ -285,8 +273,7 @@ pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     /// The server was lost and is back, as a subscription to it noticed.
-    returned: Wake,
-    may_be_lost: bool,
+    returned: WakeUp,
     syncd_generation: SyncdGeneration,
     /// Whether rows are written in line.
     exact: bool,
@@ -298,21 +285,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    fn new(connection: Connection, syncd_generation: SyncdGeneration, exact: bool, returned: Wake) -> Rows {
+    fn new(connection: Connection, syncd_generation: SyncdGeneration, exact: bool, returned: WakeUp) -> Rows {
         let key = connection.database().key(ASIC_STATE, "");
         let prefix = key.len();
         // A server that was lost since it was opened counts.
-        Rows {
-            connection,
-            generation: 0,
-            returned,
-            may_be_lost: false,
-            syncd_generation,
-            exact,
-            batches: 0,
-            key,
-            prefix,
-        }
+        Rows { connection, generation: 0, returned, syncd_generation, exact, batches: 0, key, prefix }
     }
 
     /// Restores the switch from ASIC_DB after a restart of syncd alone.
@@ -372,8 +349,11 @@ impl Rows {
 
     /// Returns whether the server came back; then it has its marker keys again.
     fn is_lost(&mut self) -> Result<bool, Error> {
-        if std::mem::take(&mut self.may_be_lost) | self.returned.try_recv().is_ok() {
-            self.connection.query(&["PING"])?;
+        match self.returned.take() {
+            Ok(true) => drop(self.connection.query(&["PING"])?),
+            Ok(false) => {}
+            // The subscription ended at the stop, and the thread still writes its queue.
+            Err(Closed) => self.returned = WakeUp::never(),
         }
         let generation = self.connection.generation();
         if std::mem::replace(&mut self.generation, generation) == generation {

@@ -10,6 +10,7 @@ use super::settings::Settings;
 use super::{Daemon, Error, refuse, syncd_generation};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
+use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
@@ -152,7 +153,7 @@ pub(super) struct AsicTransport {
     answers: bool,
     assumed: Vec<SaiReply>,
     /// Receives a notification that syncd lost objects.
-    shutdown: crossbeam_channel::Receiver<()>,
+    shutdown: WakeUp,
     /// The watch, which starts at the first reply: earlier notifications are about the former
     /// syncd.
     watch: Option<Watch>,
@@ -189,19 +190,15 @@ impl AsicTransport {
             };
             queue::exchange(asic, VIDCOUNTER, rings, stop, encode, decode)?
         };
-        let (shutdown_tx, shutdown) = crossbeam_channel::bounded(1);
-        let notify = move || {
-            // One notification is enough.
-            let _ = shutdown_tx.try_send(());
-        };
-        let on_request = notify.clone();
+        let (waker, shutdown) = wake_up::pair();
+        let on_request = waker.clone();
         listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| {
             if matches!(heard, PubSubEvent::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST)) {
-                on_request();
+                on_request.wake();
             }
         })?;
         let (asic, its_stop) = (daemon.connect(Db::Asic)?, stop.clone());
-        let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, notify));
+        let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, move || waker.wake()));
         let answers = mode != Mode::RedisAsync;
         Ok(AsicTransport {
             exchange,
@@ -289,7 +286,7 @@ impl SyncdLink for AsicTransport {
     }
 
     fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error> {
-        if self.shutdown.try_recv().is_ok() {
+        if self.shutdown.take() == Ok(true) {
             return Err(Error::Peer(
                 "syncd was started again and does not have what it was told; start orchagent again, so that it describes \
                  the switch again".into(),
@@ -328,7 +325,7 @@ impl SyncdLink for AsicTransport {
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         self.exchange.replies.watch(select);
-        select.recv(&self.shutdown);
+        self.shutdown.watch(select);
     }
 }
 

@@ -8,7 +8,8 @@ use super::syncd_stage::OrchLink;
 use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
-use ribtide_runtime::ring::{self};
+use ribtide_runtime::oneshot;
+use ribtide_runtime::ring;
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::{Mode, Persistence};
 use ribtide_swss::sai::text::{self, ReplyTo};
@@ -104,7 +105,7 @@ pub(super) struct AsicTransportServer {
     /// Start of the present silence, during a shutdown.
     silent: Option<Instant>,
     stop: Stop,
-    failed: crossbeam_channel::Receiver<TableError>,
+    failed: oneshot::Receiver<TableError>,
     /// Requests in flight, each with the channel of its reply.
     under_way: VecDeque<(ReplyChannel, Due)>,
     taken: u64,
@@ -131,7 +132,7 @@ impl AsicTransportServer {
         let Daemon { databases, rings, stop, .. } = daemon;
         let asic = databases.get(Db::Asic);
         let (replies, waiting) = rings.bounded::<(ReplyChannel, Reply)>("replies to orchagent", WAITING);
-        let (failing, failed) = crossbeam_channel::bounded(1);
+        let (failing, failed) = oneshot::pair();
         let (requests, reader, mut writer) = if mode.is_zmq() {
             let read = |message: &[u8], again| Incoming { what: read_zmq(message), run: None, again };
             queue::forget(&mut daemon.connect(Db::Asic)?)?;
@@ -187,8 +188,7 @@ impl AsicTransportServer {
                     }
                 }
                 if let Some(Err(e)) = writer.as_mut().map(QueueWriter::flush) {
-                    let _ = failing.send(e);
-                    return;
+                    return failing.send(e);
                 }
             }
         };
@@ -380,7 +380,7 @@ fn encode(reply: Reply) -> Option<Message> {
 
 impl OrchLink for AsicTransportServer {
     fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
-        if let Ok(e) = self.failed.try_recv() {
+        if let Some(e) = self.failed.try_recv() {
             return Err(e.into());
         }
         // One at a time: its reply is sent before the next request.
@@ -473,7 +473,7 @@ impl OrchLink for AsicTransportServer {
             Requests::Redis(requests) => requests.watch(select),
             Requests::Zmq(requests) => requests.watch(select),
         }
-        select.recv(&self.failed);
+        self.failed.watch(select);
         self.rows.watch(select);
     }
 }

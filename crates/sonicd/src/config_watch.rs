@@ -5,8 +5,9 @@
 use super::config_db::{ConfigDb, Switch};
 use super::key_watch::KeyWatch;
 use super::{Daemon, Error};
-use crossbeam_channel::{Receiver, Select, bounded};
+use crossbeam_channel::Select;
 use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_swss::Db;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// A watched setting.
 pub(super) struct ConfigWatch {
     on: Arc<AtomicBool>,
-    wake: Receiver<()>,
+    wake_up: WakeUp,
 }
 
 impl ConfigWatch {
@@ -29,31 +30,30 @@ impl ConfigWatch {
         let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
         let follows = Arc::new(AtomicBool::new(on));
         let (its, stop) = (follows.clone(), daemon.stop.clone());
-        let (waker, wake) = bounded(1);
+        let (waker, wake_up) = wake_up::pair();
         let body = move || {
             while !stop.stopped() {
                 watch.wait();
                 let Ok(Some(now)) = config.enabled(switch) else { continue };
                 if its.swap(now, Relaxed) != now {
-                    // A full channel holds a wake-up already.
-                    let _ = waker.try_send(());
+                    waker.wake();
                 }
             }
         };
         thread::spawn("config-watch", Ends::AtStop(daemon.stop.clone()), body)
             .map_err(Error::no_thread("to follow CONFIG_DB"))?;
-        Ok(ConfigWatch { on: follows, wake })
+        Ok(ConfigWatch { on: follows, wake_up })
     }
 
     /// Whether it is on.
     pub(super) fn is_on(&self) -> bool {
         // The check that follows a wake-up.
-        let _ = self.wake.try_recv();
+        let _ = self.wake_up.take();
         self.on.load(Relaxed)
     }
 
     /// Makes `select` ready when it may have changed.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(&self.wake);
+        self.wake_up.watch(select);
     }
 }

@@ -96,7 +96,7 @@ impl ResponseSender {
 
     /// Makes `select` ready when there may be room.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.push.wake());
+        self.push.wake_up().watch(select);
     }
 
     /// Messages without room.
@@ -113,7 +113,7 @@ impl ResponseSender {
     pub(super) fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
         if orch.restoring() {
             // The check that follows a wake-up. The state of the chip is unknown yet.
-            let _ = self.push.wake().try_recv();
+            let _ = self.push.wake_up().take();
             return None;
         }
         let renewed = self.push.renewed();

@@ -8,10 +8,10 @@
 
 use super::events::log;
 use super::{Daemon, Error, route_stages, settings};
-use crossbeam_channel as channel;
 use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
+use ribtide_runtime::ring;
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::DEFAULT_VRF;
 use ribtide_swss::fpmsyncd::Fpmsyncd;
@@ -84,7 +84,7 @@ pub(super) fn answer<S: 'static>(
 ) -> Result<(), Error> {
     let daemon = of.name;
     let state = of.databases.get(Db::State);
-    let (query_tx, queries) = channel::bounded::<ExplainQuery>(WAITING);
+    let (query_tx, queries) = ring::unlisted::<ExplainQuery>("queries of explain", WAITING);
     let mut answers = of.connect(Db::State)?;
     let body = move || {
         while let Ok(ExplainQuery { answer: to, vrf, prefix, router }) = queries.recv() {
@@ -225,7 +225,7 @@ struct Daemons {
     state: Connection,
     query: ExplainQuery,
     /// Replies with the name of the daemon.
-    answers: channel::Receiver<(String, ExplainReply)>,
+    answers: ring::Receiver<(String, ExplainReply)>,
     stop: Stop,
 }
 
@@ -233,7 +233,7 @@ impl Daemons {
     fn open(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Daemons, Error> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let answer = format!("RIBTIDE_EXPLAIN_ANSWER_{}_{}", std::process::id(), since.as_nanos());
-        let (answer_tx, answers) = channel::bounded(WAITING);
+        let (answer_tx, answers) = ring::unlisted("replies of explain", WAITING);
         let stop = Stop::default();
         listen(databases.get(Db::State), vec![answer.clone()], &stop, move |heard| {
             if let PubSubEvent::Message { payload, .. } = heard
@@ -258,7 +258,8 @@ impl Daemons {
             return Ok(stage(daemon, StageState::Off, messages).into());
         }
         let until = Instant::now() + EXPLAIN_TIMEOUT;
-        while let Ok((of, answer)) = self.answers.recv_deadline(until) {
+        let left = || until.saturating_duration_since(Instant::now());
+        while let Ok(Some((of, answer))) = self.answers.recv_timeout(left()) {
             // A reply after its timeout may arrive later.
             if of == daemon {
                 return Ok(answer);

@@ -29,8 +29,9 @@ use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::ring::{self};
+use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_runtime::watchdog::PeerWait;
 use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{
@@ -43,7 +44,7 @@ use ribtide_swss::row::{
 use ribtide_swss::syncd::Difference;
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Endpoint;
-use ribtide_tables::{Pipeline, Producer, ProducerStateTable, Wake, server_returns};
+use ribtide_tables::{Pipeline, Producer, ProducerStateTable, server_returns};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -327,7 +328,7 @@ pub(super) struct Stage {
     transport: TransportCheck,
     replay: Replay,
     /// APPL_DB was lost and is back, perhaps without its data.
-    returned: Wake,
+    returned: WakeUp,
     /// The number of connected clients so far.
     sessions: u64,
     generation: u64,
@@ -411,7 +412,7 @@ impl Stage {
                 self.probe()?;
                 let mut select = Select::new();
                 signal.watch(&mut select);
-                select.recv(&self.returned);
+                self.returned.watch(&mut select);
                 links.watch(&mut select);
                 self.suppress.watch(&mut select);
                 calls.watch(&mut select);
@@ -421,8 +422,8 @@ impl Stage {
                 if let Some(responses) = &self.responses {
                     responses.watch(&mut select);
                 }
-                select.recv(self.routes.wake());
-                select.recv(self.labels.wake());
+                self.routes.wake_up().watch(&mut select);
+                self.labels.wake_up().watch(&mut select);
                 // The loop checks everything anyway.
                 if idle::wait(&mut select, self.poll_timeout()) {
                     idle::trim(self);
@@ -801,7 +802,7 @@ impl Stage {
 
     /// Checks a Redis that was lost and returned between two changes, and orchagent's transport.
     fn probe(&mut self) -> Result<(), Error> {
-        if self.returned.try_recv().is_ok() {
+        if self.returned.take() == Ok(true) {
             self.groups.probe()?;
             return self.write();
         }

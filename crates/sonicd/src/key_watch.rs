@@ -6,8 +6,9 @@
 use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_runtime::thread::StopSignal;
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_swss::Db;
-use ribtide_tables::{Connection, Wake, wake_ups};
+use ribtide_tables::{Connection, wake_ups};
 use std::time::Duration;
 
 /// Interval of reads without and with notifications.
@@ -16,7 +17,7 @@ const READ_INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::
 /// A watch of some rows of a database.
 pub(super) struct KeyWatch {
     connection: Connection,
-    notifications: Vec<Wake>,
+    notifications: Vec<WakeUp>,
     signal: StopSignal,
 }
 
@@ -40,9 +41,9 @@ impl KeyWatch {
         let interval = if self.notifies() { READ_INTERVALS.1 } else { READ_INTERVALS.0 };
         let mut select = Select::new();
         self.signal.watch(&mut select);
-        self.notifications.iter().for_each(|wake| _ = select.recv(wake));
+        self.notifications.iter().for_each(|wake_up| wake_up.watch(&mut select));
         let _ = select.ready_timeout(interval);
-        self.notifications.iter().for_each(|wake| _ = wake.try_recv());
+        self.notifications.iter().for_each(|wake_up| _ = wake_up.take());
     }
 
     /// Whether the server sends notifications of hashes. One that does not tell sends none.

@@ -8,14 +8,14 @@ use super::recorder::Recording;
 use super::syncd_stage::routes_in;
 use super::warm::{RestartCheck, Restore};
 use super::{Error, events};
-use crossbeam_channel::{Select, TryRecvError};
+use crossbeam_channel::Select;
 use ribtide_runtime::call::CallQueue;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::ring::Rings;
+use ribtide_runtime::ring::{Closed, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_swss::orch::{Orch, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
@@ -234,7 +234,7 @@ impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
 
 impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.consumer.wake());
+        self.consumer.wake_up().watch(select);
     }
 
     fn pop(
@@ -243,16 +243,9 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         max: usize,
         mut record: Option<&mut Recording>,
     ) -> Result<usize, Error> {
-        match self.consumer.wake().try_recv() {
-            Ok(()) => self.ready = true,
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => {
-                return Err(Error::new(format!(
-                    "the table {} has no reader any more; the log says why",
-                    R::TABLE
-                )));
-            }
-        }
+        self.ready |= self.consumer.wake_up().take().map_err(|Closed| {
+            Error::new(format!("the table {} has no reader any more; the log says why", R::TABLE))
+        })?;
         let max = self.limit.map_or(max, |limit| max.min(limit(orch)));
         if !self.ready || max == 0 {
             return Ok(0);

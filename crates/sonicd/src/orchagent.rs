@@ -23,13 +23,14 @@ use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
 use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
-use ribtide_tables::{Connection, Consumer, ConsumerStateTable, PrefetchingConsumer, Wake, wake_ups};
+use ribtide_tables::{Connection, Consumer, ConsumerStateTable, PrefetchingConsumer, wake_ups};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -385,14 +386,14 @@ fn feeds(
         channels
             .extend([state_table::channel::<LabelRouteRow>(appl), state_table::channel::<RouteRow>(appl)]);
     }
-    let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
-    let mut wake = || wakes.next().expect("a wake-up for each channel");
+    let mut wake_ups = wake_ups(appl, channels, stop)?.into_iter();
+    let mut wake_up = || wake_ups.next().expect("a wake-up for each channel");
     let mut feeds: Vec<Box<dyn Feed>> = vec![
-        Box::new(TableFeed::new(open::<PortRow>(wake(), daemon)?, Orch::port)),
-        Box::new(TableFeed::new(open::<VrfRow>(wake(), daemon)?, Orch::vrf)),
-        Box::new(TableFeed::new(open::<IntfRow>(wake(), daemon)?, Orch::interface)),
-        Box::new(TableFeed::new(open::<NeighRow>(wake(), daemon)?, Orch::neighbor)),
-        Box::new(TableFeed::new(open::<NextHopGroupRow>(wake(), daemon)?, Orch::nexthop_group)),
+        Box::new(TableFeed::new(open::<PortRow>(wake_up(), daemon)?, Orch::port)),
+        Box::new(TableFeed::new(open::<VrfRow>(wake_up(), daemon)?, Orch::vrf)),
+        Box::new(TableFeed::new(open::<IntfRow>(wake_up(), daemon)?, Orch::interface)),
+        Box::new(TableFeed::new(open::<NeighRow>(wake_up(), daemon)?, Orch::neighbor)),
+        Box::new(TableFeed::new(open::<NextHopGroupRow>(wake_up(), daemon)?, Orch::nexthop_group)),
     ];
     let (routes, labels) = match routes {
         Some(endpoint) => {
@@ -400,8 +401,8 @@ fn feeds(
             (route_feed(routes, timers), label_feed(labels))
         }
         None => {
-            let labels = label_feed(open(wake(), daemon)?);
-            let table = open::<RouteRow>(wake(), daemon)?;
+            let labels = label_feed(open(wake_up(), daemon)?);
+            let table = open::<RouteRow>(wake_up(), daemon)?;
             match ring {
                 Some(batch) => {
                     (route_feed(PrefetchingConsumer::start(table, batch, rings, stop)?, timers), labels)
@@ -444,8 +445,8 @@ fn refill(stage: &mut OrchStage, daemon: &Daemon) -> Result<IndexRoutes, Error> 
     Ok(index_routes)
 }
 
-fn open<R: Row>(wake: Wake, daemon: &Daemon) -> Result<ConsumerStateTable<R>, Error> {
-    Ok(ConsumerStateTable::open(&daemon.databases, wake, &daemon.stop)?)
+fn open<R: Row>(wake_up: WakeUp, daemon: &Daemon) -> Result<ConsumerStateTable<R>, Error> {
+    Ok(ConsumerStateTable::open(&daemon.databases, wake_up, &daemon.stop)?)
 }
 
 /// Object ids from the counter that orchagent and syncd share.

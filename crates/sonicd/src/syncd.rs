@@ -22,6 +22,7 @@ use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, query,
 use clap::{Args, ValueEnum};
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
+use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::unix_socket;
 use ribtide_settings::{Mode, Persistence, RequestedSettings};
@@ -332,8 +333,8 @@ const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
 const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
 /// Listens for shutdown requests: `true` for warm. SONiC's preparations for it need nothing here.
-fn listen_for_shutdown(daemon: &Daemon) -> Result<crossbeam_channel::Receiver<bool>, Error> {
-    let (request_tx, requests) = crossbeam_channel::bounded(1);
+fn listen_for_shutdown(daemon: &Daemon) -> Result<ring::Receiver<bool>, Error> {
+    let (request_tx, requests) = ring::unlisted("shutdown requests", 1);
     let asic = daemon.databases.get(Db::Asic);
     listen(asic, vec![RESTART_QUERY.into()], &daemon.stop, move |heard| {
         let PubSubEvent::Message { payload, .. } = heard else { return };

@@ -50,12 +50,12 @@ pub(super) fn watch(
     on_change: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
     let Some(since) = asic.query(&["GET", KEY])?.into_text() else { return Ok(()) };
-    let wake = wake_ups(asic.database(), vec![KEY.into()], stop)?.remove(0);
+    let wake_up = wake_ups(asic.database(), vec![KEY.into()], stop)?.remove(0);
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
             // The subscription ends with the daemon.
-            let _ = wake.recv_timeout(READ_INTERVAL);
+            wake_up.wait_timeout(READ_INTERVAL);
             match asic.query(&["GET", KEY]).map(|number| number.into_text()) {
                 // The server lost it, and syncd writes it again.
                 Ok(None) => {}

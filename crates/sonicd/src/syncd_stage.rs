@@ -16,7 +16,7 @@ use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::ring::Rings;
+use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
@@ -99,7 +99,7 @@ pub struct SyncdStage {
 /// Shutdown requests: SONiC's `syncd_request_shutdown`.
 pub struct Shutdown {
     /// `true`: warm.
-    pub requests: crossbeam_channel::Receiver<bool>,
+    pub requests: ring::Receiver<bool>,
     /// The file of the switch.
     pub file: PathBuf,
 }
@@ -164,7 +164,7 @@ impl SyncdStage {
             if let Some(calls) = calls {
                 calls.serve(&mut self);
             }
-            let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.requests.try_recv().ok());
+            let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.requests.try_recv());
             if let Some(warm) = ending {
                 return self.end(warm);
             }
@@ -347,7 +347,7 @@ impl SyncdStage {
             calls.watch(&mut select);
         }
         if let Some(shutdown) = &self.shutdown {
-            select.recv(&shutdown.requests);
+            shutdown.requests.watch(&mut select);
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // The loop checks everything anyway.

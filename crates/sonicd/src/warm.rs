@@ -9,7 +9,9 @@ use super::config_db::ConfigDb;
 use super::direct_responses::presence;
 use super::orch_stage::OrchStage;
 use super::{Daemon, Error};
+use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
+use ribtide_runtime::ring;
 use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
 use ribtide_swss::{Db, json};
 use ribtide_tables::{Bookkeeping, Connection, PubSubEvent, listen};
@@ -219,6 +221,8 @@ impl Restore {
 
 const CHECK: &str = "RESTARTCHECK";
 const CHECK_REPLY: &str = "RESTARTCHECKREPLY";
+/// Requests in the queue, at most; further ones are dropped.
+const CHECKS_MAX: usize = 16;
 /// How long a request waits for an idle moment.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -233,7 +237,7 @@ struct RestartCheckRequest {
 /// The restart check: a request on a channel whether orchagent may be stopped, and its reply.
 /// Afterwards orchagent stops working.
 pub struct RestartCheck {
-    requests: crossbeam_channel::Receiver<RestartCheckRequest>,
+    requests: ring::Receiver<RestartCheckRequest>,
     open: Option<RestartCheckRequest>,
     appl: Connection,
 }
@@ -241,7 +245,7 @@ pub struct RestartCheck {
 impl RestartCheck {
     /// Subscribes to `RESTARTCHECK`, and to the channel that shows the presence of this orchagent.
     pub(super) fn listen(daemon: &Daemon) -> Result<RestartCheck, Error> {
-        let (request_tx, requests) = crossbeam_channel::bounded(16);
+        let (request_tx, requests) = ring::unlisted(CHECK, CHECKS_MAX);
         let appl = daemon.databases.get(Db::Appl);
         let channels = std::iter::once(CHECK.into()).chain(presence()).collect();
         listen(appl, channels, &daemon.stop, move |heard| {
@@ -271,17 +275,17 @@ impl RestartCheck {
     #[cfg(test)]
     pub(super) fn requested(since: Instant, appl: Connection) -> RestartCheck {
         let open = Some(RestartCheckRequest { since, freeze: false, skip_pending: false });
-        RestartCheck { requests: crossbeam_channel::never(), open, appl }
+        RestartCheck { requests: ring::unlisted(CHECK, 1).1, open, appl }
     }
 
     /// Makes `select` ready when a client asks.
-    pub(super) fn watch<'a>(&'a self, select: &mut crossbeam_channel::Select<'a>) {
-        select.recv(&self.requests);
+    pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        self.requests.watch(select);
     }
 
     /// Whether a request has no reply yet.
     pub(super) fn has_request(&mut self) -> bool {
-        self.open = self.open.take().or_else(|| self.requests.try_recv().ok());
+        self.open = self.open.take().or_else(|| self.requests.try_recv());
         self.is_open()
     }
 

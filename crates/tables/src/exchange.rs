@@ -6,7 +6,6 @@
 //! an asynchronous sairedis. [`PENDING_REPLIES_MAX`] bounds it.
 
 use crate::TableError;
-use crossbeam_channel as channel;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::{self, Ends, Stop};
 pub use ribtide_swss::sai::text::Message;
@@ -89,8 +88,8 @@ impl Drop for ReaderThread {
 /// Requests in flight.
 #[derive(Debug)]
 pub(crate) struct Pending<P> {
-    tx: channel::Sender<P>,
-    rx: channel::Receiver<P>,
+    tx: ring::Sender<P>,
+    rx: ring::Receiver<P>,
     count: Arc<AtomicU64>,
 }
 
@@ -102,7 +101,8 @@ impl<P> Clone for Pending<P> {
 
 impl<P> Default for Pending<P> {
     fn default() -> Self {
-        let (tx, rx) = channel::bounded(PENDING_REPLIES_MAX);
+        // They wait for syncd, and for no thread of this process.
+        let (tx, rx) = ring::unlisted("requests without a reply", PENDING_REPLIES_MAX);
         Pending { tx, rx, count: Arc::default() }
     }
 }
@@ -115,7 +115,7 @@ impl<P> Pending<P> {
     }
 
     pub(crate) fn oldest(&self) -> Option<P> {
-        self.rx.try_recv().ok()
+        self.rx.try_recv()
     }
 
     pub(crate) fn replied(&self) {

@@ -38,10 +38,11 @@ pub use plain::PlainTable;
 pub use prefetching_consumer::PrefetchingConsumer;
 pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
-pub use subscriptions::{PubSubEvent, Wake, listen, server_returns, wake_ups};
+pub use subscriptions::{PubSubEvent, listen, server_returns, wake_ups};
 pub use unreadable::{passed_over, unreadable_keys};
 pub use write_behind::WriteBehind;
 
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_swss::{Change, Row};
 use zmq::Process;
 
@@ -92,8 +93,8 @@ pub trait Consumer<R: Row> {
     /// When the table cannot be read.
     fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError>;
 
-    /// The channel of wake-ups.
-    fn wake(&self) -> &Wake;
+    /// Wakes the consuming thread.
+    fn wake_up(&self) -> &WakeUp;
 
     /// Frees its buffers; called when the consuming thread is idle.
     fn shrink_to_fit(&mut self) {}

@@ -4,10 +4,10 @@
 //! slow consumer gets the last state and no intermediate one.
 
 use crate::coalesced::Coalesced;
-use crate::subscriptions::Wake;
 use crate::{Consumer, Producer, TableError};
-use crossbeam_channel as channel;
+use crossbeam_channel::Select;
 use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_swss::{Change, Row};
 
 /// Changes that wait at the producer before it blocks.
@@ -18,16 +18,16 @@ const BATCH: usize = 1_000;
 /// Both ends of a table in memory, which holds at most `capacity` batches.
 pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, MemoryConsumer<R>) {
     let (tx, rx) = rings.bounded(R::TABLE, capacity);
-    let (waker, wake) = channel::bounded(1);
+    let (waker, wake_up) = wake_up::pair();
     let producer = MemoryProducer { tx, waker, waiting: Coalesced::default() };
-    (producer, MemoryConsumer { rx, wake, rest: Vec::new().into_iter() })
+    (producer, MemoryConsumer { rx, wake_up, rest: Vec::new().into_iter() })
 }
 
 /// The producing end.
 #[derive(Debug)]
 pub struct MemoryProducer<R: Row> {
     tx: ring::Sender<Vec<Change<R>>>,
-    waker: channel::Sender<()>,
+    waker: Waker,
     waiting: Coalesced<R>,
 }
 
@@ -42,13 +42,8 @@ impl<R: Row> MemoryProducer<R> {
     }
 
     /// As [`ring::Sender::watch_room`].
-    pub fn watch_room<'a>(&'a self, select: &mut channel::Select<'a>) {
+    pub fn watch_room<'a>(&'a self, select: &mut Select<'a>) {
         self.tx.watch_room(select);
-    }
-
-    fn woken(&self) {
-        // A full channel already holds a wake-up.
-        let _ = self.waker.try_send(());
     }
 }
 
@@ -70,7 +65,7 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
             return Ok(());
         }
         self.tx.send(self.waiting.take()).map_err(|_| Self::stopped())?;
-        self.woken();
+        self.waker.wake();
         Ok(())
     }
 
@@ -87,7 +82,7 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
 #[derive(Debug)]
 pub struct MemoryConsumer<R: Row> {
     rx: ring::Receiver<Vec<Change<R>>>,
-    wake: Wake,
+    wake_up: WakeUp,
     /// The changes that the last pop had no room for.
     rest: std::vec::IntoIter<Change<R>>,
 }
@@ -114,8 +109,8 @@ impl<R: Row> Consumer<R> for MemoryConsumer<R> {
         }
     }
 
-    fn wake(&self) -> &Wake {
-        &self.wake
+    fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 }
 

@@ -4,13 +4,11 @@
 //! The ring is small, because changes that stay in the database coalesce by key.
 
 use crate::exchange::ReaderThread;
-use crate::subscriptions::Wake;
 use crate::zmq::Process;
 use crate::{Consumer, TableError};
-use crossbeam_channel as channel;
-use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -53,7 +51,7 @@ impl Polls {
 #[derive(Debug)]
 pub struct PrefetchingConsumer<R: Row> {
     batches: ring::Receiver<Batch<R>>,
-    wake: Wake,
+    wake_up: WakeUp,
     rest: VecDeque<Change<R>>,
     polls: Arc<Polls>,
     /// The poll of the latest popped changes.
@@ -75,12 +73,12 @@ impl<R: Row> PrefetchingConsumer<R> {
         stop: &Stop,
     ) -> Result<Self, TableError> {
         let (tx, batches) = rings.bounded(format!("{} taken consumer", R::TABLE), BATCHES);
-        let (waker, wake) = channel::bounded(1);
+        let (waker, wake_up) = wake_up::pair();
         let polls = Arc::new(Polls::default());
         let its = polls.clone();
         let body = move |ending: Stop| {
-            let to_poll = consumer.wake().clone();
-            while !ending.stopped() && idle::recv_or_idle(&to_poll, || consumer.shrink_to_fit()).is_ok() {
+            let to_poll = consumer.wake_up().clone();
+            while !ending.stopped() && to_poll.wait_or_idle(|| consumer.shrink_to_fit()).is_ok() {
                 let mut more = true;
                 while more && let Some(poll) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
@@ -92,8 +90,7 @@ impl<R: Row> PrefetchingConsumer<R> {
                         return;
                     }
                     its.done.store(poll, SeqCst);
-                    // A full channel already holds a wake-up.
-                    let _ = waker.try_send(());
+                    waker.wake();
                 }
             }
         };
@@ -101,7 +98,7 @@ impl<R: Row> PrefetchingConsumer<R> {
             .map_err(|_| TableError::Stopped { table: R::TABLE.into() })?;
         Ok(PrefetchingConsumer {
             batches,
-            wake,
+            wake_up,
             rest: VecDeque::new(),
             polls,
             popped: 0,
@@ -131,8 +128,8 @@ impl<R: Row> Consumer<R> for PrefetchingConsumer<R> {
         }
     }
 
-    fn wake(&self) -> &Wake {
-        &self.wake
+    fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 
     fn shrink_to_fit(&mut self) {
@@ -168,7 +165,7 @@ mod tests {
 
     /// A table that always has more.
     struct Endless {
-        wake: Wake,
+        wake_up: WakeUp,
         polls: Arc<AtomicU64>,
     }
 
@@ -184,18 +181,18 @@ mod tests {
             Ok(true)
         }
 
-        fn wake(&self) -> &Wake {
-            &self.wake
+        fn wake_up(&self) -> &WakeUp {
+            &self.wake_up
         }
     }
 
     /// A consumer of it that takes ten rows at a time, how often it has, and what stops it.
     fn endless() -> (PrefetchingConsumer<NeighResolveRow>, Arc<AtomicU64>, Stop) {
-        let (waker, wake) = channel::bounded(1);
+        let (waker, wake_up) = wake_up::pair();
         let (polls, stop) = (Arc::<AtomicU64>::default(), Stop::default());
-        let endless = Endless { wake, polls: polls.clone() };
+        let endless = Endless { wake_up, polls: polls.clone() };
         let consumer = PrefetchingConsumer::start(endless, 10, &Rings::default(), &stop).unwrap();
-        waker.send(()).unwrap();
+        waker.wake();
         (consumer, polls, stop)
     }
 

@@ -15,12 +15,12 @@ pub use crate::exchange::Message;
 use crate::connection::Connection;
 use crate::database::Database;
 use crate::exchange::{EncodedRequest, Exchange, Pending, ReaderThread, WAITING};
-use crate::subscriptions::{Wake, wake_ups};
+use crate::subscriptions::wake_ups;
 use crate::{Reply, TableError};
-use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::wake_up::WakeUp;
 
 /// Replies of one pop, as in SONiC.
 const POP_BATCH_MAX: usize = 128;
@@ -102,17 +102,17 @@ impl QueueWriter {
 pub struct QueueReader {
     connection: Connection,
     list: String,
-    wake: Wake,
+    wake_up: WakeUp,
 }
 
 impl QueueReader {
-    /// Opens the queue called `table`; `wake` is the result of [`crate::wake_ups`] for its
+    /// Opens the queue called `table`; `wake_up` is the result of [`crate::wake_ups`] for its
     /// [`channel`].
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
-    pub fn open(database: &Database, table: &str, wake: Wake, stop: &Stop) -> Result<Self, TableError> {
-        Ok(QueueReader { connection: Connection::open(database, stop)?, list: list(table), wake })
+    pub fn open(database: &Database, table: &str, wake_up: WakeUp, stop: &Stop) -> Result<Self, TableError> {
+        Ok(QueueReader { connection: Connection::open(database, stop)?, list: list(table), wake_up })
     }
 
     /// The oldest messages, at most `max`.
@@ -147,9 +147,9 @@ impl QueueReader {
         self.connection.generation()
     }
 
-    /// The channel of wake-ups.
-    pub fn wake(&self) -> &Wake {
-        &self.wake
+    /// Wakes the reading thread.
+    pub fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 }
 
@@ -178,8 +178,8 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     encode: impl Fn(Q) -> EncodedRequest<P> + Send + 'static,
     decode: impl Fn(&P, Message) -> Option<A> + Send + 'static,
 ) -> Result<Exchange<Q, A>, TableError> {
-    let wake = wake_ups(database, vec![channel(database, "GETRESPONSE")], stop)?.remove(0);
-    let mut reader = QueueReader::open(database, "GETRESPONSE", wake, stop)?;
+    let wake_up = wake_ups(database, vec![channel(database, "GETRESPONSE")], stop)?.remove(0);
+    let mut reader = QueueReader::open(database, "GETRESPONSE", wake_up, stop)?;
     // Replies to an earlier run belong to no request of this one.
     while !reader.pop(1000)?.is_empty() {}
     let mut writer = QueueWriter::open(database, "ASIC_STATE", stop)?;
@@ -208,7 +208,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let read = move |ending: Stop| {
         let mut generation = reader.generation();
         let mut next = None;
-        while idle::recv_or_idle(&reader.wake, || reader.connection.shrink_to_fit()).is_ok() {
+        while reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit()).is_ok() {
             let mut round = || -> Result<bool, TableError> {
                 if ending.stopped() {
                     return Ok(false);
@@ -277,8 +277,8 @@ pub fn serve<T: Send + 'static>(
     stop: &Stop,
     read: impl Fn(Request) -> T + Send + 'static,
 ) -> Result<(ring::Receiver<Result<T, TableError>>, ReaderThread), TableError> {
-    let wake = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
-    let mut reader = QueueReader::open(database, table, wake, stop)?;
+    let wake_up = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
+    let mut reader = QueueReader::open(database, table, wake_up, stop)?;
     let redelivered = reader.redelivered()?;
     let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
     let body = move |ending: Stop| {
@@ -287,9 +287,7 @@ pub fn serve<T: Send + 'static>(
                 return;
             }
         }
-        while idle::recv_or_idle(&reader.wake, || reader.connection.shrink_to_fit()).is_ok()
-            && !ending.stopped()
-        {
+        while reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit()).is_ok() && !ending.stopped() {
             while !ending.stopped() {
                 let next = match reader.take() {
                     Ok(Some(message)) => Ok(read(Request { message, redelivered: false })),

@@ -18,11 +18,11 @@ use crate::connection::Connection;
 use crate::database::{Database, Databases};
 use crate::resp::{Command, Items, Raw, Reply};
 use crate::row_cache::RowCache;
-use crate::subscriptions::Wake;
 use crate::unreadable;
 use crate::{Consumer, Producer, TableError};
 use ribtide_prefix::Map;
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_runtime::watchdog::PeerWait;
 use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
@@ -532,16 +532,16 @@ pub struct ConsumerStateTable<R: Row> {
     script: String,
     /// Changed keys, keys to clear, prefix of pending rows, prefix of final rows.
     keys: [String; 4],
-    wake: Wake,
+    wake_up: WakeUp,
     row_cache: RowCache<R>,
 }
 
 impl<R: Row> ConsumerStateTable<R> {
-    /// Opens the table; `wake` is the result of [`crate::wake_ups`] for its [`channel`].
+    /// Opens the table; `wake_up` is the result of [`crate::wake_ups`] for its [`channel`].
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
-    pub fn open(databases: &Databases, wake: Wake, stop: &Stop) -> Result<Self, TableError> {
+    pub fn open(databases: &Databases, wake_up: WakeUp, stop: &Stop) -> Result<Self, TableError> {
         let mut connection = Connection::open(databases.get(R::DB), stop)?;
         let script = connection.load(POP)?;
         let (table, database) = (R::TABLE, connection.database());
@@ -551,7 +551,7 @@ impl<R: Row> ConsumerStateTable<R> {
             database.key(&format!("_{table}"), ""),
             database.key(table, ""),
         ];
-        Ok(ConsumerStateTable { connection, script, keys, wake, row_cache: RowCache::default() })
+        Ok(ConsumerStateTable { connection, script, keys, wake_up, row_cache: RowCache::default() })
     }
 }
 
@@ -602,8 +602,8 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         Ok(rows.len() == max)
     }
 
-    fn wake(&self) -> &Wake {
-        &self.wake
+    fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 
     fn shrink_to_fit(&mut self) {

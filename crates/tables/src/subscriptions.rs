@@ -7,11 +7,11 @@ use crate::TableError;
 use crate::connection::{REPLY_TIMEOUT, Stream, lost, not_redis, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
-use crossbeam_channel as channel;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::wake_up::{self, WakeUp};
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
@@ -93,25 +93,21 @@ pub fn listen(
     })
 }
 
-/// Wakes the consumer of a table; wake-ups during its work coalesce.
-pub type Wake = channel::Receiver<()>;
-
 /// Subscribes to several channels, each with its own wake-up.
 ///
 /// # Errors
 /// As [`listen`].
-pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Result<Vec<Wake>, TableError> {
-    let (senders, wakes): (Vec<_>, Vec<_>) = channels.iter().map(|_| channel::bounded(1)).unzip();
+pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Result<Vec<WakeUp>, TableError> {
+    let (wakers, wake_ups): (Vec<_>, Vec<_>) = channels.iter().map(|_| wake_up::pair()).unzip();
     let names = channels.clone();
     listen(database, channels, stop, move |event| {
-        for (name, sender) in names.iter().zip(&senders) {
+        for (name, waker) in names.iter().zip(&wakers) {
             if !matches!(event, PubSubEvent::Message { channel, .. } if channel != name) {
-                // A full channel already holds a wake-up.
-                let _ = sender.try_send(());
+                waker.wake();
             }
         }
     })?;
-    Ok(wakes)
+    Ok(wake_ups)
 }
 
 /// Subscribes to a channel on which nothing is published, so a wake-up means that the server was lost
@@ -119,7 +115,7 @@ pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Resu
 ///
 /// # Errors
 /// As [`listen`].
-pub fn server_returns(database: &Database, stop: &Stop) -> Result<Wake, TableError> {
+pub fn server_returns(database: &Database, stop: &Stop) -> Result<WakeUp, TableError> {
     Ok(wake_ups(database, vec!["RIBTIDE_RETURNS".into()], stop)?.remove(0))
 }
 

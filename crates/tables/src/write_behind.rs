@@ -12,13 +12,13 @@
 
 use crate::coalesced::Coalesced;
 use crate::low_priority_pace::LowPriorityPace;
-use crate::subscriptions::Wake;
 use crate::{Producer, TableError};
-use crossbeam_channel as channel;
 use ribtide_runtime::handover::WriterProgress;
 use ribtide_runtime::meter::Meter;
+use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
 use std::borrow::Borrow;
@@ -40,7 +40,7 @@ enum QueueEntry<R: Row> {
     /// Rows with their arrival time. Packed and boxed, because the ring has thousands of slots.
     Rows(Box<Packed<R>>, Instant),
     /// A barrier: the thread replies when everything before it is written.
-    Settle(channel::Sender<()>),
+    Settle(oneshot::Sender<()>),
 }
 
 /// The caller's side of a write-behind table.
@@ -49,8 +49,8 @@ pub struct WriteBehind<R: Row> {
     /// `None` only during drop.
     entries: Option<ring::Sender<QueueEntry<R>>>,
     thread: Option<JoinHandle<()>>,
-    failed: channel::Receiver<TableError>,
-    wake: Wake,
+    failed: oneshot::Receiver<TableError>,
+    wake_up: WakeUp,
     /// Entries enqueued, and how far the thread is with them.
     enqueued: u64,
     progress: Arc<WriterProgress>,
@@ -95,8 +95,8 @@ impl<R: Row> WriteBehind<R> {
         let (entries, waiting) =
             rings.bounded::<QueueEntry<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
         let progress = Arc::new(WriterProgress::new(table.generation()));
-        let (failing, failed) = channel::bounded(1);
-        let (waker, wake) = channel::bounded(1);
+        let (failing, failed) = oneshot::pair();
+        let (waker, wake_up) = wake_up::pair();
         let (its_progress, its_pace) = (progress.clone(), pace.clone());
         let hurried = Arc::<AtomicBool>::default();
         let its_hurry = hurried.clone();
@@ -128,8 +128,8 @@ impl<R: Row> WriteBehind<R> {
                     let go_on = settled.is_none() && rows.len() < at_once;
                     next = if go_on { waiting.try_recv() } else { None };
                 }
-                // The queue has room now. A full channel already holds a wake-up.
-                let _ = waker.try_send(());
+                // The queue has room now.
+                waker.wake();
                 let (begin, count) = (Instant::now(), rows.len());
                 let written = table.write(&mut rows.take()).and_then(|()| table.flush());
                 if let Some(timer) = &timer {
@@ -137,18 +137,16 @@ impl<R: Row> WriteBehind<R> {
                 }
                 if let Err(e) = written {
                     its_progress.note_generation(table.generation());
-                    let _ = failing.send(e);
-                    return;
+                    return failing.send(e);
                 }
                 its_progress.note(taken, table.generation());
-                let _ = waker.try_send(());
+                waker.wake();
                 // The caller of `settle` waits for it.
                 if let Some(done_tx) = settled {
-                    let _ = done_tx.send(());
+                    done_tx.send(());
                 }
                 if let Err(e) = table.let_through(&|| its_hurry.load(Relaxed)) {
-                    let _ = failing.send(e);
-                    return;
+                    return failing.send(e);
                 }
                 // The database may have been lost meanwhile.
                 its_progress.note_generation(table.generation());
@@ -167,7 +165,7 @@ impl<R: Row> WriteBehind<R> {
             entries: Some(entries),
             thread: Some(thread),
             failed,
-            wake,
+            wake_up,
             enqueued: 0,
             progress,
             pace,
@@ -179,14 +177,14 @@ impl<R: Row> WriteBehind<R> {
     /// so that the next call returns its error.
     pub fn has_room(&self) -> bool {
         // This is the check that follows a wake-up.
-        let _ = self.wake.try_recv();
+        let _ = self.wake_up.take();
         let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
         ended || self.entries.as_ref().is_none_or(ring::Sender::is_empty)
     }
 
     /// Wakes the caller when the queue has room, and when everything is written.
-    pub fn wake(&self) -> &Wake {
-        &self.wake
+    pub fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 
     /// Waits until everything is written.
@@ -194,7 +192,7 @@ impl<R: Row> WriteBehind<R> {
     /// # Errors
     /// As [`Producer::write`].
     pub fn settle(&mut self) -> Result<(), TableError> {
-        let (done_tx, done) = channel::bounded(1);
+        let (done_tx, done) = oneshot::pair();
         self.awaited(true);
         let settled = self.send(QueueEntry::Settle(done_tx)).and_then(|()| {
             // The thread has ended; its error is checked.
@@ -225,7 +223,7 @@ impl<R: Row> WriteBehind<R> {
     /// As [`Producer::write`]: then it never will be.
     pub fn is_settled(&self) -> Result<bool, TableError> {
         // This is the check that follows a wake-up.
-        let _ = self.wake.try_recv();
+        let _ = self.wake_up.take();
         self.check(true)?;
         Ok(self.is_idle())
     }
@@ -284,9 +282,9 @@ impl<R: Row> WriteBehind<R> {
 
     fn check(&self, goes_on: bool) -> Result<(), TableError> {
         match self.failed.try_recv() {
-            Ok(e) => Err(e),
-            Err(_) if !goes_on => Err(TableError::Stopped { table: R::TABLE.into() }),
-            Err(_) => Ok(()),
+            Some(e) => Err(e),
+            None if !goes_on => Err(TableError::Stopped { table: R::TABLE.into() }),
+            None => Ok(()),
         }
     }
 }
@@ -324,11 +322,14 @@ impl<R: Row> Drop for WriteBehind<R> {
 mod tests {
     use super::*;
     use ribtide_swss::row::DefaultRouteRow;
+    use std::time::Duration;
+
+    const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// A database that is as slow as whoever holds the other end of `turns`.
     struct Slow {
-        turns: channel::Receiver<()>,
-        written: channel::Sender<usize>,
+        turns: ring::Receiver<()>,
+        written: ring::Sender<usize>,
     }
 
     impl Producer<DefaultRouteRow> for Slow {
@@ -361,7 +362,7 @@ mod tests {
     impl Producer<DefaultRouteRow> for Stepped {
         fn write(&mut self, _: &mut Vec<Change<DefaultRouteRow>>) -> Result<(), TableError> {
             if let Some(settled) = &self.settled {
-                let early = settled.recv_timeout(std::time::Duration::from_millis(200)) == Ok(Some(()));
+                let early = settled.recv_timeout(Duration::from_millis(200)) == Ok(Some(()));
                 self.settled_early.store(early, Relaxed);
             }
             self.turns.recv().unwrap_or(Ok(()))
@@ -407,10 +408,10 @@ mod tests {
         table.enqueue([change()]).unwrap();
         let fence = table.fence();
         // The queue has room, and the thread is about to write.
-        table.wake().recv().unwrap();
+        assert!(table.wake_up().wait_timeout(TEST_TIMEOUT));
         assert!(!table.is_idle() && !table.is_past(fence) && !table.is_settled().unwrap());
         turn.send(Ok(())).unwrap();
-        table.wake().recv_timeout(std::time::Duration::from_secs(10)).expect("a wake-up after the write");
+        assert!(table.wake_up().wait_timeout(TEST_TIMEOUT), "a wake-up after the write");
         assert!(table.is_idle() && table.is_past(fence) && table.is_settled().unwrap());
         assert!(!table.is_past(fence + 1));
     }
@@ -449,11 +450,11 @@ mod tests {
 
     #[test]
     fn low_priority_table_with_full_queue_blocks_its_caller() {
-        let (turn, turns) = channel::bounded(0);
-        let (written, rows) = channel::bounded(100);
         let rings = Rings::default();
+        let (turn, turns) = rings.bounded("turns", 1);
+        let (written, rows) = rings.bounded("written", 100);
         let mut table = WriteBehind::low_priority(Slow { turns, written }, 3000, &rings).unwrap();
-        let (done, noted) = channel::bounded(100);
+        let (done, noted) = rings.bounded("done", 100);
         let caller = std::thread::spawn(move || {
             for n in 0..40 {
                 let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
@@ -465,12 +466,12 @@ mod tests {
         });
         // Three thousand wait, and ten thousand are written at once.
         let mut count = 0;
-        while noted.recv_timeout(std::time::Duration::from_millis(300)).is_ok() {
+        while let Ok(Some(())) = noted.recv_timeout(Duration::from_millis(300)) {
             count += 1;
         }
         assert!((3..=14).contains(&count), "{count}");
         drop(turn);
         caller.join().unwrap();
-        assert_eq!(rows.iter().sum::<usize>(), 40_000);
+        assert_eq!(std::iter::from_fn(|| rows.try_recv()).sum::<usize>(), 40_000);
     }
 }

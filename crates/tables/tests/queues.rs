@@ -36,13 +36,13 @@ fn requests_leave_in_the_order_in_which_they_came() {
 
     let channel = queue::channel(database, "ASIC_STATE");
     assert_eq!(channel, "ASIC_STATE_CHANNEL@1");
-    let wake = wake_ups(database, vec![channel], &server.stop).unwrap().remove(0);
-    let mut reader = QueueReader::open(database, "ASIC_STATE", wake, &server.stop).unwrap();
-    reader.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    let wake_up = wake_ups(database, vec![channel], &server.stop).unwrap().remove(0);
+    let mut reader = QueueReader::open(database, "ASIC_STATE", wake_up, &server.stop).unwrap();
+    assert!(reader.wake_up().wait_timeout(Duration::from_secs(10)));
     assert_eq!(reader.pop(1).unwrap(), [bulk]);
     writer.push(&message("third", "[]", "Sset"));
     writer.flush().unwrap();
-    reader.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(reader.wake_up().wait_timeout(Duration::from_secs(10)));
     assert_eq!(reader.pop(128).unwrap(), [remove, message("third", "[]", "Sset")]);
     assert_eq!(reader.pop(128).unwrap(), []);
     assert_eq!(server.client(Db::Asic).keys(), [""; 0]);
@@ -73,11 +73,11 @@ fn requests_and_replies_that_a_server_refuses_for_a_time_come_once_and_in_order(
 
     // Replies are transactions.
     let channel = queue::channel(database, "GETRESPONSE");
-    let wake = wake_ups(database, vec![channel], &server.stop).unwrap().remove(0);
+    let wake_up = wake_ups(database, vec![channel], &server.stop).unwrap().remove(0);
     let mut replier = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
     messages.iter().for_each(|message| replier.reply(Some(message)));
     refused_for_a_while(&mut replier);
-    let mut reader = QueueReader::open(database, "GETRESPONSE", wake, &server.stop).unwrap();
+    let mut reader = QueueReader::open(database, "GETRESPONSE", wake_up, &server.stop).unwrap();
     assert_eq!(reader.pop(128).unwrap(), messages);
 }
 
@@ -151,7 +151,7 @@ fn memory_table_stops_its_producer_and_coalesces_what_waits() {
     let (mut last, mut taken) = (std::collections::BTreeMap::new(), 0);
     let mut changes = Vec::new();
     while last.get(&key(7)) != Some(&None) {
-        consumer.wake().recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(consumer.wake_up().wait_timeout(Duration::from_secs(20)));
         while consumer.pop(100, &mut changes).unwrap() {}
         taken += changes.len();
         last.extend(changes.drain(..).map(|change| (change.key, change.row)));

@@ -61,8 +61,8 @@ fn consumer(server: &Server) -> ConsumerStateTable<RouteRow> {
 fn consumer_until(server: &Server, stop: &Stop) -> ConsumerStateTable<RouteRow> {
     let database = server.databases.get(Db::Appl);
     let channels = vec![state_table::channel::<RouteRow>(database)];
-    let wake = wake_ups(database, channels, stop).unwrap().remove(0);
-    ConsumerStateTable::open(&server.databases, wake, stop).unwrap()
+    let wake_up = wake_ups(database, channels, stop).unwrap().remove(0);
+    ConsumerStateTable::open(&server.databases, wake_up, stop).unwrap()
 }
 
 /// Pops until nothing is left; rows as text, by key.
@@ -224,16 +224,16 @@ fn a_backlog_is_found_at_start_and_later_changes_wake() {
     write(&mut other, many(300, 1000, "10.0.0.2"));
 
     let mut consumer = consumer(&server);
-    consumer.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(consumer.wake_up().wait_timeout(Duration::from_secs(10)));
     let rows = drain(&mut consumer);
     assert_eq!(rows.len(), 1000);
     assert!(rows[&prefix(299)].contains("10.0.0.1") && rows[&prefix(300)].contains("10.0.0.2"));
     // An empty pop is normal.
     assert_eq!(drain(&mut consumer), map([]));
-    while consumer.wake().try_recv().is_ok() {}
+    while consumer.wake_up().take() == Ok(true) {}
 
     write(&mut other, vec![del(&prefix(0))]);
-    consumer.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(consumer.wake_up().wait_timeout(Duration::from_secs(10)));
     assert_eq!(drain(&mut consumer), map([("10.0.0.0/24", "DEL")]));
     assert_eq!(server.client(Db::Appl).keys().len(), 999);
 }
@@ -267,14 +267,14 @@ fn scripts_and_servers_may_go_and_come() {
 
     // What waits when the server goes is written when it is back.
     table.write(&mut vec![set("10.0.1.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
-    while consumer.wake().try_recv().is_ok() {}
+    while consumer.wake_up().take() == Ok(true) {}
     server.restart();
     table.flush().unwrap();
     assert_eq!(table.generation(), 1);
-    consumer.wake().recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(consumer.wake_up().wait_timeout(Duration::from_secs(20)));
     let mut rows = drain(&mut consumer);
     while rows.is_empty() {
-        consumer.wake().recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(consumer.wake_up().wait_timeout(Duration::from_secs(20)));
         rows = drain(&mut consumer);
     }
     assert_eq!(rows.keys().collect::<Vec<_>>(), ["10.0.1.0/24"]);

@@ -7,12 +7,13 @@
 use super::endpoint::Endpoint;
 use super::zmtp::{Kind, Peer, Process, Writer, handshake, next_socket};
 use crate::TableError;
-use crate::subscriptions::Wake;
-use crossbeam_channel as channel;
+use crossbeam_channel::select;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
+use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,9 +59,9 @@ struct Link {
 /// The connecting end.
 #[derive(Debug)]
 pub struct Push {
-    links: channel::Receiver<Link>,
+    links: ring::Receiver<Link>,
     link: Option<Link>,
-    wake: Wake,
+    wake_up: WakeUp,
 }
 
 impl Push {
@@ -71,8 +72,8 @@ impl Push {
         rings: &Rings,
         stop: &Stop,
     ) -> Result<Push, TableError> {
-        let (waker, woken) = channel::bounded(1);
-        let (connected, links) = channel::bounded(1);
+        let (waker, wake_up) = wake_up::pair();
+        let (connected, links) = ring::unlisted("new connections", 1);
         let (rings, stop, text) = (rings.clone(), stop.clone(), endpoint.to_string());
         let what = settings.what;
         let body = move || {
@@ -87,7 +88,7 @@ impl Push {
                         (pause, reported) = (CONNECT_BACKOFF.0, false);
                         let why = push(peer, settings, &rings, &connected, &waker);
                         // Callers that wait for room must check again.
-                        wake(&waker);
+                        waker.wake();
                         tracing::warn!(target: target::ZMQ, channel = what, %endpoint, reason = %why, "messages no longer reach the endpoint");
                     }
                     Err(e) if !std::mem::replace(&mut reported, true) => {
@@ -100,20 +101,20 @@ impl Push {
             }
         };
         thread::spawn(settings.send_thread, Ends::WithOwner, body).map_err(|e| unreachable(&text, &e))?;
-        Ok(Push { links, link: None, wake: woken })
+        Ok(Push { links, link: None, wake_up })
     }
 
-    /// The channel of wake-ups: the connection opened or closed, or there is room.
-    pub fn wake(&self) -> &Wake {
-        &self.wake
+    /// Wakes the owner: the connection opened or closed, or there is room.
+    pub fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 
     /// Whether the connection is new: then everything must be sent again.
     pub fn renewed(&mut self) -> bool {
         // This is the look that a wake-up asks for.
-        let _ = self.wake.try_recv();
+        let _ = self.wake_up.take();
         // A connection may have come and gone between two checks.
-        let Some(link) = self.links.try_iter().last() else { return false };
+        let Some(link) = std::iter::from_fn(|| self.links.try_recv()).last() else { return false };
         self.link = Some(link);
         true
     }
@@ -207,8 +208,8 @@ fn push(
     peer: Peer,
     settings: PushSettings,
     rings: &Rings,
-    connected: &channel::Sender<Link>,
-    waker: &channel::Sender<()>,
+    connected: &ring::Sender<Link>,
+    waker: &Waker,
 ) -> String {
     let Peer { mut reader, writer, ours, .. } = peer;
     let (messages, waiting) =
@@ -219,9 +220,9 @@ fn push(
     if connected.send(link).is_err() {
         return "its owner stops".into();
     }
-    wake(waker);
+    waker.wake();
     let (ack_writer, ack_waker) = (writer.clone(), waker.clone());
-    let (gone, is_gone) = channel::bounded::<String>(1);
+    let (gone, is_gone) = oneshot::pair();
     let back = thread::spawn(settings.ack_thread, Ends::WithOwner, move || {
         let mut message = Vec::new();
         let why = loop {
@@ -229,7 +230,7 @@ fn push(
                 (Ok(()), Some(taken)) => {
                     if let Ok(count) = <[u8; 8]>::try_from(message.as_slice()) {
                         taken.store(u64::from_le_bytes(count), Relaxed);
-                        wake(&ack_waker);
+                        ack_waker.wake();
                     }
                 }
                 (Ok(()), None) => {}
@@ -237,13 +238,13 @@ fn push(
             }
         };
         ack_writer.end();
-        let _ = gone.send(why);
+        gone.send(why);
     });
     if let Err(e) = back {
         return e.to_string();
     }
     loop {
-        channel::select! {
+        select! {
             recv(waiting.raw()) -> message => {
                 idle::on_wait(false);
                 let Ok(message) = message else {
@@ -254,10 +255,10 @@ fn push(
                     return given_up(&e, &writer, &is_gone);
                 }
                 if waiting.is_empty() {
-                    wake(waker);
+                    waker.wake();
                 }
             }
-            recv(is_gone) -> why => return why.unwrap_or_default(),
+            recv(is_gone.raw()) -> why => return why.unwrap_or_default(),
             default(idle::until_idle()) => {
                 idle::on_wait(true);
             }
@@ -267,7 +268,7 @@ fn push(
 
 /// Ends a connection that cannot be written, and waits for its reading thread, whose reason may be
 /// more exact.
-pub(super) fn given_up(e: &io::Error, writer: &Writer, is_gone: &channel::Receiver<String>) -> String {
+pub(super) fn given_up(e: &io::Error, writer: &Writer, is_gone: &oneshot::Receiver<String>) -> String {
     writer.end();
     let read = is_gone.recv();
     read.ok().filter(|_| e.kind() == io::ErrorKind::BrokenPipe).unwrap_or_else(|| reason(e))
@@ -278,9 +279,4 @@ pub(super) fn reason(e: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof => "the other side closed the connection".into(),
         _ => e.to_string(),
     }
-}
-
-pub(super) fn wake(waker: &channel::Sender<()>) {
-    // A full channel already holds a wake-up.
-    let _ = waker.try_send(());
 }

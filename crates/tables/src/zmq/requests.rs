@@ -13,9 +13,10 @@ use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Reader, Writer, next_socket};
 use crate::TableError;
 use crate::exchange::{Exchange, Pending, WAITING, WINDOW};
-use crossbeam_channel as channel;
+use crossbeam_channel::select;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
+use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::watchdog::PeerWait;
@@ -121,13 +122,13 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     decode: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
 ) -> Option<String> {
     let Peer { reader, writer, ours, .. } = peer;
-    let (gone, is_gone) = channel::bounded::<String>(1);
+    let (gone, is_gone) = oneshot::pair();
     let (replies_tx, in_flight, decode) = (replies_tx.clone(), pending.clone(), decode.clone());
     let ended = writer.clone();
     let body = move || {
         let why = listen(reader, &replies_tx, &in_flight, &*decode);
         ended.end();
-        let _ = gone.send(why);
+        gone.send(why);
     };
     if let Err(e) = thread::spawn("asic-responses", Ends::WithOwner, body) {
         return Some(e.to_string());
@@ -148,7 +149,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
         }
     }
     loop {
-        channel::select! {
+        select! {
             recv(requests_rx.raw()) -> request => {
                 idle::on_wait(false);
                 let Ok(request) = request else {
@@ -159,7 +160,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
                     return end(&e);
                 }
             }
-            recv(is_gone) -> why => return Some(why.unwrap_or_default()),
+            recv(is_gone.raw()) -> why => return Some(why.unwrap_or_default()),
             default(idle::until_idle()) => {
                 idle::on_wait(true);
             }

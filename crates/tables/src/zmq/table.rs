@@ -9,16 +9,15 @@
 use super::binary::{self, Malformed};
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
-use super::push::{CONNECT_BACKOFF, LIMIT, Push, PushSettings, WINDOW, unreachable, wake};
+use super::push::{CONNECT_BACKOFF, LIMIT, Push, PushSettings, WINDOW, unreachable};
 use super::turns::Turns;
 use super::zmtp::{Kind, Peer, Process, Writer};
 use crate::row_cache::RowCache;
-use crate::subscriptions::Wake;
 use crate::{Consumer, TableError};
-use crossbeam_channel as channel;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
+use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
 use std::io;
@@ -54,9 +53,9 @@ impl<R: Row> ZmqProducer<R> {
         Ok(ZmqProducer { push, waiting: VecDeque::new(), scratch: String::new() })
     }
 
-    /// The channel of wake-ups: the connection opened or closed, or there is room.
-    pub fn wake(&self) -> &Wake {
-        self.push.wake()
+    /// [`Push::wake_up`].
+    pub fn wake_up(&self) -> &WakeUp {
+        self.push.wake_up()
     }
 
     /// Whether the connection is new: then everything must be sent again, and pending changes are
@@ -152,7 +151,7 @@ struct Batch<R: Row> {
 #[derive(Debug)]
 pub struct ZmqConsumer<R: Row> {
     batches: ring::Receiver<Batch<R>>,
-    wake: Wake,
+    wake_up: WakeUp,
     turns: Turns,
     /// The number of received batches.
     came: Arc<AtomicU64>,
@@ -221,19 +220,19 @@ trait MessageSink: Send {
 struct TableInput<R: Row> {
     batches: ring::Sender<Batch<R>>,
     came: Arc<AtomicU64>,
-    waker: channel::Sender<()>,
+    waker: Waker,
     row_cache: RowCache<R>,
 }
 
 impl<R: Row> TableInput<R> {
     fn new(turns: &Turns, rings: &Rings) -> (TableInput<R>, ZmqConsumer<R>) {
         let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
-        let (waker, wake) = channel::bounded(1);
+        let (waker, wake_up) = wake_up::pair();
         let came = Arc::new(AtomicU64::new(0));
         let input = TableInput { batches, came: came.clone(), waker, row_cache: RowCache::default() };
         let (turns, fence) = (turns.clone(), Fence::Batches(0));
         let rest = VecDeque::new();
-        (input, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, fence, rest, taken: None })
+        (input, ZmqConsumer { batches: taken, wake_up, turns, came, popped: 0, fence, rest, taken: None })
     }
 }
 
@@ -257,12 +256,12 @@ impl<R: Row> MessageSink for TableInput<R> {
         };
         self.came.fetch_add(1, Relaxed);
         let sent = self.batches.send(Batch { changes, taken }).is_ok();
-        wake(&self.waker);
+        self.waker.wake();
         sent
     }
 
     fn ended(&self) {
-        wake(&self.waker);
+        self.waker.wake();
     }
 
     fn again(&self) -> Box<dyn MessageSink> {
@@ -411,8 +410,8 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
         self.popped > count || (self.popped == count && self.rest.is_empty())
     }
 
-    fn wake(&self) -> &Wake {
-        &self.wake
+    fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
     }
 
     fn shrink_to_fit(&mut self) {

@@ -94,7 +94,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use ribtide_runtime::ring::Rings;
     use std::thread;
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
         let turns = Turns::default();
         let of_former = [1, 2].map(|socket| turns.wait_as(former, socket, || {}));
         assert!(turns.is_alone(former) && !turns.is_alone(latter));
-        let (turn_tx, turn_rx) = mpsc::sync_channel(2);
+        let (turn_tx, turn_rx) = Rings::default().bounded("turns", 2);
         let wait = |process| {
             let before = turns.line().came;
             let (turns, turn_tx) = (turns.clone(), turn_tx.clone());
@@ -122,10 +122,10 @@ mod tests {
         let of_last = wait(last);
         let [one, other] = of_former;
         drop(other);
-        assert!(turn_rx.try_recv().is_err() && !turns.is_alone(latter));
+        assert!(turn_rx.try_recv().is_none() && !turns.is_alone(latter));
         drop(one);
         assert_eq!(turn_rx.recv(), Ok(latter));
-        assert!(turn_rx.try_recv().is_err());
+        assert!(turn_rx.try_recv().is_none());
         drop(of_latter.join().unwrap());
         assert_eq!(turn_rx.recv(), Ok(last));
         assert!(turns.is_alone(last));
@@ -136,7 +136,7 @@ mod tests {
     fn a_socket_that_connects_again_ends_its_former_connection_and_waits_for_it() {
         let process = Process::numbered(1);
         let turns = Turns::default();
-        let (ended, ends) = mpsc::sync_channel(3);
+        let (ended, ends) = Rings::default().bounded("ended connections", 3);
         let connect = |socket, name: &'static str| {
             let (turns, ended) = (turns.clone(), ended.clone());
             move || turns.wait_as(process, socket, move || ended.send(name).unwrap())
@@ -148,6 +148,6 @@ mod tests {
         assert!(!again.is_finished());
         drop(former);
         let _again = again.join().unwrap();
-        assert!(ends.try_recv().is_err());
+        assert!(ends.try_recv().is_none());
     }
 }
