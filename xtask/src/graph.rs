@@ -109,7 +109,7 @@ const GRAPH: &[Row] = &[
         &["rib", "runtime", "model", "config", "dataplane", "asic", "bfdd", "ribd", "bgpd", "api"],
         &["prefix", "wire", "policy", "bgp"],
     ),
-    row("bench", &["prefix", "wire", "rib", "text"], &["bgp", "policy"]),
+    row("bench", &["prefix", "wire", "rib", "runtime", "text"], &["bgp", "policy"]),
     row(
         "sim",
         &[

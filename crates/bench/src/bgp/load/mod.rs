@@ -12,19 +12,17 @@ use super::topology::Topology;
 use crate::Error;
 use crate::harness::Place;
 use backlog::Pool;
+use ribtide_runtime::call::StageHandle;
 use session::Status;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use worker::{Command, FREE_SEGMENTS_MIN, Worker};
+use worker::{FREE_SEGMENTS_MIN, Worker};
 
 /// Bytes that one thread may store before it must parse them.
 const BACKLOG: usize = 2 << 30;
-/// Commands that wait for a thread, at most.
-const COMMANDS: usize = 4096;
 
 /// The neighbours. Sessions have numbers: senders from 0, then receivers. Dropped, it closes them.
 pub(super) struct Load {
@@ -36,8 +34,7 @@ pub(super) struct Load {
 }
 
 struct Handle {
-    commands: SyncSender<Command>,
-    waker: Arc<mio::Waker>,
+    worker: StageHandle<Worker>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -99,20 +96,18 @@ impl Load {
             let enter = || -> Result<Vec<Handle>, Error> {
                 place.enter_load()?;
                 let one = |n: usize| {
-                    let (commands, inbox) = sync_channel(COMMANDS);
-                    let (worker, waker) = Worker::new(
+                    let (worker, handle, calls) = Worker::new(
                         router,
                         Arc::clone(&neighbors),
                         senders,
                         load.statuses.clone(),
-                        inbox,
                         Arc::clone(&load.afterwards),
                         Pool::new((bytes / threads.max(1)).min(BACKLOG), 2 * FREE_SEGMENTS_MIN),
                     )
                     .map_err(Error::System)?;
                     let thread = std::thread::Builder::new().name(format!("load-{n}"));
-                    let thread = thread.spawn(move || worker.run()).map_err(Error::System)?;
-                    Ok(Handle { commands, waker, thread: Some(thread) })
+                    let thread = thread.spawn(move || worker.run(&calls)).map_err(Error::System)?;
+                    Ok(Handle { worker: handle, thread: Some(thread) })
                 };
                 (0..threads.max(1)).map(one).collect()
             };
@@ -124,15 +119,15 @@ impl Load {
         })
     }
 
-    fn send_command(&self, session: usize, command: Command) {
-        self.send_to_worker(session % self.workers.len(), command);
+    /// The worker of a session.
+    fn worker(&self, session: usize) -> &StageHandle<Worker> {
+        &self.workers[session % self.workers.len()].worker
     }
 
-    fn send_to_worker(&self, worker: usize, command: Command) {
-        let handle = &self.workers[worker];
+    /// Starts a call of the worker of a session. Blocks only while too many calls wait there.
+    fn start_call(&self, session: usize, call: impl FnOnce(&mut Worker) + Send + 'static) {
         // A worker ends only with this struct.
-        let _ = handle.commands.send(command);
-        let _ = handle.waker.wake();
+        let _ = self.worker(session).start(call);
     }
 
     /// The session of a receiver.
@@ -142,22 +137,22 @@ impl Load {
 
     /// Sets the expected routes of receivers; returns when all of them use it.
     pub(super) fn set_view(&self, view: &View) {
-        self.have_all_done(|done| Command::SetView(view.clone(), done));
+        self.call_all(|| {
+            let view = view.clone();
+            |worker: &mut Worker| worker.set_view(view)
+        });
     }
 
     /// Parses everything that receivers got; returns when it is done. Before that, their routes are
     /// not known.
     pub(super) fn parse_all(&self) {
-        self.have_all_done(Command::Parse);
+        self.call_all(|| Worker::read_all);
     }
 
-    fn have_all_done(&self, command: impl Fn(SyncSender<()>) -> Command) {
-        let (done, all) = sync_channel(self.workers.len());
-        for worker in 0..self.workers.len() {
-            self.send_to_worker(worker, command(done.clone()));
-        }
-        drop(done);
-        all.iter().for_each(drop);
+    /// Runs a call on all workers at the same time, and waits for all.
+    fn call_all<C: FnOnce(&mut Worker) + Send + 'static>(&self, call: impl Fn() -> C) {
+        let pending: Vec<_> = self.workers.iter().map(|handle| handle.worker.start(call())).collect();
+        pending.into_iter().flatten().for_each(|pending| _ = pending.wait());
     }
 
     /// Brings a session up, with retries. Afterwards it must stay up.
@@ -174,19 +169,19 @@ impl Load {
     fn begin(&self, session: usize, may_end: bool) {
         self.statuses[session].up.store(false, Relaxed);
         self.statuses[session].may_end.store(may_end, Relaxed);
-        self.send_command(session, Command::Connect(session));
+        self.start_call(session, move |worker| worker.connect(session));
     }
 
     /// Ends a session with a Cease and drops its routes.
     pub(super) fn close(&self, session: usize) {
         self.statuses[session].up.store(false, Relaxed);
-        self.send_command(session, Command::Close(session));
+        self.start_call(session, move |worker| worker.close(session));
     }
 
     /// Sends `script`; [`Load::is_sent`] reports when the kernel has taken all of it.
     pub(super) fn send(&self, session: usize, script: Script) {
         self.statuses[session].sending.store(true, Relaxed);
-        self.send_command(session, Command::Send(session, script));
+        self.start_call(session, move |worker| worker.send(session, script));
     }
 
     /// Whether a session is up.
@@ -238,16 +233,14 @@ impl Load {
 
     /// The paths of a receiver, and the number of its prefixes that no sender announced.
     pub(super) fn table(&self, session: usize) -> (Vec<PathNumber>, usize) {
-        let (reply, table) = sync_channel(1);
-        self.send_command(session, Command::Table(session, reply));
-        table.recv_timeout(Duration::from_secs(60)).unwrap_or_default()
+        self.worker(session).wait(move |worker| worker.table(session)).unwrap_or_default()
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        for worker in 0..self.workers.len() {
-            self.send_to_worker(worker, Command::Stop);
+        for handle in &self.workers {
+            let _ = handle.worker.start(Worker::stop);
         }
         for handle in &mut self.workers {
             if let Some(thread) = handle.thread.take() {

@@ -9,28 +9,14 @@ use super::session::{Session, Status};
 use super::socket;
 use crate::error::End;
 use mio::{Events, Interest, Poll, Token, Waker};
+use ribtide_runtime::call::{self, CallQueue, StageHandle};
 use ribtide_wire::bgp::message::HEADER_LEN;
 use ribtide_wire::bgp::update::{UpdateContext, parse};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
-
-/// A command of a thread.
-pub(super) enum Command {
-    /// Set the expected routes, and reply.
-    SetView(View, SyncSender<()>),
-    Connect(usize),
-    Close(usize),
-    Send(usize, Script),
-    /// Parse everything that was received, and reply.
-    Parse(SyncSender<()>),
-    /// Reply with the routes of a receiver.
-    Table(usize, SyncSender<(Vec<PathNumber>, usize)>),
-    Stop,
-}
 
 const WAKE: Token = Token(usize::MAX);
 /// The interval of timers and connection attempts.
@@ -42,7 +28,8 @@ pub(super) const FREE_SEGMENTS_MIN: usize = 16;
 
 pub(super) struct Worker {
     poll: Poll,
-    commands: Receiver<Command>,
+    /// Whether its thread ends.
+    stopped: bool,
     router: SocketAddr,
     neighbors: Arc<[Neighbor]>,
     /// Sessions from this number on are receivers'.
@@ -71,16 +58,17 @@ impl Worker {
         neighbors: Arc<[Neighbor]>,
         senders: usize,
         statuses: Vec<Arc<Status>>,
-        commands: Receiver<Command>,
         afterwards: Arc<AtomicU64>,
         pool: Pool,
-    ) -> io::Result<(Worker, Arc<Waker>)> {
+    ) -> io::Result<(Worker, StageHandle<Worker>, CallQueue<Worker>)> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let (handle, calls) = call::pair("load");
+        let handle = handle.with_wake(Some(Arc::new(move || drop(waker.wake()))));
         let count = neighbors.len();
         let worker = Worker {
             poll,
-            commands,
+            stopped: false,
             router,
             neighbors,
             senders,
@@ -95,10 +83,10 @@ impl Worker {
             gather: socket::gathered(count - senders),
             afterwards,
         };
-        Ok((worker, waker))
+        Ok((worker, handle, calls))
     }
 
-    pub(super) fn run(mut self) {
+    pub(super) fn run(mut self, calls: &CallQueue<Worker>) {
         let mut events = Events::with_capacity(1024);
         let mut next_tick = Instant::now() + TICK_INTERVAL;
         loop {
@@ -118,7 +106,8 @@ impl Worker {
             for event in &events {
                 let Token(session) = event.token();
                 if event.token() == WAKE {
-                    if self.handle_commands() {
+                    calls.serve(&mut self);
+                    if self.stopped {
                         return;
                     }
                     continue;
@@ -137,40 +126,24 @@ impl Worker {
         }
     }
 
-    /// Handles waiting commands; true at the end.
-    fn handle_commands(&mut self) -> bool {
-        while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::SetView(view, done) => {
-                    self.set_view(view);
-                    let _ = done.send(());
-                }
-                Command::Connect(session) => self.connect(session),
-                Command::Close(session) => self.close(session),
-                Command::Send(session, script) => {
-                    let sent = self.sessions[session].as_mut().map(|s| s.send(script));
-                    self.wrote(session, sent);
-                }
-                Command::Parse(done) => {
-                    self.read_all();
-                    let _ = done.send(());
-                }
-                Command::Table(session, reply) => {
-                    let table = self.routes[session].as_ref().map(Routes::copy);
-                    let _ = reply.send(table.unwrap_or_default());
-                }
-                Command::Stop => {
-                    for session in 0..self.sessions.len() {
-                        self.close(session);
-                    }
-                    return true;
-                }
-            }
-        }
-        false
+    /// Ends every session, and then the thread.
+    pub(super) fn stop(&mut self) {
+        (0..self.sessions.len()).for_each(|session| self.close(session));
+        self.stopped = true;
     }
 
-    fn set_view(&mut self, view: View) {
+    pub(super) fn send(&mut self, session: usize, script: Script) {
+        let sent = self.sessions[session].as_mut().map(|s| s.send(script));
+        self.wrote(session, sent);
+    }
+
+    /// The routes of a receiver.
+    pub(super) fn table(&self, session: usize) -> (Vec<PathNumber>, usize) {
+        self.routes[session].as_ref().map(Routes::copy).unwrap_or_default()
+    }
+
+    /// Sets the expected routes.
+    pub(super) fn set_view(&mut self, view: View) {
         self.read_all();
         for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
             if let Some(routes) = routes {
@@ -184,7 +157,7 @@ impl Worker {
         }
     }
 
-    fn connect(&mut self, session: usize) {
+    pub(super) fn connect(&mut self, session: usize) {
         if session >= self.senders {
             self.routes[session] = self.checker.as_ref().map(|checker| Routes::new(&checker.view));
             self.statuses[session].counters().start_again(self.routes[session].as_ref());
@@ -200,7 +173,7 @@ impl Worker {
         }
     }
 
-    fn close(&mut self, session: usize) {
+    pub(super) fn close(&mut self, session: usize) {
         self.waiting.retain(|s| *s != session);
         if let Some(session) = self.sessions[session].take() {
             session.close(None, &mut self.pool);
@@ -307,7 +280,7 @@ impl Worker {
     }
 
     /// Reads and parses everything that receivers got.
-    fn read_all(&mut self) {
+    pub(super) fn read_all(&mut self) {
         let before = thread_cpu();
         self.unread.extend(self.senders..self.sessions.len());
         while let Some(session) = self.unread.pop() {
