@@ -15,12 +15,13 @@ use ribtide_config as config;
 use ribtide_daemon::router::Router;
 use ribtide_model::{AsicLookup, Pipeline, Stage};
 use ribtide_prefix::{V4, V6};
+use ribtide_runtime::oneshot;
+use ribtide_runtime::ring::Closed;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The interval between updates of the progress bars.
@@ -179,12 +180,11 @@ fn load(
     router: &Router,
     interrupted: &AtomicBool,
 ) -> Result<(Feed, Expected, f64), String> {
-    let (done, result) = mpsc::sync_channel(1);
+    let (done, result) = oneshot::pair();
     let sender = {
         let options = options.clone();
         std::thread::Builder::new().name("sender".into()).spawn(move || {
-            // The receiver waits for this message.
-            let _ = done.send(send(&options, port));
+            done.send(send(&options, port));
         })
     };
     sender.map_err(|e| format!("cannot start the sender: {e}"))?;
@@ -202,13 +202,13 @@ fn load(
     loop {
         check_interrupt(interrupted)?;
         match result.recv_timeout(PROGRESS_POLL_INTERVAL) {
-            Ok(sent) => {
+            Ok(Some(sent)) => {
                 let sent = sent?;
                 progress.show(&router.pipeline()?);
                 return Ok(sent);
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => progress.show(&router.pipeline()?),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("the sender ended without a word".into()),
+            Ok(None) => progress.show(&router.pipeline()?),
+            Err(Closed) => return Err("the sender ended without a word".into()),
         }
     }
 }
