@@ -1,5 +1,5 @@
 //! The invariant "every queue has a bound and a name". Only `runtime` makes channels, with both. Channels that others
-//! make today are counted for each file in `xtask/ratchet.txt`; one without a bound is never right.
+//! make are counted for each file in `xtask/ratchet.txt`, none today; one without a bound is never right.
 
 use crate::ratchet::{Counted, compare};
 use crate::threads::OWNERLESS;
