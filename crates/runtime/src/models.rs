@@ -144,6 +144,30 @@ fn ring_wakes_a_consumer_that_sleeps_elsewhere_after_the_batch_is_in() {
 }
 
 #[test]
+fn wake_up_that_is_taken_before_the_check_loses_no_change() {
+    loom::model(|| {
+        let (waker, wake_up) = wake_up::pair();
+        let changes = Arc::new(AtomicUsize::new(0));
+        let (its_waker, its_changes) = (waker.clone(), changes.clone());
+        let thread = spawn(move || {
+            for change in 1..=2 {
+                its_changes.store(change, Relaxed);
+                its_waker.wake();
+            }
+        });
+        // The other waker lives on, so the end of the thread is no wake-up.
+        while changes.load(Relaxed) < 2 {
+            let mut select = Select::new();
+            wake_up.watch(&mut select);
+            select.ready();
+            assert_eq!(wake_up.take(), Ok(true));
+        }
+        thread.join().unwrap();
+        drop(waker);
+    });
+}
+
+#[test]
 fn call_has_a_result_or_finds_the_stage_stopped() {
     loom::model(|| {
         let (handle, calls) = call::pair::<u32>("shard");
