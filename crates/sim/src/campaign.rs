@@ -55,16 +55,65 @@ pub struct Campaign {
     pub failures: BTreeMap<u64, Option<Failure>>,
 }
 
+/// What happens in a run of a router: all of it follows from a seed.
+pub trait Script: Sized {
+    /// The option of `ribtide-sim` that runs a script again.
+    const OPTION: &'static str;
+    /// The kinds of faults, for the coverage.
+    const KINDS: &'static [&'static str];
+    /// A deliberate fault of the router itself, which a run must notice.
+    type Break: Copy;
+    /// The router.
+    type Router<'s>: Router<'s, Script = Self>
+    where
+        Self: 's;
+
+    /// The script of a seed.
+    fn new(seed: u64) -> Self;
+
+    /// How many actions it has.
+    fn actions(&self) -> usize;
+
+    /// Shows an action in words.
+    fn show(&self, number: usize) -> String;
+}
+
+/// A router that a script runs.
+pub trait Router<'s> {
+    /// The script.
+    type Script: Script;
+
+    /// A router that has just started.
+    fn new(script: &'s Self::Script) -> Self;
+
+    /// Inserts a deliberate fault.
+    fn sabotage(&mut self, what: <Self::Script as Script>::Break);
+
+    /// Does the action of this number.
+    ///
+    /// # Errors
+    /// A sentence when a promise is broken on the way, or the stages do not agree after an action
+    /// that lets them. A broken promise may also be a panic.
+    fn act(&mut self, number: usize) -> Result<(), String>;
+
+    /// Ends all faults, and lets all stages work until they agree.
+    ///
+    /// # Errors
+    /// What they disagree about.
+    fn settle(&mut self) -> Result<(), String>;
+
+    /// How often each kind of fault took effect.
+    fn coverage(&self) -> Coverage;
+
+    /// How much the dataplane handled: the same in each run of a script, if maps iterate alike.
+    fn handled(&self) -> u64;
+}
+
 /// Failures of a campaign that are shortened.
 const SHORTENED: usize = 5;
 
-/// Runs seeds on as many threads as the machine has cores. `simulate` runs one, and looks for a
-/// shorter script if its second argument is true. `print` gets each failure as it comes.
-pub(crate) fn run(
-    seeds: Range<u64>,
-    simulate: impl Fn(u64, bool) -> Report + Sync,
-    print: impl Fn(u64, Option<&Failure>) + Sync,
-) -> Campaign {
+/// Runs seeds on as many threads as the machine has cores. `print` gets each failure as it comes.
+pub fn run<S: Script>(seeds: Range<u64>, print: impl Fn(u64, Option<&Failure>) + Sync) -> Campaign {
     let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(Campaign::default()));
     let lock = || total.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
@@ -74,7 +123,7 @@ pub(crate) fn run(
                 break;
             }
             let shorten = lock().failures.len() < SHORTENED;
-            let report = simulate(seed, shorten);
+            let report = simulate::<S>(seed, None, None, shorten);
             let mut total = lock();
             total.actions += report.actions as u64;
             for (kind, count) in report.coverage {
@@ -92,68 +141,61 @@ pub(crate) fn run(
     total.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Runs a seed, or the actions of it that are `kept`. `shorten`: look for a shorter script of a
+/// failure.
+pub fn simulate<S: Script>(
+    seed: u64,
+    kept: Option<BTreeSet<usize>>,
+    sabotage: Option<S::Break>,
+    shorten: bool,
+) -> Report {
+    let script = S::new(seed);
+    let all: Vec<usize> = match kept {
+        Some(kept) => kept.into_iter().filter(|number| *number < script.actions()).collect(),
+        None => (0..script.actions()).collect(),
+    };
+    let Outcome { coverage, handled, result } = play(&script, &all, sabotage);
+    let failure = result.err().map(|(at, mut why)| {
+        // What came after the failure has no part in it.
+        let mut kept: Vec<usize> = all[..(at + 1).min(all.len())].to_vec();
+        if shorten {
+            let fails = |kept: &[usize]| play(&script, kept, sabotage).result.err().map(|(_, why)| why);
+            shortest(&mut kept, &mut why, fails);
+        }
+        let shown = kept.iter().map(|number| format!("  {number}: {}\n", script.show(*number)));
+        let story = shown.chain([format!("  {why}")]).collect();
+        let numbers: Vec<String> = kept.iter().map(usize::to_string).collect();
+        Failure { option: S::OPTION, script: format!("{seed}:{}", numbers.join(",")), story }
+    });
+    Report { coverage, actions: all.len(), handled, failure }
+}
+
 /// The result of a run.
-pub(crate) struct Outcome {
-    /// How often each kind of fault took effect.
-    pub(crate) coverage: Coverage,
-    /// How many requests the dataplane handled.
-    pub(crate) handled: u64,
+struct Outcome {
+    coverage: Coverage,
+    handled: u64,
     /// The error: how many actions had been done, and what went wrong.
-    pub(crate) result: Result<(), (usize, String)>,
+    result: Result<(), (usize, String)>,
 }
 
-/// A script, and how some of its actions are run.
-pub(crate) struct Runs<'a> {
-    /// The option of `ribtide-sim` that runs it again.
-    pub(crate) option: &'static str,
-    /// Its seed.
-    pub(crate) seed: u64,
-    /// How many actions it has.
-    pub(crate) actions: usize,
-    /// Shows an action in words.
-    pub(crate) show: &'a dyn Fn(usize) -> String,
-    /// Runs the actions of these numbers.
-    pub(crate) run: &'a dyn Fn(&[usize]) -> Outcome,
-}
-
-impl Runs<'_> {
-    /// Runs all actions, or those of `kept`. `shorten`: look for a shorter script of a failure.
-    pub(crate) fn report(&self, kept: Option<BTreeSet<usize>>, shorten: bool) -> Report {
-        let all: Vec<usize> = match kept {
-            Some(kept) => kept.into_iter().filter(|number| *number < self.actions).collect(),
-            None => (0..self.actions).collect(),
-        };
-        let Outcome { coverage, handled, result } = (self.run)(&all);
-        let failure = result.err().map(|(at, mut why)| {
-            // What came after the failure has no part in it.
-            let mut kept: Vec<usize> = all[..(at + 1).min(all.len())].to_vec();
-            if shorten {
-                shortest(&mut kept, &mut why, |kept| (self.run)(kept).result.err().map(|(_, why)| why));
-            }
-            let shown = kept.iter().map(|number| format!("  {number}: {}\n", (self.show)(*number)));
-            let story = shown.chain([format!("  {why}")]).collect();
-            let numbers: Vec<String> = kept.iter().map(usize::to_string).collect();
-            Failure { option: self.option, script: format!("{}:{}", self.seed, numbers.join(",")), story }
-        });
-        Report { coverage, actions: all.len(), handled, failure }
-    }
-}
-
-/// Does the actions of these numbers, and in the end `None`: all stages become idle and are compared.
-/// A panic is a failure.
-pub(crate) fn play(
-    numbers: &[usize],
-    mut act: impl FnMut(Option<usize>) -> Result<(), String>,
-) -> Result<(), (usize, String)> {
+/// Does the actions of these numbers; in the end all stages become idle and are compared. A panic is
+/// a failure.
+fn play<S: Script>(script: &S, numbers: &[usize], sabotage: Option<S::Break>) -> Outcome {
+    let mut router = S::Router::new(script);
+    sabotage.into_iter().for_each(|what| router.sabotage(what));
     let mut done = 0;
     let result = caught(|| {
         for number in numbers {
-            act(Some(*number))?;
+            router.act(*number)?;
             done += 1;
         }
-        act(None)
+        router.settle()
     });
-    result.map_err(|why| (done, why))
+    Outcome {
+        coverage: router.coverage(),
+        handled: router.handled(),
+        result: result.map_err(|why| (done, why)),
+    }
 }
 
 /// The seed and the actions that stay of a printed script.

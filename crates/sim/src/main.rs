@@ -5,9 +5,8 @@
 //! to a simulated kernel instead of SONiC's stages and chip.
 #![forbid(unsafe_code)]
 
-use ribtide_sim::campaign::{Campaign, Failure, Report, parse};
+use ribtide_sim::campaign::{self, Script, parse};
 use ribtide_sim::{kernel_router, router};
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,26 +15,6 @@ struct Options {
     seeds: Range<u64>,
     script: Option<String>,
     kernel: bool,
-}
-
-impl Options {
-    fn simulate(&self, seed: u64, kept: Option<BTreeSet<usize>>) -> Report {
-        match self.kernel {
-            true => kernel_router::simulate(seed, kept, None, false),
-            false => router::simulate(seed, kept, None, false),
-        }
-    }
-
-    fn campaign(&self, print: impl Fn(u64, Option<&Failure>) + Sync) -> Campaign {
-        match self.kernel {
-            true => kernel_router::campaign(self.seeds.clone(), print),
-            false => router::campaign(self.seeds.clone(), print),
-        }
-    }
-
-    fn kinds(&self) -> &'static [&'static str] {
-        if self.kernel { &kernel_router::KINDS } else { &router::KINDS }
-    }
 }
 
 fn options() -> Result<Options, String> {
@@ -70,35 +49,46 @@ fn main() -> ExitCode {
             "maps iterate in another order in each process: build with --features fixed-hash to repeat runs"
         );
     }
-    if let Some(text) = &options.script {
-        return match parse(text) {
-            Err(why) => {
-                eprintln!("{why}");
-                ExitCode::from(2)
-            }
-            Ok((seed, kept)) => match options.simulate(seed, kept).failure {
-                None => {
-                    println!("{text}: every stage agrees");
-                    ExitCode::SUCCESS
-                }
-                Some(failure) => {
-                    println!("{failure}");
-                    ExitCode::FAILURE
-                }
-            },
-        };
+    match options.kernel {
+        true => run::<kernel_router::Script>(&options),
+        false => run::<router::Script>(&options),
     }
-    run(&options)
 }
 
-fn run(options: &Options) -> ExitCode {
+fn run<S: Script>(options: &Options) -> ExitCode {
+    match &options.script {
+        Some(text) => repeat::<S>(text),
+        None => all::<S>(options.seeds.clone()),
+    }
+}
+
+fn repeat<S: Script>(text: &str) -> ExitCode {
+    match parse(text) {
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(2)
+        }
+        Ok((seed, kept)) => match campaign::simulate::<S>(seed, kept, None, false).failure {
+            None => {
+                println!("{text}: every stage agrees");
+                ExitCode::SUCCESS
+            }
+            Some(failure) => {
+                println!("{failure}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn all<S: Script>(seeds: Range<u64>) -> ExitCode {
     let begin = Instant::now();
-    let count = options.seeds.end.saturating_sub(options.seeds.start);
-    let total = options.campaign(|seed, failure| match failure {
+    let count = seeds.end.saturating_sub(seeds.start);
+    let total = campaign::run::<S>(seeds, |seed, failure| match failure {
         Some(failure) => println!("seed {seed} fails:\n{failure}\n"),
         None => println!("seed {seed} fails"),
     });
-    for kind in options.kinds() {
+    for kind in S::KINDS {
         println!("{:>10}  {kind}", total.coverage.get(kind).copied().unwrap_or(0));
     }
     let (actions, failed) = (total.actions, total.failures.len());

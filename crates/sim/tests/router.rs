@@ -5,19 +5,20 @@
 mod common;
 
 use common::{check, check_shortened, seeds};
-use ribtide_sim::router::{Break, KINDS, campaign, simulate};
+use ribtide_sim::campaign::{Script as _, run, simulate};
+use ribtide_sim::router::{Break, Script};
 
 #[test]
 fn router_with_faults_is_safe_on_the_way_and_agrees_in_the_end() {
     let count = seeds(10_000);
-    check(&campaign(0..count, |_, _| {}), &KINDS, count >= 1000);
+    check(&run::<Script>(0..count, |_, _| {}), Script::KINDS, count >= 1000);
 }
 
 /// Whether a deliberate fault is noticed in some of 100 seeds, and in none without it.
 fn is_noticed(what: Break) -> bool {
     (0..100).any(|seed| {
-        let broken = simulate(seed, None, Some(what), false).failure;
-        broken.is_some() && simulate(seed, None, None, false).failure.is_none()
+        let broken = simulate::<Script>(seed, None, Some(what), false).failure;
+        broken.is_some() && simulate::<Script>(seed, None, None, false).failure.is_none()
     })
 }
 
@@ -58,14 +59,16 @@ fn swallowed_error_is_noticed() {
 
 #[test]
 fn shortened_script_fails_again() {
-    check_shortened(|seed, kept, shorten| simulate(seed, kept, Some(Break::LostWithdrawal), shorten).failure);
+    check_shortened(|seed, kept, shorten| {
+        simulate::<Script>(seed, kept, Some(Break::LostWithdrawal), shorten).failure
+    });
 }
 
 #[cfg(feature = "fixed-hash")]
 #[test]
 fn run_repeats_itself() {
     for seed in 0..100 {
-        let [first, second] = [(); 2].map(|()| simulate(seed, None, None, false));
+        let [first, second] = [(); 2].map(|()| simulate::<Script>(seed, None, None, false));
         assert_eq!((first.coverage, first.handled), (second.coverage, second.handled), "seed {seed}");
     }
 }

@@ -14,13 +14,11 @@
 mod checks;
 mod others;
 mod process;
-mod runs;
 mod script;
 
-pub use runs::{campaign, simulate};
-pub use script::{Action, Break, Fault, KINDS, Script, Stage};
+pub use script::{Action, Break, Fault, Script, Stage};
 
-use crate::campaign::Coverage;
+use crate::campaign::{self, Coverage};
 use crate::kernel::Kernel;
 use crate::network::Event;
 use crate::router::trace;
@@ -85,9 +83,10 @@ fn addresses(link: IfIndex) -> [(IpAddr, u8); 2] {
     [([10, 0, n, 1].into(), 24), ([0x2001, 0xdb8, u16::from(n), 0, 0, 0, 0, 1].into(), 64)]
 }
 
-impl<'s> Router<'s> {
-    /// A router that has just started.
-    pub fn new(script: &'s Script) -> Router<'s> {
+impl<'s> campaign::Router<'s> for Router<'s> {
+    type Script = Script;
+
+    fn new(script: &'s Script) -> Router<'s> {
         let kernel = Kernel::new();
         for link in 1..=LINKS {
             kernel.state().add_link(link, &format!("eth{link}"), &addresses(link));
@@ -114,8 +113,7 @@ impl<'s> Router<'s> {
         }
     }
 
-    /// Inserts a deliberate fault.
-    pub fn sabotage(&mut self, what: Break) {
+    fn sabotage(&mut self, what: Break) {
         use crate::kernel::faults::Request;
         self.sabotage = Some(what);
         self.kernel.state().faults.ignored = match what {
@@ -131,13 +129,8 @@ impl<'s> Router<'s> {
         }
     }
 
-    /// Does one action.
-    ///
-    /// # Errors
-    /// A sentence when a promise is broken on the way, or the stages do not agree after
-    /// [`Action::Settle`].
-    pub fn act(&mut self, action: &Action) -> Result<(), String> {
-        match action {
+    fn act(&mut self, number: usize) -> Result<(), String> {
+        match &self.script.actions[number] {
             Action::Event(number) => self.event(*number),
             Action::Step(stage, seed) => return self.step(*stage, &mut Rng::new(*seed)).map(drop),
             Action::Fault(Fault::Restart) => self.restart(),
@@ -149,6 +142,71 @@ impl<'s> Router<'s> {
         Ok(())
     }
 
+    fn settle(&mut self) -> Result<(), String> {
+        self.kernel.state().faults.end();
+        self.process.end_initial();
+        let end = self.kernel.state().now_ms() + SETTLE_MS;
+        let rng = &mut Rng::new(self.script.seed);
+        let mut why = String::new();
+        let (mut pause, mut differed_ms) = (100, 0);
+        while self.kernel.state().now_ms() < end && differed_ms < KERNEL_MS {
+            let mut steps = 0;
+            let mut working = true;
+            while (working || !self.is_idle()) && steps < STEPS_MAX {
+                working = false;
+                for stage in Stage::ALL {
+                    working |= self.step(stage, rng)?;
+                }
+                self.process.routing.egress.unblock();
+                steps += Stage::ALL.len();
+                // A writer without socket waits for its time.
+                if steps.is_multiple_of(200 * Stage::ALL.len()) {
+                    self.pass(100);
+                }
+            }
+            if self.is_idle() {
+                match self.disagreement() {
+                    // Delayed notifications of flapping next hops.
+                    None if self.process.routing.rib.next_due().is_some_and(|due| due <= end) => {
+                        let due = self.process.routing.rib.next_due().unwrap_or(end);
+                        let now_ms = self.kernel.state().now_ms();
+                        self.pass(due.saturating_sub(now_ms));
+                        continue;
+                    }
+                    None => {
+                        self.process.routing.compare();
+                        return Ok(());
+                    }
+                    Some(found) => {
+                        why = found;
+                        if self.process.routing.rib.next_due().is_none() {
+                            differed_ms += pause;
+                        }
+                    }
+                }
+            } else {
+                why = format!("a stage still works after {steps} steps");
+            }
+            self.pass(pause);
+            pause = (pause * 5 / 4).min(10_000);
+        }
+        Err(why)
+    }
+
+    fn coverage(&self) -> Coverage {
+        let mut all = self.coverage.clone();
+        for (kind, count) in &self.kernel.state().faults.effects {
+            *all.entry(kind).or_default() += count;
+        }
+        all
+    }
+
+    fn handled(&self) -> u64 {
+        self.turns
+    }
+}
+
+impl Router<'_> {
     fn event(&mut self, number: usize) {
         let event = &self.script.network.events[number];
         // A shortened script may have lost the event before.
@@ -305,74 +363,5 @@ impl<'s> Router<'s> {
         // The machine looks at the clock, which is the kernel's.
         let notified = self.kernel.state().has_notifications();
         !notified && !self.process.routing.is_busy() && self.process.is_idle()
-    }
-
-    /// Ends all faults, and lets all stages work until they agree.
-    ///
-    /// # Errors
-    /// What they disagree about.
-    pub fn settle(&mut self) -> Result<(), String> {
-        self.kernel.state().faults.end();
-        self.process.end_initial();
-        let end = self.kernel.state().now_ms() + SETTLE_MS;
-        let rng = &mut Rng::new(self.script.seed);
-        let mut why = String::new();
-        let (mut pause, mut differed_ms) = (100, 0);
-        while self.kernel.state().now_ms() < end && differed_ms < KERNEL_MS {
-            let mut steps = 0;
-            let mut working = true;
-            while (working || !self.is_idle()) && steps < STEPS_MAX {
-                working = false;
-                for stage in Stage::ALL {
-                    working |= self.step(stage, rng)?;
-                }
-                self.process.routing.egress.unblock();
-                steps += Stage::ALL.len();
-                // A writer without socket waits for its time.
-                if steps.is_multiple_of(200 * Stage::ALL.len()) {
-                    self.pass(100);
-                }
-            }
-            if self.is_idle() {
-                match self.disagreement() {
-                    // Delayed notifications of flapping next hops.
-                    None if self.process.routing.rib.next_due().is_some_and(|due| due <= end) => {
-                        let due = self.process.routing.rib.next_due().unwrap_or(end);
-                        let now_ms = self.kernel.state().now_ms();
-                        self.pass(due.saturating_sub(now_ms));
-                        continue;
-                    }
-                    None => {
-                        self.process.routing.compare();
-                        return Ok(());
-                    }
-                    Some(found) => {
-                        why = found;
-                        if self.process.routing.rib.next_due().is_none() {
-                            differed_ms += pause;
-                        }
-                    }
-                }
-            } else {
-                why = format!("a stage still works after {steps} steps");
-            }
-            self.pass(pause);
-            pause = (pause * 5 / 4).min(10_000);
-        }
-        Err(why)
-    }
-
-    /// How often each kind of fault took effect.
-    pub fn coverage(&self) -> Coverage {
-        let mut all = self.coverage.clone();
-        for (kind, count) in &self.kernel.state().faults.effects {
-            *all.entry(kind).or_default() += count;
-        }
-        all
-    }
-
-    /// How often the writer had work: the same in each run of a script, if maps iterate alike.
-    pub fn turns(&self) -> u64 {
-        self.turns
     }
 }

@@ -1,5 +1,7 @@
 //! What happens in a run, drawn from a seed before it begins.
 
+use super::Router;
+use crate::campaign;
 use crate::history::options;
 use crate::kernel::faults::{Refusal, Request};
 use crate::network::{Choice, Network};
@@ -100,7 +102,7 @@ pub enum Fault {
 }
 
 /// The kinds of faults, for the coverage.
-pub const KINDS: [&str; 26] = [
+const KINDS: &[&str] = &[
     "route refused: no memory",
     "route refused: EINVAL",
     "route refused: EBUSY",
@@ -187,9 +189,13 @@ pub struct Script {
     pub actions: Vec<Action>,
 }
 
-impl Script {
-    /// The script of a seed.
-    pub fn new(seed: u64) -> Script {
+impl campaign::Script for Script {
+    const OPTION: &'static str = "--kernel --script";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Break = Break;
+    type Router<'s> = Router<'s>;
+
+    fn new(seed: u64) -> Script {
         let rng = &mut Rng::of_purpose(seed, &[26]);
         let options = options(rng, false);
         let choice = if rng.one_in(3) { Choice::Plain } else { Choice::Any };
@@ -225,8 +231,11 @@ impl Script {
         Script { seed, network, setup, import, source, dump_page, compare_page, actions }
     }
 
-    /// An action in words.
-    pub(crate) fn show(&self, number: usize) -> String {
+    fn actions(&self) -> usize {
+        self.actions.len()
+    }
+
+    fn show(&self, number: usize) -> String {
         match &self.actions[number] {
             Action::Event(event) => self.network.events[*event].to_string(),
             action => format!("{action:?}"),

@@ -13,15 +13,13 @@ mod chip;
 mod database;
 mod fpm;
 mod orchagent;
-mod runs;
 mod script;
 
-pub use crate::campaign::Coverage;
 pub use chip::Refusal;
 pub use orchagent::SyncdStart;
-pub use runs::{campaign, simulate};
-pub use script::{Action, Break, Fault, KINDS, Script, Stage};
+pub use script::{Action, Break, Fault, Script, Stage};
 
+use crate::campaign::{self, Coverage};
 use crate::network::Event;
 use crate::routing::Routing;
 use fpm::{BATCHES, Client, ClientNews, Server};
@@ -119,9 +117,10 @@ impl Sent {
     }
 }
 
-impl<'s> Router<'s> {
-    /// A router that has just started.
-    pub fn new(script: &'s Script) -> Router<'s> {
+impl<'s> campaign::Router<'s> for Router<'s> {
+    type Script = Script;
+
+    fn new(script: &'s Script) -> Router<'s> {
         let suppress = script.setup.suppress;
         let mut orchagent = Orchagent::new(suppress, script.window);
         Router {
@@ -143,8 +142,7 @@ impl<'s> Router<'s> {
         }
     }
 
-    /// Inserts a deliberate fault of the router itself.
-    pub fn sabotage(&mut self, what: Break) {
+    fn sabotage(&mut self, what: Break) {
         match what {
             Break::LostWithdrawal => self.server.loses_deletions = true,
             Break::EarlyAcknowledgement => self.server.confirms_early = true,
@@ -156,13 +154,8 @@ impl<'s> Router<'s> {
         }
     }
 
-    /// Does one action.
-    ///
-    /// # Errors
-    /// A sentence when the stages do not agree after [`Action::Settle`]. A broken promise on the way
-    /// is a panic.
-    pub fn act(&mut self, action: &Action) -> Result<(), String> {
-        match action {
+    fn act(&mut self, number: usize) -> Result<(), String> {
+        match &self.script.actions[number] {
             Action::Event(number) => self.event(&self.script.network.events[*number]),
             Action::Step(stage, seed) => drop(self.step(*stage, &mut Rng::new(*seed))),
             Action::Fault(fault, seed) => self.fault(*fault, &mut Rng::new(*seed)),
@@ -172,6 +165,67 @@ impl<'s> Router<'s> {
         Ok(())
     }
 
+    fn settle(&mut self) -> Result<(), String> {
+        self.orchagent.chip().accept_all();
+        self.server.refused_writes = 0;
+        let end = self.now_ms + SETTLE_MS;
+        let rng = &mut Rng::new(self.script.seed);
+        let mut why = String::new();
+        let (mut pause, mut moment) = (1000, false);
+        while self.now_ms < end {
+            let mut steps = 0;
+            while !self.is_idle() && steps < STEPS_MAX {
+                for stage in Stage::ALL {
+                    self.step(stage, rng);
+                }
+                self.routing.egress.unblock();
+                steps += Stage::ALL.len();
+                // Without a connection the client waits for its time, and rounds in which all others are idle do nothing.
+                if steps.is_multiple_of(200 * Stage::ALL.len()) || self.only_client_waits() {
+                    self.pass(100)?;
+                }
+            }
+            if self.is_idle() {
+                match self.disagreement() {
+                    // Delayed notifications of flapping next hops.
+                    None if self.routing.rib.next_due().is_some_and(|due| due <= end) => {
+                        let due = self.routing.rib.next_due().unwrap_or(end);
+                        self.pass(due.saturating_sub(self.now_ms))?;
+                        continue;
+                    }
+                    None if !self.compare_appl_db()? || !self.reconcile()? => continue,
+                    None => {
+                        self.disturbed = false;
+                        self.appl_db_lost = false;
+                        self.routing.compare();
+                        return Ok(());
+                    }
+                    Some(found) => why = found,
+                }
+            } else {
+                why = format!("a stage still works after {steps} steps: {}", self.busy());
+            }
+            // Next hops in a circle may change in every pause. The routes that change with them are
+            // confirmed a moment later.
+            self.pass(if moment { MOMENT_MS } else { pause })?;
+            if !moment {
+                pause = (pause * 5 / 4).min(60_000);
+            }
+            moment = !moment;
+        }
+        Err(why)
+    }
+
+    fn coverage(&self) -> Coverage {
+        self.coverage.clone()
+    }
+
+    fn handled(&self) -> u64 {
+        self.orchagent.handled
+    }
+}
+
+impl Router<'_> {
     fn event(&mut self, event: &Event) {
         // A shortened script may have lost the event before.
         let (peer, needs) = match event {
@@ -475,61 +529,6 @@ impl<'s> Router<'s> {
         self.client.waits_for_time(self.now_ms) && self.others_are_idle()
     }
 
-    /// Ends all faults, and lets all stages work until they agree.
-    ///
-    /// # Errors
-    /// What they disagree about.
-    pub fn settle(&mut self) -> Result<(), String> {
-        self.orchagent.chip().accept_all();
-        self.server.refused_writes = 0;
-        let end = self.now_ms + SETTLE_MS;
-        let rng = &mut Rng::new(self.script.seed);
-        let mut why = String::new();
-        let (mut pause, mut moment) = (1000, false);
-        while self.now_ms < end {
-            let mut steps = 0;
-            while !self.is_idle() && steps < STEPS_MAX {
-                for stage in Stage::ALL {
-                    self.step(stage, rng);
-                }
-                self.routing.egress.unblock();
-                steps += Stage::ALL.len();
-                // Without a connection the client waits for its time, and rounds in which all others are idle do nothing.
-                if steps.is_multiple_of(200 * Stage::ALL.len()) || self.only_client_waits() {
-                    self.pass(100)?;
-                }
-            }
-            if self.is_idle() {
-                match self.disagreement() {
-                    // Delayed notifications of flapping next hops.
-                    None if self.routing.rib.next_due().is_some_and(|due| due <= end) => {
-                        let due = self.routing.rib.next_due().unwrap_or(end);
-                        self.pass(due.saturating_sub(self.now_ms))?;
-                        continue;
-                    }
-                    None if !self.compare_appl_db()? || !self.reconcile()? => continue,
-                    None => {
-                        self.disturbed = false;
-                        self.appl_db_lost = false;
-                        self.routing.compare();
-                        return Ok(());
-                    }
-                    Some(found) => why = found,
-                }
-            } else {
-                why = format!("a stage still works after {steps} steps: {}", self.busy());
-            }
-            // Next hops in a circle may change in every pause. The routes that change with them are
-            // confirmed a moment later.
-            self.pass(if moment { MOMENT_MS } else { pause })?;
-            if !moment {
-                pause = (pause * 5 / 4).min(60_000);
-            }
-            moment = !moment;
-        }
-        Err(why)
-    }
-
     fn busy(&self) -> String {
         format!(
             "routing {}, FPM client {}, fpmsyncd {}, orchagent {} (in flight {:?})",
@@ -579,16 +578,6 @@ impl<'s> Router<'s> {
             return Some(format!("fpmsyncd waits for {objectless} next-hop objects"));
         }
         self.server.check_rows(&self.appl).and_then(|()| self.orchagent.check_asic_db()).err()
-    }
-
-    /// How much syncd did: the same in each run of a script, if maps iterate alike.
-    pub fn handled(&self) -> u64 {
-        self.orchagent.handled
-    }
-
-    /// How often each kind of fault took effect.
-    pub fn coverage(&self) -> &Coverage {
-        &self.coverage
     }
 }
 

@@ -1,8 +1,10 @@
 //! What happens in a run, drawn from a seed before it begins. A shorter script of the same seed is
 //! the numbers of the actions that stay.
 
+use super::Router;
 use super::chip::Refusal;
 use super::orchagent::SyncdStart;
+use crate::campaign;
 use crate::history::options;
 use crate::network::{Choice, Network};
 use crate::routing::Setup;
@@ -106,7 +108,7 @@ pub enum Fault {
 }
 
 /// The kinds of faults, for the coverage.
-pub const KINDS: [&str; 18] = [
+const KINDS: &[&str] = &[
     "chip full",
     "chip refuses",
     "chip answers twice",
@@ -177,9 +179,13 @@ pub(crate) fn gateway(number: usize) -> (&'static str, IpAddr) {
     (interface, address.parse().expect("an address"))
 }
 
-impl Script {
-    /// The script of a seed.
-    pub fn new(seed: u64) -> Script {
+impl campaign::Script for Script {
+    const OPTION: &'static str = "--script";
+    const KINDS: &'static [&'static str] = KINDS;
+    type Break = Break;
+    type Router<'s> = Router<'s>;
+
+    fn new(seed: u64) -> Script {
         let rng = &mut Rng::of_purpose(seed, &[22]);
         let options = options(rng, false);
         let choice = if rng.one_in(3) { Choice::Plain } else { Choice::Any };
@@ -213,8 +219,11 @@ impl Script {
         Script { seed, network, setup, next_hop_groups, window, actions }
     }
 
-    /// An action in words.
-    pub(crate) fn show(&self, number: usize) -> String {
+    fn actions(&self) -> usize {
+        self.actions.len()
+    }
+
+    fn show(&self, number: usize) -> String {
         match &self.actions[number] {
             Action::Event(event) => self.network.events[*event].to_string(),
             action => format!("{action:?}"),
