@@ -1,11 +1,8 @@
 //! The transport of fpmsyncd to orchagent: ROUTE_TABLE and LABEL_ROUTE_TABLE through Redis, or over
 //! ZeroMQ with APPL_DB as a mirror.
 //!
-//! Over ZeroMQ a lost connection loses the messages in flight. fpmsyncd has every row, so it
-//! resends all of them on each new connection. To ribtide's orchagent it does so between the begin
-//! and the end of SONiC's `resync`, and orchagent removes the routes that were not sent. fpmsyncd
-//! begins a resync only when it knows every route: after its own start, when the replay of the
-//! routing daemon is complete.
+//! Over ZeroMQ a lost connection loses the messages in flight, so fpmsyncd resends every row on each
+//! new connection ([`ResyncState`]).
 
 use super::{Daemon, Error};
 use clap::Args;
@@ -13,7 +10,7 @@ use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::wake_up::WakeUp;
 use ribtide_settings::Persistence;
-use ribtide_swss::fpmsyncd::ResendKind;
+use ribtide_swss::fpmsyncd::{ResendKind, ResyncState};
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
@@ -94,7 +91,7 @@ impl<R: ResyncRow> Routes<R> {
             zmq.go_on();
             return None;
         }
-        match zmq.look(zmq.knows_all_rows || replayed) {
+        match zmq.look(replayed) {
             ResendScope::Changes => None,
             ResendScope::Everything => Some(false),
             ResendScope::Resync => Some(true),
@@ -111,7 +108,7 @@ impl<R: ResyncRow> Routes<R> {
 
     /// Whether a resend is going on. A lost connection ends it.
     pub(super) fn is_resending(&self) -> bool {
-        matches!(self, Routes::Zmq(zmq) if zmq.resending.is_some() && zmq.producer.is_connected())
+        matches!(self, Routes::Zmq(zmq) if zmq.state.resending().is_some() && zmq.producer.is_connected())
     }
 
     /// Sends rows of the resend, and its end after the `last`.
@@ -125,7 +122,7 @@ impl<R: ResyncRow> Routes<R> {
     /// As [`Routes::begin_resend`].
     pub(super) fn resend_as_new(&mut self) -> Option<ResendKind> {
         let Routes::Zmq(zmq) = self else { return None };
-        let as_resync = zmq.resending.unwrap_or(false);
+        let as_resync = zmq.state.resending().unwrap_or(false);
         zmq.begin_resend(as_resync);
         Some(ResendKind::AsNew)
     }
@@ -291,16 +288,7 @@ pub(super) struct ZmqRoutes<R: Row> {
     pub(super) producer: ZmqProducer<R>,
     kept: Kept<R>,
     stored: Option<PlainTable<R>>,
-    /// Whether APPL_DB had every row of the former run.
-    pub(super) knows_all_rows: bool,
-    /// Whether the next orchagent has missed rows.
-    missed: bool,
-    /// Whether a resync began on this connection.
-    resync_begun: bool,
-    /// Whether the connected orchagent missed rows and the resend is not complete.
-    lost: bool,
-    /// The resend under way; `true` as a resync.
-    resending: Option<bool>,
+    state: ResyncState,
     /// Rows without room, and unacknowledged messages.
     waits: Gauge,
     unacknowledged: Gauge,
@@ -346,11 +334,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
             producer: ZmqProducer::connect(endpoint, rings, stop)?,
             kept,
             stored,
-            knows_all_rows: persistence == Persistence::InLine,
-            missed: false,
-            resync_begun: false,
-            lost: false,
-            resending: None,
+            state: ResyncState::new(persistence == Persistence::InLine),
             waits: rings.gauge(format!("{} rows that wait for ZeroMQ", R::TABLE), None),
             unacknowledged: rings
                 .gauge(format!("{} messages without an acknowledgement", R::TABLE), Some(WINDOW as usize)),
@@ -372,7 +356,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
 
     fn send(&mut self, changes: &mut Vec<Change<R>>) {
         if !changes.is_empty() {
-            self.missed |= !self.producer.is_connected();
+            self.state.wrote(self.producer.is_connected());
             self.producer.send(changes);
         }
     }
@@ -390,20 +374,16 @@ impl<R: ResyncRow> ZmqRoutes<R> {
     }
 
     /// Sends waiting messages, and returns what to resend.
-    fn look(&mut self, knows_all: bool) -> ResendScope {
-        if self.producer.renewed() {
-            (self.resync_begun, self.resending) = (false, None);
-            // The first connection missed nothing, unless something was written before it; each later one did.
-            self.lost = std::mem::replace(&mut self.missed, true);
-            if self.lost && !(knows_all && self.producer.is_acknowledged()) {
-                return ResendScope::Everything;
-            }
+    fn look(&mut self, replayed: bool) -> ResendScope {
+        if self.producer.renewed() && self.state.connected(replayed, self.producer.is_acknowledged()) {
+            return ResendScope::Everything;
         }
         self.producer.resume();
-        let as_resync =
-            knows_all && !self.resync_begun && self.producer.is_acknowledged() && self.producer.has_room();
-        self.resync_begun |= as_resync;
-        if as_resync { ResendScope::Resync } else { ResendScope::Changes }
+        let is_free = self.producer.is_acknowledged() && self.producer.has_room();
+        match self.state.is_resync_due(replayed, is_free) {
+            true => ResendScope::Resync,
+            false => ResendScope::Changes,
+        }
     }
 
     /// Sends waiting messages only, while the rows are not known.
@@ -414,19 +394,14 @@ impl<R: ResyncRow> ZmqRoutes<R> {
     }
 
     fn begin_resend(&mut self, as_resync: bool) -> ResendKind {
-        self.resending = Some(as_resync);
         if as_resync {
             self.producer.send(&mut vec![begin_resync()]);
         }
-        let missed = self.lost;
-        if self.producer.is_acknowledged() { ResendKind::Unchanged { missed } } else { ResendKind::AsNew }
+        self.state.begin(as_resync, self.producer.is_acknowledged())
     }
 
     fn resend(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
-        if last {
-            self.lost = false;
-        }
-        if last && self.resending.take() == Some(true) {
+        if last && self.state.end() {
             rows.push(Change::del(R::RESYNC));
         }
         self.producer.send(rows);

@@ -19,5 +19,5 @@ pub use endpoint::Endpoint;
 pub use push::{Push, WINDOW};
 pub use requests::{ReplySender, Resent, exchange, serve};
 pub use responses::{Acknowledgement, ResponseEvent, ResponseListener, connect_responses, listen_responses};
-pub use table::{ZmqConsumer, ZmqProducer};
+pub use table::{ZmqConsumer, ZmqProducer, decode_changes, encode_changes};
 pub use zmtp::Process;

@@ -115,28 +115,47 @@ impl<R: Row> ZmqProducer<R> {
             self.waiting = VecDeque::new();
         }
         while !self.waiting.is_empty() && self.push.has_room() {
-            let mut message = binary::Writer::new(R::DB.name(), R::TABLE);
-            for _ in 0..BATCH {
-                let Some(change) = self.waiting.pop_front() else { break };
-                self.scratch.clear();
-                R::key_text(&change.key, &mut self.scratch);
-                message.change(&self.scratch, |put| match &change.row {
-                    None => {}
-                    // SONiC's consumer coalesces pending rows, and would keep fields that a row
-                    // does not name.
-                    Some(row) if change.reshaped || !self.push.acknowledges() => row.all_fields(put),
-                    Some(row) => row.fields(put),
-                });
-                if message.len() >= MESSAGE_BYTES_THRESHOLD {
-                    break;
-                }
-            }
-            if !self.push.send(message.finish()) {
+            let acknowledges = self.push.acknowledges();
+            let message = encode_changes(&mut self.waiting, BATCH, acknowledges, &mut self.scratch);
+            if !self.push.send(message) {
                 // Everything is sent again on the next connection.
                 self.waiting.clear();
             }
         }
     }
+}
+
+/// Takes at most `count` changes, and encodes them as one message. `acknowledges`: the consumer is
+/// ribtide's. `scratch` is for keys.
+pub fn encode_changes<R: Row>(
+    changes: &mut VecDeque<Change<R>>,
+    count: usize,
+    acknowledges: bool,
+    scratch: &mut String,
+) -> Vec<u8> {
+    let mut message = binary::Writer::new(R::DB.name(), R::TABLE);
+    for _ in 0..count {
+        let Some(change) = changes.pop_front() else { break };
+        scratch.clear();
+        R::key_text(&change.key, scratch);
+        message.change(scratch, |put| match &change.row {
+            None => {}
+            // SONiC's consumer coalesces pending rows, and would keep fields that a row
+            // does not name.
+            Some(row) if change.reshaped || !acknowledges => row.all_fields(put),
+            Some(row) => row.fields(put),
+        });
+        if message.len() >= MESSAGE_BYTES_THRESHOLD {
+            break;
+        }
+    }
+    message.finish()
+}
+
+/// The changes of a message; `None` when it is malformed. A message of another table has none, and
+/// a row of another format is left out.
+pub fn decode_changes<R: Row>(message: &[u8]) -> Option<Vec<Change<R>>> {
+    read(message, &mut RowCache::default()).ok()
 }
 
 /// The changes of one message.
