@@ -152,6 +152,7 @@ pub fn start(
         orch,
         // Groups precede the routes that refer to them.
         groups: 0,
+        compares_only_groups: false,
         feeds: vec![
             Box::new(TableFeed::new(groups_taken, Orch::nexthop_group)),
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),

@@ -138,7 +138,7 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Sonic, "asic-requests", "syncd", "requests decoded", ""),
     thread(Sonic, "asic-replies", "syncd", "replies encoded", ""),
     thread(Sonic, "asic-db", "syncd, `--asic-db behind` or `off`", "ASIC_DB, with `off` only marker keys in it; at low priority", ""),
-    thread(Sonic, "reconcile", "fpmsyncd, unless `--appl-db off`; orchagent, without `-q`; syncd, unless `--asic-db off`",
+    thread(Sonic, "reconcile", "fpmsyncd, orchagent; syncd, unless `--asic-db off`",
         "the comparison of the database with what the stage wrote, or took ([ADR 24](adr/0024-reconciliation-of-sonics-copies.md))", ""),
     thread(Sonic, "query-listen", "syncd, `--query-socket`", "the listener for queries about the switch", ""),
     thread(Sonic, "query", "syncd, `--query-socket`", "queries about the switch", ""),

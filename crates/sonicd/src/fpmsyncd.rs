@@ -220,12 +220,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let explain =
         |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
     explain::answer(daemon, handle.clone(), explain)?;
-    if matches!(stage.routes, Routes::Redis(_)) {
-        row_query::answer(daemon, handle.clone(), Stage::compare_found)?;
-    }
-    if let Some(interval) = options.reconcile.interval()
-        && stage.routes.fence().is_some()
-    {
+    row_query::answer(daemon, handle.clone(), Stage::compare_found)?;
+    if let Some(interval) = options.reconcile.interval() {
         let tally = Tally::default();
         tally.publish(daemon);
         let (log, reader) = (RoundLog::new(DAEMON, tally), appl_db::reader(daemon.connect(Db::Appl)?));
@@ -885,6 +881,10 @@ impl Mirror for Stage {
     fn page(&mut self, from: RowCursor, count: usize) -> Option<(Vec<Self::Row>, Option<RowCursor>)> {
         if self.holds() {
             return None;
+        }
+        // NEXTHOP_GROUP_TABLE goes through APPL_DB whatever routes do.
+        if self.routes.fence().is_none() {
+            return Some((self.machine.wanted_groups().map(appl_db::Wanted).collect(), None));
         }
         let (rows, next) = self.machine.wanted_rows(from, count);
         Some((rows.into_iter().map(appl_db::Wanted).collect(), next))

@@ -306,6 +306,8 @@ pub struct OrchStage {
     pub feeds: Vec<Box<dyn Feed>>,
     /// The place of NEXTHOP_GROUP_TABLE among them.
     pub groups: usize,
+    /// Whether only its rows are compared with APPL_DB, since routes do not come through it.
+    pub compares_only_groups: bool,
     /// syncd.
     pub syncd: Box<dyn SyncdLink>,
     /// All other outputs.

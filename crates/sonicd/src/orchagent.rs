@@ -185,9 +185,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     settings.note("--write-behind-max", args.lag.write_behind_max, args.lag.write_behind_max, "");
     let seconds = args.reconcile.seconds;
-    let interval = args.reconcile.interval().filter(|_| routes.is_none());
-    let why = if routes.is_some() { "over ZeroMQ APPL_DB is a copy" } else { "" };
-    settings.note("--reconcile-interval", seconds, interval.map_or(0, |interval| interval.as_secs()), why);
+    settings.note("--reconcile-interval", seconds, seconds, "");
     args.ignored.note(&mut settings);
     let timers = Timers::start(args.performance, &mut settings, daemon);
     let rings = &daemon.rings;
@@ -224,6 +222,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         orch: Orch::new(config, Box::new(RedisVids::open(daemon)?)),
         feeds,
         groups: GROUPS,
+        compares_only_groups: routes.is_some(),
         syncd: Box::new(AsicTransport::open(
             (requested, suppression.is.clone()),
             (given.mode, &syncd),
@@ -258,10 +257,11 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
     explain::answer(daemon, handle.clone(), explain)?;
-    if let Some(interval) = interval {
+    if let Some(interval) = args.reconcile.interval() {
         let tally = Tally::default();
         tally.publish(daemon);
-        let (log, reader) = (RoundLog::new(DAEMON, tally), reconcile::orchagent::reader(daemon)?);
+        let reader = reconcile::orchagent::reader(routes.is_some(), daemon)?;
+        let log = RoundLog::new(DAEMON, tally);
         reconcile::mirror::start(DAEMON, handle, reader, interval, log, stop)?;
     }
     tracing::info!(target: target::ORCHAGENT, "orchagent has started");

@@ -154,6 +154,7 @@ impl Bench {
             orch: Orch::new(OrchConfig::default(), Box::new(vids)),
             feeds: tables.iter().map(feed).collect(),
             groups: 0,
+            compares_only_groups: false,
             syncd: Box::new(Chip { syncd, out: SyncdOut::default(), under_way }),
             outputs: Box::new(outputs),
             batch: 1,

@@ -1,16 +1,17 @@
 //! orchagent's routes, labels and next-hop groups: the truth is APPL_DB, which they come through.
+//! With routes over ZeroMQ these are the groups alone.
 //!
 //! An APPL_DB that lost its data has no rows, and that must not empty the chip. So fpmsyncd is queried
 //! for its own version of the rows that differ ([`row_query`]).
 
 use super::mirror::{Found, KeyOf, Mirror, Reader, WantedRow};
-use crate::orch_stage::OrchStage;
+use crate::orch_stage::{Feed, OrchStage};
 use crate::{Daemon, Error, row_query};
-use ribtide_swss::Db;
 use ribtide_swss::fpmsyncd::{FoundRow, ProducerRow};
 use ribtide_swss::orch::{HeldCursor, HeldRow, producer_rows};
-use ribtide_swss::row::RowName;
+use ribtide_swss::row::{NextHopGroupRow, RowName};
 use ribtide_swss::syncd::Difference;
+use ribtide_swss::{Db, Row};
 use ribtide_tables::Connection;
 
 /// A row with what orchagent has of it.
@@ -31,14 +32,15 @@ impl WantedRow for Held {
     }
 }
 
-/// How the rows are read.
+/// How the rows are read. `only_groups`: those of next-hop groups.
 ///
 /// # Errors
 /// When APPL_DB cannot be reached.
-pub(crate) fn reader(daemon: &Daemon) -> Result<Reader<RowName, Producer>, Error> {
+pub(crate) fn reader(only_groups: bool, daemon: &Daemon) -> Result<Reader<RowName, Producer>, Error> {
     let connection = daemon.connect(Db::Appl)?;
     let prefix = |table| (table, connection.database().key(table, ""));
-    let tables = RowName::TABLES.into_iter().map(prefix).collect();
+    let is_compared = |table: &&str| !only_groups || *table == NextHopGroupRow::TABLE;
+    let tables = RowName::TABLES.into_iter().filter(is_compared).map(prefix).collect();
     let client = row_query::Client::new(daemon);
     Ok(Reader {
         table: |name| match name {
@@ -69,6 +71,15 @@ fn ask(client: &row_query::Client, found: &[FoundRow]) -> Result<Producer, Error
     Ok(requested.into_iter().map(|(name, _)| name).zip(rows.unwrap_or_default()).collect())
 }
 
+impl OrchStage {
+    /// The feeds of the compared tables. The fence of a subscriber stays in the others.
+    fn compared_feeds(&mut self) -> impl Iterator<Item = &mut Box<dyn Feed>> {
+        let (groups, only_groups) = (self.groups, self.compares_only_groups);
+        let feeds = self.feeds.iter_mut().enumerate();
+        feeds.filter(move |(n, _)| !only_groups || *n == groups).map(|(_, feed)| feed)
+    }
+}
+
 impl Mirror for OrchStage {
     type Row = Held;
     type Cursor = HeldCursor;
@@ -79,7 +90,10 @@ impl Mirror for OrchStage {
     }
 
     fn page(&mut self, from: HeldCursor, count: usize) -> Option<(Vec<Held>, Option<HeldCursor>)> {
-        let (rows, next) = self.orch.held_rows(from, count)?;
+        let (rows, next) = match self.compares_only_groups {
+            true => (self.orch.held_groups()?, None),
+            false => self.orch.held_rows(from, count)?,
+        };
         Some((rows.into_iter().map(|(name, held)| Held { name, held }).collect(), next))
     }
 
@@ -98,11 +112,11 @@ impl Mirror for OrchStage {
 
     /// Rows that another thread took from APPL_DB before they were read end their watch.
     fn begin_delivery(&mut self) {
-        self.feeds.iter_mut().for_each(|feed| feed.set_fence(None));
+        self.compared_feeds().for_each(|feed| feed.set_fence(None));
     }
 
     fn is_delivered(&mut self) -> bool {
-        self.feeds.iter_mut().all(|feed| feed.is_past_fence())
+        self.compared_feeds().all(|feed| feed.is_past_fence())
     }
 
     fn repair(

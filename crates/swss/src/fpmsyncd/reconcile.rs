@@ -78,8 +78,8 @@ impl Fpmsyncd {
         let Some(of) = self.vrfs.get(vrf as usize) else {
             // Labels and groups are few.
             let labels = self.labels.keys().map(RowName::Label);
-            let groups = self.objects.keys().map(RowName::Group);
-            rows.extend(labels.chain(groups).filter_map(|name| Some((name.clone(), self.wanted(&name)?))));
+            rows.extend(labels.filter_map(|name| Some((name.clone(), self.wanted(&name)?))));
+            rows.extend(self.wanted_groups());
             return (rows, None);
         };
         let mut next = at;
@@ -102,6 +102,12 @@ impl Fpmsyncd {
             }
         }
         (rows, Some(RowCursor { vrf, ipv6, at: next }))
+    }
+
+    /// Those of `NEXTHOP_GROUP_TABLE` alone, which goes through APPL_DB whatever routes do.
+    pub fn wanted_groups(&self) -> impl Iterator<Item = (RowName, WantedRow)> {
+        let groups = self.objects.keys().map(RowName::Group);
+        groups.filter_map(|name| Some((name.clone(), self.wanted(&name)?)))
     }
 
     /// The row that APPL_DB should have of this key; `None` without one, or when its change is not

@@ -1,5 +1,5 @@
 //! Comparison of orchagent's routes, labels and next-hop groups with the rows of APPL_DB, which are
-//! its only source when they come through Redis.
+//! its only source when they come through Redis. Groups always do.
 //!
 //! A caller reads APPL_DB in rounds: it passes every key ([`Orch::rows_not_held`]), reads the rows
 //! of pages of what orchagent has ([`Orch::held_rows`]), and registers what differs
@@ -332,13 +332,20 @@ impl Orch {
         for at in from..end {
             let Some(row) = self.routes.held_at(at, &self.objects, &mut hops) else {
                 // Groups are few.
-                let of = |name: &Name| (RowName::Group(name.clone()), self.objects.held_group(name));
-                rows.extend(self.objects.nhg_table.names().map(of).filter(|(_, held)| held.is_row()));
+                rows.extend(self.held_groups()?);
                 return Some((rows, None));
             };
             rows.extend(row);
         }
         Some((rows, Some(HeldCursor(end))))
+    }
+
+    /// What orchagent has of the rows of NEXTHOP_GROUP_TABLE alone, which come through APPL_DB whatever
+    /// routes do. `None` while orchagent cannot be compared.
+    pub fn held_groups(&self) -> Option<Vec<(RowName, HeldRow)>> {
+        let of = |name: &Name| (RowName::Group(name.clone()), self.objects.held_group(name));
+        let rows = self.objects.nhg_table.names().map(of).filter(|(_, held)| held.is_row());
+        self.is_comparable().then(|| rows.collect())
     }
 
     /// What orchagent has of a row, whatever the format of its key.

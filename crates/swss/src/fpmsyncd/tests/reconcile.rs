@@ -57,6 +57,20 @@ fn wanted_rows_are_those_that_were_handed_over() {
 }
 
 #[test]
+fn wanted_groups_are_the_groups_that_were_handed_over_and_no_routes() {
+    let mut bench = Bench::new();
+    bench.route("10.0.0.0/8", "10.0.0.1", 7);
+    bench.label(100, &[("10.0.0.1", 7, 1, &[200])]);
+    bench.hop(1, "10.0.0.1", 7);
+    bench.group(5, &[(1, 1)]);
+    bench.by_id("11.0.0.0/8", 5);
+    let groups = |bench: &Bench| bench.machine.wanted_groups().map(|(name, _)| name).collect::<Vec<_>>();
+    assert!(groups(&bench).is_empty(), "nothing is handed over");
+    bench.take();
+    assert_eq!(groups(&bench), [RowName::Group("5".into())]);
+}
+
+#[test]
 fn known_row_is_wanted_once_it_is_announced() {
     let mut bench = Bench::new();
     bench.machine.known_route(RouteKey::new(None, prefix("10.1.0.0/16")), &bgp_row("10.0.0.1"), false);

@@ -4,6 +4,7 @@ use super::world::World;
 use crate::fpmsyncd::{FoundRow, ProducerRow};
 use crate::orch::{HeldCursor, OrchConfig, producer_rows};
 use crate::row::RowName;
+use crate::syncd::Difference;
 
 /// A round; fpmsyncd has none of the rows, and of those in `kept` others. Returns the
 /// repairs.
@@ -137,6 +138,30 @@ fn route_whose_deletion_was_lost_is_removed() {
     assert_eq!(["20.0.0.0/24", "20.0.1.0/24"].map(|key| world.forwarding(key)), ["-", "-"]);
     assert_eq!(world.label_forwarding(200), "-");
     assert_eq!(round(&mut world, &[]), [""; 0]);
+}
+
+/// With routes over ZeroMQ, groups alone are compared.
+#[test]
+fn group_whose_deletion_was_lost_is_removed_in_a_comparison_of_groups_alone() {
+    let mut world = world();
+    world.set("ROUTE_TABLE:20.0.0.0/24", FIRST);
+    ["1", "2"].iter().for_each(|index| world.set(&format!("NEXTHOP_GROUP_TABLE:{index}"), BOTH));
+    world.settle();
+    world.set_unnoticed("ROUTE_TABLE:20.0.0.0/24", "DEL");
+    world.set_unnoticed("NEXTHOP_GROUP_TABLE:1", "DEL");
+    assert!(world.orch.begin_comparison());
+    let group = |index: &str| RowName::Group(index.into());
+    let mut held: Vec<_> = world.orch.held_groups().unwrap().into_iter().map(|(name, _)| name).collect();
+    held.sort_by_key(RowName::text);
+    assert_eq!(held, [group("1"), group("2")]);
+    let found = vec![(group("1"), Vec::new())];
+    assert_eq!(world.orch.watch_rows(&[group("1")]), [group("1")]);
+    let repaired = world.orch.repair_rows(found, &[(group("1"), ProducerRow::Absent)]);
+    assert_eq!(repaired, [(group("1"), Difference::Surplus)]);
+    world.settle();
+    let held = world.orch.held_groups().unwrap();
+    assert_eq!(held.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), [group("2")]);
+    assert_ne!(world.forwarding("20.0.0.0/24"), "-");
 }
 
 /// An APPL_DB without rows does not empty the chip.
