@@ -119,6 +119,7 @@ const GRAPH: &[Row] = &[
             "bgp",
             "rib",
             "swss",
+            "tables",
             "runtime",
             "vswitch",
             "netlink",

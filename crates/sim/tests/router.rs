@@ -8,9 +8,12 @@ use common::{check, check_shortened, seeds};
 use ribtide_sim::campaign::{Script as _, run, simulate};
 use ribtide_sim::router::{Break, Script};
 
+/// Seeds of each change: routes of one in three go over ZeroMQ.
+const SEEDS: u64 = 15_000;
+
 #[test]
 fn router_with_faults_is_safe_on_the_way_and_agrees_in_the_end() {
-    let count = seeds(10_000);
+    let count = seeds(SEEDS);
     check(&run::<Script>(0..count, |_, _| {}), Script::KINDS, count >= 1000);
 }
 
@@ -55,6 +58,11 @@ fn lost_reply_is_noticed() {
 #[test]
 fn swallowed_error_is_noticed() {
     assert!(is_noticed(Break::SwallowedError));
+}
+
+#[test]
+fn missing_resend_over_zmq_is_noticed() {
+    assert!(is_noticed(Break::NoResend));
 }
 
 #[test]

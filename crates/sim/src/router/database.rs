@@ -49,6 +49,18 @@ impl<R: Row> Table<R> {
         }
     }
 
+    /// Writes a change where readers see it (`PlainTable` of `ribtide_tables`).
+    pub(crate) fn put(&mut self, change: Change<R>) {
+        let Change { key, row, reshaped } = change;
+        if row.is_none() || reshaped {
+            self.rows.remove(&key);
+        }
+        if let Some(row) = row {
+            let fields = self.rows.entry(key).or_default();
+            row.fields(&mut |name, value| drop(fields.insert(name.into(), value.into())));
+        }
+    }
+
     /// Takes at most `count` changes in any order.
     pub(crate) fn pop(&mut self, count: usize, rng: &mut Rng) -> Vec<Change<R>> {
         let mut changes = Vec::new();

@@ -14,10 +14,11 @@ mod database;
 mod fpm;
 mod orchagent;
 mod script;
+mod zmq;
 
 pub use chip::Refusal;
 pub use orchagent::SyncdStart;
-pub use script::{Action, Break, Fault, Script, Stage};
+pub use script::{Action, Break, Fault, Persistence, Script, Stage};
 
 use crate::campaign::{self, Coverage};
 use crate::network::Event;
@@ -122,13 +123,14 @@ impl<'s> campaign::Router<'s> for Router<'s> {
 
     fn new(script: &'s Script) -> Router<'s> {
         let suppress = script.setup.suppress;
-        let mut orchagent = Orchagent::new(suppress, script.window);
+        let mut orchagent = Orchagent::new(suppress, script.window, script.zmq.is_some());
+        let mut appl = ApplDb::default();
         Router {
             script,
             routing: Routing::new(&script.network, script.setup, DATAPLANE),
             client: Client::new(DATAPLANE, script.next_hop_groups, suppress),
-            server: Server::new(suppress, &mut orchagent),
-            appl: ApplDb::default(),
+            server: Server::new(suppress, script.zmq, &mut appl, &mut orchagent),
+            appl,
             orchagent,
             now_ms: 0,
             retried_ms: 0,
@@ -151,6 +153,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             Break::GroupDeletedInUse => self.server.deletes_groups = true,
             Break::LostReply => self.orchagent.loses_replies = true,
             Break::SwallowedError => self.orchagent.chip().lies = true,
+            Break::NoResend => self.server.resends_nothing = true,
         }
     }
 
@@ -168,6 +171,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
     fn settle(&mut self) -> Result<(), String> {
         self.orchagent.chip().accept_all();
         self.server.refused_writes = 0;
+        self.orchagent.zmq.iter_mut().for_each(|zmq| zmq.refuses = 0);
         let end = self.now_ms + SETTLE_MS;
         let rng = &mut Rng::new(self.script.seed);
         let mut why = String::new();
@@ -175,7 +179,8 @@ impl<'s> campaign::Router<'s> for Router<'s> {
         while self.now_ms < end {
             let mut steps = 0;
             while !self.is_idle() && steps < STEPS_MAX {
-                for stage in Stage::ALL {
+                let of_zmq = Stage::ZMQ.into_iter().filter(|_| self.script.zmq.is_some());
+                for stage in Stage::ALL.into_iter().chain(of_zmq) {
                     self.step(stage, rng);
                 }
                 self.routing.egress.unblock();
@@ -274,7 +279,7 @@ impl Router<'_> {
                 server.step(*now_ms, client, appl, orchagent, rng);
                 false
             }
-            Stage::Flush => server.flush(appl, client),
+            Stage::Flush => server.flush(appl, orchagent, client),
             Stage::Orchagent => {
                 orchagent.run(appl, rng);
                 false
@@ -283,6 +288,15 @@ impl Router<'_> {
             Stage::Reply => orchagent.reply(0),
             Stage::Response => server.respond(client, orchagent),
             Stage::Kernel => orchagent.resolve(rng),
+            Stage::Connect => {
+                let is_refused = !orchagent.accept();
+                self.count(is_refused.then_some("ZeroMQ connection refused"));
+                false
+            }
+            Stage::WriteBehind => {
+                server.write_behind(appl, rng);
+                false
+            }
         };
         while let Some(batch) = self.routing.fib.pop_front() {
             trace(|| format!("to the FPM client: {batch:?}"));
@@ -441,9 +455,12 @@ impl Router<'_> {
                 SyncdStart::ChipKept => "syncd restarts, chip kept",
             }),
             Fault::OrchagentKilled => {
-                orchagent.kill_orchagent();
+                let lost = orchagent.kill_orchagent();
+                self.count((lost > 0).then_some("orchagent killed, ZeroMQ messages lost"));
                 self.disturbed = true;
-                match rng.one_in(2) {
+                let Router { appl, orchagent, script, .. } = self;
+                // A warm start needs APPL_DB.
+                match rng.one_in(2) && script.zmq != Some(Persistence::Off) {
                     true => orchagent.start_orchagent_warm(appl).then_some("orchagent killed, starts warm"),
                     false => orchagent.start_orchagent(appl).then_some("orchagent killed, starts cold"),
                 }
@@ -453,8 +470,10 @@ impl Router<'_> {
                     self.news(news);
                 }
                 let Router { server, appl, orchagent, .. } = self;
-                server.kill(orchagent);
+                let (is_behind, lost) = server.kill(orchagent, rng);
                 server.start(appl, orchagent);
+                self.count(is_behind.then_some("fpmsyncd killed, APPL_DB behind"));
+                self.count((lost > 0).then_some("fpmsyncd killed, ZeroMQ messages lost"));
                 Some("fpmsyncd killed")
             }
             Fault::FpmDisconnected => client.disconnect(*now_ms, server, rng).map(|news| {
@@ -472,13 +491,13 @@ impl Router<'_> {
                     0 => {
                         orchagent.lose_redis();
                         self.disturbed = true;
-                        server.write_again(appl);
+                        server.write_again(appl, orchagent);
                         Some("Redis loses its data")
                     }
                     1 => {
                         self.appl_db_lost = true;
                         orchagent.lose_rows();
-                        server.write_again(appl);
+                        server.write_again(appl, orchagent);
                         Some("Redis loses APPL_DB alone")
                     }
                     _ => {
@@ -509,7 +528,23 @@ impl Router<'_> {
                 self.foreign_change |= lost;
                 lost.then_some("chip loses a route")
             }
+            Fault::ZmqDisconnected => {
+                let lost = orchagent.zmq.as_mut().and_then(|zmq| zmq.disconnect(rng));
+                lost.map(|lost| match lost {
+                    0 => "ZeroMQ connection breaks",
+                    _ => "ZeroMQ connection breaks, messages lost",
+                })
+            }
+            Fault::ZmqRefuses(count) => {
+                orchagent.zmq.iter_mut().for_each(|zmq| zmq.refuses = count);
+                None
+            }
         };
+        self.count(kind);
+    }
+
+    /// Counts a fault that took effect.
+    fn count(&mut self, kind: Option<&'static str>) {
         if let Some(kind) = kind {
             *self.coverage.entry(kind).or_default() += 1;
         }
@@ -521,7 +556,7 @@ impl Router<'_> {
 
     /// Whether all stages but the FPM client are idle.
     fn others_are_idle(&self) -> bool {
-        !self.routing.is_busy() && self.server.is_idle() && self.orchagent.is_idle(&self.appl)
+        !self.routing.is_busy() && self.server.is_idle(&self.orchagent) && self.orchagent.is_idle(&self.appl)
     }
 
     /// Whether the time has to pass before a stage has work.
@@ -534,7 +569,7 @@ impl Router<'_> {
             "routing {}, FPM client {}, fpmsyncd {}, orchagent {} (in flight {:?})",
             self.routing.is_busy(),
             !self.client.is_idle(),
-            !self.server.is_idle(),
+            !self.server.is_idle(&self.orchagent),
             !self.orchagent.is_idle(&self.appl),
             self.orchagent.depths()
         )
@@ -577,7 +612,11 @@ impl Router<'_> {
         if objectless > 0 {
             return Some(format!("fpmsyncd waits for {objectless} next-hop objects"));
         }
-        self.server.check_rows(&self.appl).and_then(|()| self.orchagent.check_asic_db()).err()
+        self.server
+            .check_rows(&self.appl)
+            .and_then(|()| self.orchagent.check_groups(&self.appl))
+            .and_then(|()| self.orchagent.check_asic_db())
+            .err()
     }
 }
 

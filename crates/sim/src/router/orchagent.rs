@@ -2,6 +2,7 @@
 
 use super::chip::Chip;
 use super::database::Table;
+use super::zmq::{Connection, Process};
 use ribtide_prefix::{AnyPrefix, Rng};
 use ribtide_swss::fpmsyncd::{FoundRow, Fpmsyncd, ProducerRow};
 use ribtide_swss::orch::{
@@ -104,6 +105,11 @@ pub(crate) struct Orchagent {
     /// Messages to the fpmsyncd that listens.
     pub(crate) responses: VecDeque<Vec<u8>>,
     subscription: Subscription,
+    /// Its end of ZeroMQ, if routes come over it.
+    pub(crate) zmq: Option<Connection>,
+    /// Until when a warm start waits for fpmsyncd's routes over ZeroMQ.
+    restores_until: Option<u64>,
+    now_ms: u64,
     /// orchagent was killed and is not started again yet.
     restarting: bool,
     /// syncd requested that orchagent start again (`switch_shutdown_request`).
@@ -120,12 +126,16 @@ enum Subscription {
     None,
     /// It gets the snapshot when these rows are taken.
     Waits(BTreeSet<RouteKey>),
+    /// It gets the snapshot when the fence of ZeroMQ is passed.
+    WaitsForFence,
     Begun,
 }
 
 const PORTS: usize = 3;
 /// The most requests in flight.
 pub(crate) const WINDOW: usize = 4;
+/// Milliseconds for which a warm start waits for routes over ZeroMQ: the default of `--warm-timer`.
+const WARM_TIMER_MS: u64 = 120_000;
 const SPEED: u32 = 100_000;
 /// Objects of a page of the comparison with the chip.
 const PAGE: usize = 16;
@@ -154,7 +164,7 @@ fn mac(ip: IpAddr) -> Mac {
 }
 
 impl Orchagent {
-    pub(crate) fn new(responses: bool, window: usize) -> Orchagent {
+    pub(crate) fn new(responses: bool, window: usize, over_zmq: bool) -> Orchagent {
         let config =
             OrchConfig { responses, window, bulk_size: 4, crm_interval_ms: 0, ..OrchConfig::default() };
         let vids = VidCounter::default();
@@ -181,6 +191,9 @@ impl Orchagent {
             replies: Vec::new(),
             responses: VecDeque::new(),
             subscription: Subscription::None,
+            zmq: over_zmq.then(Connection::new),
+            restores_until: None,
+            now_ms: 0,
             restarting: false,
             shutdown_requested: false,
             handled: 0,
@@ -280,9 +293,14 @@ impl Orchagent {
         let count = 1 + rng.index(8);
         let groups = appl.groups.pop(count, rng);
         let more = groups.is_empty();
+        let mut is_quiet = more && self.replies.is_empty();
         groups.into_iter().for_each(|change| self.orch.nexthop_group(change));
         if more {
-            let mut routes = appl.routes.pop(count, rng);
+            let mut routes = match &mut self.zmq {
+                None => appl.routes.pop(count, rng),
+                Some(zmq) => zmq.pop(count),
+            };
+            is_quiet &= routes.is_empty();
             if let Subscription::Waits(keys) = &mut self.subscription {
                 keys.retain(|key| !routes.iter().any(|change| change.key == *key));
             }
@@ -291,8 +309,31 @@ impl Orchagent {
         }
         self.orch.run(&mut self.out);
         self.carry_out();
-        if self.subscription == Subscription::Waits(BTreeSet::new()) && !self.orch.restoring() {
+        if is_quiet {
+            self.end_restore();
+        }
+        if self.orch.restoring() {
+            return;
+        }
+        let is_due = match (&self.subscription, &mut self.zmq) {
+            (Subscription::Waits(rows), _) => rows.is_empty(),
+            (Subscription::WaitsForFence, Some(zmq)) => zmq.is_past_fence(rng),
+            _ => false,
+        };
+        if is_due {
             self.begin_subscription();
+        }
+    }
+
+    /// Ends the part of a warm start in which rows come, when fpmsyncd has sent every route, or for
+    /// too long has not (`Restore` of `ribtide_sonicd`).
+    fn end_restore(&mut self) {
+        let is_due = |until: &mut u64| self.orch.resynced() || self.now_ms >= *until;
+        if self.restores_until.take_if(is_due).is_some() {
+            super::trace(|| "orchagent has every row of a warm start".into());
+            self.orch.restored();
+            self.orch.run(&mut self.out);
+            self.carry_out();
         }
     }
 
@@ -342,6 +383,13 @@ impl Orchagent {
     pub(crate) fn subscribe(&mut self, in_flight: BTreeSet<RouteKey>) {
         self.responses.clear();
         self.subscription = Subscription::Waits(in_flight);
+    }
+
+    /// The same with routes over ZeroMQ: when what other processes sent is taken.
+    pub(crate) fn subscribe_over_zmq(&mut self, process: Process) {
+        self.responses.clear();
+        self.subscription = Subscription::WaitsForFence;
+        self.zmq.iter_mut().for_each(|zmq| zmq.set_fence(process));
     }
 
     /// APPL_DB lost the rows in flight: none of them is waited for.
@@ -429,6 +477,7 @@ impl Orchagent {
 
     /// The time passes.
     pub(crate) fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
         if !self.restarting {
             self.orch.tick(now_ms, &mut self.out);
             self.orch.run(&mut self.out);
@@ -482,13 +531,21 @@ impl Orchagent {
         self.syncd = Syncd::new(self.chip().another(switch()), Box::new(self.vids.clone()));
     }
 
-    /// orchagent ends.
-    pub(crate) fn kill_orchagent(&mut self) {
+    /// fpmsyncd connects over ZeroMQ. A starting orchagent does not listen. Returns false when that is
+    /// refused.
+    pub(crate) fn accept(&mut self) -> bool {
+        self.restarting || self.zmq.as_mut().is_none_or(Connection::connect)
+    }
+
+    /// orchagent ends. Returns how many messages of ZeroMQ are lost.
+    pub(crate) fn kill_orchagent(&mut self) -> usize {
         self.requests.clear();
         self.unanswered.clear();
         self.replies.clear();
         self.unsubscribe();
         (self.restarting, self.shutdown_requested) = (true, false);
+        self.restores_until = None;
+        self.zmq.as_mut().map_or(0, Connection::end)
     }
 
     /// orchagent starts again, and takes what an earlier one took.
@@ -529,7 +586,10 @@ impl Orchagent {
         for (key, row) in appl.routes.popped() {
             self.orch.found_route(key, row);
         }
-        self.orch.restored();
+        match self.zmq {
+            Some(_) => self.restores_until = Some(self.now_ms + WARM_TIMER_MS),
+            None => self.orch.restored(),
+        }
         true
     }
 
@@ -580,9 +640,16 @@ impl Orchagent {
             return Vec::new();
         }
         let mut suspects = self.orch.rows_not_held(NextHopGroupRow::TABLE, &appl.groups.keys());
-        suspects.extend(self.orch.rows_not_held(RouteRow::TABLE, &appl.routes.keys()));
+        // Over ZeroMQ APPL_DB has a copy of the routes, which orchagent does not read.
+        let over_zmq = self.zmq.is_some();
+        if !over_zmq {
+            suspects.extend(self.orch.rows_not_held(RouteRow::TABLE, &appl.routes.keys()));
+        }
         let mut cursor = Some(HeldCursor::default());
-        while let Some((rows, next)) = cursor.and_then(|from| self.orch.held_rows(from, PAGE)) {
+        while let Some((rows, next)) = cursor.and_then(|from| match over_zmq {
+            true => Some((self.orch.held_groups()?, None)),
+            false => self.orch.held_rows(from, PAGE),
+        }) {
             let differs = |(name, held): &(RowName, HeldRow)| {
                 appl.read(name).is_some_and(|fields| !held.is_as(name, &fields))
             };
@@ -638,8 +705,19 @@ impl Orchagent {
             && self.resolve.is_empty()
             && appl.groups.is_drained()
             && appl.routes.is_drained()
+            && self.zmq.as_ref().is_none_or(Connection::is_drained)
             && self.orch.idle()
             && !self.orch.restoring()
+    }
+
+    /// Checks that NEXTHOP_GROUP_TABLE has every group that orchagent has a row of.
+    pub(crate) fn check_groups(&self, appl: &ApplDb) -> Result<(), String> {
+        let keys = appl.groups.keys();
+        let surplus = |(name, _): &(RowName, HeldRow)| matches!(name, RowName::Group(key) if keys.iter().all(|known| **known != **key));
+        match self.orch.held_groups().unwrap_or_default().into_iter().find(surplus) {
+            Some(group) => Err(format!("orchagent has {group:?}, which is not in APPL_DB")),
+            None => Ok(()),
+        }
     }
 
     /// Checks that ASIC_DB and syncd agree about what the chip holds.

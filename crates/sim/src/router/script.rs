@@ -55,10 +55,14 @@ pub enum Stage {
     Response,
     /// The kernel resolves a neighbour.
     Kernel,
+    /// fpmsyncd connects to orchagent over ZeroMQ.
+    Connect,
+    /// fpmsyncd's writer of APPL_DB, with routes over ZeroMQ.
+    WriteBehind,
 }
 
 impl Stage {
-    /// All of them.
+    /// All with routes through Redis.
     pub const ALL: [Stage; 12] = [
         Stage::Shards,
         Stage::Egress,
@@ -73,6 +77,8 @@ impl Stage {
         Stage::Response,
         Stage::Kernel,
     ];
+    /// Those beside them with routes over ZeroMQ.
+    pub const ZMQ: [Stage; 2] = [Stage::Connect, Stage::WriteBehind];
 }
 
 /// A fault outside of the router's stages.
@@ -105,6 +111,10 @@ pub enum Fault {
     NeighborLost(usize),
     /// The chip loses a route, by its number.
     ChipLosesRoute(usize),
+    /// The ZeroMQ connection breaks, perhaps with messages in flight.
+    ZmqDisconnected,
+    /// So many attempts to connect over ZeroMQ fail.
+    ZmqRefuses(u32),
 }
 
 /// The kinds of faults, for the coverage.
@@ -127,6 +137,12 @@ const KINDS: &[&str] = &[
     "responses lost",
     "neighbour lost",
     "chip loses a route",
+    "ZeroMQ connection breaks",
+    "ZeroMQ connection breaks, messages lost",
+    "ZeroMQ connection refused",
+    "orchagent killed, ZeroMQ messages lost",
+    "fpmsyncd killed, ZeroMQ messages lost",
+    "fpmsyncd killed, APPL_DB behind",
 ];
 
 /// A deliberate fault of the router itself, which a run must notice.
@@ -146,6 +162,19 @@ pub enum Break {
     LostReply,
     /// The chip reports success of what it refused.
     SwallowedError,
+    /// fpmsyncd sends nothing again on a new ZeroMQ connection.
+    NoResend,
+}
+
+/// When APPL_DB gets routes that go over ZeroMQ (`fpmsyncd --appl-db`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Persistence {
+    /// Never.
+    Off,
+    /// From a thread of its own.
+    Behind,
+    /// Before orchagent.
+    InLine,
 }
 
 /// A run: all of it follows from the seed.
@@ -160,6 +189,8 @@ pub struct Script {
     pub next_hop_groups: bool,
     /// Requests in flight to syncd at most.
     pub window: usize,
+    /// Whether routes go to orchagent over ZeroMQ, and when APPL_DB gets them then.
+    pub zmq: Option<Persistence>,
     /// What happens.
     pub actions: Vec<Action>,
 }
@@ -216,7 +247,8 @@ impl campaign::Script for Script {
                 actions.push(Action::Settle);
             }
         }
-        Script { seed, network, setup, next_hop_groups, window, actions }
+        let zmq = over_zmq(seed, faults, &mut actions);
+        Script { seed, network, setup, next_hop_groups, window, zmq, actions }
     }
 
     fn actions(&self) -> usize {
@@ -229,6 +261,31 @@ impl campaign::Script for Script {
             action => format!("{action:?}"),
         }
     }
+}
+
+/// Routes of one script in three go over ZeroMQ, with actions between the others. Other scripts are
+/// the same with and without this function.
+fn over_zmq(seed: u64, faults: usize, actions: &mut Vec<Action>) -> Option<Persistence> {
+    let rng = &mut Rng::of_purpose(seed, &[27]);
+    if !rng.one_in(3) {
+        return None;
+    }
+    let keeps = [Persistence::Off, Persistence::Behind, Persistence::InLine][rng.index(3)];
+    let others = std::mem::take(actions);
+    for action in others {
+        actions.push(action);
+        if faults > 0 && rng.one_in(2 * faults) {
+            let fault = match rng.index(4) {
+                0 => Fault::ZmqRefuses(1 + rng.index(4) as u32),
+                _ => Fault::ZmqDisconnected,
+            };
+            actions.push(Action::Fault(fault, rng.next_u64()));
+        }
+        if rng.one_in(6) {
+            actions.push(Action::Step(*rng.pick(&Stage::ZMQ), rng.next_u64()));
+        }
+    }
+    Some(keeps)
 }
 
 fn fault(rng: &mut Rng) -> Fault {
