@@ -56,7 +56,9 @@ mod tests {
     #[test]
     fn example_is_a_fenced_block_of_rust() {
         assert!(has_example("/// ```\n/// let a = 1;\n/// ```\nfn a() {}\n"));
-        assert!(has_example("    //! ```text\n    //! a\n    //! ```\n    //! ```should_panic\n    //! ```\n"));
+        assert!(has_example(
+            "    //! ```text\n    //! a\n    //! ```\n    //! ```should_panic\n    //! ```\n"
+        ));
         assert!(!has_example("//! ```text\n//! a -> b\n//! ```\n//!\n//! Text.\n"));
         assert!(!has_example("let a = \"```\";\n// ```\n"));
     }
