@@ -15,6 +15,7 @@ use crate::message::{
 use crate::resolver::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The RIB manager.
@@ -263,8 +264,7 @@ impl Rib {
         };
         let link = |state: &Option<InterfaceEvent>| state.as_ref().map(|s| s.up);
         let link_changed = link(&old) != link(&new);
-        let addresses = |state| Option::as_ref(state).map_or(&[][..], |s: &InterfaceEvent| &s.addresses);
-        let (old_addresses, new_addresses) = (addresses(&old), addresses(&new));
+        let (old_addresses, new_addresses) = (addresses(old.as_ref()), addresses(new.as_ref()));
         if link_changed {
             self.resolver.interface_changed(index);
         }
@@ -478,6 +478,11 @@ impl Rib {
             out.replay.push((id, page));
         }
     }
+}
+
+/// The addresses of an interface, each with its subnet; none without an interface.
+fn addresses(state: Option<&InterfaceEvent>) -> &[(IpAddr, AnyPrefix)] {
+    state.map_or(&[], |state| &state.addresses)
 }
 
 /// The result of FIB policy for a route.

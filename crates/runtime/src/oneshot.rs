@@ -21,6 +21,7 @@ pub fn pair<T>() -> (Sender<T>, Receiver<T>) {
 impl<T> Sender<T> {
     /// Sends the value. Never blocks; without a receiver the value is dropped.
     pub fn send(self, value: T) {
+        // The channel has room for it. An owner that has dropped its end wants no value any more.
         let _ = self.0.try_send(value);
     }
 }

@@ -29,8 +29,8 @@ const COMPARE_SHARE: u32 = 50;
 /// The same in the first round after a replay that found own routes, which ends their adoption, and
 /// for the rest of a round that has found a difference.
 const URGENT_COMPARE_SHARE: u32 = 2;
-/// The longest delay of its next page by batches: they go first, but not for ever. In the rounds above
-/// there is none.
+/// The longest time for which batches delay the next page of the comparison. They do not delay the
+/// pages of [`URGENT_COMPARE_SHARE`].
 const COMPARE_DELAY_MAX: Duration = Duration::from_secs(2);
 /// Routes that the comparison reads before batches go on: some 10 ms.
 pub(super) const COMPARE_PAGE: usize = 8192;
@@ -191,7 +191,7 @@ impl Writer {
         }
     }
 
-    /// [`Writer::compare`], if its time was `delay` ago. Returns whether it was.
+    /// Compares a page that has been due for `delay`. Returns whether one was.
     fn compare_if_due(&mut self, delay: Duration) -> io::Result<bool> {
         let due = self.replayed && self.compare_page > 0 && self.system.now() >= self.compare_at + delay;
         if due {
