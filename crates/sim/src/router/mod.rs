@@ -212,7 +212,10 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             }
             // Next hops in a circle may change in every pause. The routes that change with them are
             // confirmed a moment later.
-            self.pass(if moment { MOMENT_MS } else { pause })?;
+            // A jump over a delayed notification would count as silence, and start its back-off again.
+            let longest = if moment { MOMENT_MS } else { pause };
+            let due = self.routing.rib.next_due().map(|due| due.saturating_sub(self.now_ms).max(1));
+            self.pass(due.map_or(longest, |due| due.min(longest)))?;
             if !moment {
                 pause = (pause * 5 / 4).min(60_000);
             }
