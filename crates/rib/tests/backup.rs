@@ -1,8 +1,6 @@
 //! Backup next hops, tracked routes, and several static routes of one prefix.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_rib::*;
 
 const BGP: Protocol = Protocol::BgpInternal;

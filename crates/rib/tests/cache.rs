@@ -1,8 +1,6 @@
 //! The resolution cache's modes: what each asks again and when. That they agree is every other test's part.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_prefix::{Families, Prefix};
 use ribtide_rib::*;
 

@@ -1,8 +1,6 @@
 //! Circles of routes: `docs/adr/0020-next-hop-resolution.md`, section 4, in every mode of the cache.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::*;
 use std::collections::BTreeSet;

@@ -1,8 +1,6 @@
 //! Confirmation: an announcer gets it when all dataplanes have the prefix, and not before.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;

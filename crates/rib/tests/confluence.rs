@@ -4,10 +4,8 @@
 //! The tables are made so that routes resolve through each other: the oracle counts what they meet, and a test checks that all of it
 //! occurs.
 
-mod common;
-
-use common::oracle::{Case, Oracle};
-use common::*;
+use crate::common::oracle::{Case, Oracle};
+use crate::common::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

@@ -1,8 +1,6 @@
 //! Replay, acknowledgements, and the state of a route in each dataplane.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_rib::*;
 use std::collections::{BTreeMap, BTreeSet};

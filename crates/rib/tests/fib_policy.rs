@@ -1,8 +1,6 @@
 //! Route-maps: what is denied, what has a source address, and what a change of them costs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_rib::*;
 use std::net::IpAddr;
 

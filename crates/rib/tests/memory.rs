@@ -1,8 +1,6 @@
 //! A route takes no more memory than DESIGN section 8 allows, at the worst filling of the table.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_prefix::{Bits, Families, Family, Prefix, V4, V6};
 use ribtide_rib::*;
 

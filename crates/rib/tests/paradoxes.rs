@@ -1,10 +1,8 @@
 //! Circles of routes, by name. Each table has the result that `docs/adr/0020-next-hop-resolution.md` gives it,
 //! computed by hand; the oracle and the RIB, in every mode of the cache, must both have it.
 
-mod common;
-
-use common::oracle::{Oracle, Reason};
-use common::*;
+use crate::common::oracle::{Oracle, Reason};
+use crate::common::*;
 use ribtide_rib::*;
 
 const STATIC: Protocol = Protocol::Static;

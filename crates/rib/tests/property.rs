@@ -1,10 +1,8 @@
 //! After any sequence of events the incremental state equals what an oracle works out from scratch, what the
 //! dataplane was told adds up to it, and a replay gives the same again; whatever the mode of the cache, and when it changes.
 
-mod common;
-
-use common::oracle::Oracle;
-use common::*;
+use crate::common::oracle::Oracle;
+use crate::common::*;
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;

@@ -1,8 +1,6 @@
 //! The rules of recursive resolution, one test each, in each mode of the resolution cache (see [`Bench`]).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_rib::*;
 
 const EXT: Protocol = Protocol::BgpExternal;

@@ -1,8 +1,6 @@
 //! Selection between candidates, what it costs the dataplane, and its queries.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ribtide_prefix::{Afi, Families};
 use ribtide_rib::*;
 

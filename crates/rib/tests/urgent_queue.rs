@@ -1,8 +1,6 @@
 //! The urgent queue: what failures change overtakes batches, and a dataplane ends up as if nothing had.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;

@@ -1,8 +1,6 @@
 //! VRFs with shared dataplanes: none sees another's routes, and dataplanes see one sequence of batches.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;
