@@ -8,8 +8,10 @@ use ribtide_wire::bgp::{UpdateContext, invariants};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (four_octet_as, external, body) = input;
-    let ctx = UpdateContext { four_octet_as, external };
-    if let Ok(update) = parse(body, &ctx) {
-        invariants::check(&update, &ctx);
+    for prefix_sid in [false, true] {
+        let ctx = UpdateContext { four_octet_as, external, prefix_sid };
+        if let Ok(update) = parse(body, &ctx) {
+            invariants::check(&update, &ctx);
+        }
     }
 });

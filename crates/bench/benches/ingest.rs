@@ -156,6 +156,7 @@ fn peer(n: u32) -> IngestPeer {
             families,
             four_octet_as: true,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: NextHopRule::Keep,
             export: Arc::new(Policy::new(vec![], true)),
         },
@@ -164,6 +165,7 @@ fn peer(n: u32) -> IngestPeer {
         import: Arc::new(Policy::accept()),
         allow_own_as: 0,
         enforce_first_as: true,
+        prefix_sid: false,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
     };

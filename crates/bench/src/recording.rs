@@ -195,7 +195,9 @@ where
         table: bool,
     ) -> Result<(), Error> {
         self.summary.events += 1;
-        let Ok(update) = parse(body, &UpdateContext { four_octet_as, external: self.external }) else {
+        let Ok(update) =
+            parse(body, &UpdateContext { four_octet_as, external: self.external, prefix_sid: false })
+        else {
             self.summary.unusable += 1;
             return Ok(());
         };

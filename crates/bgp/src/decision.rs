@@ -493,6 +493,7 @@ mod tests {
                         families,
                         four_octet_as: true,
                         max_message: 4096,
+                        prefix_sid: false,
                         next_hop: NextHopRule::Keep,
                         export: export.clone(),
                     },

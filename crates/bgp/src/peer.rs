@@ -115,6 +115,8 @@ pub struct EgressSettings {
     pub four_octet_as: bool,
     /// Largest message they take, in bytes: 4096, or 65535 with extended messages (RFC 8654).
     pub max_message: u16,
+    /// Whether an external receiver gets Prefix-SIDs (RFC 8669 section 5); `false` for internal ones, which always do.
+    pub prefix_sid: bool,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
     /// The export policy. Equal ones have equal results.

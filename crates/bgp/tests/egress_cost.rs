@@ -50,6 +50,7 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
             families,
             four_octet_as: true,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: NextHopRule::Keep,
             export: Arc::new(ribtide_policy::Policy::accept()),
         },

@@ -47,6 +47,7 @@ fn peer() -> IngestPeer {
             families,
             four_octet_as: true,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: NextHopRule::Keep,
             export,
         },
@@ -55,6 +56,7 @@ fn peer() -> IngestPeer {
         import: Arc::new(Policy::accept()),
         allow_own_as: 0,
         enforce_first_as: true,
+        prefix_sid: false,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
     };

@@ -161,6 +161,9 @@ pub struct NeighborSettings {
     pub fast_external_fallover: bool,
     /// Refuse its paths that do not begin with its AS (RFC 4271 section 6.3).
     pub enforce_first_as: bool,
+    /// Accept Prefix-SIDs from this external neighbour, and send them to it (RFC 8669 sections 4 and 5); `false` for
+    /// internal ones, which always have them.
+    pub prefix_sid: bool,
     /// Prefixes that are refused: `bgp.martians`.
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from it.
@@ -891,8 +894,17 @@ impl Checker {
                 "paths of an internal neighbour need not begin with our AS; remove this, or write type = \"external\"",
             );
         }
+        let (prefix_sid, at) = both.pick("prefix-sid", |n| &n.prefix_sid, |g| &g.prefix_sid);
+        if prefix_sid.is_some() && !external {
+            self.problem(
+                &at.key(),
+                "Prefix-SIDs are always accepted from an internal neighbour, and sent to it; remove this, or write \
+                 discard-attributes = [\"prefix-sid\"] to accept none",
+            );
+        }
         NeighborSettings {
             enforce_first_as: enforce_first_as.copied().unwrap_or(external),
+            prefix_sid: prefix_sid.copied().unwrap_or(false),
             martians: self.martians.clone(),
             attributes,
             group: name.into(),

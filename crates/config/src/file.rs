@@ -194,6 +194,10 @@ macro_rules! with_peer_settings {
             /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
             #[schemars(extend("x-default" = "`true` for external neighbours"))]
             pub(super) enforce_first_as: Option<bool>,
+            /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
+            /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
+            #[schemars(extend("default" = false))]
+            pub(super) prefix_sid: Option<bool>,
             /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
             /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
             /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).

@@ -467,6 +467,29 @@ fn what_is_never_taken_is_listed_by_prefix_and_by_attribute() {
 }
 
 #[test]
+fn prefix_sid_is_the_neighbours_before_its_groups_and_of_external_ones_alone() {
+    let of = |group: &str, own: &str| {
+        let text = format!(
+            "{BASE}[bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\n{group}\n\
+             [[bgp.group.g.neighbor]]\naddress = \"192.0.2.1\"\n{own}\n"
+        );
+        let bgp = parse(&text).unwrap().bgp.unwrap();
+        bgp.neighbors.values().next().unwrap().settings.prefix_sid
+    };
+    let (on, off) = ("prefix-sid = true", "prefix-sid = false");
+    assert!(!of("", "") && of(on, "") && of("", on) && !of(on, off) && of(off, on));
+    for setting in [on, off] {
+        let refused =
+            error(&format!("[bgp.group.x]\ntype = \"internal\"\n{setting}\nneighbors = [\"192.0.2.1\"]\n"));
+        assert!(refused.contains("always accepted from an internal neighbour"), "{refused}");
+    }
+    let dynamic =
+        "[bgp.group.x]\ntype = \"external\"\nprefix-sid = true\ndynamic-neighbors = [\"10.0.0.0/8\"]\n";
+    let ranges = parse(&format!("{BASE}{dynamic}")).unwrap().bgp.unwrap().dynamic;
+    assert!(ranges.iter().all(|range| range.settings.prefix_sid), "{ranges:?}");
+}
+
+#[test]
 fn schema_default_written_into_a_file_changes_nothing() {
     let neighbor = "[[bgp.group.x.neighbor]]\naddress = \"192.0.2.1\"\n";
     let group = "[bgp.group.x]\ntype = \"external\"\npeer-asn = 65002\n";

@@ -208,6 +208,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             families,
             four_octet_as: true,
             max_message: MAX_MESSAGE,
+            prefix_sid: false,
             next_hop,
             export,
         },

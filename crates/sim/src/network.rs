@@ -208,6 +208,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
             families,
             four_octet_as: true,
             max_message: MAX_MESSAGE,
+            prefix_sid: false,
             next_hop: if of == PeerKind::External { own } else { NextHopRule::Keep },
             export: Arc::new(Policy::accept()),
         },

@@ -238,6 +238,7 @@ impl<'w> Run<'w> {
                     import,
                     allow_own_as: 0,
                     enforce_first_as: false,
+                    prefix_sid: false,
                     martians: Arc::new(Martians::none()),
                     attributes: AttributeFilter::default(),
                 };

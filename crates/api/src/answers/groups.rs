@@ -83,10 +83,12 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         families,
         four_octet_as,
         max_message,
+        prefix_sid,
         next_hop,
         export,
     } = s;
     let to = match kind {
+        PeerKind::External if *prefix_sid => "to external peers inside the SR domain (prefix-sid)".to_owned(),
         PeerKind::External => "to external peers".to_owned(),
         PeerKind::Internal => "to internal peers".to_owned(),
         PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
@@ -137,6 +139,7 @@ mod tests {
                 families: FamilySet { ipv4: true, ipv6: true },
                 four_octet_as: true,
                 max_message: 65535,
+                prefix_sid: false,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
                 export: Policy::accept().into(),
             },

@@ -90,8 +90,14 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     // Both sets are sorted by code: rewrite some, and copy those between.
     let mut copy_below = |code: u8, out: &mut Vec<u8>, wanted: u8| -> Option<Attribute<'_>> {
         while let Some(a) = rest.next_if(|a| a.code < code) {
-            // RFC 9012 section 11 keeps it from external peers.
-            if internal || a.code != code::TUNNEL_ENCAPSULATION {
+            let sent = match a.code {
+                // RFC 9012 section 11 keeps it from external peers.
+                code::TUNNEL_ENCAPSULATION => internal,
+                // RFC 8669 section 5 does, but for those inside the SR domain.
+                code::PREFIX_SID => internal || settings.prefix_sid,
+                _ => true,
+            };
+            if sent {
                 build::attribute(out, a.flags, a.code, a.value);
             }
         }
@@ -196,6 +202,7 @@ mod tests {
             families,
             four_octet_as,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: NextHopRule::Keep,
             export: Arc::new(Policy::accept()),
         };
@@ -239,7 +246,7 @@ mod tests {
             body.extend_from_slice(&(block.len() as u16).to_be_bytes());
             body.extend_from_slice(&block);
             body.extend_from_slice(&[8, 10]);
-            let context = UpdateContext { four_octet_as: true, external: !internal };
+            let context = UpdateContext { four_octet_as: true, external: !internal, prefix_sid: false };
             let update = parse(&body, &context).unwrap();
             let mut kept = Vec::new();
             update.attributes().for_each(|a| build::attribute(&mut kept, a.flags, a.code, a.value));
@@ -254,7 +261,7 @@ mod tests {
                     let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
                     UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
                     let body = frame(&message, 4096).unwrap().unwrap().body;
-                    let context = UpdateContext { four_octet_as, external: !kind.is_internal() };
+                    let context = UpdateContext { four_octet_as, external: !kind.is_internal(), prefix_sid: false };
                     let again = parse(body, &context).unwrap();
                     prop_assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
                     for a in Attributes::new(again.raw_attributes()) {

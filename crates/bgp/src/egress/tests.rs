@@ -1,5 +1,7 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
+mod scope;
+
 use super::*;
 use crate::attr::AttrSet;
 use crate::message::{Change, Changes, NONE};
@@ -44,6 +46,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
             families: BOTH,
             four_octet_as: true,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: if external { OWN } else { NextHopRule::Keep },
             export: Arc::new(Policy::accept()),
         },
@@ -72,6 +75,9 @@ fn attrs(n: u8) -> AttrSet {
     if n % 5 == 4 {
         build::originator_id(&mut bytes, Ipv4Addr::new(9, 9, 9, n));
         build::cluster_list(&mut bytes, Ipv4Addr::new(8, 8, 8, 8), &[]);
+    }
+    if n % 3 == 1 {
+        build::attribute(&mut bytes, 0xe0, code::PREFIX_SID, &[1, 0, 7, 0, 0, 0, 0, 0, 0, n]);
     }
     // Unknown, optional and transitive, already marked partial by the reader.
     build::attribute(&mut bytes, 0xe0, 200, &[n]);
@@ -123,6 +129,8 @@ impl Table {
             let context = UpdateContext {
                 four_octet_as: info.egress.four_octet_as,
                 external: info.kind == PeerKind::External,
+                // As the most liberal receiver: the tables are compared.
+                prefix_sid: true,
             };
             let update = update::parse(frame.body, &context).unwrap();
             assert_eq!(update.disposition(), update::Disposition::Normal);
@@ -436,62 +444,6 @@ fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
 }
 
 #[test]
-fn extended_communities_that_are_not_transitive_stay_in_the_as() {
-    let [transitive, other] = [[0, 2, 0xfd, 0xe9, 0, 0, 0, 5], [1, 3, 10, 0, 0, 1, 0, 6]];
-    let bandwidth = [0x40, 4, 0xfd, 0xe9, 0x4c, 0xee, 0x6b, 0x28];
-    let sent = |kind, list: &[[u8; 8]]| {
-        let mut bytes = attrs(5).bytes().to_vec();
-        let at = bytes.len() - 4; // Before the unknown attribute.
-        let mut extended = Vec::new();
-        build::list(&mut extended, 0xc0, code::EXTENDED_COMMUNITIES, list.as_flattened());
-        bytes.splice(at..at, extended);
-        let (source, to) = (peer(1, PeerKind::External), peer(2, kind));
-        let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1)));
-        let path = paths::Path::plain(&BestPath { attrs, source: source.id });
-        let mut out = Vec::new();
-        export::attributes(&to.egress, &source, &path, &mut out);
-        let found = Attributes::new(&out).find(|a| a.code == code::EXTENDED_COMMUNITIES);
-        found.map(|a| a.value.to_vec())
-    };
-    let all = [transitive, bandwidth, other];
-    assert_eq!(sent(PeerKind::External, &all), Some([transitive, other].as_flattened().to_vec()));
-    assert_eq!(sent(PeerKind::External, &[bandwidth]), None);
-    let encapsulation = [3, 12, 0, 0, 0, 0, 0, 8];
-    assert_eq!(sent(PeerKind::External, &[encapsulation, other]), Some(other.to_vec()));
-    for internal in [PeerKind::Internal, PeerKind::Client] {
-        assert_eq!(sent(internal, &all), Some(all.as_flattened().to_vec()));
-    }
-}
-
-#[test]
-fn tunnels_and_ipv6_communities_that_are_not_transitive_stay_in_the_as() {
-    let tunnel = [0, 8, 0, 6, 6, 4, 10, 0, 0, 1];
-    let [transitive, other] = [0, 0x40].map(|kind| {
-        let mut community = [0; 20];
-        (community[0], community[1]) = (kind, 2);
-        community
-    });
-    let mut bytes = attrs(5).bytes().to_vec();
-    let at = bytes.len() - 4; // Before the unknown attribute.
-    let mut more = Vec::new();
-    build::attribute(&mut more, 0xe0, code::TUNNEL_ENCAPSULATION, &tunnel);
-    build::attribute(&mut more, 0xc0, code::IPV6_EXTENDED_COMMUNITIES, [transitive, other].as_flattened());
-    bytes.splice(at..at, more);
-    let sent = |kind| {
-        let (source, to) = (peer(1, PeerKind::Internal), peer(2, kind));
-        let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1)));
-        let path = paths::Path::plain(&BestPath { attrs, source: source.id });
-        let mut out = Vec::new();
-        export::attributes(&to.egress, &source, &path, &mut out);
-        [code::TUNNEL_ENCAPSULATION, code::IPV6_EXTENDED_COMMUNITIES]
-            .map(|code| Attributes::new(&out).find(|a| a.code == code).map(|a| a.value.to_vec()))
-    };
-    let both = [transitive, other].as_flattened().to_vec();
-    assert_eq!(sent(PeerKind::Client), [Some(tunnel.to_vec()), Some(both)]);
-    assert_eq!(sent(PeerKind::External), [None, Some(transitive.to_vec())]);
-}
-
-#[test]
 fn explanation_has_reasons_as_sentences() {
     let infos = harness_peers();
     let worker = joined(&infos);
@@ -581,6 +533,9 @@ fn expected(
         }
         for gone in [code::LOCAL_PREF, code::ORIGINATOR_ID, code::CLUSTER_LIST] {
             map.remove(&gone);
+        }
+        if !member.egress.prefix_sid {
+            map.remove(&code::PREFIX_SID);
         }
         let path = map.get_mut(&code::AS_PATH).unwrap();
         path[1] += 1;
@@ -673,6 +628,7 @@ fn harness_peers() -> Vec<PeerInfo> {
     infos[9].egress.export = divided(false);
     infos[10].egress.export = divided(true);
     infos[11].egress.export = divided(true);
+    infos[11].egress.prefix_sid = true;
     infos
 }
 
@@ -689,6 +645,8 @@ enum Step {
     Refresh(u8, bool),
     /// A peer's export policy changes.
     Policy(u8, u8),
+    /// An external peer gets Prefix-SIDs or gets them no longer.
+    PrefixSid(u8, bool),
     Backlog(u8, bool),
     /// The worker handles the next message of a shard.
     Deliver(u8),
@@ -706,6 +664,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => peer.clone().prop_map(Step::Down),
         1 => (peer.clone(), any::<bool>()).prop_map(|(p, six)| Step::Refresh(p, six)),
         1 => (peer.clone(), 0u8..3).prop_map(|(p, policy)| Step::Policy(p, policy)),
+        1 => (5u8..9, any::<bool>()).prop_map(|(p, on)| Step::PrefixSid(p, on)),
         1 => (peer, any::<bool>()).prop_map(|(p, b)| Step::Backlog(p, b)),
         8 => any::<u8>().prop_map(Step::Deliver),
         1 => Just(Step::DeliverAll),
@@ -914,6 +873,11 @@ impl Harness {
                     let own = NextHopRule::KeepUnlessPolicy { v4, v6 };
                     egress.next_hop = if policy == 2 { own } else { NextHopRule::Keep };
                 }
+                self.worker.handle(EgressIn::MemberChanged(Arc::new(info.clone())));
+            }
+            Step::PrefixSid(peer, on) => {
+                let info = &mut self.infos[usize::from(peer)];
+                info.egress.prefix_sid = on;
                 self.worker.handle(EgressIn::MemberChanged(Arc::new(info.clone())));
             }
             Step::Backlog(peer, blocked) => {

@@ -20,6 +20,8 @@ pub struct IngestSettings {
     pub allow_own_as: u8,
     /// Refuse paths of an external peer that do not begin with its AS (RFC 4271 section 6.3).
     pub enforce_first_as: bool,
+    /// Accept the Prefix-SID of an external peer (RFC 8669 section 4).
+    pub prefix_sid: bool,
     /// Prefixes to refuse from any peer.
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from this peer.
@@ -74,7 +76,11 @@ impl Context {
     fn new(info: &PeerInfo, settings: &IngestSettings) -> Context {
         let external = !info.kind.is_internal();
         Context {
-            update: UpdateContext { four_octet_as: info.egress.four_octet_as, external },
+            update: UpdateContext {
+                four_octet_as: info.egress.four_octet_as,
+                external,
+                prefix_sid: settings.prefix_sid,
+            },
             filter: Some(settings.attributes).filter(|filter| !filter.is_empty()),
             local_asn: info.egress.local_asn,
             router_id: info.egress.router_id,

@@ -7,7 +7,7 @@ use ribtide_policy::{
     Statement, Then,
 };
 use ribtide_prefix::{AnyPrefix, Prefix, V4, V6, logical_shard};
-use ribtide_wire::bgp::attribute::Origin;
+use ribtide_wire::bgp::attribute::{Origin, code};
 use ribtide_wire::bgp::build::UpdatePacker;
 use ribtide_wire::bgp::update::{AttributeFilter, FaultKind};
 use ribtide_wire::bgp::{AsPath, build};
@@ -35,6 +35,7 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
             families,
             four_octet_as: true,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: NextHopRule::Keep,
             export: Arc::new(Policy::new(vec![], false)),
         },
@@ -48,6 +49,7 @@ fn settings() -> IngestSettings {
         import,
         allow_own_as: 0,
         enforce_first_as: true,
+        prefix_sid: false,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
     }
@@ -388,6 +390,31 @@ fn other_settings_count_from_the_next_update() {
     ingest.update(&mut peer, &update, &mut out).unwrap();
     assert_eq!(peer.counters.treated_as_withdraw, 1);
     assert_eq!(peer.counters.last_fault.unwrap().kind, FaultKind::Unwanted);
+}
+
+#[test]
+fn prefix_sid_of_an_external_peer_is_kept_once_it_is_inside_the_sr_domain() {
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let sid = |flags| {
+        move |out: &mut Vec<u8>| {
+            build::attribute(out, flags, code::PREFIX_SID, &[1, 0, 7, 0, 0, 0, 0, 0, 0, 9])
+        }
+    };
+    let update = announce_v4(&attributes(&[65001], sid(0xc0)), &["10.0.0.0/8"]);
+    let (with, without) = (attributes(&[65001], sid(0xe0)), attributes(&[65001], |_| {}));
+    let mut external = peer(PeerKind::External, settings());
+    // The same bytes, so that a cached result of the other setting would show.
+    for (prefix_sid, kept, discarded) in [(false, &without, 1), (true, &with, 1), (false, &without, 2)] {
+        external.set(IngestSettings { prefix_sid, ..settings() });
+        ingest.update(&mut external, &update, &mut out).unwrap();
+        assert_eq!(ops(&mut out), [(Some(kept.clone()), 1)]);
+        assert_eq!(external.counters.discarded_attributes, discarded);
+    }
+    assert_eq!(external.counters.last_discard.unwrap().kind, FaultKind::External);
+    let mut internal = peer(PeerKind::Internal, settings());
+    ingest.update(&mut internal, &update, &mut out).unwrap();
+    assert_eq!((ops(&mut out), internal.counters.discarded_attributes), (vec![(Some(with), 1)], 0));
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
             families,
             four_octet_as: true,
             max_message: 4096,
+            prefix_sid: false,
             next_hop: NextHopRule::Keep,
             export: Arc::new(ribtide_policy::Policy::new(vec![], true)),
         },

@@ -23,6 +23,7 @@ pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
         import: settings.import.clone(),
         allow_own_as: 0,
         enforce_first_as: settings.enforce_first_as,
+        prefix_sid: settings.prefix_sid,
         martians: settings.martians.clone(),
         attributes: settings.attributes,
     }
@@ -186,6 +187,7 @@ impl Sessions {
             families: negotiated.families,
             four_octet_as: negotiated.four_octet_as,
             max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
+            prefix_sid: peer.settings.prefix_sid,
             next_hop,
             export: peer.settings.export.clone(),
         }

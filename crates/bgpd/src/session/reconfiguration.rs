@@ -58,6 +58,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         bfd,
         fast_external_fallover,
         enforce_first_as,
+        prefix_sid,
         martians,
         attributes,
     } = new;
@@ -74,9 +75,10 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *password == old.password;
     let import = *import != old.import
         || *enforce_first_as != old.enforce_first_as
+        || *prefix_sid != old.prefix_sid
         || *martians != old.martians
         || *attributes != old.attributes;
-    let export = *export != old.export;
+    let export = *export != old.export || *prefix_sid != old.prefix_sid;
     if !same_session {
         Difference::Session
     } else if import

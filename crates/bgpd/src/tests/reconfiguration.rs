@@ -111,6 +111,28 @@ fn another_export_policy_takes_back_what_it_forbids_and_keeps_the_session() {
 }
 
 #[test]
+fn prefix_sid_changes_both_directions_and_keeps_the_session() {
+    let router = Router::start(CLIENTS);
+    let mut source = Peer::up(&router, "127.0.0.11", 65001);
+    let mut external = Peer::up(&router, "127.0.1.1", 65005);
+    source.announce(&p4(0, 10));
+    external.until("routes", |p| p.routes.len() == 10);
+    let refreshed = Neighbors { refreshed: addresses(&["127.0.1.1"]), ..Neighbors::default() };
+    let inside = CLIENTS.replace("type = \"external\"", "type = \"external\"\nprefix-sid = true");
+    for (config, requests, prefix_sid) in [(inside.as_str(), 1, true), (CLIENTS, 2, false)] {
+        external.routes.clear();
+        assert_eq!(router.reconfigure(config), Ok(refreshed.clone()));
+        external.until("asked for its routes", |p| p.refreshes == requests);
+        external.until("every route again", |p| p.routes.len() == 10);
+        let up = router.neighbor("127.0.1.1").unwrap().up.unwrap();
+        let groups = router.bgp().workers[up.worker].call(|w| w.groups()).unwrap();
+        let own = groups.iter().find(|group| group.members.contains(&up.info.id)).unwrap();
+        assert_eq!(own.settings.prefix_sid, prefix_sid);
+    }
+    assert_eq!(router.neighbor("127.0.1.1").unwrap().flaps, 0);
+}
+
+#[test]
 fn a_neighbour_that_was_shut_down_stays_so() {
     let router = Router::start(CLIENTS);
     let address: IpAddr = "127.0.0.11".parse().unwrap();

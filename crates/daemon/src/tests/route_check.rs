@@ -71,6 +71,7 @@ socket = "{}"
                 families,
                 four_octet_as: true,
                 max_message: 4096,
+                prefix_sid: false,
                 next_hop: NextHopRule::Keep,
                 export: Arc::new(Policy::accept()),
             },

@@ -58,6 +58,8 @@ pub mod code {
     pub const LARGE_COMMUNITIES: u8 = 32;
     /// Only to customer (RFC 9234).
     pub const OTC: u8 = 35;
+    /// BGP Prefix-SID (RFC 8669).
+    pub const PREFIX_SID: u8 = 40;
     /// ATTR_SET (RFC 6368).
     pub const ATTR_SET: u8 = 128;
 }

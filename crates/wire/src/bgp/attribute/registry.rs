@@ -83,6 +83,8 @@ enum Use {
     Others,
     /// The same within one administration: discarded from external peers.
     Scoped,
+    /// The same within one Segment Routing domain: discarded from external peers outside it.
+    SrDomain,
     /// No RFC, or only a draft: not checked.
     Unknown,
 }
@@ -187,8 +189,9 @@ const ROWS: &[Row] = &[
     // RFC 9026 section 3.1.6.
     row(38, "BFD_DISCRIMINATOR", TRANSITIVE, Form::BfdDiscriminator, DISCARD_VALUE, Use::Others),
     unknown(39, "NEXT_HOP_CHARACTERISTICS"),
-    // RFC 8669 section 6; RFC 9252 section 7 withdraws for its own TLVs.
-    row(40, "PREFIX_SID", TRANSITIVE, Form::PrefixSid, DISCARD_VALUE, Use::Others),
+    // RFC 8669 section 6; RFC 9252 section 7 withdraws for its own TLVs. RFC 8669 sections 4 and 5 filter it in both
+    // directions of external sessions, unless the peer is configured to be inside the SR domain.
+    row(code::PREFIX_SID, "PREFIX_SID", TRANSITIVE, Form::PrefixSid, DISCARD_VALUE, Use::SrDomain),
     // RFC 9793 section 3. It has no effect on the selection of unicast routes (RFC 7606 section 2).
     row(41, "BIER", TRANSITIVE, Form::WideTlvs, DISCARD_VALUE, Use::Others),
     // RFC 6368 section 5; RFC 7606 section 7.16.
@@ -196,6 +199,17 @@ const ROWS: &[Row] = &[
     // RFC 2042.
     unknown(255, "DEVELOPMENT"),
 ];
+
+/// The peers whose attribute is used; from others it is discarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// All.
+    Any,
+    /// Those of the own AS.
+    Internal,
+    /// Those of the own AS, and external ones inside the Segment Routing domain.
+    SrDomain,
+}
 
 /// The parser's rule for a code.
 #[derive(Clone, Copy, Debug)]
@@ -209,8 +223,8 @@ pub(crate) struct Rule {
     pub(crate) checked: bool,
     /// Whether it is kept as a recognized attribute.
     pub(crate) ours: bool,
-    /// Whether it means nothing from another AS.
-    pub(crate) internal: bool,
+    /// The peers whose attribute is used.
+    pub(crate) scope: Scope,
     /// The flags that a kept one may have. RFC 4271 section 4.3: the partial bit of a well-known or of an optional
     /// non-transitive attribute must be 0. RFC 7606 section 3 (c) makes only the optional and transitive bits a fault,
     /// so such a bit is cleared, and neither costs the route here nor a session behind us.
@@ -225,7 +239,7 @@ const UNKNOWN: Rule = Rule {
     wrong_flags: Outcome::Withdraw,
     checked: false,
     ours: false,
-    internal: false,
+    scope: Scope::Any,
     sent_flags: flags::OPTIONAL | flags::TRANSITIVE | flags::PARTIAL,
 };
 
@@ -244,7 +258,11 @@ const fn rules() -> [Rule; 256] {
                 wrong_flags: row.wrong_flags,
                 checked: true,
                 ours: matches!(row.of, Use::Ours | Use::Internal),
-                internal: matches!(row.of, Use::Internal | Use::Scoped),
+                scope: match row.of {
+                    Use::Internal | Use::Scoped => Scope::Internal,
+                    Use::SrDomain => Scope::SrDomain,
+                    Use::Ours | Use::Others | Use::Unknown => Scope::Any,
+                },
                 sent_flags: row.flags | partial,
             };
         }

@@ -8,7 +8,7 @@ use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use proptest::prelude::*;
 use ribtide_prefix::{Afi, Family, Prefix, V4, V6};
 
-const CONTEXT: UpdateContext = UpdateContext { four_octet_as: true, external: false };
+const CONTEXT: UpdateContext = UpdateContext { four_octet_as: true, external: false, prefix_sid: false };
 
 /// A path value.
 fn path(segments: &[(u8, &[u32])]) -> Vec<u8> {
@@ -253,7 +253,7 @@ proptest! {
         let packer = UpdatePacker::new(&attributes, NextHop::V4([10, 0, 0, 1].into()), MAX_LEN);
         let mut out = Vec::new();
         packer.announce([Prefix::<V4>::default_route()], &mut out).unwrap();
-        let old = UpdateContext { four_octet_as: false, external: true };
+        let old = UpdateContext { four_octet_as: false, external: true, prefix_sid: false };
         let update = parse(&out[19..], &old).unwrap();
         prop_assert_eq!(update.disposition(), Disposition::Normal);
         let read: Vec<_> = update.attributes().collect();

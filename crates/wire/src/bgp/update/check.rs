@@ -1,7 +1,7 @@
 //! Checks an attribute by the table [`registry`](super::super::attribute::registry), and decides
 //! the outcome of a malformed one.
 
-use super::super::attribute::registry::{Form, Outcome, Rule, rule};
+use super::super::attribute::registry::{Form, Outcome, Rule, Scope, rule};
 use super::super::attribute::{Aggregator, Attribute, Attributes, as_path, code, flags};
 use super::forms::{self, PrefixSid};
 use super::{FaultKind, UpdateContext};
@@ -54,7 +54,12 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
         let discard = rule.wrong_flags == Outcome::Discard && wrong != flags::TRANSITIVE;
         return if discard { Outcome::Withdraw } else { rule.wrong_flags }.of(FaultKind::Flags);
     }
-    if rule.internal && ctx.external {
+    let in_scope = match rule.scope {
+        Scope::Any => true,
+        Scope::Internal => !ctx.external,
+        Scope::SrDomain => !ctx.external || ctx.prefix_sid,
+    };
+    if !in_scope {
         return AttributeOutcome::Discard(FaultKind::External);
     }
     // RFC 7606 section 4: only AS_PATH and ATOMIC_AGGREGATE may be empty.
@@ -152,7 +157,7 @@ fn split_attr_set(value: &[u8]) -> Option<&[u8]> {
 /// Whether `block` can be in an ATTR_SET: whole attributes of an internal route, with four-octet AS numbers, no
 /// MP_REACH_NLRI or MP_UNREACH_NLRI, and none "malformed themselves"; NEXT_HOP is ignored (RFC 6368 section 5).
 fn is_attr_set(block: &[u8], depth: u8) -> bool {
-    const INSIDE: UpdateContext = UpdateContext { four_octet_as: true, external: false };
+    const INSIDE: UpdateContext = UpdateContext { four_octet_as: true, external: false, prefix_sid: false };
     let mut attributes = Attributes::new(block);
     let fine = attributes.by_ref().all(|attribute| match attribute.code {
         code::NEXT_HOP => true,

@@ -74,6 +74,9 @@ impl fmt::Display for Fault {
             FaultKind::Value => " has an invalid value",
             FaultKind::Missing => " is missing",
             FaultKind::Duplicate => " appears more than once",
+            FaultKind::External if self.code == code::PREFIX_SID => {
+                " came from an external peer without prefix-sid = true"
+            }
             FaultKind::External => " came from an external peer",
             FaultKind::FourOctet => " came from a peer that has four-octet AS numbers",
             FaultKind::Overrun => " does not end inside the attributes",

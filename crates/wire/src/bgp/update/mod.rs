@@ -30,6 +30,8 @@ pub struct UpdateContext {
     pub four_octet_as: bool,
     /// The peer is of another AS.
     pub external: bool,
+    /// The Prefix-SID of an external peer is accepted (RFC 8669 section 4); that of an internal one always is.
+    pub prefix_sid: bool,
 }
 
 /// The outcome of the announced routes of an UPDATE.

@@ -4,9 +4,11 @@ use super::*;
 use crate::bgp::attribute::{Aggregator, AsPath};
 use crate::bgp::build;
 
-const EXTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: true };
-const INTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: false };
-const OLD: UpdateContext = UpdateContext { four_octet_as: false, external: true };
+const EXTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: true, prefix_sid: false };
+/// An external peer inside the SR domain.
+const SR_DOMAIN: UpdateContext = UpdateContext { prefix_sid: true, ..EXTERNAL };
+const INTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: false, prefix_sid: false };
+const OLD: UpdateContext = UpdateContext { four_octet_as: false, external: true, prefix_sid: false };
 
 /// An attribute as bytes.
 fn attr(flags: u8, code: u8, value: &[u8]) -> Vec<u8> {
@@ -275,10 +277,10 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 40, &[&[5, 0, 25, 0, 1, 0, 21][..], &[0; 21]].concat()),
         (0xc0, 40, &[9, 0, 0]),
     ] {
-        keeps(&route_with(&[attr(flags, code, value)]), &EXTERNAL);
+        keeps(&route_with(&[attr(flags, code, value)]), &SR_DOMAIN);
         // Those that are transitive go on as what they are here: unrecognized.
         let body = route_with(&[attr(flags, code, value)]);
-        let update = parse(&body, &EXTERNAL).unwrap();
+        let update = parse(&body, &SR_DOMAIN).unwrap();
         let on = update.attributes().find(|a| a.code == code).map(|a| a.flags);
         assert_eq!(on, (flags == 0xc0).then_some(0xe0), "{code}");
     }
@@ -323,7 +325,7 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 40, &[&[5, 0, 24, 0, 1, 0, 20][..], &[0; 20]].concat(), Length),
         (0xc0, 40, &[&[5, 0, 28, 0, 1, 0, 24][..], &[0; 21], &[1, 0, 1]].concat(), Length),
     ] {
-        withdraws(&route_with(&[attr(flags, code, value)]), &EXTERNAL, code, kind);
+        withdraws(&route_with(&[attr(flags, code, value)]), &SR_DOMAIN, code, kind);
     }
     for (flags, code, value, kind) in [
         (0x80, 26, &[1, 0, 10, 0, 0, 0, 0, 0, 0, 1][..], Length),
@@ -342,7 +344,7 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 40, &[1, 0, 8, 0], Length),
         (0xc0, 40, &[3, 0, 2, 0, 0], Length),
     ] {
-        discards(&route_with(&[attr(flags, code, value)]), &EXTERNAL, code, kind);
+        discards(&route_with(&[attr(flags, code, value)]), &SR_DOMAIN, code, kind);
     }
 }
 
@@ -527,6 +529,34 @@ fn internal_attributes_from_external_peers_are_discarded_however_malformed() {
             assert_eq!(codes(&parse(&body, &EXTERNAL).unwrap()), [1, 2]);
         }
     }
+}
+
+#[test]
+fn prefix_sid_from_outside_the_sr_domain_is_discarded_however_malformed() {
+    let label_index = [1, 0, 7, 0, 0, 0, 0, 0, 0, 9];
+    let malformed_service = [5, 0, 0];
+    for value in [&label_index[..], &label_index[..9], &malformed_service, &[]] {
+        let body = route_with(&[attr(0xc0, 40, value), attr(0xc0, 99, &[1])]);
+        discards(&body, &EXTERNAL, 40, FaultKind::External);
+        let update = parse(&body, &EXTERNAL).unwrap();
+        assert_eq!(codes(&update), [1, 2, 99]);
+        let fault = update.discarded()[0].fault.to_string();
+        assert_eq!(fault, "PREFIX_SID came from an external peer without prefix-sid = true");
+    }
+    let body = route_with(&[attr(0xc0, 40, &label_index)]);
+    for accepted in [SR_DOMAIN, INTERNAL, UpdateContext { prefix_sid: true, ..INTERNAL }] {
+        keeps(&body, &accepted);
+        assert_eq!(codes(&parse(&body, &accepted).unwrap()), [1, 2, 40]);
+    }
+    // The others of an external peer inside the domain stay out of scope.
+    for (flags, code) in [(0x40, 5), (0xc0, 23)] {
+        discards(&route_with(&[attr(flags, code, &[0; 4])]), &SR_DOMAIN, code, FaultKind::External);
+    }
+    // A filter comes first: `treat-as-withdraw` is obeyed for what would be discarded.
+    let mut filter = AttributeFilter::default();
+    filter.withdraw.insert(40);
+    let update = parse_filtered(&body, &EXTERNAL, Some(&filter)).unwrap();
+    assert_eq!(update.withdrawn::<V4>().count(), 1);
 }
 
 #[test]
