@@ -1,5 +1,5 @@
 """Input of a neighbour that ribtide must not pass on: attribute flags that RFC 4271 forbids,
-martians, malformed attributes of others, paths that begin with another AS. OpenBGPD, FRR, BIRD
+martians, malformed attributes of others, paths that begin with another AS, Prefix-SIDs. OpenBGPD, FRR, BIRD
 and GoBGP behind ribtide keep their sessions, and have the expected routes."""
 
 import contextlib
@@ -8,7 +8,7 @@ import struct
 import pytest
 from harness import FEED_ASN, Bird, Host, Ribtide, wait_for
 from harness.peers import LEFT, RIGHT, bird, ribtide, start, wait_count
-from harness.speaker import Speaker, attribute, block, prefixes, raw_update, update
+from harness.speaker import ROUTE_REFRESH, UPDATE, Speaker, attribute, block, prefixes, raw_update, update
 
 GATEWAY = "193.203.0.1"
 PREFIX = "192.0.2.0/24"
@@ -81,7 +81,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_attributes_that_only_others_use(pair, name):
     flags, code, value, stays = MALFORMED[name]
-    ours = router(pair.a)
+    ours = router(pair.a, feeds="prefix-sid = true")
     with fed(pair.a) as feed:
         feed.send(update([PREFIX, "198.51.100.0/24"], [FEED_ASN], GATEWAY))
         wait_count(ours, 2, 20)
@@ -150,6 +150,147 @@ def test_reload_acts_on_routes_that_are_there(pair):
     becomes(plain, with_it)
     assert ours.neighbor(RIGHT.four)["flaps"] == 0 and other.established("four")
     assert ours.session(RIGHT.four)["counters"]["martians"] == 1
+
+
+SR_DOMAIN = """
+[router]
+asn = 65001
+router-id = "198.19.0.1"
+
+[bgp]
+listen = ["[::]:179"]
+
+[bgp.group.source]
+type = "external"
+peer-asn = {source_asn}
+passive = true
+import = ["accept"]
+neighbors = ["{source}"]
+
+[bgp.group.external]
+type = "external"
+peer-asn = {external_asn}
+passive = true
+import = ["accept"]
+export = ["accept"]
+neighbors = ["{external}"]
+
+[bgp.group.internal]
+type = "internal"
+passive = true
+neighbors = ["{internal}"]
+"""
+
+
+class Listener:
+    """A session whose routes are kept: of each prefix its attributes, as {code: (flags, value)}."""
+
+    def __init__(self, host, address, asn):
+        self.speaker, self.routes = Speaker(host, address, asn, refresh=True), {}
+
+    def read(self):
+        with contextlib.suppress(TimeoutError):
+            while True:
+                got = self.speaker.read(0.1)
+                assert got is not None, "the router has closed the session"
+                if got[0] == UPDATE:
+                    self.update(got[1])
+
+    def update(self, body):
+        withdrawn = struct.unpack_from("!H", body)[0]
+        length = struct.unpack_from("!H", body, 2 + withdrawn)[0]
+        at, end = 4 + withdrawn, 4 + withdrawn + length
+        attributes = {}
+        for prefix in nlri(body[2:2 + withdrawn]):
+            self.routes.pop(prefix, None)
+        while at < end:
+            flags, code = body[at], body[at + 1]
+            size, head = (struct.unpack_from("!H", body, at + 2)[0], 4) if flags & 0x10 else (body[at + 2], 3)
+            attributes[code] = flags & 0xE0, body[at + head:at + head + size]
+            at += head + size
+        self.routes.update(dict.fromkeys(nlri(body[end:]), attributes))
+
+    def sids(self):
+        """Of each prefix its Prefix-SID with the flags, or None."""
+        self.read()
+        return {prefix: attributes.get(40) for prefix, attributes in self.routes.items()}
+
+
+def nlri(field):
+    """The prefixes of /24 in a field."""
+    assert all(field[at] == 24 for at in range(0, len(field), 4)), field
+    return [f"{field[at]}.{field[at + 1]}.{field[at + 2]}.0/24" for at in range(1, len(field), 4)]
+
+
+def test_prefix_sids_stay_in_the_sr_domain(host):
+    """RFC 8669 sections 4 and 5: from an external neighbour the attribute is discarded, and none gets it, but for those
+    that the configuration has inside the domain; internal ones have it. A reload changes that in the same sessions."""
+    source, external, internal = (f"198.19.0.{n}" for n in (10, 11, 12))
+    host.feeds.address("feed0", *(f"{a}/24" for a in (source, external, internal)))
+
+    ours = Ribtide(host, SR_DOMAIN.format(source=source, source_asn=FEED_ASN, external=external, external_asn=64801, internal=internal))
+    plain = ours.config.read_text()
+    feed, beyond, within = Speaker(host, source, FEED_ASN, refresh=True), Listener(host, external, 64801), Listener(host, internal, 65001)
+    sid, stays = tlv(1, bytes(6) + b"\x09"), attribute(0xC0, 99, b"x")
+
+    def announce(*more):
+        for prefix in (PREFIX, "198.51.100.0/24", *more):
+            feed.send(update([prefix], [FEED_ASN], GATEWAY, attribute(0xC0, 40, sid), stays))
+
+    def reload(*in_domain, changed):
+        text = plain
+        for address in in_domain:
+            neighbors = f'neighbors = ["{address}"]'
+            text = text.replace(neighbors, f"prefix-sid = true\n{neighbors}")
+        ours.config.write_text(text)
+        said = ours.text("reload")
+        assert f"refreshed: {changed}" in said, said
+
+    def asked(speaker):
+        kind = speaker.read()[0]
+        while kind != ROUTE_REFRESH:
+            kind = speaker.read()[0]
+
+    def becomes(listener, sid, *more):
+        due = dict.fromkeys((PREFIX, "198.51.100.0/24", *more), sid)
+        wait_for(f"the Prefix-SIDs are {due}", lambda: listener.sids() == due, 20, alive=[ours.process])
+        assert all(attributes[99] == (0xE0, b"x") for attributes in listener.routes.values())
+
+    # Unrecognized here, so it is passed on with the partial bit (RFC 4271 section 5).
+    passed = (0xE0, sid)
+    announce()
+    becomes(beyond, None)
+    becomes(within, None)
+    of_source = ours.session(source)["counters"]
+    assert of_source["discarded_attributes"] == 2
+    assert "PREFIX_SID came from an external peer" in of_source["last_reason"], of_source
+
+    reload(source, changed=source)
+    asked(feed)
+    announce()
+    becomes(within, passed)
+    # What comes later has come with what was before it.
+    announce("203.0.113.0/24")
+    becomes(within, passed, "203.0.113.0/24")
+    becomes(beyond, None, "203.0.113.0/24")
+    assert ours.session(source)["counters"]["discarded_attributes"] == 2
+
+    reload(source, external, changed=external)
+    becomes(beyond, passed, "203.0.113.0/24")
+    becomes(within, passed, "203.0.113.0/24")
+
+    # From that neighbour it is accepted too.
+    beyond.speaker.send(update(["192.0.1.0/24"], [64801], GATEWAY, attribute(0xC0, 40, sid), stays))
+    becomes(within, passed, "203.0.113.0/24", "192.0.1.0/24")
+
+    reload(source, changed=external)
+    becomes(beyond, None, "203.0.113.0/24")
+    reload(changed=source)
+    asked(feed)
+    announce("203.0.113.0/24")
+    wait_for("the internal neighbour has those of the source no longer",
+             lambda: within.sids() == {"192.0.1.0/24": passed, **dict.fromkeys((PREFIX, "198.51.100.0/24", "203.0.113.0/24"))}, 20)
+    assert [ours.neighbor(address)["flaps"] for address in (source, external, internal)] == [0, 0, 0]
 
 
 def tlv(kind, value, size="!BH"):
@@ -263,6 +404,11 @@ def cases(kind):
     return said
 
 
+def inside(text):
+    """The same with feeds inside the SR domain: their Prefix-SIDs are judged, and go on."""
+    return text.replace(f"peer-asn = {FEED_ASN}\n", f"peer-asn = {FEED_ASN}\nprefix-sid = true\n")
+
+
 def internal(side):
     """The configuration of a router with an internal neighbour."""
     return ribtide(side).replace(f'type = "external"\npeer-asn = {side.peer_asn}\n', 'type = "internal"\n')
@@ -272,7 +418,7 @@ def internal(side):
 @pytest.mark.parametrize("kind", ["openbgpd", "frr", "bird", "gobgp"])
 def test_lagging_peers_keep_their_session_and_get_their_routes(pair, kind, way):
     left = LEFT if way == "external" else LEFT._replace(peer_asn=LEFT.asn)
-    ours = Ribtide(pair.a, ribtide(left) if way == "external" else internal(left))
+    ours = Ribtide(pair.a, inside(ribtide(left, "prefix-sid = true") if way == "external" else internal(left)))
     other = start(kind, pair.b, left.other())
     wait_for("the session is established", lambda: ours.established(RIGHT.four), 60, alive=[ours.process])
     with fed(pair.a) as feed:
