@@ -174,9 +174,8 @@ impl<'s> campaign::Router<'s> for Router<'s> {
         self.orchagent.zmq.iter_mut().for_each(|zmq| zmq.refuses = 0);
         let end = self.now_ms + SETTLE_MS;
         let rng = &mut Rng::new(self.script.seed);
-        let mut why = String::new();
-        let (mut pause, mut moment) = (1000, false);
-        while self.now_ms < end {
+        let (mut pause, mut is_quiet) = (MOMENT_MS, false);
+        loop {
             let mut steps = 0;
             while !self.is_idle() && steps < STEPS_MAX {
                 let of_zmq = Stage::ZMQ.into_iter().filter(|_| self.script.zmq.is_some());
@@ -190,7 +189,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
                     self.pass(100)?;
                 }
             }
-            if self.is_idle() {
+            let why = if self.is_idle() {
                 match self.disagreement() {
                     // Delayed notifications of flapping next hops.
                     None if self.routing.rib.next_due().is_some_and(|due| due <= end) => {
@@ -205,23 +204,21 @@ impl<'s> campaign::Router<'s> for Router<'s> {
                         self.routing.compare();
                         return Ok(());
                     }
-                    Some(found) => why = found,
+                    Some(found) => found,
                 }
             } else {
-                why = format!("a stage still works after {steps} steps: {}", self.busy());
+                format!("a stage still works after {steps} steps: {}", self.busy())
+            };
+            if self.now_ms >= end && (is_quiet || self.now_ms >= end + SETTLE_MS) {
+                return Err(why);
             }
-            // Next hops in a circle may change in every pause. The routes that change with them are
-            // confirmed a moment later.
-            // A jump over a delayed notification would count as silence, and start its back-off again.
-            let longest = if moment { MOMENT_MS } else { pause };
-            let due = self.routing.rib.next_due().map(|due| due.saturating_sub(self.now_ms).max(1));
-            self.pass(due.map_or(longest, |due| due.min(longest)))?;
-            if !moment {
-                pause = (pause * 5 / 4).min(60_000);
-            }
-            moment = !moment;
+            // Next hops in a circle change for ever, at the damped rate. The routes that change with them are confirmed
+            // before the next change, if that is more than a moment away. A jump over it would count as silence.
+            let left = self.routing.rib.next_due().map_or(u64::MAX, |due| due.saturating_sub(self.now_ms));
+            is_quiet = left > MOMENT_MS;
+            self.pass(if is_quiet { pause.min(left - 1) } else { left.max(1) })?;
+            pause = (pause * 5 / 4).min(60_000);
         }
-        Err(why)
     }
 
     fn coverage(&self) -> Coverage {
