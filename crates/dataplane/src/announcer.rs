@@ -14,12 +14,11 @@
 //! SONiC takes the number for an interface index. A route carries the protocol number that zebra
 //! sends, because `fpmsyncd` shows its name.
 
-use super::scale_weight;
 use ribtide_prefix::{Family, Map, Set};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, IfIndex, Protocol};
 use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_KERNEL, RTPROT_STATIC};
 use ribtide_wire::netlink::{
-    Content, Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind, Via,
+    Content, Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind, Via, scale_weight,
 };
 use std::net::IpAddr;
 

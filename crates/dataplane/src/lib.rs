@@ -19,7 +19,6 @@ pub mod fpm;
 pub mod install_results;
 mod interface_news;
 pub mod kernel;
-mod weight;
 
 pub use interface_news::{InterfaceLine, InterfaceNews, InterfaceState};
 
@@ -34,7 +33,6 @@ use ribtide_runtime::wake_up::WakeUp;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weight::scale_weight;
 
 /// Batches in the queue of a dataplane at most.
 pub const BATCHES: usize = 64;

@@ -1,11 +1,11 @@
 //! The forwarding state of the kernel, for `route-check`: own routes, and their next-hop objects.
 
-use super::super::scale_weight;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::Socket;
 use ribtide_prefix::{Afi, AnyPrefix, Map};
 use ribtide_rib::{FibGroup, IfIndex};
 use ribtide_wire::netlink::numbers::RTM_F_CLONED;
+use ribtide_wire::netlink::scale_weight;
 use ribtide_wire::netlink::{
     Content, Forward, Hop, Member, NextHops, Route, RouteKind, Via, dump_next_hops, dump_routes,
 };

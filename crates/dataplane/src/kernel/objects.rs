@@ -13,10 +13,10 @@
 //! The deletion of an unused single object also removes it from all groups. Groups are written only
 //! to add members or change weights.
 
-use super::super::scale_weight;
 use ribtide_netlink::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
+use ribtide_wire::netlink::scale_weight;
 use ribtide_wire::netlink::{
     Content, Forward, Member, Members, NextHop, TooLong, Via, dump_next_hops, write_next_hop_delete,
 };

@@ -17,6 +17,7 @@ mod nexthop;
 pub mod numbers;
 mod request;
 mod route;
+mod weight;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use message::{Ack, Message, Messages, messages, write_done, write_multipart}
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
 pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes, dump_table};
 pub use route::{NextHops, Route, RouteKind};
+pub use weight::scale_weight;
 
 /// The bytes are not a valid netlink message. Displays as a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

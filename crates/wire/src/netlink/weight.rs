@@ -1,8 +1,8 @@
-//! Weights in the range of dataplanes.
+//! Weights in the range of netlink.
 
 /// Scales a weight into 1 to 256, the range of the 8 bits of netlink. `largest` is the largest of
 /// its group. Ratios are kept as well as 256 steps allow.
-pub(crate) fn scale_weight(weight: u16, largest: u16) -> u16 {
+pub fn scale_weight(weight: u16, largest: u16) -> u16 {
     let fit = if largest <= 256 { weight } else { (u32::from(weight) * 256 / u32::from(largest)) as u16 };
     fit.max(1)
 }
