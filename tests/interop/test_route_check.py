@@ -1,12 +1,15 @@
 """`ribtide route-check`: agreement of RIB, databases, kernel and chip, the place of differences,
 and the scope of a check."""
 
+import contextlib
 import itertools
 import json
+import signal
 import subprocess
 import threading
 import time
 
+import pytest
 from harness import Host, Ribtide, binary, blast, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
@@ -496,3 +499,196 @@ def test_what_only_the_switch_has(host):
         until(sorted([("labels", "201", "chip"), *((rid, json.loads(key.split(":", 2)[2])["dest"], "chip") for key in keys)]))
     finally:
         checks.kill()
+
+
+#: Static routes of two VRFs: one next hop, several, IPv6, a blackhole.
+ROUTER_OF_SONIC = HEAD + """
+[fib]
+fpm = ["127.0.0.1:2620"]
+fpm-next-hop-groups = %s
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["193.203.0.250/24", "fd00:193::ff/64"]
+
+[[interface]]
+name = "Ethernet4"
+addresses = ["10.2.0.1/24"]
+
+[[static]]
+prefix = "192.0.2.0/24"
+next-hop = ["193.203.0.7"]
+
+[[static]]
+prefix = "192.0.3.0/24"
+next-hop = ["193.203.0.7", "193.203.0.8"]
+
+[[static]]
+prefix = "2001:db8::/32"
+next-hop = ["fd00:193::1", "fd00:193::2"]
+
+[[static]]
+prefix = "203.0.113.0/24"
+blackhole = true
+
+[vrf.Vrfred]
+interfaces = ["Ethernet4"]
+
+[[vrf.Vrfred.static]]
+prefix = "192.0.2.0/24"
+next-hop = ["10.2.0.17", "10.2.0.18"]
+"""
+STATICS = {"192.0.2.0/24", "192.0.3.0/24", "2001:db8::/32", "203.0.113.0/24", "Vrfred:192.0.2.0/24"}
+ALONE = {daemon: ["--reconcile-interval", "0"] for daemon in ("fpmsyncd", "orchagent", "syncd")}
+OVER_ZMQ = {"SYSTEM_DEFAULTS|swss_zmq": {"status": "enabled"}}
+
+
+def fed(host, groups="false", config=None, flags=ALONE):
+    """The daemons and a router that feeds them, and how route-check is called for both."""
+    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"}, flags=flags, config=config)
+    host.lan("Vrfred")
+    wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
+    router = Ribtide(host, ROUTER_OF_SONIC % groups)
+    daemons = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock")
+    return sonic, router, daemons, (*daemons, "--socket", router.socket)
+
+
+@contextlib.contextmanager
+def stopped(sonic, daemon):
+    """The daemon does nothing meanwhile."""
+    process = sonic.processes[daemon].popen
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("groups, config", [("false", None), ("true", None), ("false", OVER_ZMQ)], ids=["inline", "objects", "zmq"])
+def test_the_router_and_appl_db(host, groups, config):
+    """Another program changes rows of APPL_DB: route-check names each that differs from the RIB manager."""
+    sonic, router, daemons, at = fed(host, groups, config)
+    wait_for("all agree", lambda: sonic.routes().keys() >= STATICS and look(*at, "--wait", 1)[0] == 0, 60, alive=[router.process, *sonic.alive()])
+    status, found = look(*at)
+    routes = found["routes"]
+    assert (status, found["differing"]) == (0, 0) and "not_compared" not in found, found
+    # Connected routes are sent, too.
+    assert routes["rib"] == routes["APPL_DB"] == len(sonic.routes()) > len(STATICS), routes
+
+    def differing(*args):
+        found = look(*at, "--wait", 0, *args)[1]
+        return sorted((d["vrf"], d["prefix"], d["stage"], d["rib"], d["found"]) for d in found["differences"])
+
+    key = lambda name: f"ROUTE_TABLE:{name}"
+    ecmp, red = "via 193.203.0.7 dev Ethernet0, via 193.203.0.8 dev Ethernet0", "via 10.2.0.17 dev Ethernet4, via 10.2.0.18 dev Ethernet4"
+    ecmp6 = "via fd00:193::1 dev Ethernet0, via fd00:193::2 dev Ethernet0"
+    one, other = "via 193.203.0.7 dev Ethernet0", "via 193.203.0.9 dev Ethernet0"
+    bgp = {"protocol": "bgp", "nexthop": "193.203.0.9", "ifname": "Ethernet0"}
+    weighted = {"nexthop": "193.203.0.7,193.203.0.8", "ifname": "Ethernet0,Ethernet0", "weight": "1,3"}
+    checks = [
+        # The row, its fields (none: it is deleted), and VRF, prefix, what is wanted and found.
+        ("192.0.2.0/24", None, [("default", "192.0.2.0/24", one, "no row")]),
+        ("192.0.2.0/24", bgp, [("default", "192.0.2.0/24", one, other)]),
+        ("192.0.2.0/24", {"protocol": "static", "blackhole": "true"}, [("default", "192.0.2.0/24", one, "drop")]),
+        ("192.0.2.0/24", {"protocol": "static", "nexthop": "193.203.0.7", "ifname": "Ethernet4"},
+         [("default", "192.0.2.0/24", one, "via 193.203.0.7 dev Ethernet4")]),
+        ("192.0.3.0/24", {"protocol": "static", **weighted},
+         [("default", "192.0.3.0/24", ecmp, "via 193.203.0.7 dev Ethernet0 weight 1, via 193.203.0.8 dev Ethernet0 weight 3")]),
+        ("192.0.3.0/24", {"protocol": "static", "nexthop_group": "4711"}, [("default", "192.0.3.0/24", ecmp, "group 4711, which is not there")]),
+        ("2001:db8::/32", {"protocol": "static", "nexthop": "fd00:193::1", "ifname": "Ethernet0"},
+         [("default", "2001:db8::/32", ecmp6, "via fd00:193::1 dev Ethernet0")]),
+        ("203.0.113.0/24", None, [("default", "203.0.113.0/24", "drop", "no row")]),
+        ("203.0.113.0/24", bgp, [("default", "203.0.113.0/24", "drop", other)]),
+        ("Vrfred:192.0.2.0/24", None, [("Vrfred", "192.0.2.0/24", red, "no row")]),
+        ("Vrfred:198.51.100.0/24", bgp, [("Vrfred", "198.51.100.0/24", "no route", other)]),
+        ("198.51.100.0/24", bgp, [("default", "198.51.100.0/24", "no route", other)]),
+    ]
+    with stopped(sonic, "fpmsyncd"):
+        for name, fields, wanted in checks:
+            before = sonic.appl.hgetall(key(name))
+            sonic.appl.delete(key(name))
+            if fields:
+                sonic.appl.hset(key(name), mapping=fields)
+            assert differing() == [(vrf, prefix, "fpmsyncd", rib, row) for vrf, prefix, rib, row in wanted], (name, fields)
+            sonic.appl.delete(key(name))
+            if before:
+                sonic.appl.hset(key(name), mapping=before)
+            assert look(*at, "--wait", 0)[0] == 0, name
+        # Without a protocol it is not fpmsyncd's: only the daemons differ.
+        sonic.appl.hset(key("198.51.100.0/24"), mapping={"nexthop": "193.203.0.9", "ifname": "Ethernet0"})
+        assert [d[2] for d in differing()] == ["orchagent"]
+        sonic.appl.delete(key("198.51.100.0/24"))
+        if groups == "true":
+            group = sonic.appl.hget(key("192.0.3.0/24"), "nexthop_group")
+            sonic.appl.hset(f"NEXTHOP_GROUP_TABLE:{group}", "weight", "1,3")
+            assert [d[:3] for d in differing()] == [("default", "192.0.3.0/24", "fpmsyncd")]
+            sonic.appl.hset(f"NEXTHOP_GROUP_TABLE:{group}", "weight", "1,1")
+        # A route that fpmsyncd does not take from its socket.
+        with open(router.config, "a") as config:
+            config.write('\n[[static]]\nprefix = "192.0.9.0/24"\nnext-hop = ["193.203.0.7"]\n')
+        router.text("reload")
+        assert differing() == [("default", "192.0.9.0/24", "fpmsyncd", one, "no row")]
+    wait_for("it goes on, and all agree", lambda: look(*at, "--wait", 0)[0] == 0, 30)
+    # As text, and what is not compared.
+    with stopped(sonic, "fpmsyncd"):
+        row = sonic.appl.hgetall(key("192.0.2.0/24"))
+        sonic.appl.delete(key("192.0.2.0/24"))
+        done = subprocess.run([binary(), "route-check", *map(str, at), "--wait", "0.5"], capture_output=True, text=True, timeout=60)
+        lines = done.stdout.splitlines()
+        assert done.returncode == 1 and lines[0].startswith("1 route differs (") and f"rib {routes['rib'] + 1}" in lines[0], done.stdout
+        assert lines[2].split()[:3] == ["default", "192.0.2.0/24", "fpmsyncd"] and "another program deleted it" in lines[2], done.stdout
+        sonic.appl.hset(key("192.0.2.0/24"), mapping=row)
+    router.stop()
+    status, found = look(*at)
+    assert (status, [text.split(":")[0] for text in found["not_compared"]]) == (0, ["the RIB manager with APPL_DB"]), found
+    assert "no router answers at" in found["not_compared"][0] and "rib" not in found["routes"], found
+    done = subprocess.run([binary(), "route-check", *map(str, at)], capture_output=True, text=True, timeout=60)
+    assert "\nNot compared: the RIB manager with APPL_DB: no router answers at" in done.stdout, done.stdout
+
+
+def test_the_router_and_appl_db_a_part_at_a_time(host):
+    """One process checks each second, and the router comes and goes."""
+    sonic, router, daemons, at = fed(host)
+    wait_for("all agree", lambda: sonic.routes().keys() >= STATICS and look(*at, "--wait", 1)[0] == 0, 60, alive=[router.process, *sonic.alive()])
+    checks = Checks("--every", "0.2", "--wait", "0", *at)
+    rests = lambda found: found["checked"] == 0 and not found["full"] and not found["differing"]
+    names = lambda found: [(d["vrf"], d["prefix"], d["stage"]) for d in found["differences"]]
+    key = "ROUTE_TABLE:Vrfred:192.0.2.0/24"
+    try:
+        checks.until("nothing changes, and nothing is compared", rests)
+        row = sonic.appl.hgetall(key)
+        sonic.appl.delete(key)
+        seen = checks.until("it is found", lambda found: names(found) == [("Vrfred", "192.0.2.0/24", "fpmsyncd")])
+        assert not any(found["full"] for found in seen), seen
+        sonic.appl.hset(key, mapping=row)
+        checks.until("all agree", rests)
+        # The databases stay as they are, and the router has another route.
+        with stopped(sonic, "fpmsyncd"):
+            with open(router.config, "a") as config:
+                config.write('\n[[static]]\nprefix = "192.0.9.0/24"\nnext-hop = ["193.203.0.7"]\n')
+            router.text("reload")
+            seen = checks.until("it is found", lambda found: names(found) == [("default", "192.0.9.0/24", "fpmsyncd")])
+            assert not any(found["full"] for found in seen), seen
+        checks.until("all agree", rests)
+        router.stop()
+        checks.until("the router is gone", lambda found: "no router answers" in "".join(found.get("not_compared", [])))
+        router.start()
+        checks.until("the router is back", lambda found: "not_compared" not in found and rests(found))
+    finally:
+        checks.process.kill()
+
+
+def test_the_router_without_appl_db(host):
+    flags = ALONE | {"fpmsyncd": [*ALONE["fpmsyncd"], "--appl-db", "off"]}
+    sonic, router, daemons, at = fed(host, config=OVER_ZMQ, flags=flags)
+    wait_for("the chip has a route", lambda: sonic.route("192.0.2.0/24"), 60, alive=[router.process, *sonic.alive()])
+    found = look(*at, "--wait", 0)[1]
+    assert found["not_compared"] == ["the RIB manager with APPL_DB: fpmsyncd keeps no APPL_DB (--appl-db off)"], found
+
+
+def test_a_router_without_fpm_is_not_compared(host):
+    sonic = Sonic(host, flags=ALONE)
+    wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
+    router = Ribtide(host, HEAD)
+    status, found = look("--sonic", "--database-config", sonic.redis.config, "--socket", router.socket, "--wait", 30)
+    assert status == 0 and "it has no FPM client" in found["not_compared"][0], found

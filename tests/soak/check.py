@@ -134,10 +134,11 @@ def agree(world, seconds):
 
 
 def route_check(world):
-    """What `ribtide route-check` says of the router, and of the daemons."""
+    """What `ribtide route-check` says of the router, and of the daemons with the router."""
     found = []
     for of in (["--socket", world.router.socket],
-               ["--sonic", "--database-config", world.sonic.redis.config, "--syncd", world.host.folder / "syncd.sock"]):
+               ["--sonic", "--database-config", world.sonic.redis.config, "--syncd", world.host.folder / "syncd.sock",
+                "--socket", world.router.socket]):
         done = subprocess.run([binary(), "route-check", "--full", "--wait", "60", *map(str, of)], capture_output=True, text=True, timeout=300)
         if done.returncode != 0 or "All agree" not in done.stdout:
             found.append({"place": f"route-check {of[0]}", "missing": 0, "extra": 0, "other": 0, "error": (done.stdout + done.stderr)[:1500]})

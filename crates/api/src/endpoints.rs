@@ -14,7 +14,9 @@ use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use ribtide_model::{AsicAddresses, AsicFaults, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
+use ribtide_model::{
+    AsicAddresses, AsicFaults, Clear, FibPrefixes, Resize, SetAsic, SetNextHopCache, SetSuppression,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -138,6 +140,14 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/fib", |i, q: FibQuery| {
             let limit = limit(q.limit, MAX_PAGE)?;
             answers::fib(i, q.vrf.as_deref(), q.prefix.as_deref(), q.cursor.as_deref(), limit)
+        })
+        .look_up("/v1/fib/lookup", |i, q: FibPrefixes| {
+            match q.prefixes.len() {
+                0 => return Err(Refusal::Bad("prefixes is empty; write at least one".into())),
+                1..=MAX_PAGE => {}
+                n => return Err(Refusal::Bad(format!("at most {MAX_PAGE} prefixes at a time, not {n}"))),
+            }
+            answers::fib_lookup(i, q.vrf.as_deref(), &q.prefixes)
         })
         .read("/v1/fib/failed", |i, q: PageQuery| {
             answers::failed(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)

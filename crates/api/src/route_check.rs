@@ -225,6 +225,7 @@ pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<R
         differences,
         routes,
         default_routes: defaults(router)?,
+        not_compared: Vec::new(),
         milliseconds: begin.elapsed().as_secs_f64() * 1e3,
     })
 }

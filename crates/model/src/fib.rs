@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 
 /// `GET /v1/fib`: a page of selected routes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,10 +29,81 @@ pub struct FibRoute {
     /// The next-hop group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
-    /// The content of the group.
+    /// The content of the group: [`BLACKHOLE`], [`UNRESOLVED`], or a [`FibNextHop`] each.
     pub hops: Vec<String>,
     /// Its state in each dataplane: `kernel: installed`, ….
     pub dataplanes: Vec<DataplaneState>,
+}
+
+/// The content of a group that discards packets.
+pub const BLACKHOLE: &str = "blackhole";
+/// The content of a group without a next hop that resolves.
+pub const UNRESOLVED: &str = "unresolved";
+
+/// A next hop of a selected route, as text: `via 192.0.2.1 dev Ethernet0 weight 3`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FibNextHop {
+    /// The gateway; `None`: the interface alone.
+    pub gateway: Option<IpAddr>,
+    /// The name of the interface.
+    pub interface: String,
+    /// Its weight, if there are several next hops.
+    pub weight: Option<u16>,
+}
+
+impl fmt::Display for FibNextHop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(gateway) = self.gateway {
+            write!(f, "via {gateway} ")?;
+        }
+        write!(f, "dev {}", self.interface)?;
+        self.weight.map_or(Ok(()), |weight| write!(f, " weight {weight}"))
+    }
+}
+
+impl FromStr for FibNextHop {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FibNextHop, String> {
+        let parse = || {
+            let mut words = text.split(' ');
+            let mut word = words.next()?;
+            let gateway = match word {
+                "via" => {
+                    let gateway = words.next()?.parse().ok()?;
+                    word = words.next()?;
+                    Some(gateway)
+                }
+                _ => None,
+            };
+            let interface = words.next().filter(|_| word == "dev")?.to_owned();
+            let weight = match words.next() {
+                None => None,
+                Some("weight") => Some(words.next()?.parse().ok()?),
+                Some(_) => return None,
+            };
+            words.next().is_none().then_some(FibNextHop { gateway, interface, weight })
+        };
+        parse().ok_or_else(|| format!("\"{text}\" is no next hop"))
+    }
+}
+
+/// `POST /v1/fib/lookup`: prefixes to look up among the selected routes, at most 10,000.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FibPrefixes {
+    /// The VRF; default: the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
+    /// The prefixes, each matched exactly.
+    pub prefixes: Vec<String>,
+}
+
+/// The reply to [`FibPrefixes`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FibLookups {
+    /// The routes, in the order of the prefixes; `null`: none is selected.
+    pub routes: Vec<Option<FibRoute>>,
 }
 
 /// A route in one dataplane.
@@ -217,4 +289,26 @@ pub struct AsicLookup {
     /// Next hops, when forwarded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next_hops: Vec<IpAddr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_hop_as_text_is_read_back() {
+        for text in [
+            "dev Ethernet0",
+            "via 192.0.2.1 dev Ethernet0",
+            "via fe80::1 dev Vlan100 weight 3",
+            "dev Vrfred weight 65535",
+        ] {
+            assert_eq!(text.parse::<FibNextHop>().map(|hop| hop.to_string()), Ok(text.to_owned()));
+        }
+        for text in
+            ["", "blackhole", "via", "via 192.0.2.1", "via x dev y", "dev", "dev a weight", "dev a mtu 9"]
+        {
+            assert!(text.parse::<FibNextHop>().is_err(), "{text}");
+        }
+    }
 }

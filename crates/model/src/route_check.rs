@@ -26,6 +26,9 @@ pub struct RouteCheck {
     /// The default routes.
     #[serde(default)]
     pub default_routes: Vec<DefaultRoute>,
+    /// What could not be compared, and why; a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<String>,
     /// The time of the check.
     pub milliseconds: f64,
 }

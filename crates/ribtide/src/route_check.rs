@@ -1,14 +1,16 @@
 //! `ribtide route-check`: compares the routes of all stages from the RIB to the chip.
 //!
+//! With `--sonic` the daemons' databases are compared, and a running router with them.
+//!
 //! Exit status: 0 equal, 1 different, 2 not determined.
 
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::show::Output;
+use crate::show::{self, Output};
 use crate::text::{self, Table, number};
 use clap::Args;
-use ribtide_model::RouteCheck;
-use ribtide_sonicd::route_check::{AsicsCheck, CheckScope};
+use ribtide_model::{FibLookups, FibPage, FibPrefixes, FibRoute, Fpm, FpmClient, RouteCheck, RouteSummary};
+use ribtide_sonicd::route_check::{AsicsCheck, CheckScope, Router};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -31,7 +33,8 @@ pub(crate) struct Options {
     /// Check only that a default route forwards
     #[arg(long, conflicts_with = "full")]
     default_route: bool,
-    /// Compare the databases of SONiC's daemons; of every ASIC, unless NAMESPACE_ID names one
+    /// Compare the databases of SONiC's daemons, and with them the router at --socket if it runs; of every ASIC,
+    /// unless NAMESPACE_ID names one
     #[arg(long)]
     sonic: bool,
     /// With --sonic: SONiC's database_config.json, if not in its usual place
@@ -48,6 +51,40 @@ pub(crate) struct Options {
 enum CheckTarget {
     Router(Client),
     Daemons(Box<AsicsCheck>),
+}
+
+/// The router at a socket, for the comparison with APPL_DB.
+struct RunningRouter(Client);
+
+impl Router for RunningRouter {
+    fn clients(&mut self) -> Result<Result<Vec<FpmClient>, String>, String> {
+        if !cfg!(feature = "router") {
+            return Ok(Err("this ribtide is built without the router, and cannot query one".to_owned()));
+        }
+        let found = self.0.get::<Fpm>("/v1/fpm").map(|fpm| fpm.clients);
+        // One that is there must reply.
+        if found.is_err() && !self.0.is_there() { Ok(found) } else { found.map(Ok) }
+    }
+
+    fn vrfs(&mut self) -> Result<Vec<String>, String> {
+        let RouteSummary { vrfs, .. } = self.0.get("/v1/routes/summary")?;
+        Ok(std::iter::once("default".to_owned()).chain(vrfs.into_iter().map(|table| table.vrf)).collect())
+    }
+
+    fn page(&mut self, vrf: &str, cursor: Option<&str>, limit: usize) -> Result<FibPage, String> {
+        let parts = [
+            ("vrf", Some(vrf.to_owned())),
+            ("limit", Some(limit.to_string())),
+            ("cursor", cursor.map(str::to_owned)),
+        ];
+        self.0.get(&format!("/v1/fib?{}", show::query(&parts)))
+    }
+
+    fn lookup(&mut self, vrf: &str, prefixes: Vec<String>) -> Result<Vec<Option<FibRoute>>, String> {
+        let body = FibPrefixes { vrf: Some(vrf.to_owned()), prefixes };
+        let FibLookups { routes } = self.0.post("/v1/fib/lookup", &body)?;
+        Ok(routes)
+    }
 }
 
 impl CheckTarget {
@@ -90,7 +127,8 @@ fn compare(options: &Options) -> Result<bool, String> {
     let mut target = match options.sonic {
         false => CheckTarget::Router(Client::new(&options.output.socket)),
         true => {
-            let daemons = AsicsCheck::open(options.database_config.as_deref(), &options.syncd);
+            let router = Box::new(RunningRouter(Client::new(&options.output.socket)));
+            let daemons = AsicsCheck::open(options.database_config.as_deref(), &options.syncd, router);
             CheckTarget::Daemons(Box::new(daemons.map_err(|e| e.to_string())?))
         }
     };
@@ -158,6 +196,9 @@ fn all(found: &RouteCheck, less: &str) -> String {
     }
     if found.differing > found.differences.len() as u64 {
         out += &format!("and {} more\n", found.differing - found.differences.len() as u64);
+    }
+    for what in &found.not_compared {
+        out += &format!("Not compared: {what}\n");
     }
     out
 }

@@ -1,4 +1,5 @@
-//! `route-check` of SONiC's daemons: compares APPL_DB, ASIC_DB, APPL_STATE_DB and the switch.
+//! `route-check` of SONiC's daemons: compares APPL_DB, ASIC_DB, APPL_STATE_DB and the switch, and
+//! the routes of a running [router] with APPL_DB.
 //!
 //! It checks what SONiC's `route_check.py` does: every row of ROUTE_TABLE is in ASIC_DB, every
 //! route of ASIC_DB has a row or belongs to the switch, and with FIB suppression each has a
@@ -16,6 +17,7 @@ mod forwarding;
 mod objects;
 mod page;
 mod part;
+mod router;
 mod rows;
 mod surplus;
 
@@ -35,6 +37,8 @@ use ribtide_swss::sai::Oid;
 use ribtide_swss::{Db, Row};
 use ribtide_tables::{Connection, Databases};
 use ribtide_vswitch::EntryKey;
+pub use router::Router;
+use router::{ROUTER, RouterLink, Routes};
 use rows::{Dependencies, Expected, Rows};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -70,6 +74,8 @@ pub struct DaemonsCheck {
     states: Connections,
     counters: Connection,
     config: ConfigDb,
+    state: Connection,
+    router: Option<RouterLink>,
     syncd: Option<PathBuf>,
     last: Option<(Vec<String>, RouteCheck)>,
     round: Option<Round>,
@@ -82,6 +88,8 @@ struct Examined {
     expected_index: Option<u32>,
     /// The index of its entry.
     entry: Option<u32>,
+    /// The number of its route in the router.
+    route: Option<u32>,
     answered: bool,
 }
 
@@ -107,6 +115,8 @@ struct Scene {
     objects: Objects,
     rows: Rows,
     entries: Entries,
+    /// The routes of the router, if it is compared.
+    routes: Option<Routes>,
     /// The virtual router of each VRF by number, and the reverse.
     routers: Map<u32, Oid>,
     vrfs: Map<Oid, u32>,
@@ -123,11 +133,16 @@ struct Finding {
 }
 
 impl DaemonsCheck {
-    /// Opens the databases, and the switch of the syncd with the query socket `syncd`.
+    /// Opens the databases, and the switch of the syncd with the query socket `syncd`. `router`: the
+    /// one that feeds the databases.
     ///
     /// # Errors
     /// A sentence when a database cannot be reached.
-    pub fn open(databases: &Databases, syncd: Option<PathBuf>) -> Result<DaemonsCheck, Error> {
+    pub fn open(
+        databases: &Databases,
+        syncd: Option<PathBuf>,
+        router: Option<Box<dyn Router>>,
+    ) -> Result<DaemonsCheck, Error> {
         let stop = Stop::default();
         let open = |db| Connections::open(databases.get(db), &stop);
         Ok(DaemonsCheck {
@@ -136,6 +151,8 @@ impl DaemonsCheck {
             states: open(Db::ApplState)?,
             counters: Connection::open(databases.get(Db::Counters), &stop)?,
             config: ConfigDb::new(Connection::open(databases.get(Db::Config), &stop)?),
+            state: Connection::open(databases.get(Db::State), &stop)?,
+            router: router.map(RouterLink::new),
             syncd,
             last: None,
             round: None,
@@ -148,8 +165,10 @@ impl DaemonsCheck {
     /// A sentence when a database or syncd does not reply.
     pub fn check(&mut self, check: CheckScope) -> Result<RouteCheck, Error> {
         let begin = Instant::now();
-        let watermarks = self.watermarks()?;
-        let changed = self.last.as_ref().is_none_or(|(before, _)| *before != watermarks);
+        let mut watermarks = self.watermarks()?;
+        let (of_router, is_sending) = self.find_router()?;
+        watermarks.extend(of_router);
+        let changed = is_sending || self.last.as_ref().is_none_or(|(before, _)| *before != watermarks);
         if check == CheckScope::Part
             && let (Some(round), Some((before, last))) = (self.round.take(), self.last.take())
             && is_same_servers(&before, &watermarks)
@@ -190,14 +209,15 @@ impl DaemonsCheck {
         let (known, queued) = self.first_pass(&mut scene)?;
         let mut suspects: Set<Dest> = queued;
         suspects.extend(scene.suspects(&known));
-        let mut counts = Counts::default();
+        let mut counts = Counts { routes: scene.routes.as_ref().map(|_| 0), ..Counts::default() };
         for (dest, of) in &known {
             counts.add(*dest, of);
         }
         if let Some(path) = &self.syncd {
             suspects.extend(scene.other_in_chip(path, &known)?);
         }
-        let checked = counts.rows + counts.entries + counts.label_rows + counts.labels;
+        let checked =
+            counts.rows + counts.entries + counts.label_rows + counts.labels + counts.routes.unwrap_or(0);
         let (mut lap, mut seeming, named) = (self.begin_switch(), Vec::new(), scene.in_switch());
         let entry = |key| named.dest(key).and_then(|dest| known.get(&dest)?.entry);
         while !lap.is_over() {
@@ -225,6 +245,7 @@ impl DaemonsCheck {
             differences,
             routes: counts.by_table(),
             default_routes: self.default_routes()?,
+            not_compared: self.not_compared(),
             milliseconds: begin.elapsed().as_secs_f64() * 1e3,
         })
     }
@@ -234,16 +255,18 @@ impl DaemonsCheck {
         let dependencies = Dependencies::read(&mut self.appl)?;
         let objects = Objects::read(&mut self.asic, &mut self.counters, &dependencies)?;
         let suppress = self.config.has(Switch::SuppressFibPending)?;
+        let (routes, entries) = (self.routes()?, Entries::default());
         let (routers, vrfs) = (Map::default(), Map::default());
-        Ok(Scene { dependencies, objects, rows, entries: Entries::default(), routers, vrfs, suppress })
+        Ok(Scene { dependencies, objects, rows, entries, routes, routers, vrfs, suppress })
     }
 
-    /// The first pass: reads all rows, entries and responses from all databases in parallel, and
-    /// keys that wait for orchagent.
+    /// The first pass: reads all routes of the router and all rows, entries and responses from all
+    /// databases in parallel, and keys that wait for orchagent.
     fn first_pass(&mut self, scene: &mut Scene) -> Result<(Map<Dest, Examined>, Set<Dest>), Error> {
         scene.find_routers(&mut self.appl, &mut self.asic)?;
         let queued = scene.rows.queued(&mut self.appl)?;
         let mut known: Map<Dest, Examined> = Map::default();
+        let mut lap = scene.routes.as_ref().map(Routes::lap).unwrap_or_default();
         let (tables, table) = (Rows::tables(&self.appl), self.asic.key(objects::ASIC_STATE, ""));
         let mut rows = Hashes::begin(&mut self.appl, Rows::PATTERN, &tables, What::Fields);
         let (pattern, kinds) = (Objects::pattern(&table), Objects::tables(&table));
@@ -254,7 +277,12 @@ impl DaemonsCheck {
             Hashes::begin(&mut self.states, &format!("{states}*"), tables, What::Name)
         });
         let mut more = [true, true, answers.is_some()];
-        while more.contains(&true) {
+        while more.contains(&true) || !lap.is_over() {
+            if let Some(link) = self.router.as_mut().filter(|_| !lap.is_over()) {
+                for (dest, route) in link.next_routes(scene, &mut lap)? {
+                    known.entry(dest).or_default().route = Some(route);
+                }
+            }
             if more[0] {
                 more[0] = rows.step(|key, fields| {
                     let dest = scene.rows.of(&tables, key);
@@ -318,7 +346,7 @@ impl DaemonsCheck {
                         under_way: true,
                     })
                 } else {
-                    scene.compare_databases(*dest, &known).or_else(|| scene.compare_chip(&known, chip?))
+                    scene.compare(*dest, &known, chip)
                 };
                 if let Some(finding) = finding {
                     dests.push(*dest);
@@ -331,6 +359,7 @@ impl DaemonsCheck {
 
     /// Reads these destinations again.
     fn again(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Vec<Examined>, Error> {
+        let routes = self.look_up(scene, dests)?;
         let Scene { rows, entries, objects, routers, suppress, .. } = scene;
         let keys: Vec<String> = dests.iter().map(|dest| rows.key(&self.appl, *dest)).collect();
         let (states, table) = (self.states.key(RouteStateRow::TABLE, ""), self.appl.key(RouteRow::TABLE, ""));
@@ -357,6 +386,7 @@ impl DaemonsCheck {
                 all.push(Examined {
                     expected_index: rows.expected_index(dests[start + n], &row.into_pairs()),
                     entry,
+                    route: routes[start + n],
                     answered,
                 });
             }
@@ -380,7 +410,7 @@ impl DaemonsCheck {
                 prefix: shown(dest),
                 forwarded: expected_index.is_some() && entries.iter().flatten().any(|entry| entry.forwards()),
                 next_hops: expected_index.map(|expected_index| {
-                    Shown::Expected(&rows.expected_set.all[expected_index as usize].0).to_string()
+                    Shown::Expected(&rows.expected_set.all[expected_index as usize].expected).to_string()
                 }),
             });
         }
@@ -429,7 +459,7 @@ impl Scene {
 
     /// The expected forwarding of a row, resolved through its group.
     fn expected(&self, expected_index: u32) -> Shown<'_> {
-        let expected = &self.rows.expected_set.all[expected_index as usize].0;
+        let expected = &self.rows.expected_set.all[expected_index as usize].expected;
         match expected {
             Expected::Group(index) => {
                 self.dependencies.group(index).map_or(Shown::NoGroup(index), Shown::Expected)
@@ -442,11 +472,21 @@ impl Scene {
     fn suspects(&self, known: &Map<Dest, Examined>) -> Vec<Dest> {
         // Few distinct rows meet few distinct entries.
         let mut well: Map<(u32, u32), bool> = Map::default();
+        let mut routes_well: Map<(u32, u32), bool> = Map::default();
         let differs = |(dest, of): &(&Dest, &Examined)| {
+            let agrees = match (of.route, of.expected_index) {
+                (Some(route), Some(row)) => {
+                    *routes_well.entry((route, row)).or_insert_with(|| self.route_agrees(route, row))
+                }
+                _ => self.compare_router(**dest, of).is_none(),
+            };
+            if !agrees {
+                return true;
+            }
             let same = match (of.expected_index, of.entry) {
                 (Some(expected_index), Some(entry)) => *well.entry((expected_index, entry)).or_insert_with(|| {
                     let (found, forwarding) = &self.entries.all[entry as usize];
-                    let pops = self.rows.expected_set.all[expected_index as usize].1 == found.pop;
+                    let pops = self.rows.expected_set.all[expected_index as usize].pop == found.pop;
                     pops && matches!((self.expected(expected_index), forwarding), (Shown::Expected(Expected::Forwarding(expected)), Ok(forwarding)) if expected.same(forwarding))
                 }),
                 _ => false,
@@ -455,6 +495,14 @@ impl Scene {
             !(same && answered) && self.compare_databases(**dest, of).is_some()
         };
         known.iter().filter(differs).map(|(dest, _)| *dest).collect()
+    }
+
+    /// The first difference on the way from the router to the switch, if any. `chip`: as of
+    /// [`Scene::in_chip`].
+    fn compare(&self, dest: Dest, known: &Examined, chip: Option<Option<Forwarding>>) -> Option<Finding> {
+        self.compare_router(dest, known)
+            .or_else(|| self.compare_databases(dest, known))
+            .or_else(|| self.compare_chip(known, chip?))
     }
 
     /// The difference between the databases, if any.
@@ -549,7 +597,7 @@ impl Scene {
             }
             Some(Ok(_)) => {
                 let (requested, pop) = (
-                    self.rows.expected_set.all[expected_index as usize].1,
+                    self.rows.expected_set.all[expected_index as usize].pop,
                     entry.map_or(1, |(entry, _)| entry.pop),
                 );
                 if requested != pop {
@@ -682,7 +730,8 @@ fn forwarding_in_switch(
 /// Whether both watermarks are of the same processes.
 fn is_same_servers(before: &[String], now: &[String]) -> bool {
     let ids = |watermarks: &[String]| -> Vec<String> {
-        watermarks.iter().filter(|watermark| watermark.starts_with(SERVER)).cloned().collect()
+        let is_id = |watermark: &&String| [SERVER, ROUTER].iter().any(|id| watermark.starts_with(id));
+        watermarks.iter().filter(is_id).cloned().collect()
     };
     ids(before) == ids(now)
 }
@@ -733,6 +782,8 @@ struct Counts {
     entries: u64,
     label_rows: u64,
     labels: u64,
+    /// Of the router, if it is compared.
+    routes: Option<u64>,
     /// Routes and labels.
     chip: Option<(u64, u64)>,
 }
@@ -745,10 +796,14 @@ impl Counts {
         };
         *rows += u64::from(known.expected_index.is_some());
         *entries += u64::from(known.entry.is_some());
+        if let Some(routes) = &mut self.routes {
+            *routes += u64::from(known.route.is_some());
+        }
     }
 
     fn by_table(&self) -> std::collections::BTreeMap<String, u64> {
         let mut counts = vec![("APPL_DB", self.rows), ("ASIC_DB", self.entries)];
+        counts.extend(self.routes.map(|routes| ("rib", routes)));
         counts.extend(self.chip.map(|(routes, _)| ("chip", routes)));
         if self.label_rows + self.labels + self.chip.map_or(0, |(_, labels)| labels) > 0 {
             counts.extend([("APPL_DB labels", self.label_rows), ("ASIC_DB labels", self.labels)]);

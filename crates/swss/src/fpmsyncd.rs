@@ -40,6 +40,7 @@ pub use resync_state::ResyncState;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::{self, Frame};
 use ribtide_wire::netlink::Content;
+pub use routes::MANAGEMENT;
 pub use rows::Rows;
 use session::Session;
 use source::{Sources, Written};

@@ -1,10 +1,13 @@
 //! `/v1/fib`: routes that the RIB manager selected.
 
 use super::{ApiState, Refusal, Target, gone, target, vrf as vrf_of};
-use ribtide_model::{DataplaneState, FibPage, FibRoute};
+use ribtide_model::{BLACKHOLE, DataplaneState, FibLookups, FibNextHop, FibPage, FibRoute, UNRESOLVED};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Rib, RouteInfo, VrfId};
 use ribtide_ribd::{RibHandle, RibStage};
+
+/// Prefixes of one call of the RIB manager.
+const LOOKUP: usize = 1000;
 
 /// A route as copied on the thread of the RIB manager; the thread of the API formats it.
 struct Described {
@@ -26,22 +29,15 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
 /// The content of a group, a line for each hop.
 pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
     match group {
-        FibGroup::Blackhole => vec!["blackhole".into()],
-        FibGroup::Unresolved => vec!["unresolved".into()],
+        FibGroup::Blackhole => vec![BLACKHOLE.into()],
+        FibGroup::Unresolved => vec![UNRESOLVED.into()],
         FibGroup::Hops(hops) => hops.iter().map(|hop| hop_text(stage, hop, hops.len() > 1)).collect(),
     }
 }
 
 fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
     let interface = interface_name(stage, hop.interface);
-    let mut text = match hop.gateway {
-        Some(gateway) => format!("via {gateway} dev {interface}"),
-        None => format!("dev {interface}"),
-    };
-    if weighted {
-        text.push_str(&format!(" weight {}", hop.weight));
-    }
-    text
+    FibNextHop { gateway: hop.gateway, interface, weight: weighted.then_some(hop.weight) }.to_string()
 }
 
 /// The name of an interface, or its index after removal.
@@ -120,6 +116,31 @@ pub(crate) fn fib(
     let (read, routes) = page.ok_or_else(gone)?;
     let next = (!read.is_done()).then(|| router.fib_reads.put((vrf, read)));
     Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
+}
+
+/// The selected routes of exactly these prefixes, some at a time.
+pub(crate) fn fib_lookup(
+    router: &ApiState,
+    vrf: Option<&str>,
+    prefixes: &[String],
+) -> Result<FibLookups, Refusal> {
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let vrf = vrf_of(rib, vrf)?;
+    let prefix = |text: &String| {
+        text.parse().map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))
+    };
+    let prefixes = prefixes.iter().map(prefix).collect::<Result<Vec<AnyPrefix>, Refusal>>()?;
+    let mut routes = Vec::with_capacity(prefixes.len());
+    for some in prefixes.chunks(LOOKUP) {
+        let some = some.to_vec();
+        let found = rib.handle.call(move |stage| {
+            let rib = stage.rib.get(vrf)?;
+            let describe = |prefix| rib.lookup(prefix).map(|info| describe(stage, vrf, rib, info));
+            Some(some.into_iter().map(describe).collect::<Vec<_>>())
+        })?;
+        routes.extend(found.ok_or_else(gone)?.into_iter().map(|found| found.map(model)));
+    }
+    Ok(FibLookups { routes })
 }
 
 pub(super) fn no_fib() -> Refusal {

@@ -161,6 +161,7 @@ fn fields_given_twice_or_empty_are_refused() {
         ("/v1/asic", "{\"set\": {\"rate\": \"1\", \"rate\": \"2\"}}", "`rate` is there twice"),
         ("/v1/asic/faults", "{\"prefixes\": [], \"refuse\": true}", "prefixes is empty"),
         ("/v1/asic/lookup", "{\"addresses\": []}", "addresses is empty"),
+        ("/v1/fib/lookup", "{\"prefixes\": []}", "prefixes is empty"),
     ] {
         let (status, sentence) = bench.unix(&request("POST", path, &[JSON], body));
         assert!(status == 400 && sentence.contains(message), "{path} {body}: {status} {sentence}");
@@ -207,7 +208,7 @@ fn changes_over_tcp_take_a_token() {
     for (method, path) in endpoints() {
         let path = path.replace("{address}", "127.0.0.12");
         let (status, sentence) = without.tcp(&request(&method, &path, &[JSON], ""));
-        let read = method == "GET" || path == "/v1/asic/lookup";
+        let read = method == "GET" || ["/v1/asic/lookup", "/v1/fib/lookup"].contains(&path.as_str());
         assert_eq!(status != 403, read, "{method} {path}: {status} {sentence}");
     }
 }

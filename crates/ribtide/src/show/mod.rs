@@ -485,7 +485,7 @@ fn nexthop_groups(to: &mut Printer, vrf: Option<&str>) -> Printed {
 }
 
 /// A URL query of the parts that have a value.
-fn query(parts: &[(&str, Option<String>)]) -> String {
+pub(crate) fn query(parts: &[(&str, Option<String>)]) -> String {
     let some = parts.iter().filter_map(|(name, value)| Some(format!("{name}={}", escape(value.as_ref()?))));
     some.collect::<Vec<_>>().join("&")
 }

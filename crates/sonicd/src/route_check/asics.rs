@@ -1,32 +1,49 @@
 //! The check of every ASIC of a box: one [`DaemonsCheck`] for each namespace, and one result. In it
 //! each stage and each difference has the name of its ASIC.
 
-use super::{CheckScope, DaemonsCheck, Error, REPORTED_DIFFERENCES_MAX};
+use super::{CheckScope, DaemonsCheck, Error, REPORTED_DIFFERENCES_MAX, Router};
 use ribtide_model::{DefaultRoute, RouteCheck};
 use ribtide_tables::Databases;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The checks of all ASICs, with their state between two runs.
-pub struct AsicsCheck(Vec<(Option<String>, DaemonsCheck)>);
+pub struct AsicsCheck {
+    all: Vec<(Option<String>, DaemonsCheck)>,
+    /// What is not compared with several ASICs.
+    not_compared: Vec<String>,
+}
 
 impl AsicsCheck {
     /// Opens the databases of `config`: those of every ASIC that it names, unless `NAMESPACE_ID`
     /// selects one. `syncds` are query sockets of syncds: `PATH` with one ASIC, `ASIC=PATH` with
-    /// several.
+    /// several. `router`: the one that feeds the databases; it is compared with one ASIC only.
     ///
     /// # Errors
     /// A sentence when a database cannot be reached, or a socket is of no ASIC.
-    pub fn open(config: Option<&Path>, syncds: &[String]) -> Result<AsicsCheck, Error> {
+    pub fn open(
+        config: Option<&Path>,
+        syncds: &[String],
+        router: Box<dyn Router>,
+    ) -> Result<AsicsCheck, Error> {
         let asics = Databases::of_asics(config)?;
+        let (mut router, mut not_compared) = (Some(router), Vec::new());
+        if asics.len() > 1 {
+            router = None;
+            not_compared.push(
+                "the RIB manager with APPL_DB: there are several ASICs; NAMESPACE_ID=N selects the one that the router feeds"
+                    .to_owned(),
+            );
+        }
         let mut sockets = sockets(&asics.iter().map(|(name, _)| name.as_deref()).collect::<Vec<_>>(), syncds)
             .map_err(Error::Configuration)?
             .into_iter();
         let open = |(name, databases): (Option<String>, Databases)| {
-            let check = DaemonsCheck::open(&databases, sockets.next().flatten());
-            Ok((name.clone(), check.map_err(|e| named(name.as_deref(), &e))?))
+            let check = DaemonsCheck::open(&databases, sockets.next().flatten(), router.take());
+            Ok::<_, Error>((name.clone(), check.map_err(|e| named(name.as_deref(), &e))?))
         };
-        asics.into_iter().map(open).collect::<Result<_, _>>().map(AsicsCheck)
+        let all = asics.into_iter().map(open).collect::<Result<_, Error>>()?;
+        Ok(AsicsCheck { all, not_compared })
     }
 
     /// Runs a check of each ASIC.
@@ -35,12 +52,14 @@ impl AsicsCheck {
     /// A sentence when a database or syncd does not reply.
     pub fn check(&mut self, scope: CheckScope) -> Result<RouteCheck, Error> {
         let begin = Instant::now();
-        let mut all = RouteCheck { full: true, ..RouteCheck::default() };
-        for (asic, check) in &mut self.0 {
+        let not_compared = self.not_compared.clone();
+        let mut all = RouteCheck { full: true, not_compared, ..RouteCheck::default() };
+        for (asic, check) in &mut self.all {
             let of_asic = |text: String| asic.iter().cloned().chain([text]).collect::<Vec<_>>().join(" ");
             let found = check.check(scope).map_err(|e| named(asic.as_deref(), &e))?;
             all.full &= found.full;
             all.checked += found.checked;
+            all.not_compared.extend(found.not_compared);
             all.differing += found.differing;
             all.under_way += found.under_way;
             all.routes.extend(found.routes.into_iter().map(|(stage, count)| (of_asic(stage), count)));
@@ -61,7 +80,7 @@ impl AsicsCheck {
     /// A sentence when a database does not reply.
     pub fn default_routes(&mut self) -> Result<Vec<DefaultRoute>, Error> {
         let mut all = Vec::new();
-        for (asic, check) in &mut self.0 {
+        for (asic, check) in &mut self.all {
             let found = check.default_routes().map_err(|e| named(asic.as_deref(), &e))?;
             merge(&mut all, asic.as_deref(), found);
         }

@@ -1,5 +1,7 @@
 //! Checks of a part of the tables each, so that one check a second is cheap while routes change.
 //!
+//! The routes of the router have a lap of their own, too ([`super::router`]).
+//!
 //! What routes depend on (interfaces, neighbours, groups, objects of the switch) is read again at
 //! the start of a lap through the tables, and when something seems to differ. A lap covers the
 //! entries of the switch, too ([`super::surplus`]).
@@ -8,9 +10,10 @@ use super::forwarding::Dest;
 use super::objects::{ASIC_STATE, Objects};
 use super::page::{self, Connections};
 use super::query::QueryClient;
+use super::router::RouteLap;
 use super::rows::Rows;
 use super::surplus::SwitchLap;
-use super::{DaemonsCheck, Entries, Error, REPORTED_DIFFERENCES_MAX, RouteCheck, Scene, counts_of};
+use super::{DaemonsCheck, Entries, Error, REPORTED_DIFFERENCES_MAX, RouteCheck, Routes, Scene, counts_of};
 use ribtide_prefix::Set;
 use ribtide_swss::sai::ObjectId;
 use ribtide_tables::{ScanCursor, TableError};
@@ -29,6 +32,7 @@ pub(super) struct Round {
     surplus: Vec<EntryKey>,
     appl: Lap,
     asic: Lap,
+    routes: RouteLap,
     switch: SwitchLap,
     /// Whether something changed after the start of this lap, or may have.
     disturbed: bool,
@@ -65,11 +69,12 @@ impl Round {
     pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<EntryKey>, disturbed: bool) -> Round {
         let over = || Lap { over: true, ..Lap::default() };
         let switch = SwitchLap::default();
-        Round { scene, differing, surplus, appl: over(), asic: over(), switch, disturbed }
+        let (appl, asic, routes) = (over(), over(), RouteLap::default());
+        Round { scene, differing, surplus, appl, asic, routes, switch, disturbed }
     }
 
     fn is_over(&self) -> bool {
-        self.appl.over && self.asic.over && self.switch.is_over()
+        self.appl.over && self.asic.over && self.routes.is_over() && self.switch.is_over()
     }
 }
 
@@ -96,7 +101,8 @@ impl DaemonsCheck {
         if round.is_over() {
             let Some(scene) = self.fresh(round.scene)? else { return Ok(None) };
             let (appl, asic, switch) = (Lap::default(), Lap::default(), self.begin_switch());
-            round = Round { scene, appl, asic, switch, disturbed: false, ..round };
+            let routes = scene.routes.as_ref().map(Routes::lap).unwrap_or_default();
+            round = Round { scene, appl, asic, routes, switch, disturbed: false, ..round };
         }
         let mut dests: Set<Dest> = round.differing.drain(..).collect();
         self.read_keys(&mut round, &mut dests)?;
@@ -128,6 +134,7 @@ impl DaemonsCheck {
             differences,
             routes: in_switch.map(|(routes, _)| ("chip".to_owned(), routes)).into_iter().collect(),
             default_routes: self.default_routes()?,
+            not_compared: self.not_compared(),
             milliseconds: milliseconds(),
         }))
     }
@@ -143,13 +150,16 @@ impl DaemonsCheck {
         Ok(Some(scene))
     }
 
-    /// The next destinations in either database.
+    /// The next destinations in either database and in the router.
     fn read_keys(&mut self, round: &mut Round, dests: &mut Set<Dest>) -> Result<(), Error> {
-        let Round { scene, appl, asic, .. } = round;
+        let Round { scene, appl, asic, routes, .. } = round;
         let (tables, table) = (Rows::tables(&self.appl), self.asic.key(ASIC_STATE, ""));
         for _ in 0..PAGES {
             appl.begin(&mut self.appl, Rows::PATTERN);
             asic.begin(&mut self.asic, &Objects::pattern(&table));
+            if let Some(link) = &mut self.router {
+                dests.extend(link.next_routes(scene, routes)?.into_iter().map(|(dest, _)| dest));
+            }
             let rows = appl.end(&mut self.appl)?;
             dests.extend(rows.iter().filter_map(|key| scene.rows.of(&tables, key)));
             for key in asic.end(&mut self.asic)? {
@@ -172,9 +182,7 @@ impl DaemonsCheck {
                 None => vec![None; dests.len()],
             };
             for ((dest, known), chip) in dests.iter().zip(&known).zip(chip) {
-                let finding =
-                    scene.compare_databases(*dest, known).or_else(|| scene.compare_chip(known, chip?));
-                suspects.extend(finding.map(|_| *dest));
+                suspects.extend(scene.compare(*dest, known, chip).map(|_| *dest));
             }
         }
         Ok(suspects)

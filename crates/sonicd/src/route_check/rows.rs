@@ -7,8 +7,8 @@ use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_swss::Row;
 use ribtide_swss::orch::parsed_row::{self, ParsedRow};
 use ribtide_swss::row::{
-    Hop, IntfKey, IntfRow, LabelKey, LabelRouteRow, Name, NeighRow, NextHopGroupRow, RouteKey, RouteRow, Via,
-    VrfRow,
+    Field, Hop, IntfKey, IntfRow, LabelKey, LabelRouteRow, Name, NeighRow, NextHopGroupRow, RouteKey,
+    RouteRow, Via, VrfRow,
 };
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -29,12 +29,44 @@ pub(super) enum Expected {
     Unread,
 }
 
+/// What a row says, before the rules of orchagent.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Written {
+    Forwarding(Forwarding),
+    /// The group of this index in NEXTHOP_GROUP_TABLE.
+    Group(Name),
+    /// The text that is no next hop.
+    Unreadable(String),
+}
+
+impl Written {
+    fn of(via: &Via) -> Written {
+        let index = via.get(Field::NexthopGroup);
+        match via.parse_hops() {
+            _ if via.is_blackhole() => Written::Forwarding(Forwarding::Drop),
+            _ if !index.is_empty() => Written::Group(index.into()),
+            Ok(hops) => Written::Forwarding(through(next_hops(&hops))),
+            Err(why) => Written::Unreadable(why.what),
+        }
+    }
+}
+
+/// A distinct row, without its key.
+pub(super) struct Meaning {
+    pub(super) expected: Expected,
+    /// The number of labels to pop.
+    pub(super) pop: u8,
+    pub(super) written: Written,
+    /// Whether it names a protocol, as each row of fpmsyncd does.
+    pub(super) has_protocol: bool,
+}
+
 impl Expected {
     fn of(via: &Via) -> Expected {
         match parsed_row::parse_route(via) {
             ParsedRow::Blackhole => Expected::Forwarding(Forwarding::Drop),
             ParsedRow::Direct(name) => Expected::Direct(name),
-            ParsedRow::Hops(hops) => Expected::Forwarding(through(&hops)),
+            ParsedRow::Hops(hops) => Expected::Forwarding(through(next_hops(&hops))),
             ParsedRow::Index(name) => Expected::Group(name),
             ParsedRow::Local => Expected::Local,
             ParsedRow::Refused(_) if parsed_row::unsupported(via).is_some() => Expected::Unread,
@@ -43,40 +75,44 @@ impl Expected {
     }
 }
 
+fn next_hops(hops: &[Hop]) -> Vec<NextHop> {
+    let next_hop = |hop: &Hop| NextHop {
+        gateway: Some(parsed_row::gateway(hop)).filter(|ip| !ip.is_unspecified()),
+        interface: Some(hop.ifname.clone()),
+        labels: hop.labels.clone(),
+        weight: hop.weight,
+    };
+    hops.iter().map(next_hop).collect()
+}
+
 /// Each next hop once, as in orchagent, with its smallest weight.
-fn through(hops: &[Hop]) -> Forwarding {
-    let mut hops: Vec<NextHop> = (hops.iter())
-        .map(|hop| NextHop {
-            gateway: Some(parsed_row::gateway(hop)).filter(|ip| !ip.is_unspecified()),
-            interface: Some(hop.ifname.clone()),
-            labels: hop.labels.clone(),
-            weight: hop.weight,
-        })
-        .collect();
+pub(super) fn through(mut hops: Vec<NextHop>) -> Forwarding {
     hops.sort_unstable();
     hops.dedup_by(|b, a| (a.gateway, &a.interface, &a.labels) == (b.gateway, &b.interface, &b.labels));
     Forwarding::through(hops)
 }
 
-/// Distinct expected forwardings, with the number of labels to pop.
+/// Distinct rows.
 #[derive(Default)]
 pub(super) struct ExpectedSet {
-    numbers: Map<Via, u32>,
-    pub(super) all: Vec<(Expected, u8)>,
+    /// Without and with a protocol.
+    numbers: [Map<Via, u32>; 2],
+    pub(super) all: Vec<Meaning>,
 }
 
 impl ExpectedSet {
-    fn number(&mut self, via: &Via) -> u32 {
-        if let Some(number) = self.numbers.get(via) {
+    fn number(&mut self, via: &Via, has_protocol: bool) -> u32 {
+        let numbers = &mut self.numbers[usize::from(has_protocol)];
+        if let Some(number) = numbers.get(via) {
             return *number;
         }
         let number = self.all.len() as u32;
-        let expected_index = match parsed_row::parse_pop(via) {
+        let (expected, pop) = match parsed_row::parse_pop(via) {
             Ok(pop) => (Expected::of(via), pop),
             Err(why) => (Expected::Refused(why), 1),
         };
-        self.all.push(expected_index);
-        self.numbers.insert(via.clone(), number);
+        self.all.push(Meaning { expected, pop, written: Written::of(via), has_protocol });
+        numbers.insert(via.clone(), number);
         number
     }
 }
@@ -92,7 +128,7 @@ struct Interface {
 #[derive(Default)]
 pub(super) struct Dependencies {
     interfaces: Map<Name, Interface>,
-    groups: Map<Name, Expected>,
+    groups: Map<Name, (Expected, Written)>,
     /// The interface of each neighbour; `None` if it has several.
     pub(super) neighbors: Map<IpAddr, Option<Name>>,
     /// The VRFs beside the default one.
@@ -125,15 +161,19 @@ impl Dependencies {
                     *at = None;
                 }
             } else if let Some((name, row)) = row::<NextHopGroupRow>(name, groups, fields) {
-                let expected = match parsed_row::parse_group(&row.via) {
-                    Ok(hops) => Expected::Forwarding(through(&hops)),
-                    Err(_) if parsed_row::unsupported(&row.via).is_some() => Expected::Unread,
-                    Err(why) => Expected::Refused(why),
-                };
-                dependencies.groups.insert(name, expected);
+                dependencies.add_group(name, &row.via);
             }
         })?;
         Ok(dependencies)
+    }
+
+    pub(super) fn add_group(&mut self, name: Name, via: &Via) {
+        let expected = match parsed_row::parse_group(via) {
+            Ok(hops) => Expected::Forwarding(through(next_hops(&hops))),
+            Err(_) if parsed_row::unsupported(via).is_some() => Expected::Unread,
+            Err(why) => Expected::Refused(why),
+        };
+        self.groups.insert(name, (expected, Written::of(via)));
     }
 
     /// The VRF of an interface, unless it is the default one.
@@ -143,7 +183,12 @@ impl Dependencies {
 
     /// The content of a group, if it exists.
     pub(super) fn group(&self, index: &str) -> Option<&Expected> {
-        self.groups.get(index)
+        self.groups.get(index).map(|(expected, _)| expected)
+    }
+
+    /// The content of a group's row, if it exists.
+    pub(super) fn written_group(&self, index: &str) -> Option<&Written> {
+        self.groups.get(index).map(|(_, written)| written)
     }
 
     /// Whether it is an address of the router.
@@ -245,12 +290,19 @@ impl Rows {
     /// The index of the expected forwarding of a row; `None` without a row.
     pub(super) fn expected_index(&mut self, dest: Dest, fields: &[(String, String)]) -> Option<u32> {
         let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
-        let via = match dest {
+        let (via, protocol) = match dest {
             _ if fields.is_empty() => return None,
-            Dest::Route(..) => RouteRow::from_fields(&mut pairs).ok()?.via,
-            Dest::Label(_) => LabelRouteRow::from_fields(&mut pairs).ok()?.via,
+            Dest::Route(..) => {
+                let row = RouteRow::from_fields(&mut pairs).ok()?;
+                (row.via, row.protocol)
+            }
+            Dest::Label(_) => {
+                let row = LabelRouteRow::from_fields(&mut pairs).ok()?;
+                (row.via, row.protocol)
+            }
         };
-        Some(self.expected_set.number(&via))
+        let has_protocol = protocol.is_some_and(|protocol| !protocol.is_empty());
+        Some(self.expected_set.number(&via, has_protocol))
     }
 
     /// A pattern that matches the keys of all rows, and of some pending ones.

@@ -12,8 +12,8 @@ use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Interfaces of the switch's own management.
-const MANAGEMENT: [&str; 3] = ["eth0", "docker0", "eth1-midplane"];
+/// Interfaces of the switch's own management: a route to one next hop there has no row.
+pub const MANAGEMENT: [&str; 3] = ["eth0", "docker0", "eth1-midplane"];
 /// What stands for an interface that is not known.
 const UNKNOWN: &str = "unknown";
 
