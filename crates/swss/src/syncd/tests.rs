@@ -519,6 +519,38 @@ fn what_is_said_no_more_goes_back_to_its_default() {
 }
 
 #[test]
+fn a_view_is_applied_to_a_chip_that_is_not_as_the_table_has_it() {
+    let mut world = World::new();
+    describe_some(&mut world, false);
+    let rid_of = |world: &World, prefix: &str| {
+        let dest = prefix.parse().unwrap();
+        let is_it = |(object, id): &&(ObjectType, ObjectId)| {
+            *object == ObjectType::RouteEntry && matches!(id, ObjectId::Route(entry) if entry.dest == dest)
+        };
+        *world.syncd.chip().objects.keys().find(is_it).unwrap()
+    };
+    world.start();
+    describe_some(&mut world, true);
+    let rif = world.rif(2);
+    assert_eq!(world.route("50.0.0.0/8", rif), Status::Success);
+    // The view changes one of the routes that the chip lost, and does not have the other one.
+    for prefix in ["2001:db8::/32", "40.0.0.0/8"] {
+        let lost = rid_of(&world, prefix);
+        world.syncd.chip_mut().objects.remove(&lost);
+    }
+    // Another program made a route that the view has, and it drops.
+    let (object, mut id) = rid_of(&world, "30.0.0.0/8");
+    if let ObjectId::Route(entry) = &mut id {
+        entry.dest = "50.0.0.0/8".parse().unwrap();
+    }
+    let drop = Attr::RoutePacketAction(PacketAction::Drop);
+    world.syncd.chip_mut().objects.insert((object, id), BTreeMap::from([(drop.name().into(), drop)]));
+    assert_eq!(world.view(View::Apply), Status::Success);
+    // `World::check` has compared the chip with ASIC_DB.
+    assert_eq!(world.db.rows.keys().filter(|(object, _)| *object == ObjectType::RouteEntry).count(), 4);
+}
+
+#[test]
 fn a_view_that_fails_says_so_and_the_database_tells_the_truth() {
     let mut world = World::new();
     describe_some(&mut world, false);

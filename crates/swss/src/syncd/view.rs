@@ -71,6 +71,15 @@ pub(super) fn translated_id(mut id: ObjectId, of: &dyn Fn(Oid) -> Option<Oid>) -
     Some(id)
 }
 
+/// The outcome of steps.
+struct Outcome {
+    /// Those that the chip refused.
+    failed: Vec<Step>,
+    /// The chip was not as syncd's table has it, since it lost or another program changed something.
+    /// The table is corrected, and other steps are to be carried out.
+    differed: bool,
+}
+
 /// A view under comparison.
 struct Comparison {
     /// What the chip holds now, in its own numbers.
@@ -332,8 +341,9 @@ impl<S: Sai> Syncd<S> {
         let mut steps = view.steps(&new);
         for _ in 0..ROUNDS {
             let before = steps.len();
-            steps = self.carry_out(&mut view, steps, out);
-            if steps.is_empty() || steps.len() == before {
+            let Outcome { failed, differed } = self.carry_out(&mut view, steps, out);
+            steps = if differed { view.steps(&new) } else { failed };
+            if steps.is_empty() || (steps.len() == before && !differed) {
                 break;
             }
         }
@@ -354,9 +364,9 @@ impl<S: Sai> Syncd<S> {
         Status::Success
     }
 
-    /// Carries steps out, in bulks of one kind, and returns those that failed.
-    fn carry_out(&mut self, view: &mut Comparison, steps: Vec<Step>, out: &mut SyncdOut) -> Vec<Step> {
-        let mut failed = Vec::new();
+    /// Carries steps out, in bulks of one kind.
+    fn carry_out(&mut self, view: &mut Comparison, steps: Vec<Step>, out: &mut SyncdOut) -> Outcome {
+        let (mut failed, mut differed) = (Vec::new(), false);
         let mut steps = steps.into_iter().peekable();
         while let Some(first) = steps.next() {
             let (verb, object) = (first.verb, first.object);
@@ -386,10 +396,21 @@ impl<S: Sai> Syncd<S> {
                 self.chip.bulk(verb, object, &mut items, ErrorMode::IgnoreError, &mut statuses);
             }
             statuses.resize(items.len(), Status::Failure);
+            let mut surplus = Vec::new();
             for ((step, item), status) in requested.into_iter().zip(items).zip(statuses) {
                 if !status.is_success() {
                     out.events.push(format!("{verb:?} of a {}: {}", object.name(), status.name()));
-                    failed.push(step);
+                    match (verb, status) {
+                        (Verb::Set | Verb::Remove, Status::ItemNotFound) => {
+                            view.actual.remove(&item.id);
+                            differed = true;
+                        }
+                        // It may have attributes that the view does not mention.
+                        (Verb::Create, Status::ItemAlreadyExists) if object.is_entry() => {
+                            surplus.push(Item::new(item.id, []));
+                        }
+                        _ => failed.push(step),
+                    }
                     continue;
                 }
                 match verb {
@@ -403,8 +424,13 @@ impl<S: Sai> Syncd<S> {
                     Verb::Remove => view.actual.remove(&item.id),
                 }
             }
+            if !surplus.is_empty() {
+                let mut statuses = Vec::with_capacity(surplus.len());
+                self.chip.bulk(Verb::Remove, object, &mut surplus, ErrorMode::IgnoreError, &mut statuses);
+                differed = true;
+            }
         }
-        failed
+        Outcome { failed, differed }
     }
 
     /// Takes the new view's numbers, and emits the difference to ASIC_DB.
