@@ -2,14 +2,14 @@
 //!
 //! While no route fails, nothing is kept, and a success costs a look-up in two empty tables.
 
-use ribtide_prefix::{Map, Set};
+use ribtide_prefix::{Map, shrink_if_sparse};
 use ribtide_rib::{DataplaneId, FibAck, VrfPrefix};
 
 /// The results of one dataplane that are not acknowledged yet, and its failures.
 #[derive(Default, Debug)]
 pub struct InstallResults {
     /// Prefixes reported as failed and not as installed since.
-    failed: Set<VrfPrefix>,
+    failed: Map<VrfPrefix, ()>,
     /// The last result of each prefix since the last report: the reason of a failure, or `None` if
     /// installed.
     news: Map<VrfPrefix, Option<String>>,
@@ -23,30 +23,32 @@ impl InstallResults {
 
     /// Notes that a route is as the RIB manager requested.
     pub fn installed(&mut self, route: VrfPrefix) {
-        if self.failed.contains(&route) || self.news.contains_key(&route) {
+        if self.failed.contains_key(&route) || self.news.contains_key(&route) {
             self.news.insert(route, None);
         }
     }
 
     /// Whether the last result of a route is a failure.
     pub fn has_failed(&self, route: VrfPrefix) -> bool {
-        self.news.get(&route).map_or_else(|| self.failed.contains(&route), Option::is_some)
+        self.news.get(&route).map_or_else(|| self.failed.contains_key(&route), Option::is_some)
     }
 
     /// The acknowledgement of every batch up to `seq`, with all results since the last one.
     pub fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
         let mut ack = FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() };
-        for (route, result) in self.news.drain() {
+        // A drained map would keep the room of a failure of the whole table.
+        for (route, result) in std::mem::take(&mut self.news) {
             match result {
                 Some(why) => {
-                    self.failed.insert(route);
+                    self.failed.insert(route, ());
                     ack.failed.push((route, why));
                 }
-                None if self.failed.remove(&route) => ack.installed.push(route),
+                None if self.failed.remove(&route).is_some() => ack.installed.push(route),
                 // It failed and was installed before an acknowledgement.
                 None => {}
             }
         }
+        shrink_if_sparse(&mut self.failed);
         ack
     }
 
@@ -62,6 +64,18 @@ impl InstallResults {
 mod tests {
     use super::*;
     use ribtide_prefix::AnyPrefix;
+
+    #[test]
+    fn failure_of_a_whole_table_leaves_no_capacity() {
+        let routes: Vec<VrfPrefix> =
+            (0..20_000_u32).map(|n| AnyPrefix::host(std::net::Ipv4Addr::from(n).into()).into()).collect();
+        let mut results = InstallResults::default();
+        routes.iter().for_each(|route| results.refused(*route, "no room".into()));
+        assert_eq!(results.ack(4, 1).failed.len(), routes.len());
+        routes.iter().for_each(|route| results.installed(*route));
+        assert_eq!(results.ack(4, 2).installed.len(), routes.len());
+        assert!(results.news.capacity() == 0 && results.failed.capacity() < 100);
+    }
 
     #[test]
     fn a_failure_is_taken_back_once_and_only_if_it_was_told() {

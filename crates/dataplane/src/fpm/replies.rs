@@ -167,6 +167,7 @@ impl Replies {
             Some(why) => self.refuse(at, why.into()),
             None => {
                 self.refused.remove(&at);
+                shrink_if_sparse(&mut self.refused);
                 self.results.installed(at);
                 self.settle(at);
             }
@@ -256,7 +257,7 @@ impl Replies {
         if self.pending.is_empty() {
             return;
         }
-        self.pending.clear();
+        self.pending = Map::default();
         self.open.iter_mut().for_each(|open| open.left = 0);
     }
 
@@ -299,7 +300,7 @@ impl Replies {
             for at in self.pending.keys().copied().collect::<Vec<_>>() {
                 self.refuse(at, why.into());
             }
-            self.doubts.clear();
+            self.doubts = Map::default();
         }
         // Only the first batch blocks others.
         let Some(first) = self.open.iter().find(|open| open.left > 0) else { return };
@@ -315,6 +316,7 @@ impl Replies {
 
     fn settle(&mut self, at: VrfPrefix) {
         self.doubts.remove(&at);
+        shrink_if_sparse(&mut self.doubts);
         let seq = self.pending.remove(&at);
         shrink_if_sparse(&mut self.pending);
         self.count(seq, -1);
