@@ -42,6 +42,9 @@ const DATAPLANE: DataplaneId = 0;
 const SETTLE_MS: u64 = 900_000;
 /// A pause in which the FPM client sends a route with an unclear reply again.
 const MOMENT_MS: u64 = 1000;
+/// The longest pause at the end of a run, and one after which nothing has changed for some moments.
+const PAUSE_MAX_MS: u64 = 60_000;
+const QUIET_MS: u64 = 5 * MOMENT_MS;
 /// Steps of all stages without a pass of time after which they are idle.
 const STEPS_MAX: usize = 20_000;
 /// Milliseconds between two attempts of the RIB manager at failed routes.
@@ -174,7 +177,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
         self.orchagent.zmq.iter_mut().for_each(|zmq| zmq.refuses = 0);
         let end = self.now_ms + SETTLE_MS;
         let rng = &mut Rng::new(self.script.seed);
-        let (mut pause, mut is_quiet) = (MOMENT_MS, false);
+        let mut pause = MOMENT_MS;
         loop {
             let mut steps = 0;
             while !self.is_idle() && steps < STEPS_MAX {
@@ -209,15 +212,20 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             } else {
                 format!("a stage still works after {steps} steps: {}", self.busy())
             };
+            let is_quiet = pause > QUIET_MS;
             if self.now_ms >= end && (is_quiet || self.now_ms >= end + SETTLE_MS) {
                 return Err(why);
             }
             // Next hops in a circle change for ever, at the damped rate. The routes that change with them are confirmed
-            // before the next change, if that is more than a moment away. A jump over it would count as silence.
+            // some moments later. A jump over the next change would count as silence, and start its back-off again.
             let left = self.routing.rib.next_due().map_or(u64::MAX, |due| due.saturating_sub(self.now_ms));
-            is_quiet = left > MOMENT_MS;
-            self.pass(if is_quiet { pause.min(left - 1) } else { left.max(1) })?;
-            pause = (pause * 5 / 4).min(60_000);
+            if left > MOMENT_MS {
+                self.pass(pause.min(left - 1))?;
+                pause = (pause * 5 / 4).min(PAUSE_MAX_MS);
+            } else {
+                self.pass(left.max(1))?;
+                pause = MOMENT_MS;
+            }
         }
     }
 
