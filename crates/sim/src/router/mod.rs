@@ -94,6 +94,8 @@ struct Sent {
     /// Of each route the batch that changed it, and its group.
     routes: BTreeMap<AnyPrefix, (u64, GroupId)>,
     failed: BTreeSet<AnyPrefix>,
+    /// The last acknowledged batch.
+    acknowledged: u64,
     /// The first batch of the replay; before one, the RIB manager counts no acknowledgement.
     replay: Option<u64>,
 }
@@ -338,6 +340,8 @@ impl Router<'_> {
             self.sent.failed.remove(prefix);
         }
         self.sent.failed.extend(ack.failed.iter().map(|(at, _)| at.prefix));
+        let acknowledged = self.sent.acknowledged;
+        self.sent.acknowledged = acknowledged.max(ack.seq);
         if !self.script.setup.suppress
             || self.disturbed
             || self.sent.replay.is_none_or(|first| ack.seq < first)
@@ -346,8 +350,10 @@ impl Router<'_> {
         }
         for (prefix, (seq, group)) in &self.sent.routes {
             let Some((content, changed)) = self.sent.groups.get(group) else { continue };
-            // No batch waits for a group that changed after its routes.
-            if *seq > ack.seq || changed > seq || self.sent.failed.contains(prefix) {
+            // Earlier acknowledgements were checked: since then a neighbour may have come back that the chip refuses.
+            // And no batch waits for a group that changed after its routes.
+            let is_new = *seq > acknowledged && *seq <= ack.seq;
+            if !is_new || changed > seq || self.sent.failed.contains(prefix) {
                 continue;
             }
             if let Err(why) = self.is_forwarded(*prefix, content, false) {
