@@ -1,4 +1,4 @@
-//! Tests of the RIB manager, each file a module: one program compiles and links in a fraction of the time of fourteen.
+//! Tests of the RIB manager, each file a module of one program: what they share is compiled and linked once.
 
 mod backup;
 mod cache;

@@ -42,8 +42,9 @@ const DATAPLANE: DataplaneId = 0;
 const SETTLE_MS: u64 = 900_000;
 /// A pause in which the FPM client sends a route with an unclear reply again.
 const MOMENT_MS: u64 = 1000;
-/// The longest pause at the end of a run, and one after which nothing has changed for some moments.
+/// The longest pause at the end of a run. A pause grows while nothing is due.
 const PAUSE_MAX_MS: u64 = 60_000;
+/// A pause has grown beyond this after some moments without a change.
 const QUIET_MS: u64 = 5 * MOMENT_MS;
 /// Steps of all stages without a pass of time after which they are idle.
 const STEPS_MAX: usize = 20_000;

@@ -75,8 +75,8 @@ pub(super) fn translated_id(mut id: ObjectId, of: &dyn Fn(Oid) -> Option<Oid>) -
 struct Outcome {
     /// Those that the chip refused.
     failed: Vec<Step>,
-    /// The chip was not as syncd's table has it, since it lost or another program changed something.
-    /// The table is corrected, and other steps are to be carried out.
+    /// Whether the chip lacked an entry of syncd's table, or had one that the table lacks. Table and
+    /// chip agree about it now, so the steps are computed again.
     differed: bool,
 }
 
@@ -405,7 +405,7 @@ impl<S: Sai> Syncd<S> {
                             view.actual.remove(&item.id);
                             differed = true;
                         }
-                        // It may have attributes that the view does not mention.
+                        // Another program's entry may have attributes that the view does not mention: it is removed, then created.
                         (Verb::Create, Status::ItemAlreadyExists) if object.is_entry() => {
                             surplus.push(Item::new(item.id, []));
                         }
