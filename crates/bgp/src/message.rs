@@ -88,6 +88,12 @@ pub enum NextHopState {
         /// Metric of the resolving route.
         cost: u32,
     },
+    /// The same, while the route of the path's prefix has no other next hop. Such a path is fed
+    /// without multipath members and backup.
+    ReachableAlone {
+        /// Metric of the resolving route.
+        cost: u32,
+    },
     /// Routes through it cannot be used.
     Unreachable,
     /// For a next hop with an `exclude` that the shard has not registered. Without it, the state

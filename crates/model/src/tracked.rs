@@ -16,13 +16,18 @@ pub struct TrackedNextHop {
     pub address: String,
     /// `recursive`, or `on-link` for paths of single-hop external sessions.
     pub kind: String,
-    /// The prefix of the paths, if it contains the address: then it does not resolve the address.
+    /// The prefix of the paths, if it contains the address or the address depends on its route: that
+    /// route does not resolve the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<String>,
     /// Whether BGP may use paths with it, according to the last notification; absent before the
     /// first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reachable: Option<bool>,
+    /// Whether it is reachable only for a route without another next hop, because it depends on
+    /// the route of `only_for`. BGP feeds such a path without multipath members and backup.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
     /// The last notified interior cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,

@@ -343,6 +343,12 @@ pub enum Reachability {
         /// Metric of the resolving route; 0 when it is connected.
         cost: u32,
     },
+    /// The same, for a next hop with an `exclude`, while that prefix's route has no other next hop:
+    /// the answer depends on that route, so it may not resolve together with others.
+    ReachableAlone {
+        /// As above.
+        cost: u32,
+    },
     /// No usable route resolves it.
     Unreachable,
 }

@@ -162,7 +162,12 @@ impl Tracking {
                 self.notify_prefixes(next_hop, &depends, per_prefix);
             }
             let Some(entry) = self.entries.get_mut(&next_hop) else { continue };
-            let state = state(entry.node);
+            let state = match (state(entry.node), next_hop.exclude) {
+                (Reachability::Reachable { cost }, Some(own)) if depends(entry.node).contains(&own) => {
+                    Reachability::ReachableAlone { cost }
+                }
+                (state, _) => state,
+            };
             let bad = state == Reachability::Unreachable;
             // Prefixes of plain next hops were computed a moment ago. A path's own prefix does not
             // count, because BGP needs the notification to choose.

@@ -527,6 +527,7 @@ impl RibStage {
         for (next_hop, state) in out.next_hops {
             let state = match state {
                 Reachability::Reachable { cost } => NextHopState::Reachable { cost },
+                Reachability::ReachableAlone { cost } => NextHopState::ReachableAlone { cost },
                 Reachability::Unreachable => NextHopState::Unreachable,
             };
             self.shards.next_hop(next_hop, state);

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// The time to wait for delayed notifications, in milliseconds: several times the longest delay
 /// (ADR 20). Paths that depend on each other without a stable state change for ever at that rate.
 const DELAY_MAX_MS: u64 = 600_000;
+/// The longest hold of a loss, in milliseconds (ADR 20, section 6).
+const HOLD_MAX_MS: u64 = 250;
 /// The one dataplane.
 const DATAPLANE: DataplaneId = 0;
 
@@ -163,7 +165,9 @@ impl<'n> Feedback<'n> {
                 );
             }
             let delayed = self.routing.rib.delayed_next_hops() > 0;
-            if !self.routing.wait(since + DELAY_MAX_MS) {
+            // Until a held loss is due, BGP lawfully has another answer than the RIB manager.
+            let limit = (since + DELAY_MAX_MS).max(self.routing.time + HOLD_MAX_MS);
+            if !self.routing.wait(limit) {
                 break;
             }
             self.damped |= delayed;

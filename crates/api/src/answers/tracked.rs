@@ -37,9 +37,10 @@ fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
         address: next_hop.address.to_string(),
         kind: if next_hop.recursive { "recursive" } else { "on-link" }.into(),
         only_for: next_hop.exclude.map(|prefix| prefix.to_string()),
-        reachable: notified.map(|state| matches!(state, Reachability::Reachable { .. })),
+        reachable: notified.map(|state| state != Reachability::Unreachable),
+        alone: matches!(notified, Some(Reachability::ReachableAlone { .. })),
         cost: notified.and_then(|state| match state {
-            Reachability::Reachable { cost } => Some(cost),
+            Reachability::Reachable { cost } | Reachability::ReachableAlone { cost } => Some(cost),
             Reachability::Unreachable => None,
         }),
         through: via.map(|prefix| prefix.to_string()),

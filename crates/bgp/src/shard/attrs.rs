@@ -274,6 +274,11 @@ impl AttrTable {
         self.hops.address(self.entry(number).hop)
     }
 
+    /// Whether the next hop of a set is reachable only for a route that has no other next hop.
+    pub(super) fn is_alone(&self, number: u32, recursive: bool) -> bool {
+        self.hops.is_alone(self.entry(number).hop, recursive)
+    }
+
     /// The prefix that all paths of a set in use have, if it holds the next hop.
     pub(super) fn exclude(&self, number: u32) -> Option<AnyPrefix> {
         self.hops.exclude(self.entry(number).hop)

@@ -140,11 +140,16 @@ impl Core {
     /// The multipath members beside the best path, and the backup.
     fn choose(&self, paths: &[Path], best: usize) -> (SmallVec<[usize; 8]>, Option<usize>) {
         let hop = |at: usize| self.attrs.next_hop(paths[at].attrs);
+        let alone = |path: Path| self.attrs.is_alone(path.attrs, self.is_recursive(path.session));
+        if alone(paths[best]) {
+            return Default::default();
+        }
         let most = usize::from(self.options.maximum_paths);
         let mut chosen: SmallVec<[usize; 8]> = SmallVec::from_slice(&[best]);
         if most > 1 {
             // A path of the same class as the best one has the same hint.
             let alike = self.usable_of(paths).filter(|(_, path)| path.worth() == paths[best].worth());
+            let alike = alike.filter(|(_, path)| !alone(*path));
             let (alike, candidates): (SmallVec<[usize; 8]>, SmallVec<[Candidate<'_>; 8]>) =
                 alike.map(|(at, path)| (at, self.candidate(path))).unzip();
             let first = alike.iter().position(|at| *at == best).unwrap_or_default();
@@ -158,7 +163,7 @@ impl Core {
         let mut backup = None;
         if self.options.backup_path {
             let aside = |at: usize| chosen.iter().all(|one| hop(*one) != hop(at));
-            backup = self.best_among(self.usable_of(paths).filter(|(at, _)| aside(*at)));
+            backup = self.best_among(self.usable_of(paths).filter(|(at, path)| aside(*at) && !alone(*path)));
         }
         chosen.remove(0);
         (chosen, backup)

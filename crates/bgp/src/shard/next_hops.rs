@@ -63,7 +63,7 @@ impl Kind {
     }
 
     fn is_usable(&self) -> bool {
-        matches!(self.state, Some(NextHopState::Reachable { .. }))
+        matches!(self.state, Some(NextHopState::Reachable { .. } | NextHopState::ReachableAlone { .. }))
     }
 
     /// Whether it is used and unusable.
@@ -148,10 +148,16 @@ impl NextHops {
     #[inline]
     pub(super) fn cost(&self, id: u32, recursive: bool) -> Result<u32, Reason> {
         match self.entries[id as usize].kinds[usize::from(recursive)].state {
-            Some(NextHopState::Reachable { cost }) => Ok(cost),
+            Some(NextHopState::Reachable { cost } | NextHopState::ReachableAlone { cost }) => Ok(cost),
             Some(NextHopState::Unreachable | NextHopState::PerPrefix) => Err(Reason::NextHopUnreachable),
             None => Err(Reason::NextHopUnknown),
         }
+    }
+
+    /// Whether a next hop is reachable only for a route that has no other next hop.
+    pub(super) fn is_alone(&self, id: u32, recursive: bool) -> bool {
+        let state = self.entries[id as usize].kinds[usize::from(recursive)].state;
+        matches!(state, Some(NextHopState::ReachableAlone { .. }))
     }
 
     /// Separates the paths of a prefix from an address: they get an entry of their own.

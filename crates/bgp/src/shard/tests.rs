@@ -3,7 +3,7 @@
 use super::*;
 use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
-use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, NONE};
+use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerKind};
 use ribtide_prefix::{Afi, V4};
 use ribtide_wire::bgp::NextHop;
@@ -477,6 +477,32 @@ fn next_hop_on_link_and_recursive_ones_are_apart() {
     bench.handle(ShardIn::NextHops(vec![(recursive, NextHopState::Reachable { cost: 0 })]));
     let effects = report(&mut bench, "192.0.2.7", NextHopState::Unreachable);
     assert_eq!(sources(&effects), [(None, Some(3))], "the better path needs its next hop on link");
+}
+
+#[test]
+fn next_hop_that_is_reachable_alone_is_fed_without_others() {
+    let options = DecisionOptions { maximum_paths: 8, backup_path: true, ..DecisionOptions::default() };
+    let mut bench = Bench { shard: Shard::tracking(options), out: ShardOut::default() };
+    for n in [1, 2, 3] {
+        bench.handle(ShardIn::PeerUp(peer(n, 1)));
+        bench.routes(&peer(n, 1), Some(&set(0, n as u8)), [0]);
+    }
+    let mut fed = |changed: u8, state| {
+        report(&mut bench, &format!("192.0.2.{changed}"), state);
+        let FeedSet { next_hops, backup, .. } = bench.shard.fed_of(prefix(0).any()).unwrap().set;
+        let last = |address: IpAddr| address.to_string().split('.').next_back().unwrap().to_owned();
+        let members: Vec<String> = next_hops.iter().map(|(address, _)| last(*address)).collect();
+        (members.join(" "), backup.map(|(address, _)| last(address)))
+    };
+    let (reachable, alone) = (NextHopState::Reachable { cost: 0 }, NextHopState::ReachableAlone { cost: 0 });
+    fed(1, reachable);
+    fed(2, reachable);
+    assert_eq!(fed(3, reachable), ("1 2 3".into(), None));
+    assert_eq!(fed(1, alone), ("1".into(), None), "no member and no backup beside it");
+    assert_eq!(fed(1, reachable), ("1 2 3".into(), None));
+    assert_eq!(fed(2, alone), ("1 3".into(), None), "nor is it a member or a backup");
+    assert_eq!(fed(3, NextHopState::Unreachable), ("1".into(), None));
+    assert_eq!(fed(1, NextHopState::Unreachable), ("2".into(), None), "it is the best path");
 }
 
 #[test]

@@ -117,6 +117,7 @@ impl Bench {
     fn hear(&mut self, said: &RibOut) {
         let state = |state| match state {
             ribtide_rib::Reachability::Reachable { cost } => NextHopState::Reachable { cost },
+            ribtide_rib::Reachability::ReachableAlone { cost } => NextHopState::ReachableAlone { cost },
             ribtide_rib::Reachability::Unreachable => NextHopState::Unreachable,
         };
         let news = said.next_hops.iter().map(|(next_hop, s)| (*next_hop, state(*s))).collect();

@@ -31,6 +31,7 @@ pub(super) fn tracked(all: &TrackedNextHops) -> String {
     for n in &all.next_hops {
         let state = match (n.reachable, n.delayed_ms) {
             (None, _) => "unknown".into(),
+            (Some(true), None) if n.alone => "reachable alone".into(),
             (Some(true), None) => "reachable".into(),
             (Some(false), None) => "unreachable".into(),
             (Some(_), Some(ms)) => format!("delayed {:.1} s", ms as f64 / 1000.0),
