@@ -193,6 +193,16 @@ impl Confirm {
         }
     }
 
+    /// Shrinks every collection to its contents: a failure of the whole table makes all of them grow.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.fences.shrink_to_fit();
+        self.fresh.shrink_to_fit();
+        self.blocked.shrink_to_fit();
+        self.named.shrink_to_fit();
+        self.suspects.shrink_to_fit();
+        self.changing.shrink_to_fit();
+    }
+
     /// Every blocked prefix.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = AnyPrefix> {
         self.blocked.iter().copied()

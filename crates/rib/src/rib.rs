@@ -94,6 +94,7 @@ impl Rib {
     pub fn shrink_to_fit(&mut self) {
         for_each_family!(F => self.tables.get_mut::<F>().shrink_to_fit());
         self.dataplanes.values_mut().for_each(Dataplane::shrink_to_fit);
+        self.confirm.shrink_to_fit();
     }
 
     /// The first part of [`Rib::handle`]: changes for every dataplane.

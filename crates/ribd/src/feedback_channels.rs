@@ -104,6 +104,11 @@ impl FeedbackChannels {
         self.channels.iter().any(|unsent| !unsent.is_empty())
     }
 
+    /// Shrinks what waits for room to its contents.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.channels.iter_mut().for_each(|unsent| unsent.blocked.shrink_to_fit());
+    }
+
     /// Sends feedback while there is room.
     pub(super) fn send(&mut self) {
         self.channels.iter_mut().for_each(Unsent::send);

@@ -129,6 +129,7 @@ pub struct RibStage {
 impl ShrinkToFit for RibStage {
     fn shrink_to_fit(&mut self) {
         self.rib.shrink_to_fit();
+        self.shards.shrink_to_fit();
         self.changed.shrink_to_fit();
         self.taken.shrink_to_fit();
     }
