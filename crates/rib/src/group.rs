@@ -19,10 +19,11 @@ pub(crate) struct GroupKey {
     pub(crate) next_hops: NextHops,
     /// The backup hops in the same form, used while `next_hops` are unresolved.
     pub(crate) backup: Vec<ReceivedHop>,
-    /// `recursion` of the backup hops; false when there are none.
+    /// `recursion` of the backup hops.
     pub(crate) backup_recursion: bool,
     /// The condition of the routes' use.
     pub(crate) track: Option<Track>,
+    /// Whether the next hops may be looked up recursively; false where none needs it.
     pub(crate) recursion: bool,
     /// The prefix of the route, when a gateway lies inside it: the route must not resolve itself.
     pub(crate) exclude: Option<AnyPrefix>,
@@ -45,12 +46,18 @@ fn sorted(mut hops: Vec<ReceivedHop>) -> Vec<ReceivedHop> {
     hops
 }
 
+/// Whether a hop is looked up recursively. Where none is, `recursion` makes no difference, and so
+/// belongs to no key: routes with equal next hops have one group (ADR 20, section 3).
+fn recurses(hops: &[ReceivedHop], recursion: bool) -> bool {
+    recursion && hops.iter().any(|hop| Target::new(hop, true, None).recursion)
+}
+
 impl GroupKey {
     /// The key of a received set.
     pub(crate) fn new(set: &RouteSet) -> GroupKey {
         GroupKey {
             backup: sorted(set.backup.clone()),
-            backup_recursion: set.backup_recursion && !set.backup.is_empty(),
+            backup_recursion: recurses(&set.backup, set.backup_recursion),
             track: set.track,
             ..GroupKey::plain(set.next_hops.clone(), set.allow_recursion)
         }
@@ -62,6 +69,7 @@ impl GroupKey {
             NextHops::Via(hops) => NextHops::Via(sorted(hops)),
             NextHops::Blackhole => NextHops::Blackhole,
         };
+        let recursion = matches!(&next_hops, NextHops::Via(hops) if recurses(hops, recursion));
         GroupKey {
             next_hops,
             backup: Vec::new(),

@@ -414,7 +414,7 @@ impl Resolver {
             let node = &mut resolver.nodes[id];
             node.consulted.push(consulted);
             resolver.dependents.insert(group, id);
-            if node.passed_over.contains(&group) {
+            if resolver.passes_over(id, group) {
                 return GroupStatus::PassedOver;
             }
             if resolver.groups.store[group].stale {
@@ -426,6 +426,17 @@ impl Resolver {
             }
             GroupStatus::Settled
         })
+    }
+
+    /// Whether a target passes over a group, or one that differs only in FIB policy: that is one
+    /// group to a circle.
+    fn passes_over(&self, id: u32, group: u32) -> bool {
+        let key = |group: u32| self.groups.store.get(group).map(|group| &group.key);
+        let same = |passed: &u32| match (key(*passed), key(group)) {
+            (Some(passed), Some(group)) => passed.differs_only_in_policy_result(group),
+            _ => false,
+        };
+        self.nodes[id].passed_over.iter().any(|passed| *passed == group || same(passed))
     }
 
     pub(crate) fn settle(&mut self, id: u32, resolution: Resolution) {

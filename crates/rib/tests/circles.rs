@@ -119,6 +119,31 @@ fn long_chain_of_routes_over_a_default_route_needs_no_stack() {
     expect(&b, &at(COUNT - 1), &[1]);
 }
 
+/// One group to a circle: what differs in kind where nothing is looked up, or in FIB policy alone.
+#[test]
+fn circle_passes_over_every_route_with_equal_next_hops() {
+    let conditional = |protocol| RouteSet {
+        next_hops: NextHops::Blackhole,
+        track: Some(Track::Address("2001:db8:2::1".parse().unwrap())),
+        allow_recursion: protocol != STATIC,
+        ..set(protocol, &[])
+    };
+    for maps in [Vec::new(), vec![(Protocol::BgpExternal, None, TestAction::Source(1))]] {
+        let mut b = Bench::new(RibConfig { resolve_via_default: true, ..RibConfig::default() });
+        b.set_route_maps(&Maps(maps));
+        let blackhole = RouteSet { next_hops: NextHops::Blackhole, ..set(STATIC, &[]) };
+        let default = |set: RouteSet| route(pfx("0.0.0.0/0"), set.protocol.source(), Some(set));
+        let out = b.handle(vec![
+            route(pfx("::/0"), Source::Static, Some(blackhole)),
+            announce("2001:db8::/32", STATIC, &[gw("10.1.1.1")]),
+            default(conditional(STATIC)),
+            default(conditional(Protocol::BgpExternal)),
+            RibIn::Track(vec![recursive("10.1.1.1")]),
+        ]);
+        assert_eq!(out.next_hops, [(recursive("10.1.1.1"), Reachability::Unreachable)]);
+    }
+}
+
 #[test]
 fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
     let mut b = Bench::with(two_links());
