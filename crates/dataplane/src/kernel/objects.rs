@@ -114,8 +114,11 @@ pub(super) struct Objects {
     /// Whether no group of an earlier run and no single object may leave the kernel, because found
     /// routes may use it that the RIB has not requested yet.
     pub(super) keep: bool,
-    /// Whether groups may have left the kernel since [`Kernel::forget_lost`](super::routes::Kernel).
-    pub(super) lost: bool,
+    /// Whether groups may have left the kernel since [`Objects::take_lasting`].
+    lost: bool,
+    /// Kernel ids of groups created since then, while `keep` is set: a found route with such an id
+    /// went with the former group.
+    created: Set<u32>,
     /// Groups (by id of the RIB) whose routes may be in the kernel, and which it refused since
     /// [`Objects::take_refused`].
     refused: Vec<u32>,
@@ -209,10 +212,16 @@ impl Objects {
         }
     }
 
-    /// The ids of all groups that the kernel has.
-    pub(super) fn ids(&self) -> Set<u32> {
+    /// The ids of the groups that the kernel has, and has had since the last call; `None` if no group
+    /// may have left it, or without `keep`.
+    pub(super) fn take_lasting(&mut self) -> Option<Set<u32>> {
+        let created = std::mem::take(&mut self.created);
+        if !std::mem::take(&mut self.lost) || !self.keep {
+            return None;
+        }
         let live = self.groups.values().filter(|g| !g.live.is_empty()).map(|g| g.id);
-        live.chain(self.found.groups.values().flatten().copied()).collect()
+        let all = live.chain(self.found.groups.values().flatten().copied());
+        Some(all.filter(|id| !created.contains(id)).collect())
     }
 
     fn use_single(&mut self, way: SingleContent) {
@@ -502,6 +511,9 @@ impl Objects {
             let Some(group) = self.groups.get_mut(&change.group) else { continue };
             match refused.remove(&index) {
                 None => {
+                    if group.live.is_empty() && self.keep {
+                        self.created.insert(change.id);
+                    }
                     if group.live.is_empty() && !group.fresh {
                         back.push(change.group);
                     }
