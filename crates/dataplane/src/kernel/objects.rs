@@ -3,7 +3,8 @@
 //!
 //! Every group of the RIB is a group object in the kernel, also a group of one member, because the
 //! kernel cannot turn a single object into a group. So a group keeps its id whatever its members,
-//! and a change of members is one message for any number of routes.
+//! and a change of members is one message for any number of routes. One that becomes unresolved is
+//! deleted behind the routes of its batch, and gets another id.
 //!
 //! The kernel removes objects without a notification when their interface goes down, and with the
 //! last member the group and all of its routes. So the contents of the kernel are an assumption
@@ -108,6 +109,9 @@ pub(super) struct Objects {
     /// Kernel ids of groups to delete once no route uses them, and of objects whose deletion the
     /// kernel refused.
     doomed: Vec<u32>,
+    /// Of these, groups that have become unresolved since [`Objects::take_left`]: their routes go
+    /// with them.
+    emptied: Vec<u32>,
     /// Single objects that may be unused.
     idle: Vec<SingleContent>,
     found: Found,
@@ -470,7 +474,17 @@ impl Objects {
                 }
                 continue;
             }
-            if members.is_empty() {
+            if members.is_empty() && group.want.is_empty() {
+                // The kernel drops its routes with it. First the batch moves those that go elsewhere.
+                self.lost = true;
+                let new = self.new_id();
+                if let Some(group) = self.groups.get_mut(&key) {
+                    let id = std::mem::replace(&mut group.id, new);
+                    self.doomed.push(id);
+                    self.emptied.push(id);
+                    (group.live, group.found) = (Vec::new(), false);
+                }
+            } else if members.is_empty() {
                 // Without members the old forwarding would be wrong. The kernel drops its routes
                 // with it.
                 self.delete_objects(socket, &[group.id])?;
@@ -574,6 +588,11 @@ impl Objects {
         let groups = std::mem::take(&mut self.doomed);
         self.free_objects(socket, &groups)?;
         if self.keep { Ok(()) } else { self.delete_idle(socket).map(drop) }
+    }
+
+    /// Whether the kernel refused to delete a group that became unresolved, so routes by it stay.
+    pub(super) fn take_left(&mut self) -> bool {
+        std::mem::take(&mut self.emptied).iter().any(|id| self.doomed.contains(id))
     }
 
     /// Deletes found objects that were not adopted.

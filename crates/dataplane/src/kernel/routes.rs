@@ -247,6 +247,9 @@ impl Kernel {
             self.sources.remove(group);
         }
         self.objects.delete_unused(&mut self.socket)?;
+        if self.objects.take_left() {
+            self.repair()?;
+        }
         if batch.end_of_replay {
             (self.replaying, self.holding, self.held, self.objects.keep) = (false, false, false, false);
             self.sweep_all()?;
