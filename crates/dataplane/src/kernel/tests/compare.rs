@@ -87,6 +87,30 @@ fn compare_repairs_each_difference_once() {
     });
 }
 
+/// Without its source address the kernel refuses the right route.
+#[test]
+fn compare_deletes_a_route_with_other_next_hops_that_it_cannot_replace() {
+    in_namespace("compare::compare_deletes_a_route_with_other_next_hops_that_it_cannot_replace", || {
+        ip("addr add 10.7.7.7/32 dev lo");
+        let config = KernelConfig { source4: Some("10.7.7.7".parse().unwrap()), ..config() };
+        let mut kernel = Kernel::open(&System::default(), config, &[]).unwrap();
+        routes(2).apply(&mut kernel);
+        let group = |prefix: &str| json(&format!("route show table 1000 exact {prefix}"))[0]["nhid"].clone();
+        let [first, second] = ["192.0.0.0/24", "192.0.1.0/24"].map(group);
+        ip(&format!("route replace 192.0.0.0/24 nhid {second} table 1000 metric 20 proto bgp"));
+        ip(&format!("route replace 192.0.1.0/24 nhid {second} table 1000 metric 20 proto bgp"));
+        ip("addr del 10.7.7.7/32 dev lo");
+        round(&mut kernel, 10);
+        let refused: Vec<AnyPrefix> = failed(&mut kernel).into_iter().map(|(prefix, _)| prefix).collect();
+        assert_eq!(refused, ["192.0.0.0/24", "192.0.1.0/24"].map(|prefix| prefix.parse().unwrap()));
+        assert!(!table_has("192.0.0.0/24"));
+        assert!(table_has("192.0.1.0/24"), "its next hops are right, and only its source address is not");
+        ip("addr add 10.7.7.7/32 dev lo");
+        kernel.addresses_changed(&["10.7.7.7".parse().unwrap()]).unwrap();
+        assert_eq!(["192.0.0.0/24", "192.0.1.0/24"].map(group), [first, second]);
+    });
+}
+
 /// Own changes between two pages are no differences, whatever the pages show.
 #[test]
 fn compare_counts_no_own_change() {
