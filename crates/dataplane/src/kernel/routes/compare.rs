@@ -235,7 +235,10 @@ impl Kernel {
             let id = last.1;
             let source = group.and_then(|group| sources.get(&group).copied()).or(configured);
             if id == Some(found.id) && found.source == source {
-                results.installed(VrfPrefix { vrf, prefix: prefix.any() });
+                // In the first buffer it may precede a deletion whose repair has failed.
+                if !found.early {
+                    results.installed(VrfPrefix { vrf, prefix: prefix.any() });
+                }
             } else {
                 let changes = match id {
                     // Without its group a route is deleted.

@@ -1,5 +1,6 @@
 //! The continuous comparison repairs what no notification reports. These tests have no watcher.
 
+use super::super::watch::Touched;
 use super::machine::KernelMachine;
 use super::others::prefix;
 use super::system::SimulatedClock;
@@ -108,6 +109,34 @@ fn compare_deletes_a_route_with_other_next_hops_that_it_cannot_replace() {
         ip("addr add 10.7.7.7/32 dev lo");
         kernel.addresses_changed(&["10.7.7.7".parse().unwrap()]).unwrap();
         assert_eq!(["192.0.0.0/24", "192.0.1.0/24"].map(group), [first, second]);
+    });
+}
+
+/// The first buffer of a page is as old as the page before.
+#[test]
+fn compare_confirms_no_failed_route_by_an_older_buffer() {
+    in_namespace("compare::compare_confirms_no_failed_route_by_an_older_buffer", || {
+        ip("addr add 10.7.7.7/32 dev lo");
+        // In the main table, the kernel drops routes whose source address is gone.
+        let source4 = Some("10.7.7.7".parse().unwrap());
+        let config = KernelConfig { table: 254, protocol: 114, source4, ..config() };
+        let mut kernel = Kernel::open(&System::default(), config, &[]).unwrap();
+        routes(3000).apply(&mut kernel);
+        // The two IPv6 routes, and one buffer of the others.
+        while kernel.repairs.counters.compared() <= 2 {
+            assert!(!kernel.compare(1).unwrap());
+        }
+        let next: AnyPrefix = prefix(kernel.repairs.counters.compared() as u32 - 2).parse().unwrap();
+        let has = || !json(&format!("route show table 254 exact {next}")).is_empty();
+        assert!(has(), "one buffer has all routes");
+        ip("addr del 10.7.7.7/32 dev lo");
+        assert!(!has());
+        kernel
+            .touched(&[Touched { prefix: next, table: 254, metric: 20, there: false, marked: false }])
+            .unwrap();
+        assert_eq!(failed(&mut kernel).len(), 1);
+        kernel.compare(1).unwrap();
+        assert_eq!(kernel.results.ack(0, 0).installed, []);
     });
 }
 
