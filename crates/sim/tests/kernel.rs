@@ -393,6 +393,23 @@ fn seeds() -> u64 {
     std::env::var("RIBTIDE_KERNEL_SEEDS").map_or(30, |text| text.parse().expect("a number of seeds"))
 }
 
+/// The IPv4 route by an object and with a source address that a request adds.
+fn with_source(request: &Request) -> Option<&OwnedRoute> {
+    match request {
+        Request::Route(route, _) if route.prefix.afi() == Afi::Ipv4 && route.id.is_some() => Some(route),
+        _ => None,
+    }
+    .filter(|route| route.source.is_some())
+}
+
+/// Adds a route with the attributes of a former one: the kernel has these, even if the source address
+/// is gone.
+fn again(rng: &mut Rng, sourced: &[OwnedRoute]) -> Option<Request> {
+    let former = (!sourced.is_empty()).then(|| rng.pick(sourced).clone())?;
+    let prefix = rng.pick(&["192.0.2.0/24", "198.51.100.0/24", "100.64.0.0/10"]).parse().expect("a prefix");
+    Some(Request::Route(OwnedRoute { prefix, ..former }, NLM_F_CREATE | NLM_F_REPLACE))
+}
+
 /// One history.
 fn compare(seed: u64, links: &[u32]) {
     // An earlier one leaves routes and objects.
@@ -433,6 +450,7 @@ fn compare(seed: u64, links: &[u32]) {
     both.notifications(0);
     both.notifications(1);
     let mut story: Vec<String> = Vec::new();
+    let mut sourced: Vec<OwnedRoute> = Vec::new();
     for _ in 0..60 {
         let mut by_event = false;
         if rng.one_in(8) {
@@ -441,7 +459,9 @@ fn compare(seed: u64, links: &[u32]) {
             both.happen(event);
             by_event = true;
         } else {
-            let requests: Vec<Request> = (0..1 + rng.index(4)).map(|_| both.request(rng)).collect();
+            let mut requests: Vec<Request> = (0..1 + rng.index(4)).map(|_| both.request(rng)).collect();
+            requests.extend(rng.maybe(4, |rng| again(rng, &sourced)).flatten());
+            sourced.extend(requests.iter().filter_map(with_source).cloned());
             story.extend(requests.iter().map(|request| format!("{request:?}")));
             let [real, simulated] = both.send(&requests);
             if real != simulated {

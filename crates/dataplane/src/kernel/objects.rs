@@ -3,7 +3,8 @@
 //!
 //! Every group of the RIB is a group object in the kernel, also a group of one member, because the
 //! kernel cannot turn a single object into a group. So a group keeps its id whatever its members,
-//! and a change of members is one message for any number of routes.
+//! and a change of members is one message for any number of routes. One that becomes unresolved is
+//! deleted behind the routes of its batch, and gets another id.
 //!
 //! The kernel removes objects without a notification when their interface goes down, and with the
 //! last member the group and all of its routes. So the contents of the kernel are an assumption
@@ -108,14 +109,20 @@ pub(super) struct Objects {
     /// Kernel ids of groups to delete once no route uses them, and of objects whose deletion the
     /// kernel refused.
     doomed: Vec<u32>,
+    /// Of these, groups that have become unresolved since [`Objects::take_left`]: their routes go
+    /// with them.
+    emptied: Vec<u32>,
     /// Single objects that may be unused.
     idle: Vec<SingleContent>,
     found: Found,
     /// Whether no group of an earlier run and no single object may leave the kernel, because found
     /// routes may use it that the RIB has not requested yet.
     pub(super) keep: bool,
-    /// Whether groups may have left the kernel since [`Kernel::forget_lost`](super::routes::Kernel).
-    pub(super) lost: bool,
+    /// Whether groups may have left the kernel since [`Objects::take_lasting`].
+    lost: bool,
+    /// Kernel ids of groups created since then, while `keep` is set: a found route with such an id
+    /// went with the former group.
+    created: Set<u32>,
     /// Groups (by id of the RIB) whose routes may be in the kernel, and which it refused since
     /// [`Objects::take_refused`].
     refused: Vec<u32>,
@@ -209,10 +216,16 @@ impl Objects {
         }
     }
 
-    /// The ids of all groups that the kernel has.
-    pub(super) fn ids(&self) -> Set<u32> {
+    /// The ids of the groups that the kernel has, and has had since the last call; `None` if no group
+    /// may have left it, or without `keep`.
+    pub(super) fn take_lasting(&mut self) -> Option<Set<u32>> {
+        let created = std::mem::take(&mut self.created);
+        if !std::mem::take(&mut self.lost) || !self.keep {
+            return None;
+        }
         let live = self.groups.values().filter(|g| !g.live.is_empty()).map(|g| g.id);
-        live.chain(self.found.groups.values().flatten().copied()).collect()
+        let all = live.chain(self.found.groups.values().flatten().copied());
+        Some(all.filter(|id| !created.contains(id)).collect())
     }
 
     fn use_single(&mut self, way: SingleContent) {
@@ -461,7 +474,17 @@ impl Objects {
                 }
                 continue;
             }
-            if members.is_empty() {
+            if members.is_empty() && group.want.is_empty() {
+                // The kernel drops its routes with it. First the batch moves those that go elsewhere.
+                self.lost = true;
+                let new = self.new_id();
+                if let Some(group) = self.groups.get_mut(&key) {
+                    let id = std::mem::replace(&mut group.id, new);
+                    self.doomed.push(id);
+                    self.emptied.push(id);
+                    (group.live, group.found) = (Vec::new(), false);
+                }
+            } else if members.is_empty() {
                 // Without members the old forwarding would be wrong. The kernel drops its routes
                 // with it.
                 self.delete_objects(socket, &[group.id])?;
@@ -502,6 +525,9 @@ impl Objects {
             let Some(group) = self.groups.get_mut(&change.group) else { continue };
             match refused.remove(&index) {
                 None => {
+                    if group.live.is_empty() && self.keep {
+                        self.created.insert(change.id);
+                    }
                     if group.live.is_empty() && !group.fresh {
                         back.push(change.group);
                     }
@@ -562,6 +588,11 @@ impl Objects {
         let groups = std::mem::take(&mut self.doomed);
         self.free_objects(socket, &groups)?;
         if self.keep { Ok(()) } else { self.delete_idle(socket).map(drop) }
+    }
+
+    /// Whether the kernel refused to delete a group that became unresolved, so routes by it stay.
+    pub(super) fn take_left(&mut self) -> bool {
+        std::mem::take(&mut self.emptied).iter().any(|id| self.doomed.contains(id))
     }
 
     /// Deletes found objects that were not adopted.

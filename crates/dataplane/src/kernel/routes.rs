@@ -247,6 +247,9 @@ impl Kernel {
             self.sources.remove(group);
         }
         self.objects.delete_unused(&mut self.socket)?;
+        if self.objects.take_left() {
+            self.repair()?;
+        }
         if batch.end_of_replay {
             (self.replaying, self.holding, self.held, self.objects.keep) = (false, false, false, false);
             self.sweep_all()?;
@@ -435,10 +438,7 @@ impl Kernel {
     /// Found routes whose next-hop object has left the kernel are gone with it, or will be: they
     /// count as wrong. Those that the RIB requested with another group are written.
     fn forget_lost(&mut self) -> io::Result<()> {
-        if !std::mem::take(&mut self.objects.lost) || !self.replaying {
-            return Ok(());
-        }
-        let there = self.objects.ids();
+        let Some(there) = self.objects.take_lasting() else { return Ok(()) };
         let ours = self.config.metric;
         for vrf in self.ids() {
             for_each_family!(F => {
@@ -551,7 +551,8 @@ impl Kernel {
         // All routes are compared, so neither returned nor refused groups matter.
         self.objects.converge(&mut self.socket)?;
         self.objects.take_refused();
-        (self.objects.lost, self.held) = (false, false);
+        self.objects.take_lasting();
+        self.held = false;
         let objects = (self.objects.accepted - accepted) as usize;
         self.repairs.note(Difference::NextHopObject, objects, None);
         for vrf in self.ids() {
@@ -598,7 +599,8 @@ impl Kernel {
     fn restart(&mut self) -> io::Result<()> {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;
-        (self.objects.keep, self.objects.lost) = (true, false);
+        self.objects.take_lasting();
+        self.objects.keep = true;
         (self.replaying, self.holding, self.held) = (true, true, false);
         self.comparison.restart();
         self.results = InstallResults::default();

@@ -660,6 +660,37 @@ fn told(body: impl FnOnce()) -> (usize, usize) {
 }
 
 #[test]
+fn routes_leave_an_unresolved_group_before_it_goes() {
+    in_namespace("routes_leave_an_unresolved_group_before_it_goes", || {
+        let mut kernel = open();
+        Batch::start()
+            .group(1, &[hop("10.0.0.2", "v0", 1)])
+            .group(2, &[hop("10.0.1.2", "v1", 1)])
+            .route("192.0.2.0/24", Some(1))
+            .route("198.51.100.0/24", Some(1))
+            .end()
+            .apply(&mut kernel);
+        let mut monitor = Socket::monitor(&[RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP], 1 << 20).unwrap();
+        let mut batch = Batch::default().route("192.0.2.0/24", Some(2));
+        batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Unresolved, source: None });
+        batch.apply(&mut kernel);
+        assert_eq!(table(), expect(&[("192.0.2.0/24", &["10.0.1.2 v1 1"])]));
+        let mut first = None;
+        monitor
+            .notified(&WaitFd::new(&Stop::default()).unwrap(), Duration::from_millis(200), |_, content| {
+                let moved = matches!(content, ribtide_wire::netlink::Content::NewRoute(_));
+                first.get_or_insert(moved);
+            })
+            .unwrap();
+        assert_eq!(first, Some(true), "the group was deleted first");
+        // It comes back, and with it the route that it still has.
+        Batch::default().group(1, &[hop("10.0.0.2", "v0", 1)]).apply(&mut kernel);
+        let whole = expect(&[("192.0.2.0/24", &["10.0.1.2 v1 1"]), ("198.51.100.0/24", &["10.0.0.2 v0 1"])]);
+        assert_eq!((table(), json("nexthop show").len()), (whole, 4));
+    });
+}
+
+#[test]
 fn a_lost_next_hop_leaves_every_group_with_one_message() {
     in_namespace("a_lost_next_hop_leaves_every_group_with_one_message", || {
         let mut kernel = open();

@@ -83,17 +83,17 @@ impl State {
             },
             (_, NextHops::None) => return Err(if afi == Afi::Ipv4 { libc::ENODEV } else { libc::EINVAL }),
         };
-        // The kernel does not look at the source address of an IPv4 route that drops.
-        let unchecked = afi == Afi::Ipv4 && forward == RouteForward::Drop;
-        if route.prefsrc.is_some_and(|source| !unchecked && !self.has_address(source)) {
-            return Err(libc::EINVAL);
-        }
         let metric = match (afi, route.metric.unwrap_or(0)) {
             (Afi::Ipv6, 0) => IPV6_METRIC,
             (_, metric) => metric,
         };
         let (protocol, kind, scope) = (route.protocol, route.kind, route.scope);
         let entry = RouteEntry { metric, protocol, kind, scope, source: route.prefsrc, forward };
+        if route.prefsrc.is_some_and(|source| !self.has_address(source))
+            && !self.takes_any_source(afi, route.table, &entry)
+        {
+            return Err(libc::EINVAL);
+        }
         let entries = self.tables.entry((afi, route.table)).or_default().0.entry(route.prefix).or_default();
         let before = entries.clone();
         let done = match afi {
@@ -111,6 +111,17 @@ impl State {
             self.notify_route(RTM_NEWROUTE, (route.prefix, route.table, &entry), flags, port);
         }
         Ok(())
+    }
+
+    /// Whether the kernel does not look at the source address of a route: an IPv4 route that drops,
+    /// or one by a next-hop object where the table has one of equal attributes (`fib_find_info_nh`).
+    fn takes_any_source(&self, afi: Afi, table: u32, entry: &RouteEntry) -> bool {
+        afi == Afi::Ipv4
+            && match entry.forward {
+                RouteForward::Drop => true,
+                RouteForward::Object(_) => self.routes(afi, table).any(|(_, known)| known == entry),
+                RouteForward::Via(_) => false,
+            }
     }
 
     /// `RTM_DELROUTE`.

@@ -226,13 +226,7 @@ impl Router<'_> {
         let selected = self.process.routing.selected();
         let state = &*self.kernel.state();
         for (prefix, info) in selected.iter().filter(|(_, info)| is_ours(info.protocol)) {
-            // Without its source address the kernel takes no route.
-            let sourceless = self.script.source
-                && prefix.afi() == Afi::Ipv4
-                && !state
-                    .links()
-                    .values()
-                    .any(|link| link.up && link.addresses.iter().any(|(a, _)| *a == source_address()));
+            let sourceless = self.is_sourceless(state, prefix.afi());
             let found = found(state, *prefix);
             if sourceless && found.is_none() {
                 continue;
@@ -242,8 +236,9 @@ impl Router<'_> {
             }
             let status = self.process.routing.rib.status(*prefix);
             let confirmed = matches!(&status[..], [(DATAPLANE, InstallStatus::Installed)]);
-            if found.is_some() && !confirmed {
-                return Some(format!("{prefix} is in the kernel and not confirmed: {status:?}"));
+            // Another program's route in its place, with the right next hops, has failed.
+            if found.is_some() && confirmed == sourceless {
+                return Some(format!("{prefix} is in the kernel, and its status is {status:?}"));
             }
         }
         for afi in [Afi::Ipv4, Afi::Ipv6] {
@@ -252,13 +247,23 @@ impl Router<'_> {
                 if !wanted || entry.metric != METRIC {
                     return Some(format!("{prefix} is in the kernel, and no protocol has it: {entry:?}"));
                 }
-                let source = (self.script.source && afi == Afi::Ipv4).then(source_address);
+                // Without that address the kernel takes no route that replaces one without source.
+                let missing = self.is_sourceless(state, afi);
+                let source = (self.script.source && afi == Afi::Ipv4 && !missing).then(source_address);
                 if entry.source != source {
                     return Some(format!("{prefix} has the source address {:?}", entry.source));
                 }
             }
         }
         self.surplus_object(state)
+    }
+
+    /// Whether no interface has the source address of own routes, so that the kernel refuses them.
+    fn is_sourceless(&self, state: &State, afi: Afi) -> bool {
+        let mut links = state.links().values().filter(|link| link.up);
+        self.script.source
+            && afi == Afi::Ipv4
+            && !links.any(|link| link.addresses.iter().any(|(address, _)| *address == source_address()))
     }
 
     /// A next-hop object in the kernel that no group of the RIB manager has.

@@ -9,7 +9,7 @@
 //! for routes written since. A route that a round has not seen is added under the condition that it
 //! is absent.
 
-use super::{Change, Kernel, is_written, source};
+use super::{Change, Kernel, WRITE, is_written, source};
 use crate::kernel::repairs::Difference;
 use ribtide_netlink::{Socket, overran};
 use ribtide_prefix::{Afi, Family, Prefix, Set, for_each_family};
@@ -221,7 +221,7 @@ impl Kernel {
         let metric = self.config.metric;
         let configured = source::<F>(vrf, &self.config);
         // Of each: those of the first buffer, and the others.
-        let [mut differing, mut unexpected]: [[Vec<Change<F>>; 2]; 2] = Default::default();
+        let [mut differing, mut of_source, mut unexpected]: [[Vec<Change<F>>; 2]; 3] = Default::default();
         let Kernel { wanted, objects, sources, results, comparison, .. } = self;
         let prefixes = page.iter().map(|found| (found.metric == metric).then_some(found.prefix));
         let groups = wanted.table_mut().saw(vrf, prefixes);
@@ -235,21 +235,44 @@ impl Kernel {
             let id = last.1;
             let source = group.and_then(|group| sources.get(&group).copied()).or(configured);
             if id == Some(found.id) && found.source == source {
-                results.installed(VrfPrefix { vrf, prefix: prefix.any() });
+                // In the first buffer it may precede a deletion whose repair has failed.
+                if !found.early {
+                    results.installed(VrfPrefix { vrf, prefix: prefix.any() });
+                }
             } else {
-                // Without its group a route is deleted.
-                let changes = if id.is_some() { &mut differing } else { &mut unexpected };
+                let changes = match id {
+                    // Without its group a route is deleted.
+                    None => &mut unexpected,
+                    Some(id) if id == found.id => &mut of_source,
+                    Some(_) => &mut differing,
+                };
                 let change = Change { prefix, metric: found.metric, group };
                 changes[usize::from(!found.early)].push(change);
             }
         }
-        comparison.retain_older(vrf, &mut differing[0]);
-        comparison.retain_older(vrf, &mut unexpected[0]);
-        let [differing, unexpected] = [differing, unexpected].map(|changes| changes.concat());
+        for changes in [&mut differing, &mut of_source, &mut unexpected] {
+            comparison.retain_older(vrf, &mut changes[0]);
+        }
+        let [differing, of_source, unexpected] = [differing, of_source, unexpected].map(|all| all.concat());
         self.repairs.note(Difference::OtherNextHops, differing.len(), example(&differing));
+        self.repairs.note(Difference::OtherNextHops, of_source.len(), example(&of_source));
         self.repairs.note(Difference::Unexpected, unexpected.len(), example(&unexpected));
         self.write(vrf, &differing)?;
+        self.delete_refused(vrf, &differing)?;
+        self.write(vrf, &of_source)?;
         self.write(vrf, &unexpected)
+    }
+
+    /// Deletes the routes whose replacement the kernel refused, so that packets do not go where the
+    /// RIB does not send them. A route with other next hops would stay as long as the kernel refuses
+    /// the right one, for example without its source address.
+    fn delete_refused<F: Family>(&mut self, vrf: VrfId, replaced: &[Change<F>]) -> io::Result<()> {
+        let failed =
+            |change: &&Change<F>| self.results.has_failed(VrfPrefix { vrf, prefix: change.prefix.any() });
+        let wrong: Vec<Change<F>> =
+            replaced.iter().filter(failed).map(|change| Change { group: None, ..*change }).collect();
+        // The refusal stays the result of each.
+        self.send(vrf, &wrong, WRITE).map(drop)
     }
 
     /// Adds routes that the round has not seen. Those that the kernel has all the same are another

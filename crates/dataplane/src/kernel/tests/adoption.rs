@@ -63,6 +63,27 @@ fn found_objects_flushed_before_an_announcement_are_written_with_their_routes() 
     );
 }
 
+/// The group is made again with its former id before its routes are announced.
+#[test]
+fn found_routes_gone_with_their_group_are_written_although_the_group_is_back() {
+    in_namespace(
+        "adoption::found_routes_gone_with_their_group_are_written_although_the_group_is_back",
+        || {
+            first().apply(&mut open());
+            let whole = table();
+            let mut kernel = open();
+            let FibBatch { groups, .. } = first().0;
+            Batch(FibBatch { groups, ..Batch::start().0 }).apply(&mut kernel);
+            ip("nexthop flush");
+            kernel.objects_changed().unwrap();
+            assert_eq!((json("nexthop show").len(), table().len()), (4, 0));
+            let FibBatch { routes, .. } = first().0;
+            Batch(FibBatch { routes, ..FibBatch::default() }).apply(&mut kernel);
+            assert_eq!(table(), whole);
+        },
+    );
+}
+
 #[test]
 fn found_routes_gone_with_their_link_are_written() {
     in_namespace("adoption::found_routes_gone_with_their_link_are_written", || {

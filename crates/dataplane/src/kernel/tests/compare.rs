@@ -1,5 +1,6 @@
 //! The continuous comparison repairs what no notification reports. These tests have no watcher.
 
+use super::super::watch::Touched;
 use super::machine::KernelMachine;
 use super::others::prefix;
 use super::system::SimulatedClock;
@@ -84,6 +85,58 @@ fn compare_repairs_each_difference_once() {
         // 50 of ribtide, and two of the other program.
         assert_eq!(table().len(), 52);
         assert_eq!(round(&mut kernel, 10), [0; 4]);
+    });
+}
+
+/// Without its source address the kernel refuses the right route.
+#[test]
+fn compare_deletes_a_route_with_other_next_hops_that_it_cannot_replace() {
+    in_namespace("compare::compare_deletes_a_route_with_other_next_hops_that_it_cannot_replace", || {
+        ip("addr add 10.7.7.7/32 dev lo");
+        let config = KernelConfig { source4: Some("10.7.7.7".parse().unwrap()), ..config() };
+        let mut kernel = Kernel::open(&System::default(), config, &[]).unwrap();
+        routes(2).apply(&mut kernel);
+        let group = |prefix: &str| json(&format!("route show table 1000 exact {prefix}"))[0]["nhid"].clone();
+        let [first, second] = ["192.0.0.0/24", "192.0.1.0/24"].map(group);
+        ip(&format!("route replace 192.0.0.0/24 nhid {second} table 1000 metric 20 proto bgp"));
+        ip(&format!("route replace 192.0.1.0/24 nhid {second} table 1000 metric 20 proto bgp"));
+        ip("addr del 10.7.7.7/32 dev lo");
+        round(&mut kernel, 10);
+        let refused: Vec<AnyPrefix> = failed(&mut kernel).into_iter().map(|(prefix, _)| prefix).collect();
+        assert_eq!(refused, ["192.0.0.0/24", "192.0.1.0/24"].map(|prefix| prefix.parse().unwrap()));
+        assert!(!table_has("192.0.0.0/24"));
+        assert!(table_has("192.0.1.0/24"), "its next hops are right, and only its source address is not");
+        ip("addr add 10.7.7.7/32 dev lo");
+        kernel.addresses_changed(&["10.7.7.7".parse().unwrap()]).unwrap();
+        assert_eq!(["192.0.0.0/24", "192.0.1.0/24"].map(group), [first, second]);
+    });
+}
+
+/// The first buffer of a page is as old as the page before.
+#[test]
+fn compare_confirms_no_failed_route_by_an_older_buffer() {
+    in_namespace("compare::compare_confirms_no_failed_route_by_an_older_buffer", || {
+        ip("addr add 10.7.7.7/32 dev lo");
+        // In the main table, the kernel drops routes whose source address is gone.
+        let source4 = Some("10.7.7.7".parse().unwrap());
+        let config = KernelConfig { table: 254, protocol: 114, source4, ..config() };
+        let mut kernel = Kernel::open(&System::default(), config, &[]).unwrap();
+        routes(3000).apply(&mut kernel);
+        // The two IPv6 routes, and one buffer of the others.
+        while kernel.repairs.counters.compared() <= 2 {
+            assert!(!kernel.compare(1).unwrap());
+        }
+        let next: AnyPrefix = prefix(kernel.repairs.counters.compared() as u32 - 2).parse().unwrap();
+        let has = || !json(&format!("route show table 254 exact {next}")).is_empty();
+        assert!(has(), "one buffer has all routes");
+        ip("addr del 10.7.7.7/32 dev lo");
+        assert!(!has());
+        kernel
+            .touched(&[Touched { prefix: next, table: 254, metric: 20, there: false, marked: false }])
+            .unwrap();
+        assert_eq!(failed(&mut kernel).len(), 1);
+        kernel.compare(1).unwrap();
+        assert_eq!(kernel.results.ack(0, 0).installed, []);
     });
 }
 
