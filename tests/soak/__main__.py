@@ -22,7 +22,8 @@ from world import World  # noqa: E402
 
 #: Without a kill between these shares of the time: the memory of processes that live so long is judged.
 QUIET = (0.25, 0.95)
-#: Growth of a process's median between the first and the last quarter of its samples that passes, as a ratio and in MiB.
+#: Growth of a process's median between the second and the last quarter of its samples that passes, as a ratio and in MiB. In the
+#: first quarter a process meets most kinds of rounds for the first time, and its buffers are filled for the first time.
 GROWTH, SLACK = 1.10, 2.0
 #: Failed rounds after which the run ends.
 FAILURES_MAX = 5
@@ -201,14 +202,14 @@ class Soak:
                  "| round | times |", "| --- | --- |", *(f"| {kind} | {n} |" for kind, n in sorted(self.rounds.items())), "",
                  "| repairs of changes by others | changes made | repairs counted |", "| --- | --- | --- |",
                  *(f"| {counter} | {n} | {self.counted[counter]} |" for counter, n in sorted(self.made.items())), "",
-                 "| process | samples of the longest life | anonymous MiB, first quarter | last quarter |", "| --- | --- | --- | --- |"]
+                 "| process | samples of the longest life | anonymous MiB, first quarter | second | last |", "| --- | --- | --- | --- | --- |"]
         grown = []
         for name in dict.fromkeys(name for name, _ in self.samples):
             longest = max((s for (n, _), s in self.samples.items() if n == name), key=len)
             quarter = max(1, len(longest) // 4)
-            first, last = statistics.median(longest[:quarter]), statistics.median(longest[-quarter:])
-            lines.append(f"| {name} | {len(longest)} | {first:.1f} | {last:.1f} |")
-            if len(longest) >= 12 and last > first * GROWTH and last > first + SLACK and name not in ("redis", "bird"):
+            first, second, last = map(statistics.median, (longest[:quarter], longest[quarter : 2 * quarter] or longest, longest[-quarter:]))
+            lines.append(f"| {name} | {len(longest)} | {first:.1f} | {second:.1f} | {last:.1f} |")
+            if len(longest) >= 12 and last > second * GROWTH and last > second + SLACK and name not in ("redis", "bird"):
                 grown.append(name)
         lines += ["", f"repairs in rounds without changes by others: {dict(self.beside) or 'none'}",
                   f"processes that the supervisor started: {self.supervisor.started}",
