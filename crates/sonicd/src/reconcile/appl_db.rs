@@ -1,6 +1,6 @@
 //! The rows of APPL_DB: the truth is what fpmsyncd handed over. Rows of other programs stay.
 
-use super::mirror::{Found, Reader, WantedRow};
+use super::mirror::{Found, Queue, Reader, WantedRow};
 use ribtide_swss::fpmsyncd::{self, RowName};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::Connection;
@@ -30,7 +30,7 @@ pub(crate) fn reader(connection: Connection) -> Reader<RowName, ()> {
         },
         connection,
         name: |connection, name| connection.database().key(name.table(), &name.text()),
-        queue: Some(|name| (format!("{}_KEY_SET", name.table()), name.text())),
+        queue: Some(Queue { table: RowName::table, key: RowName::text }),
         scanned: None,
         why: Difference::why,
         producer: Box::new(|_| Ok(())),

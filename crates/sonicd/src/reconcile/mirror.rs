@@ -19,12 +19,15 @@ use ribtide_runtime::idle;
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::{Connection, Reply, ScanCursor, TableError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Rows of a page: the stage makes them in less than a millisecond.
 const PAGE: usize = 1000;
-/// The time at work is multiplied by this for the rest: at most 2% of a CPU.
-const REST_FACTOR: u32 = 49;
+/// A page's CPU time, of this thread and of the stage, is multiplied by this for the rest: at most 2% of a CPU.
+const CPU_REST_FACTOR: u32 = 49;
+/// And the time that it took by this: with what the server needs for it, at most a tenth of the time.
+const REST_FACTOR: u32 = 9;
 /// The longest rest after a page.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// How long a suspect row may wait to be written; later ones are compared in the next round.
@@ -96,8 +99,14 @@ pub(crate) trait Mirror: Sized + 'static {
 /// The key of a row of a stage.
 pub(crate) type KeyOf<S> = <<S as Mirror>::Row as WantedRow>::Key;
 
-/// The set of keys that a consumer has not taken yet, and a row's key in it.
-pub(crate) type QueueKey<K> = fn(&K) -> (String, String);
+/// Where the keys are that a consumer has not taken yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue<K> {
+    /// The table of a row: its keys are in the set `TABLE_KEY_SET`.
+    pub(crate) table: fn(&K) -> &'static str,
+    /// A row's key in that set.
+    pub(crate) key: fn(&K) -> String,
+}
 
 /// Asks the producer of rows what it has of those that were found.
 pub(crate) type AskProducer<K, P> = Box<dyn Fn(&[(K, Found)]) -> Result<P, Error> + Send>;
@@ -113,9 +122,8 @@ pub(crate) struct Reader<K, P> {
     pub(crate) connection: Connection,
     /// The key of a row in the database.
     pub(crate) name: fn(&Connection, &K) -> String,
-    /// The set of keys that the consumer has not taken yet, and the key in it, where there is one: a
-    /// row whose key is in it is under way.
-    pub(crate) queue: Option<QueueKey<K>>,
+    /// The keys that the consumer has not taken yet, where there is one: such a row is under way.
+    pub(crate) queue: Option<Queue<K>>,
     /// The tables, if rows are searched that the stage does not have.
     pub(crate) scanned: Option<Scanned>,
     /// The reason of a repair, for the log.
@@ -127,18 +135,37 @@ pub(crate) struct Reader<K, P> {
 impl<K, P> Reader<K, P> {
     /// The rows as the database has them. A row that is under way is `None`.
     pub(super) fn read(&mut self, keys: &[&K]) -> Result<Vec<Option<Found>>, Error> {
-        let mut under_way = vec![false; keys.len()];
-        if let Some(queue) = self.queue {
-            // Before the rows: the consumer moves a row and removes its key in one step.
-            let queued: Vec<(String, String)> = keys.iter().map(|key| queue(key)).collect();
-            let commands = queued.iter().map(|(set, key)| ["SISMEMBER", set, key]);
-            let replies = self.connection.query_all(commands)?;
-            replies.iter().zip(&mut under_way).for_each(|(reply, on)| *on = reply.as_integer() == Some(1));
-        }
+        // Before the rows: the consumer moves a row and removes its key in one step.
+        let under_way = self.under_way(keys)?;
         let names: Vec<String> = keys.iter().map(|key| (self.name)(&self.connection, key)).collect();
         let replies = self.connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
         let rows = replies.into_iter().map(Reply::into_pairs);
         Ok(rows.zip(under_way).map(|(row, on)| (!on).then_some(row)).collect())
+    }
+
+    /// Which of the rows are under way.
+    fn under_way(&mut self, keys: &[&K]) -> Result<Vec<bool>, Error> {
+        let mut under_way = vec![false; keys.len()];
+        let Some(Queue { table, key }) = self.queue else { return Ok(under_way) };
+        let tables: BTreeSet<&'static str> = keys.iter().map(|key| table(key)).collect();
+        let sets: Vec<String> = tables.iter().map(|table| format!("{table}_KEY_SET")).collect();
+        let sizes = self.connection.query_all(sets.iter().map(|set| ["SCARD", set]))?;
+        // Most of the time nothing is under way, and the sets alone say so.
+        let sets: BTreeMap<&str, String> = tables
+            .into_iter()
+            .zip(sets)
+            .zip(sizes)
+            .filter(|(_, size)| size.as_integer() != Some(0))
+            .map(|(set, _)| set)
+            .collect();
+        let queued = keys.iter().enumerate().filter_map(|(n, k)| Some((n, sets.get(table(k))?, key(k))));
+        let queued: Vec<(usize, &String, String)> = queued.collect();
+        let replies =
+            self.connection.query_all(queued.iter().map(|(_, set, key)| ["SISMEMBER", set, key]))?;
+        for ((n, ..), reply) in queued.iter().zip(replies) {
+            under_way[*n] = reply.as_integer() == Some(1);
+        }
+        Ok(under_way)
     }
 }
 
@@ -202,6 +229,21 @@ pub(crate) fn start<S: Mirror>(
         .map_err(Error::no_thread("to compare the database"))
 }
 
+/// What a page takes.
+struct PageTime {
+    began: Instant,
+    /// This thread's CPU time at its start.
+    cpu: Duration,
+    /// CPU time of the stage.
+    of_stage: Duration,
+}
+
+impl PageTime {
+    fn start() -> PageTime {
+        PageTime { began: Instant::now(), cpu: thread::cpu_time(), of_stage: Duration::ZERO }
+    }
+}
+
 /// The thread of the comparison.
 pub(super) struct Reconciler<S: Mirror> {
     handle: StageHandle<S>,
@@ -231,9 +273,27 @@ impl<S: Mirror> Reconciler<S> {
         goes_on
     }
 
-    /// Rests after a page that took `work`.
-    fn rest(&self, work: Duration) -> bool {
-        !self.stop.sleep((work * REST_FACTOR).min(REST_MAX))
+    /// Rests after a page.
+    fn rest(&self, page: &PageTime) -> bool {
+        let cpu = thread::cpu_time().saturating_sub(page.cpu) + page.of_stage;
+        let rest = (cpu * CPU_REST_FACTOR).max(page.began.elapsed() * REST_FACTOR);
+        !self.stop.sleep(rest.min(REST_MAX))
+    }
+
+    /// Lets the stage do something that takes CPU time for a page.
+    fn on_stage<R: Send + 'static>(
+        &self,
+        page: &mut PageTime,
+        work: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> Result<R, End> {
+        let timed = move |stage: &mut S| {
+            let before = thread::cpu_time();
+            let result = work(stage);
+            (result, thread::cpu_time().saturating_sub(before))
+        };
+        let (result, cpu) = self.handle.wait(timed)?;
+        page.of_stage += cpu;
+        Ok(result)
     }
 
     /// Compares every row once.
@@ -244,8 +304,9 @@ impl<S: Mirror> Reconciler<S> {
         self.scan()?;
         let mut cursor = Some(S::Cursor::default());
         while let Some(from) = cursor.take() {
-            let begin = Instant::now();
-            let Some((rows, next)) = self.handle.wait(move |stage| stage.page(from, PAGE))? else {
+            let mut time = PageTime::start();
+            let page = self.on_stage(&mut time, move |stage| stage.page(from, PAGE))?;
+            let Some((rows, next)) = page else {
                 return Ok(());
             };
             cursor = next;
@@ -256,7 +317,7 @@ impl<S: Mirror> Reconciler<S> {
             };
             let suspects: Vec<KeyOf<S>> = rows.into_iter().zip(found).filter_map(differs).collect();
             self.confirm(suspects)?;
-            if !self.rest(begin.elapsed()) {
+            if !self.rest(&time) {
                 return Err(End::Stopped);
             }
         }
@@ -268,21 +329,21 @@ impl<S: Mirror> Reconciler<S> {
         let Some((pattern, tables)) = self.reader.scanned.clone() else { return Ok(()) };
         let mut cursor = ScanCursor::default();
         loop {
-            let begin = Instant::now();
+            let mut time = PageTime::start();
             let names = self.reader.connection.scan_page(&pattern, &mut cursor)?;
             for (table, prefix) in &tables {
                 let table = *table;
                 let of = names.iter().filter_map(|name| name.strip_prefix(prefix.as_str()));
                 let of: Vec<String> = of.map(str::to_owned).collect();
                 if !of.is_empty() {
-                    let unmatched = self.handle.wait(move |stage| stage.unmatched(table, of))?;
+                    let unmatched = self.on_stage(&mut time, move |stage| stage.unmatched(table, of))?;
                     self.confirm(unmatched)?;
                 }
             }
             if cursor.is_at_start() {
                 return Ok(());
             }
-            if !self.rest(begin.elapsed()) {
+            if !self.rest(&time) {
                 return Err(End::Stopped);
             }
         }

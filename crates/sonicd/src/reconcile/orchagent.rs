@@ -4,7 +4,7 @@
 //! An APPL_DB that lost its data has no rows, and that must not empty the chip. So fpmsyncd is queried
 //! for its own version of the rows that differ ([`row_query`]).
 
-use super::mirror::{Found, KeyOf, Mirror, Reader, WantedRow};
+use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, WantedRow};
 use crate::orch_stage::{Feed, OrchStage};
 use crate::{Daemon, Error, row_query};
 use ribtide_swss::fpmsyncd::{FoundRow, ProducerRow};
@@ -49,7 +49,7 @@ pub(crate) fn reader(only_groups: bool, daemon: &Daemon) -> Result<Reader<RowNam
             RowName::Group(_) => "orchagent NEXTHOP_GROUP_TABLE",
         },
         name: |connection: &Connection, name| connection.database().key(name.table(), &name.text()),
-        queue: Some(|name| (format!("{}_KEY_SET", name.table()), name.text())),
+        queue: Some(Queue { table: RowName::table, key: RowName::text }),
         // One scan: each visits all keys of the database.
         scanned: Some(("*_TABLE:*".into(), tables)),
         why: |difference| match difference {

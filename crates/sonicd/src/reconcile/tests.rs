@@ -1,6 +1,6 @@
 //! Rounds of comparisons: a database of a stage that a test scripts, the rows of ASIC_DB, and the chip.
 
-use super::mirror::{Found, KeyOf, Mirror, Reader, Reconciler, WantedRow, difference};
+use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, Reconciler, WantedRow, difference};
 use super::*;
 use crate::redis_server::Server;
 use ribtide_runtime::call;
@@ -129,7 +129,7 @@ fn row_that_the_consumer_has_not_taken_is_under_way() {
     client.query("HSET TABLE:a field value");
     client.query("SADD TABLE_KEY_SET b");
     let mut reader =
-        Reader { queue: Some(|key: &String| ("TABLE_KEY_SET".into(), key.clone())), ..reader(&server) };
+        Reader { queue: Some(Queue { table: |_| "TABLE", key: String::clone }), ..reader(&server) };
     let keys = ["a", "b", "c"].map(str::to_owned);
     let found = reader.read(&keys.iter().collect::<Vec<_>>()).unwrap();
     assert_eq!(found, [Some(vec![("field".into(), "value".into())]), None, Some(Vec::new())]);
