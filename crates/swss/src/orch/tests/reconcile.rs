@@ -225,13 +225,20 @@ fn row_that_orchagent_missed_is_given_to_it() {
 
 #[test]
 fn row_that_comes_meanwhile_is_not_repaired() {
-    let mut world = world();
-    world.set("ROUTE_TABLE:20.0.0.0/24", FIRST);
-    world.settle();
-    world.set_unnoticed("ROUTE_TABLE:20.0.0.0/24", "DEL");
-    let came = |world: &mut World| world.set("ROUTE_TABLE:20.0.0.0/24", SECOND);
-    assert_eq!(round_with(&mut world, &[], came), [""; 0]);
-    assert_eq!(world.forwarding("20.0.0.0/24"), "10.0.1.2");
+    for is_programmed in [false, true] {
+        let mut world = world();
+        world.set("ROUTE_TABLE:20.0.0.0/24", FIRST);
+        world.settle();
+        world.set_unnoticed("ROUTE_TABLE:20.0.0.0/24", "DEL");
+        let came = |world: &mut World| {
+            world.set("ROUTE_TABLE:20.0.0.0/24", SECOND);
+            if is_programmed {
+                world.settle();
+            }
+        };
+        assert_eq!(round_with(&mut world, &[], came), [""; 0]);
+        assert_eq!(world.forwarding("20.0.0.0/24"), "10.0.1.2");
+    }
 }
 
 /// orchagent takes the deletion of `20.0.0.1/32` for one of `20.0.0.1`, whose row stays.
