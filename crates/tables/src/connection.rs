@@ -201,6 +201,28 @@ impl Connection {
         self.replies()
     }
 
+    /// Reads the hashes of these keys, and passes the fields of each to `each`, in order: none where
+    /// there is no such hash. Sends the queued commands before.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn read_hashes<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a str>,
+        mut each: impl FnMut(&[(&str, &str)]),
+    ) -> Result<(), TableError> {
+        self.flush()?;
+        keys.for_each(|key| self.queue(&["HGETALL", key]));
+        let replies = self.send()?;
+        let mut fields = Vec::new();
+        for reply in replies.iter() {
+            fields.clear();
+            fields.extend(reply.items().pairs());
+            each(&fields);
+        }
+        Ok(())
+    }
+
     /// Sends the rest of the queued commands, and returns a reply for each queued command.
     ///
     /// # Errors

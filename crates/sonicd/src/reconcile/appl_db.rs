@@ -1,6 +1,6 @@
 //! The rows of APPL_DB: the truth is what fpmsyncd handed over. Rows of other programs stay.
 
-use super::mirror::{Found, Queue, Reader, WantedRow};
+use super::mirror::{Queue, Reader, WantedRow};
 use ribtide_swss::fpmsyncd::{self, RowName};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::Connection;
@@ -15,7 +15,7 @@ impl WantedRow for Wanted {
         &self.0.0
     }
 
-    fn is(&self, found: &Found) -> bool {
+    fn is(&self, found: &[(&str, &str)]) -> bool {
         self.0.1.is(found)
     }
 }

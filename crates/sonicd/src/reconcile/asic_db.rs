@@ -26,21 +26,21 @@ impl WantedRow for Wanted {
         &self.key
     }
 
-    fn is(&self, found: &Found) -> bool {
+    fn is(&self, found: &[(&str, &str)]) -> bool {
         is(&self.row, found)
     }
 }
 
 /// Whether the fields are those of the row, in any order.
-fn is((_, _, attrs): &AsicRow, found: &Found) -> bool {
+fn is<T: AsRef<str>>((_, _, attrs): &AsicRow, found: &[(T, T)]) -> bool {
     // A row that once had no attributes keeps its filler.
-    let filler = |(name, _): &&(String, String)| name == "NULL";
-    let (mut fields, mut same) = (0, !found.is_empty());
+    let filler = |(name, _): &&(T, T)| name.as_ref() == "NULL";
+    let (mut fields, mut same, mut value) = (0, !found.is_empty(), String::new());
     for attr in attrs {
         fields += 1;
-        let (name, mut value) = (attr.name(), String::new());
+        value.clear();
         attr.write_value(&mut value);
-        same &= found.iter().any(|(field, text)| field == name && *text == value);
+        same &= found.iter().any(|(field, text)| field.as_ref() == attr.name() && text.as_ref() == value);
     }
     same && fields == found.iter().filter(|field| !filler(field)).count()
 }
@@ -121,16 +121,16 @@ mod tests {
         let id = ObjectId::from(Oid::vid(ObjectType::VirtualRouter, 7));
         let bare = (ObjectType::VirtualRouter, id, Vec::new().into_iter().collect());
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert!(!is(&bare, &Vec::new()));
-        assert!(is(&bare, &vec![pair("NULL", "NULL")]));
-        assert!(!is(&bare, &vec![pair("NULL", "NULL"), pair("SAI_X", "1")]));
+        assert!(!is::<&str>(&bare, &[]));
+        assert!(is(&bare, &[pair("NULL", "NULL")]));
+        assert!(!is(&bare, &[pair("NULL", "NULL"), pair("SAI_X", "1")]));
         let drops = Attr::RoutePacketAction(PacketAction::Drop);
         let (name, mut value) = (drops.name().to_string(), String::new());
         drops.write_value(&mut value);
         let (object, id, _) = bare;
         let row = (object, id, [drops].into_iter().collect());
-        assert!(is(&row, &vec![pair("NULL", "NULL"), pair(&name, &value)]));
-        assert!(!is(&row, &vec![pair(&name, "SAI_PACKET_ACTION_FORWARD")]));
-        assert!(!is(&row, &Vec::new()));
+        assert!(is(&row, &[pair("NULL", "NULL"), pair(&name, &value)]));
+        assert!(!is(&row, &[pair(&name, "SAI_PACKET_ACTION_FORWARD")]));
+        assert!(!is::<&str>(&row, &[]));
     }
 }

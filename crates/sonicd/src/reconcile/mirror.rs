@@ -18,7 +18,7 @@ use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::idle;
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
-use ribtide_tables::{Connection, Reply, ScanCursor, TableError};
+use ribtide_tables::{Connection, ScanCursor, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ pub(crate) trait WantedRow: Send + 'static {
     /// What identifies it.
     fn key(&self) -> &Self::Key;
 
-    /// Whether the database has it so.
-    fn is(&self, found: &Found) -> bool;
+    /// Whether the database has it so, with these fields; none: it has no such row.
+    fn is(&self, found: &[(&str, &str)]) -> bool;
 }
 
 /// A stage that writes a database, or takes its rows.
@@ -133,14 +133,19 @@ pub(crate) struct Reader<K, P> {
 }
 
 impl<K, P> Reader<K, P> {
-    /// The rows as the database has them. A row that is under way is `None`.
-    pub(super) fn read(&mut self, keys: &[&K]) -> Result<Vec<Option<Found>>, Error> {
+    /// Passes the place of each row, and its fields as the database has them, to `each`. Rows that
+    /// are under way are left out.
+    pub(super) fn read(&mut self, keys: &[&K], mut each: impl FnMut(usize, &[(&str, &str)])) -> Result<(), Error> {
         // Before the rows: the consumer moves a row and removes its key in one step.
         let under_way = self.under_way(keys)?;
         let names: Vec<String> = keys.iter().map(|key| (self.name)(&self.connection, key)).collect();
-        let replies = self.connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
-        let rows = replies.into_iter().map(Reply::into_pairs);
-        Ok(rows.zip(under_way).map(|(row, on)| (!on).then_some(row)).collect())
+        let mut rows = under_way.into_iter().enumerate();
+        self.connection.read_hashes(names.iter().map(String::as_str), |fields| {
+            if let Some((n, false)) = rows.next() {
+                each(n, fields);
+            }
+        })?;
+        Ok(())
     }
 
     /// Which of the rows are under way.
@@ -310,12 +315,13 @@ impl<S: Mirror> Reconciler<S> {
                 return Ok(());
             };
             cursor = next;
-            rows.iter().for_each(|row| self.log.compared((self.reader.table)(row.key()), 1));
-            let found = self.reader.read(&rows.iter().map(WantedRow::key).collect::<Vec<_>>())?;
-            let differs = |(row, found): (S::Row, Option<Found>)| {
-                found.is_some_and(|found| !row.is(&found)).then(|| row.key().clone())
-            };
-            let suspects: Vec<KeyOf<S>> = rows.into_iter().zip(found).filter_map(differs).collect();
+            let mut compared: BTreeMap<&str, u64> = BTreeMap::new();
+            rows.iter().for_each(|row| *compared.entry((self.reader.table)(row.key())).or_default() += 1);
+            compared.into_iter().for_each(|(table, count)| self.log.compared(table, count));
+            let mut suspects = Vec::new();
+            self.reader.read(&rows.iter().map(WantedRow::key).collect::<Vec<_>>(), |n, fields| {
+                suspects.extend(rows.get(n).filter(|row| !row.is(fields)).map(|row| row.key().clone()));
+            })?;
             self.confirm(suspects)?;
             if !self.rest(&time) {
                 return Err(End::Stopped);
@@ -331,10 +337,15 @@ impl<S: Mirror> Reconciler<S> {
         loop {
             let mut time = PageTime::start();
             let names = self.reader.connection.scan_page(&pattern, &mut cursor)?;
-            for (table, prefix) in &tables {
+            let mut of_tables: Vec<Vec<String>> = vec![Vec::new(); tables.len()];
+            for mut name in names {
+                if let Some(n) = tables.iter().position(|(_, prefix)| name.starts_with(prefix.as_str())) {
+                    name.drain(..tables[n].1.len());
+                    of_tables[n].push(name);
+                }
+            }
+            for ((table, _), of) in tables.iter().zip(of_tables) {
                 let table = *table;
-                let of = names.iter().filter_map(|name| name.strip_prefix(prefix.as_str()));
-                let of: Vec<String> = of.map(str::to_owned).collect();
                 if !of.is_empty() {
                     let unmatched = self.on_stage(&mut time, move |stage| stage.unmatched(table, of))?;
                     self.confirm(unmatched)?;
@@ -377,9 +388,11 @@ impl<S: Mirror> Reconciler<S> {
         if !self.wait_until(move |stage| stage.is_written(fence))? {
             return Ok(());
         }
-        let found = self.reader.read(&keys.iter().collect::<Vec<_>>())?;
-        let found: Vec<(KeyOf<S>, Found)> =
-            keys.into_iter().zip(found).filter_map(|(key, found)| Some((key, found?))).collect();
+        let mut found: Vec<(KeyOf<S>, Found)> = Vec::new();
+        self.reader.read(&keys.iter().collect::<Vec<_>>(), |n, fields| {
+            let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            found.extend(keys.get(n).map(|key| (key.clone(), fields.collect())));
+        })?;
         self.handle.wait(S::begin_delivery)?;
         if !self.wait_until(|stage| Ok(stage.is_delivered()))? {
             return Ok(());

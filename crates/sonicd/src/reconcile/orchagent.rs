@@ -27,7 +27,7 @@ impl WantedRow for Held {
         &self.name
     }
 
-    fn is(&self, found: &Found) -> bool {
+    fn is(&self, found: &[(&str, &str)]) -> bool {
         self.held.is_as(&self.name, found)
     }
 }

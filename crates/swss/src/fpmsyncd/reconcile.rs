@@ -39,9 +39,9 @@ pub enum WantedRow {
 impl WantedRow {
     /// Whether a row that has these fields resolves to the same next hops, in any order, and is of the
     /// same protocol. Fields that the table does not have are ignored, as orchagent does.
-    pub fn is(&self, fields: &[(String, String)]) -> bool {
-        fn read<R: Row>(fields: &[(String, String)]) -> Option<R> {
-            R::from_fields(&mut fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))).ok()
+    pub fn is<T: AsRef<str>>(&self, fields: &[(T, T)]) -> bool {
+        fn read<R: Row>(fields: &[(impl AsRef<str>, impl AsRef<str>)]) -> Option<R> {
+            R::from_fields(&mut fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))).ok()
         }
         let same = |a: &Via, b: &Via| a == b || a.same_hops(b);
         !fields.is_empty()

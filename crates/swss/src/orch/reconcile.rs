@@ -115,7 +115,7 @@ impl ReadRow {
     }
 
     /// `None` for fields that are no row of the table.
-    fn new(name: &RowName, fields: &[(String, String)]) -> Option<ReadRow> {
+    fn new<T: AsRef<str>>(name: &RowName, fields: &[(T, T)]) -> Option<ReadRow> {
         let mut row = ReadRow::of_via(name, &*via(name, fields)?);
         if let (RowName::Route(RouteKey::Route { prefix, .. }), ParsedRow::Direct(_)) = (name, &row.parsed)
             && !parsed_row::is_global(*prefix)
@@ -140,8 +140,8 @@ impl ReadRow {
 }
 
 /// The next-hop fields of a row; `None` for fields that are no row of the table.
-fn via(name: &RowName, fields: &[(String, String)]) -> Option<Arc<Via>> {
-    let pairs = &mut fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+fn via<T: AsRef<str>>(name: &RowName, fields: &[(T, T)]) -> Option<Arc<Via>> {
+    let pairs = &mut fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
     match name {
         RowName::Route(_) => RouteRow::from_fields(pairs).ok().map(|row| row.via),
         RowName::Label(_) => LabelRouteRow::from_fields(pairs).ok().map(|row| row.via),
@@ -156,7 +156,7 @@ impl HeldRow {
     }
 
     /// Whether a row that has these fields, none without a row, needs no change of orchagent.
-    pub fn is_as(&self, name: &RowName, fields: &[(String, String)]) -> bool {
+    pub fn is_as<T: AsRef<str>>(&self, name: &RowName, fields: &[(T, T)]) -> bool {
         if *self == HeldRow::UnderWay {
             return true;
         }
@@ -434,7 +434,7 @@ impl Orch {
             return None;
         }
         if rows.peek().is_none() {
-            let is_deleted = producer == Some(ProducerRow::Absent) && !held.is_as(name, &[]);
+            let is_deleted = producer == Some(ProducerRow::Absent) && !held.is_as::<&str>(name, &[]);
             return is_deleted.then(|| {
                 self.add_missed(name, None);
                 Difference::Surplus
