@@ -182,8 +182,9 @@ pub(super) struct WorkerStage {
 }
 
 impl ShrinkToFit for WorkerStage {
-    /// The buffers of a turn.
-    fn shrink_to_fit(&mut self) {}
+    fn shrink_to_fit(&mut self) {
+        self.worker.shrink_to_fit();
+    }
 }
 
 impl Stage for WorkerStage {

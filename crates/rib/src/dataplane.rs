@@ -2,7 +2,7 @@
 
 use crate::lagging::{Before, DirtySet, StalePage};
 use crate::message::{DataplaneId, FibBatch, GroupId, VrfPrefix};
-use ribtide_prefix::{AnyPrefix, Families, Map, Prefix, Set, per_family};
+use ribtide_prefix::{AnyPrefix, Families, Map, Prefix, Set, per_family, shrink_to_fit};
 use std::collections::VecDeque;
 
 per_family! {
@@ -103,6 +103,8 @@ impl Dataplane {
     /// Shrinks every table to its contents. O(capacity).
     pub(crate) fn shrink_to_fit(&mut self) {
         self.outstanding.shrink_to_fit();
+        shrink_to_fit(&mut self.failed);
+        self.retrying.shrink_to_fit();
     }
 
     /// Notes a batch that is sent to it.

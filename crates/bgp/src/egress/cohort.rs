@@ -18,6 +18,11 @@ pub(super) struct Cohort {
 per_family!(struct PendingQueues<F> = PendingQueue<F>);
 
 impl Cohort {
+    /// Shrinks its queues to their contents.
+    pub(super) fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.queues.get_mut::<F>().shrink_to_fit());
+    }
+
     /// The cohort of a joining member that needs the tables of `families`.
     pub(super) fn joining(member: Receiver, families: FamilySet) -> Cohort {
         let mut queues = Families::<PendingQueues>::default();

@@ -44,6 +44,11 @@ pub(super) struct Member {
 }
 
 impl Group {
+    /// Shrinks its queues to their contents.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.cohorts.iter_mut().for_each(Cohort::shrink_to_fit);
+    }
+
     pub(super) fn new(settings: EgressSettings) -> Group {
         Group {
             settings: Arc::new(settings),

@@ -41,6 +41,13 @@ struct Slot {
 }
 
 impl Paths {
+    /// Gives back the room of paths, when there is none.
+    pub(super) fn shrink_to_fit(&mut self) {
+        if self.index.is_empty() {
+            *self = Paths::default();
+        }
+    }
+
     /// The handle of `path`, with one more reference.
     pub(super) fn intern(&mut self, path: Path) -> Handle {
         let Paths { slots, free, index } = self;

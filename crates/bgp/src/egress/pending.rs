@@ -9,7 +9,7 @@ use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use crate::message::NONE;
 use crate::peer::PeerId;
-use ribtide_prefix::{Family, Map, Prefix};
+use ribtide_prefix::{Family, Map, Prefix, shrink_to_fit};
 
 /// The source of the path that was advertised to a cohort's members. All but that source have it: a
 /// peer is never sent its own path.
@@ -74,6 +74,14 @@ pub(super) struct PendingQueue<F: Family> {
     /// Whether End-of-RIB follows the packed table (RFC 4724 section 2).
     end_of_rib: bool,
     sent: Tally,
+}
+
+impl<F: Family> PendingQueue<F> {
+    /// Shrinks it to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        shrink_to_fit(&mut self.pending);
+        self.outgoing.shrink_to_fit();
+    }
 }
 
 impl<F: Family> Default for PendingQueue<F> {

@@ -135,7 +135,11 @@ pub(crate) struct Reader<K, P> {
 impl<K, P> Reader<K, P> {
     /// Passes the place of each row, and its fields as the database has them, to `each`. Rows that
     /// are under way are left out.
-    pub(super) fn read(&mut self, keys: &[&K], mut each: impl FnMut(usize, &[(&str, &str)])) -> Result<(), Error> {
+    pub(super) fn read(
+        &mut self,
+        keys: &[&K],
+        mut each: impl FnMut(usize, &[(&str, &str)]),
+    ) -> Result<(), Error> {
         // Before the rows: the consumer moves a row and removes its key in one step.
         let under_way = self.under_way(keys)?;
         let names: Vec<String> = keys.iter().map(|key| (self.name)(&self.connection, key)).collect();
