@@ -133,6 +133,14 @@ impl AsicDb {
         Ok(())
     }
 
+    /// Frees the buffers of a connection that this thread writes to. The write-behind thread frees its
+    /// own.
+    pub(super) fn shrink_to_fit(&mut self) {
+        if let AsicDb::InLine(rows) = self {
+            rows.connection.shrink_to_fit();
+        }
+    }
+
     /// The number of batches passed to [`AsicDb::write`], and of those written. Empty ones do not
     /// count.
     pub(super) fn progress(&self) -> (u64, u64) {

@@ -441,6 +441,10 @@ impl OrchLink for AsicTransportServer {
         self.rows.progress()
     }
 
+    fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+    }
+
     fn close(&mut self) -> Result<bool, Error> {
         // Over ZeroMQ requests cannot be left to the next syncd. orchagent has stopped, so only
         // requests in flight arrive.

@@ -53,6 +53,9 @@ pub trait OrchLink: Send {
         (0, 0)
     }
 
+    /// Frees its buffers.
+    fn shrink_to_fit(&mut self) {}
+
     /// Stops to take requests, except those in flight. Returns `false` while some may be in flight:
     /// repeat it.
     fn close(&mut self) -> Result<bool, Error> {
@@ -120,6 +123,7 @@ impl ShrinkToFit for SyncdStage {
         self.changed.shrink_to_fit();
         self.syncd.shrink_to_fit();
         self.syncd.chip_mut().shrink_to_fit();
+        self.link.shrink_to_fit();
     }
 }
 
