@@ -212,7 +212,7 @@ impl Stage for WorkerStage {
         }
     }
 
-    fn wait(&mut self, after: Turn, stop: &StopSignal) {
+    fn wait(&mut self, after: Turn, stop: &StopSignal) -> bool {
         let mut select = Select::new();
         stop.watch(&mut select);
         self.calls.watch(&mut select);
@@ -220,12 +220,12 @@ impl Stage for WorkerStage {
             self.writes.watch(&mut select);
             // The next turn checks all queues.
             select.ready();
-            return;
+            return false;
         }
         self.control.watch(&mut select);
         self.inbox.watch(&mut select);
         // It must not wait for a shard, which may wait for it.
-        idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { Duration::MAX });
+        idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { Duration::MAX })
     }
 }
 

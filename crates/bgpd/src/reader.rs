@@ -212,7 +212,7 @@ impl Stage for ReaderStage {
         }
     }
 
-    fn wait(&mut self, after: Turn, stop: &StopSignal) {
+    fn wait(&mut self, after: Turn, stop: &StopSignal) -> bool {
         if after == Turn::Held {
             let mut select = Select::new();
             stop.watch(&mut select);
@@ -222,12 +222,10 @@ impl Stage for ReaderStage {
             // The next turn checks all queues.
             let is_held_back = self.reader.downstream.is_some();
             let _ = select.ready_timeout(if is_held_back { SHARDS_POLL_INTERVAL } else { Duration::MAX });
-        } else {
-            let is_idle = !self.poll(idle::until_idle());
-            if idle::on_wait(is_idle) {
-                idle::trim(self);
-            }
+            return false;
         }
+        let is_idle = !self.poll(idle::until_idle());
+        idle::on_wait(is_idle)
     }
 
     fn descriptor(&self) -> Option<RawFd> {

@@ -300,7 +300,7 @@ impl Stage for ShardStage {
         }
     }
 
-    fn wait(&mut self, after: Turn, stop: &StopSignal) {
+    fn wait(&mut self, after: Turn, stop: &StopSignal) -> bool {
         let mut select = Select::new();
         stop.watch(&mut select);
         self.calls.watch(&mut select);
@@ -310,13 +310,11 @@ impl Stage for ShardStage {
             self.purged.watch(&mut select);
             // The next turn checks all queues.
             select.ready();
-        } else {
-            self.feedback.watch(&mut select);
-            self.inbox.watch(&mut select);
-            if idle::wait(&mut select, Duration::MAX) {
-                idle::trim(self);
-            }
+            return false;
         }
+        self.feedback.watch(&mut select);
+        self.inbox.watch(&mut select);
+        idle::wait(&mut select, Duration::MAX)
     }
 }
 

@@ -7,7 +7,7 @@
 //! into which every producer of a hosted stage wakes it, and passes over a stage that has no room.
 
 use ribtide_runtime::cpu::Cpus;
-use ribtide_runtime::idle::ShrinkToFit;
+use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Wake;
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
@@ -39,8 +39,8 @@ pub(super) trait Stage: ShrinkToFit + Send + 'static {
     fn turn(&mut self) -> Turn;
 
     /// Waits, on a thread of its own, for what the last turn said: input, or room; for questions, which a turn answers however
-    /// long there is no room; and for the stop.
-    fn wait(&mut self, after: Turn, stop: &StopSignal);
+    /// long there is no room; and for the stop. Returns whether the thread is idle ([`idle::wait`]): it is then trimmed.
+    fn wait(&mut self, after: Turn, stop: &StopSignal) -> bool;
 
     /// Readable when there is input that comes through no ring.
     fn descriptor(&self) -> Option<RawFd> {
@@ -57,20 +57,29 @@ pub(super) trait Stage: ShrinkToFit + Send + 'static {
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn spawn(name: String, mut stage: impl Stage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
+pub(super) fn spawn(name: String, stage: impl Stage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
     thread::spawn(name.clone(), Ends::WithOwner, move || {
         pin(&name, cpus.as_ref());
-        let signal = stop.signal();
-        let _waker = stage.waker().map(|wake| stop.on_stop(move || wake()));
-        while !stop.stopped() {
-            match stage.turn() {
-                Turn::Busy => {}
-                Turn::Over => break,
-                after => stage.wait(after, &signal),
-            }
-        }
+        run(stage, &stop);
     })?;
     Ok(())
+}
+
+/// Runs a stage on the calling thread until its work is over, or the stop.
+fn run(mut stage: impl Stage, stop: &Stop) {
+    let signal = stop.signal();
+    let _waker = stage.waker().map(|wake| stop.on_stop(move || wake()));
+    while !stop.stopped() {
+        match stage.turn() {
+            Turn::Busy => {}
+            Turn::Over => break,
+            after => {
+                if stage.wait(after, &signal) {
+                    idle::trim(&mut stage);
+                }
+            }
+        }
+    }
 }
 
 /// Puts the calling thread on its CPUs. They could be used when the router started; if that has changed since, the routes
@@ -170,7 +179,7 @@ mod tests {
             if self.output.is_empty() { Turn::Busy } else { Turn::Held }
         }
 
-        fn wait(&mut self, after: Turn, _: &StopSignal) {
+        fn wait(&mut self, after: Turn, _: &StopSignal) -> bool {
             match after {
                 Turn::Held => {
                     let mut select = Select::new();
@@ -179,6 +188,7 @@ mod tests {
                 }
                 _ => std::thread::yield_now(),
             }
+            false
         }
     }
 
@@ -198,8 +208,9 @@ mod tests {
             Turn::Busy
         }
 
-        fn wait(&mut self, _: Turn, _: &StopSignal) {
+        fn wait(&mut self, _: Turn, _: &StopSignal) -> bool {
             std::thread::yield_now();
+            false
         }
     }
 
@@ -257,7 +268,39 @@ mod tests {
             Turn::Busy
         }
 
-        fn wait(&mut self, _: Turn, _: &StopSignal) {}
+        fn wait(&mut self, _: Turn, _: &StopSignal) -> bool {
+            false
+        }
+    }
+
+    /// It is idle once, and then its work is over.
+    struct Resting {
+        trims: Arc<AtomicU64>,
+        waits: u64,
+    }
+
+    impl ShrinkToFit for Resting {
+        fn shrink_to_fit(&mut self) {
+            self.trims.fetch_add(1, Relaxed);
+        }
+    }
+
+    impl Stage for Resting {
+        fn turn(&mut self) -> Turn {
+            if self.waits == 2 { Turn::Over } else { Turn::Idle }
+        }
+
+        fn wait(&mut self, _: Turn, _: &StopSignal) -> bool {
+            self.waits += 1;
+            self.waits == 1
+        }
+    }
+
+    #[test]
+    fn stage_is_trimmed_when_its_thread_is_idle() {
+        let trims = Arc::<AtomicU64>::default();
+        run(Resting { trims: trims.clone(), waits: 0 }, &Stop::default());
+        assert_eq!(trims.load(Relaxed), 1);
     }
 
     #[test]

@@ -18,11 +18,6 @@ pub(super) struct Cohort {
 per_family!(struct PendingQueues<F> = PendingQueue<F>);
 
 impl Cohort {
-    /// Shrinks its queues to their contents.
-    pub(super) fn shrink_to_fit(&mut self) {
-        for_each_family!(F => self.queues.get_mut::<F>().shrink_to_fit());
-    }
-
     /// The cohort of a joining member that needs the tables of `families`.
     pub(super) fn joining(member: Receiver, families: FamilySet) -> Cohort {
         let mut queues = Families::<PendingQueues>::default();
@@ -65,6 +60,11 @@ impl Cohort {
 
     pub(super) fn has(&self, peer: PeerId) -> bool {
         self.members.binary_search_by_key(&peer, |member| member.peer).is_ok()
+    }
+
+    /// Shrinks its queues to their contents.
+    pub(super) fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.queues.get_mut::<F>().shrink_to_fit());
     }
 
     pub(super) fn queue<F: Family>(&self) -> &PendingQueue<F> {

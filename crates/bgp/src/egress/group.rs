@@ -44,11 +44,6 @@ pub(super) struct Member {
 }
 
 impl Group {
-    /// Shrinks its queues to their contents.
-    pub(super) fn shrink_to_fit(&mut self) {
-        self.cohorts.iter_mut().for_each(Cohort::shrink_to_fit);
-    }
-
     pub(super) fn new(settings: EgressSettings) -> Group {
         Group {
             settings: Arc::new(settings),
@@ -57,6 +52,11 @@ impl Group {
             replaced: 0,
             counters: Counters::default(),
         }
+    }
+
+    /// Shrinks its queues to their contents.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.cohorts.iter_mut().for_each(Cohort::shrink_to_fit);
     }
 
     /// A member joins and gets the tables, with others whose tables are not requested yet.

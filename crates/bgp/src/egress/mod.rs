@@ -206,12 +206,6 @@ struct PendingDump {
 }
 
 impl Worker {
-    /// Shrinks the queues to their contents. O(capacity): call it only when the worker is idle.
-    pub fn shrink_to_fit(&mut self) {
-        self.groups.values_mut().for_each(Group::shrink_to_fit);
-        self.paths.shrink_to_fit();
-    }
-
     /// Worker number `id`, fed by `shards` shards. From its first dump request on it must get their
     /// changes, as long as it [has groups](Worker::has_groups).
     pub fn new(id: u32, shards: u32) -> Worker {
@@ -226,6 +220,12 @@ impl Worker {
             last_group: 0,
             last_token: 0,
         }
+    }
+
+    /// Shrinks the queues to their contents. O(capacity): call it only when the worker is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.groups.values_mut().for_each(Group::shrink_to_fit);
+        self.paths.shrink_to_fit();
     }
 
     /// Sets the number of shards. Only while [no dump is in progress](Worker::dumps_in_flight).

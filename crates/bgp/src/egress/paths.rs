@@ -41,13 +41,6 @@ struct Slot {
 }
 
 impl Paths {
-    /// Gives back the room of paths, when there is none.
-    pub(super) fn shrink_to_fit(&mut self) {
-        if self.index.is_empty() {
-            *self = Paths::default();
-        }
-    }
-
     /// The handle of `path`, with one more reference.
     pub(super) fn intern(&mut self, path: Path) -> Handle {
         let Paths { slots, free, index } = self;
@@ -109,6 +102,13 @@ impl Paths {
     /// All handles are below this.
     pub(super) fn numbers(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Frees its memory when there is no path. A handle stays valid as long as its path.
+    pub(super) fn shrink_to_fit(&mut self) {
+        if self.index.is_empty() {
+            *self = Paths::default();
+        }
     }
 
     /// The number of paths.

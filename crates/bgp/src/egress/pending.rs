@@ -76,14 +76,6 @@ pub(super) struct PendingQueue<F: Family> {
     sent: Tally,
 }
 
-impl<F: Family> PendingQueue<F> {
-    /// Shrinks it to its contents. O(capacity).
-    pub(super) fn shrink_to_fit(&mut self) {
-        shrink_to_fit(&mut self.pending);
-        self.outgoing.shrink_to_fit();
-    }
-}
-
 impl<F: Family> Default for PendingQueue<F> {
     fn default() -> Self {
         PendingQueue {
@@ -99,7 +91,8 @@ impl<F: Family> Default for PendingQueue<F> {
     }
 }
 
-/// An emptied map or list of at least this capacity frees its memory if little of it was used.
+/// An emptied map of at least this capacity frees its memory at once if little of it was used, since
+/// each flush visits all of it.
 const KEEP: usize = 16 * 1024;
 
 impl<F: Family> PendingQueue<F> {
@@ -374,13 +367,16 @@ impl<F: Family> PendingQueue<F> {
             packer.announce(path, run.as_slice(), paths);
             run.for_each(|(handle, _)| paths.release(handle));
         }
-        if self.outgoing.is_empty() && is_much(self.outgoing.capacity(), packed) {
-            self.outgoing = Vec::new();
-        }
         if self.end_of_rib && self.outgoing.is_empty() {
             self.end_of_rib = false;
             packer.end_of_rib(F::AFI);
         }
+    }
+
+    /// Shrinks it to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        shrink_to_fit(&mut self.pending);
+        self.outgoing.shrink_to_fit();
     }
 
     /// Removes from `pending` the changes since the last time, or all: withdrawals are packed,
@@ -416,7 +412,8 @@ impl<F: Family> PendingQueue<F> {
             }
             self.outgoing.push((new, prefix));
         }
-        if self.pending.is_empty() && is_much(self.pending.capacity(), count) {
+        let capacity = self.pending.capacity();
+        if self.pending.is_empty() && capacity > KEEP && count < capacity / 8 {
             self.pending = Map::default();
         }
         sort(&mut self.outgoing, paths.numbers());
@@ -450,11 +447,6 @@ impl<F: Family> PendingQueue<F> {
             }
         }
     }
-}
-
-/// Whether this capacity is too large for its use.
-fn is_much(room: usize, used: usize) -> bool {
-    room > KEEP && used < room / 8
 }
 
 /// Sorts by path, then by prefix, so that output does not depend on sharding. Paths have numbers
