@@ -101,6 +101,17 @@ pub enum NextHopState {
     PerPrefix,
 }
 
+impl NextHopState {
+    /// The interior cost, where paths with it can be used.
+    #[inline]
+    pub fn cost(self) -> Option<u32> {
+        match self {
+            NextHopState::Reachable { cost } | NextHopState::ReachableAlone { cost } => Some(cost),
+            NextHopState::Unreachable | NextHopState::PerPrefix => None,
+        }
+    }
+}
+
 /// Changes of best paths, from one shard to every worker.
 #[derive(Debug, Default)]
 pub struct BestBatch {

@@ -8,7 +8,8 @@ use ribtide_rib::{DataplaneId, FibAck, VrfPrefix};
 /// The results of one dataplane that are not acknowledged yet, and its failures.
 #[derive(Default, Debug)]
 pub struct InstallResults {
-    /// Prefixes reported as failed and not as installed since; a map, which [`shrink_if_sparse`] takes.
+    /// Prefixes reported as failed and not as installed since. A map, since [`shrink_if_sparse`] takes no
+    /// set.
     failed: Map<VrfPrefix, ()>,
     /// The last result of each prefix since the last report: the reason of a failure, or `None` if
     /// installed.

@@ -353,6 +353,16 @@ pub enum Reachability {
     Unreachable,
 }
 
+impl Reachability {
+    /// The interior cost, where it is reachable.
+    pub fn cost(self) -> Option<u32> {
+        match self {
+            Reachability::Reachable { cost } | Reachability::ReachableAlone { cost } => Some(cost),
+            Reachability::Unreachable => None,
+        }
+    }
+}
+
 /// Identity of a next-hop group. Never 0, so that it can serve as the kernel's nexthop id; the number of a
 /// deleted group may be used again by a later batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -428,15 +428,17 @@ impl Resolver {
         })
     }
 
-    /// Whether a target passes over a group, or one that differs only in FIB policy: that is one
-    /// group to a circle.
+    /// Whether a target passes over a group.
     fn passes_over(&self, id: u32, group: u32) -> bool {
+        self.nodes[id].passed_over.iter().any(|passed| self.is_one_in_circles(*passed, group))
+    }
+
+    /// Whether two groups are one to a circle: they differ in FIB policy at most. One that is gone is
+    /// none.
+    fn is_one_in_circles(&self, one: u32, other: u32) -> bool {
         let key = |group: u32| self.groups.store.get(group).map(|group| &group.key);
-        let same = |passed: &u32| match (key(*passed), key(group)) {
-            (Some(passed), Some(group)) => passed.differs_only_in_policy_result(group),
-            _ => false,
-        };
-        self.nodes[id].passed_over.iter().any(|passed| *passed == group || same(passed))
+        one == other
+            || key(one).zip(key(other)).is_some_and(|(one, other)| one.differs_only_in_policy_result(other))
     }
 
     pub(crate) fn settle(&mut self, id: u32, resolution: Resolution) {
@@ -659,13 +661,11 @@ impl Resolver {
     /// that differs only in FIB policy.
     fn dropped(&mut self, id: u32) -> Vec<u32> {
         let dropping = std::mem::take(&mut self.groups.store[id].dropping);
-        let Group { key, targets, .. } = &self.groups.store[id];
+        let targets = &self.groups.store[id].targets;
         if !dropping.is_empty() || targets.iter().all(|node| self.nodes[*node].dropped_from.is_empty()) {
             return dropping;
         }
-        let same = |other: &u32| {
-            self.groups.store.get(*other).is_some_and(|other| other.key.differs_only_in_policy_result(key))
-        };
+        let same = |other: &u32| self.is_one_in_circles(*other, id);
         targets.iter().copied().filter(|node| self.nodes[*node].dropped_from.iter().any(same)).collect()
     }
 

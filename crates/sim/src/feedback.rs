@@ -165,7 +165,7 @@ impl<'n> Feedback<'n> {
                 );
             }
             let delayed = self.routing.rib.delayed_next_hops() > 0;
-            // Until a held loss is due, BGP lawfully has another answer than the RIB manager.
+            // Until a held loss is due, BGP may still have the answer of before.
             let limit = (since + DELAY_MAX_MS).max(self.routing.time + HOLD_MAX_MS);
             if !self.routing.wait(limit) {
                 break;

@@ -164,8 +164,7 @@ impl Oracle {
     fn cost(&self, path: &Learned) -> Option<u32> {
         match self.next_hops.get(&path.with.next_hop.addr()) {
             None => Some(0),
-            Some(NextHopState::Reachable { cost } | NextHopState::ReachableAlone { cost }) => Some(*cost),
-            Some(NextHopState::Unreachable | NextHopState::PerPrefix) => None,
+            Some(state) => state.cost(),
         }
     }
 

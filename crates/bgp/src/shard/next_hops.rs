@@ -63,7 +63,7 @@ impl Kind {
     }
 
     fn is_usable(&self) -> bool {
-        matches!(self.state, Some(NextHopState::Reachable { .. } | NextHopState::ReachableAlone { .. }))
+        self.state.and_then(NextHopState::cost).is_some()
     }
 
     /// Whether it is used and unusable.
@@ -147,11 +147,8 @@ impl NextHops {
     /// Interior cost to a next hop, or why it cannot be used.
     #[inline]
     pub(super) fn cost(&self, id: u32, recursive: bool) -> Result<u32, Reason> {
-        match self.entries[id as usize].kinds[usize::from(recursive)].state {
-            Some(NextHopState::Reachable { cost } | NextHopState::ReachableAlone { cost }) => Ok(cost),
-            Some(NextHopState::Unreachable | NextHopState::PerPrefix) => Err(Reason::NextHopUnreachable),
-            None => Err(Reason::NextHopUnknown),
-        }
+        let state = self.entries[id as usize].kinds[usize::from(recursive)].state;
+        state.ok_or(Reason::NextHopUnknown)?.cost().ok_or(Reason::NextHopUnreachable)
     }
 
     /// Whether a next hop is reachable only for a route that has no other next hop.

@@ -109,7 +109,7 @@ pub(super) struct Objects {
     /// Kernel ids of groups to delete once no route uses them, and of objects whose deletion the
     /// kernel refused.
     doomed: Vec<u32>,
-    /// Of these, groups that have become unresolved since [`Objects::take_left`]: their routes go
+    /// Of these, groups that have become unresolved since [`Objects::take_undeleted`]: their routes go
     /// with them.
     emptied: Vec<u32>,
     /// Single objects that may be unused.
@@ -591,7 +591,7 @@ impl Objects {
     }
 
     /// Whether the kernel refused to delete a group that became unresolved, so routes by it stay.
-    pub(super) fn take_left(&mut self) -> bool {
+    pub(super) fn take_undeleted(&mut self) -> bool {
         std::mem::take(&mut self.emptied).iter().any(|id| self.doomed.contains(id))
     }
 

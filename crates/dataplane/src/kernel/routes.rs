@@ -247,7 +247,7 @@ impl Kernel {
             self.sources.remove(group);
         }
         self.objects.delete_unused(&mut self.socket)?;
-        if self.objects.take_left() {
+        if self.objects.take_undeleted() {
             self.repair()?;
         }
         if batch.end_of_replay {

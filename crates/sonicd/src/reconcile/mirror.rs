@@ -18,7 +18,7 @@ use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::idle;
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
-use ribtide_tables::{Connection, ScanCursor, TableError};
+use ribtide_tables::{Connection, Reply, ScanCursor, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -156,17 +156,13 @@ impl<K, P> Reader<K, P> {
     fn under_way(&mut self, keys: &[&K]) -> Result<Vec<bool>, Error> {
         let mut under_way = vec![false; keys.len()];
         let Some(Queue { table, key }) = self.queue else { return Ok(under_way) };
-        let tables: BTreeSet<&'static str> = keys.iter().map(|key| table(key)).collect();
-        let sets: Vec<String> = tables.iter().map(|table| format!("{table}_KEY_SET")).collect();
-        let sizes = self.connection.query_all(sets.iter().map(|set| ["SCARD", set]))?;
-        // Most of the time nothing is under way, and the sets alone say so.
-        let sets: BTreeMap<&str, String> = tables
-            .into_iter()
-            .zip(sets)
-            .zip(sizes)
-            .filter(|(_, size)| size.as_integer() != Some(0))
-            .map(|(set, _)| set)
-            .collect();
+        let tables: BTreeSet<&str> = keys.iter().map(|key| table(key)).collect();
+        let set = |table| (table, format!("{table}_KEY_SET"));
+        let mut sets: BTreeMap<&str, String> = tables.into_iter().map(set).collect();
+        // Most of the time nothing is under way, and the sizes of the sets alone say so.
+        let sizes = self.connection.query_all(sets.values().map(|set| ["SCARD", set]))?;
+        let mut sizes = sizes.iter().map(Reply::as_integer);
+        sets.retain(|_, _| sizes.next() != Some(Some(0)));
         let queued = keys.iter().enumerate().filter_map(|(n, k)| Some((n, sets.get(table(k))?, key(k))));
         let queued: Vec<(usize, &String, String)> = queued.collect();
         let replies =
@@ -315,9 +311,7 @@ impl<S: Mirror> Reconciler<S> {
         while let Some(from) = cursor.take() {
             let mut time = PageTime::start();
             let page = self.on_stage(&mut time, move |stage| stage.page(from, PAGE))?;
-            let Some((rows, next)) = page else {
-                return Ok(());
-            };
+            let Some((rows, next)) = page else { return Ok(()) };
             cursor = next;
             let mut compared: BTreeMap<&str, u64> = BTreeMap::new();
             rows.iter().for_each(|row| *compared.entry((self.reader.table)(row.key())).or_default() += 1);

@@ -405,7 +405,8 @@ impl<S: Sai> Syncd<S> {
                             view.actual.remove(&item.id);
                             differed = true;
                         }
-                        // Another program's entry may have attributes that the view does not mention: it is removed, then created.
+                        // Another program's entry may have attributes that the view does not
+                        // mention: it is removed, then created.
                         (Verb::Create, Status::ItemAlreadyExists) if object.is_entry() => {
                             surplus.push(Item::new(item.id, []));
                         }

@@ -221,7 +221,7 @@ impl Kernel {
         let metric = self.config.metric;
         let configured = source::<F>(vrf, &self.config);
         // Of each: those of the first buffer, and the others.
-        let [mut differing, mut of_source, mut unexpected]: [[Vec<Change<F>>; 2]; 3] = Default::default();
+        let [mut differing, mut other_source, mut unexpected]: [[Vec<Change<F>>; 2]; 3] = Default::default();
         let Kernel { wanted, objects, sources, results, comparison, .. } = self;
         let prefixes = page.iter().map(|found| (found.metric == metric).then_some(found.prefix));
         let groups = wanted.table_mut().saw(vrf, prefixes);
@@ -243,23 +243,24 @@ impl Kernel {
                 let changes = match id {
                     // Without its group a route is deleted.
                     None => &mut unexpected,
-                    Some(id) if id == found.id => &mut of_source,
+                    Some(id) if id == found.id => &mut other_source,
                     Some(_) => &mut differing,
                 };
                 let change = Change { prefix, metric: found.metric, group };
                 changes[usize::from(!found.early)].push(change);
             }
         }
-        for changes in [&mut differing, &mut of_source, &mut unexpected] {
+        for changes in [&mut differing, &mut other_source, &mut unexpected] {
             comparison.retain_older(vrf, &mut changes[0]);
         }
-        let [differing, of_source, unexpected] = [differing, of_source, unexpected].map(|all| all.concat());
+        let [differing, other_source, unexpected] =
+            [differing, other_source, unexpected].map(|all| all.concat());
         self.repairs.note(Difference::OtherNextHops, differing.len(), example(&differing));
-        self.repairs.note(Difference::OtherNextHops, of_source.len(), example(&of_source));
+        self.repairs.note(Difference::OtherNextHops, other_source.len(), example(&other_source));
         self.repairs.note(Difference::Unexpected, unexpected.len(), example(&unexpected));
         self.write(vrf, &differing)?;
         self.delete_refused(vrf, &differing)?;
-        self.write(vrf, &of_source)?;
+        self.write(vrf, &other_source)?;
         self.write(vrf, &unexpected)
     }
 
