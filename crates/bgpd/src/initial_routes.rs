@@ -48,7 +48,7 @@ pub fn watch(
 }
 
 fn is_done(neighbor: &NeighborView) -> bool {
-    if neighbor.dynamic || neighbor.stopped {
+    if neighbor.dynamic || neighbor.shutdown.is_some() {
         return true;
     }
     let Some(up) = &neighbor.up else { return false };

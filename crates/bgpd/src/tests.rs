@@ -15,6 +15,7 @@ use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{
     MAX_EXTENDED_LEN, MessageType, RefreshKind, RouteRefresh, frame, write_keepalive,
 };
+use ribtide_wire::bgp::notification::cease;
 use ribtide_wire::bgp::open::OpenBuilder;
 use ribtide_wire::bgp::update::{self, UpdateContext};
 use ribtide_wire::bgp::{AsPath, NextHop, Notification};
@@ -229,10 +230,15 @@ impl Peer {
     }
 
     /// Reads until the router has closed; returns the NOTIFICATION that it sent.
-    fn notified(mut self) -> (u8, u8) {
-        self.until("closed", |p| p.closed);
-        let n = self.notification.expect("a NOTIFICATION");
+    fn notified(self) -> (u8, u8) {
+        let n = self.notification();
         (n.code, n.subcode)
+    }
+
+    /// The same, with its data.
+    fn notification(mut self) -> Notification {
+        self.until("closed", |p| p.closed);
+        self.notification.expect("a NOTIFICATION")
     }
 }
 
@@ -387,13 +393,9 @@ fn operators(threads: &str) {
     assert_eq!(b.ends.len(), 2);
 
     let address: IpAddr = "127.0.0.11".parse().unwrap();
-    assert_eq!(router.bgp().sessions.call(move |s| s.reset(Some(address))).unwrap(), 1);
-    assert_eq!(a.notified(), (6, 4));
+    assert_eq!(router.bgp().sessions.call(move |s| s.reset(Some(address), "new card")).unwrap(), 1);
+    assert_eq!(a.notification(), Notification::cease_with_text(cease::ADMIN_RESET, "new card"));
     b.until("routes of the session that was reset are gone", |p| p.routes.is_empty());
-    let _again = Peer::up(&router, "127.0.0.11", 65001);
-    assert!(router.bgp().sessions.call(move |s| s.disable(address)).unwrap());
-    assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 5));
-    assert!(router.bgp().sessions.call(move |s| s.enable(address)).unwrap());
     let again = Peer::up(&router, "127.0.0.11", 65001);
     drop(router);
     assert_eq!(again.notified(), (6, 2));

@@ -1,6 +1,12 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
+mod fib;
+mod session;
+
 use super::or_table::or_table;
+pub use fib::OnStop;
+pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
+pub(super) use session::Shutdown;
 use ribtide_bgp::ingest::Martians;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -150,6 +156,10 @@ macro_rules! with_peer_settings {
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub(super) struct $table {
             $($before)*
+            /// No session: `true`, or a text of at most 255 bytes for the operator of the peer, who gets it when a session
+            /// ends for this (RFC 9003).
+            #[schemars(extend("default" = false), extend("x-see" = "#shutdown"))]
+            pub(super) shutdown: Option<Shutdown>,
             /// Wait for the peer to connect.
             #[schemars(extend("default" = false))]
             pub(super) passive: Option<bool>,
@@ -344,188 +354,6 @@ pub(super) enum FamilyName {
     Ipv4Unicast,
     #[serde(rename = "ipv6-unicast")]
     Ipv6Unicast,
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Fib {
-    /// Install into the Linux kernel: `true`, or a table of settings.
-    #[serde(default)]
-    #[schemars(extend("default" = false), extend("x-see" = "#fibkernel"))]
-    pub(super) kernel: Kernel,
-    /// FPM servers (SONiC's fpmsyncd) to send routes to, on this host or others, such as `["127.0.0.1:2620"]`.
-    /// Several are called `fpm-0`, `fpm-1` and so on. Interfaces go by number: the kernel's; where it has not all
-    /// that `[[interface]]` tables name, from 1 in their order.
-    #[serde(default)]
-    #[schemars(extend("x-see" = "#several-dataplanes"))]
-    pub(super) fpm: Vec<SocketAddr>,
-    /// Send next-hop group objects over FPM instead of inline next hops.
-    #[serde(default)]
-    pub(super) fpm_next_hop_groups: bool,
-    /// `true`, or a table of settings: SONiC's path in this process, down to the virtual switch, whose ports are the
-    /// `[[interface]]` tables. Not together with `kernel`.
-    #[serde(default)]
-    #[schemars(extend("default" = false), extend("x-see" = "#fibvirtual-asic"))]
-    pub(super) virtual_asic: VirtualAsic,
-    /// Several virtual switches, by name, each with the settings of `virtual-asic`.
-    #[serde(default)]
-    #[schemars(extend("x-see" = "#several-dataplanes"))]
-    pub(super) asic: BTreeMap<String, VirtualAsicTable>,
-    /// Whether a next hop may resolve through the default route.
-    #[schemars(extend("default" = true))]
-    pub(super) resolve_via_default: Option<bool>,
-    /// How often next hops are resolved. `"dependency"`: an event resolves only the groups that depend on it;
-    /// `"epoch"`: groups keep their result until any event, and the first route then resolves it again; `"off"`: each
-    /// route resolves its own. The results are the same; `ribtide bench run nexthop-cache` measures the modes.
-    #[schemars(extend("default" = "dependency"), extend("x-see" = "adr/0009-next-hop-resolution-cache.md"))]
-    pub(super) nexthop_cache: Option<String>,
-    /// BGP advertises a best path only when every dataplane that is configured has confirmed it.
-    #[serde(default)]
-    #[schemars(extend("x-see" = "#fibsuppress-fib-pending"))]
-    pub(super) suppress_fib_pending: bool,
-    /// The most next hops that a route has in the FIB, 1 to 1024. Those kept are spread over the interfaces: one of
-    /// each, then a second of each, and so on.
-    #[schemars(extend("default" = 512))]
-    pub(super) max_ecmp: Option<u16>,
-    /// A next hop that resolves through another route has that route's weight, not its own.
-    #[serde(default)]
-    pub(super) underlay_weights: bool,
-    /// What a stop (SIGTERM, SIGINT) does with installed routes: `"keep"` or `"remove"` them.
-    #[serde(default)]
-    #[schemars(extend("default" = "keep"), extend("x-see" = "#fibon-stop"))]
-    pub(super) on_stop: OnStop,
-    /// Which routes are installed, and with which source address.
-    #[serde(default)]
-    #[schemars(extend("x-see" = "#fibpolicy"))]
-    pub(super) policy: FibPolicy,
-}
-
-/// What a clean stop does to what dataplanes installed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnStop {
-    /// It stays, and packets are forwarded until the next start, which adopts it.
-    #[default]
-    Keep,
-    /// It is removed.
-    Remove,
-}
-
-/// Lists of policies by who announced the routes.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct FibPolicy {
-    /// Policies for connected routes.
-    pub(super) connected: Option<Vec<String>>,
-    /// Policies for static routes.
-    #[serde(rename = "static")]
-    pub(super) statics: Option<Vec<String>>,
-    /// Policies for routes of other programs in the kernel.
-    pub(super) kernel: Option<Vec<String>>,
-    /// Policies for BGP's routes; of the default VRF only.
-    pub(super) bgp: Option<Vec<String>>,
-}
-
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
-pub(super) enum Kernel {
-    Switch(bool),
-    Table(KernelTable),
-}
-
-or_table!(Kernel, visit_bool, bool, Switch, "true, false, or a table of settings, such as { table = 254 }");
-
-impl Default for Kernel {
-    fn default() -> Self {
-        Kernel::Switch(false)
-    }
-}
-
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct KernelTable {
-    /// The routing table (254 is main).
-    #[schemars(extend("default" = 254))]
-    pub(super) table: Option<u32>,
-    /// The number that marks our routes and next-hop objects: routes of this number in this table are ours, and at
-    /// start they are adopted or removed. 186 is bgp; beside another BGP daemon take a number of your own.
-    #[schemars(extend("default" = 186))]
-    pub(super) protocol: Option<u8>,
-    /// The metric of our routes. The kernel keeps routes of one prefix apart by it and prefers the lowest.
-    #[schemars(extend("default" = 20))]
-    pub(super) metric: Option<u32>,
-    /// `true` leaves `net.ipv4.nexthop_compat_mode` alone. Otherwise ribtide sets it to 0 in its network namespace at
-    /// start, for in mode 1, the kernel's default, each change of a next-hop group makes the kernel compose a message
-    /// for every route of the group (12 seconds for a million routes with 512 next hops, under the lock of all
-    /// routing). In mode 0 `ip route` shows these routes by the id of their next-hop object (`nhid`), and `ip
-    /// nexthop` what that is.
-    #[serde(default)]
-    pub(super) compat_mode: bool,
-    /// A VRF device, whose table is taken instead; only its interfaces' addresses are connected then. It must be
-    /// there at the start, and the kernel must have VRFs.
-    pub(super) vrf: Option<String>,
-    /// The address that packets of this machine itself have as their source over our routes ("set src"), at most one
-    /// of each family: `["10.0.0.1", "2001:db8::1"]`. Until an interface has it, the kernel refuses the routes, and
-    /// they are tried again when it does.
-    #[serde(default)]
-    pub(super) source: Vec<IpAddr>,
-    /// Import the routes of other programs from the main table (with `vrf`: from its table): an administrator's,
-    /// DHCP's, another routing daemon's. They are candidates of protocol `kernel` and distance 0, as in FRR, so that
-    /// next hops resolve through them. Of several with one prefix the lowest metric counts, and the next one while
-    /// the first does not resolve; a prefix that they have is not installed a second time. `false` ignores them, as
-    /// BIRD does without `learn`.
-    #[schemars(extend("default" = true))]
-    pub(super) import: Option<bool>,
-    /// The bytes of the kernel's route messages that may wait to be read. When more come, ribtide compares the whole
-    /// table and corrects it.
-    #[schemars(extend("default" = 8388608))]
-    pub(super) receive_buffer: Option<u32>,
-}
-
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
-pub(super) enum VirtualAsic {
-    Switch(bool),
-    Table(VirtualAsicTable),
-}
-
-or_table!(VirtualAsic, visit_bool, bool, Switch, "true, false, or { lab = true }");
-
-impl Default for VirtualAsic {
-    fn default() -> Self {
-        VirtualAsic::Switch(false)
-    }
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct VirtualAsicTable {
-    /// Make the neighbours that next hops need.
-    #[serde(default)]
-    pub(super) lab: bool,
-    /// How the switch behaves, such as `{ rate = 20000 }`.
-    #[serde(default)]
-    #[schemars(extend("x-see" = "#fibvirtual-asicchip"))]
-    pub(super) chip: BTreeMap<String, ChipValue>,
-    /// Compare the switch with what was requested of it, all of it in so many seconds, and repair what differs; 0: never.
-    #[schemars(extend("default" = 60), extend("x-see" = "adr/0024-reconciliation-of-sonics-copies.md"))]
-    pub(super) reconcile_interval: Option<u64>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "this is no number; write 1000, or 0.01")]
-pub(super) enum ChipValue {
-    Whole(i64),
-    Part(f64),
-}
-
-impl fmt::Display for ChipValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ChipValue::Whole(number) => number.fmt(f),
-            ChipValue::Part(number) => number.fmt(f),
-        }
-    }
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

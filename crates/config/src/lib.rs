@@ -11,12 +11,14 @@ mod api;
 mod bfd;
 mod check;
 mod diagnosis;
+mod fib;
 mod fib_policy;
 mod file;
 mod import_filter;
 mod or_table;
 mod policy;
 mod process;
+mod session;
 mod statics;
 mod threads;
 mod vrf;
@@ -24,10 +26,10 @@ mod vrf;
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
-    AnyAsn, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig, NeighborConfig,
-    NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
+    AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings,
 };
 pub use diagnosis::{ConfigError, Problem};
+pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
 pub use process::ProcessConfig;

@@ -264,6 +264,27 @@ fn warnings_socket_mode_that_keeps_its_group_out() {
     assert!(warned("0660").is_empty() && warned("0620").is_empty());
 }
 
+/// The settings of the one neighbour of a group with these lines, and these of its own.
+fn settings(group: &str, own: &str) -> NeighborSettings {
+    let text = format!(
+        "{BASE}[bgp.group.g]\n{group}\n[[bgp.group.g.neighbor]]\naddress = \"192.0.2.1\"\n{own}\n"
+    );
+    parse(&text).unwrap().bgp.unwrap().neighbors.pop_first().unwrap().1.settings
+}
+
+const EXTERNAL: &str = "type = \"external\"\npeer-asn = 65002";
+
+#[test]
+fn shutdown_of_a_neighbour_wins_over_its_groups() {
+    let of = |group: &str, own: &str| settings(&format!("{EXTERNAL}\n{group}"), own).shutdown;
+    let (text, off) = ("shutdown = \"back at ten\"", "shutdown = false");
+    assert_eq!((of("", ""), of(text, off), of(off, "shutdown = true")), (None, None, Some(String::new())));
+    assert_eq!(of(text, ""), Some("back at ten".into()));
+    let long = error(&format!("[bgp.group.a]\n{EXTERNAL}\nneighbors = [\"10.0.0.2\"]\nshutdown = \"{}\"", "x".repeat(256)));
+    assert!(long.starts_with("ribtide.toml:8:12: a shutdown text has at most 255 bytes"), "{long}");
+    assert!(error("[bgp.group.a]\nshutdown = 3\n").contains("write true, false, or a text"));
+}
+
 #[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
     let message = error(

@@ -1,7 +1,8 @@
 //! VRFs beside the default one.
 
 use super::FibPolicy;
-use super::check::{Checker, FibConfig, InterfaceConfig};
+use super::check::{Checker, InterfaceConfig};
+use super::fib::FibConfig;
 use super::diagnosis::key;
 use super::file;
 use super::statics::{Place, StaticRoute};

@@ -183,6 +183,8 @@ impl Reloader {
             removed: neighbors.removed,
             reset: neighbors.reset,
             refreshed: neighbors.refreshed,
+            shut_down: neighbors.shut_down,
+            started: neighbors.started,
             bfd_added: bfd.added,
             bfd_removed: bfd.removed,
             bfd_changed: bfd.changed,

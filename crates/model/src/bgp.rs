@@ -81,6 +81,9 @@ pub struct Neighbor {
     pub state: String,
     /// Time in this state.
     pub state_seconds: u64,
+    /// The text of its shutdown, empty for none; absent: it is not shut down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shutdown: Option<String>,
     /// How often an established session was lost.
     pub flaps: u64,
     /// Why the last session ended, or the last attempt at one failed.
@@ -310,6 +313,9 @@ pub struct Clear {
     /// Exchange all routes again and keep the session, instead of ending it.
     #[serde(default)]
     pub soft: bool,
+    /// A text of at most 255 bytes for the peer's operator (RFC 9003); not with `soft`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// The number of neighbours of a [`Clear`].

@@ -130,6 +130,12 @@ pub struct Reloaded {
     pub reset: Vec<IpAddr>,
     /// Neighbours with other settings and the same session.
     pub refreshed: Vec<IpAddr>,
+    /// Neighbours that are shut down from now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shut_down: Vec<IpAddr>,
+    /// Neighbours that are no longer shut down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub started: Vec<IpAddr>,
     /// New BFD sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bfd_added: Vec<IpAddr>,
@@ -160,6 +166,8 @@ impl fmt::Display for Reloaded {
             ("removed", texts(&self.removed)),
             ("session reset", texts(&self.reset)),
             ("refreshed", texts(&self.refreshed)),
+            ("shut down", texts(&self.shut_down)),
+            ("started", texts(&self.started)),
             ("BFD added", texts(&self.bfd_added)),
             ("BFD removed", texts(&self.bfd_removed)),
             ("BFD changed", texts(&self.bfd_changed)),
@@ -211,6 +219,8 @@ mod tests {
             removed: vec![],
             reset: vec![],
             refreshed: vec![],
+            shut_down: vec![],
+            started: vec![],
             bfd_added: vec![],
             bfd_removed: vec![],
             bfd_changed: vec![],

@@ -17,6 +17,7 @@ use ribtide_model::{
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
+use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -128,7 +129,15 @@ pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighb
 
 /// Ends sessions, or exchanges their routes again.
 pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cleared>, Refusal> {
-    let Clear { address, all, soft } = clear;
+    let Clear { address, all, soft, message: text } = clear;
+    if soft && !text.is_empty() {
+        return Err(Refusal::Bad("soft keeps the session, so no NOTIFICATION carries message; send one of them".into()));
+    }
+    if text.len() > SHUTDOWN_TEXT_MAX {
+        let len = text.len();
+        let message = format!("message has at most {SHUTDOWN_TEXT_MAX} bytes (RFC 9003), and this has {len}; shorten it");
+        return Err(Refusal::Bad(message));
+    }
     let with = match (address, all) {
         (Some(address), false) => format!("neighbor {address}"),
         (None, true) => "all neighbors".into(),
@@ -145,8 +154,9 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
             ));
         }
     };
+    let sessions = &bgp(router)?.sessions;
     let neighbors =
-        bgp(router)?.sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
+        sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address, &text) })?;
     if let Some(address) = address.filter(|_| neighbors == 0) {
         return Err(no_neighbor(address));
     }
@@ -280,13 +290,14 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         }
         .into(),
         dynamic: view.dynamic,
-        state: match (view.stopped, &view.held) {
+        state: match (view.shutdown.is_some(), &view.held) {
             (true, _) => "Idle (shut down)".into(),
             (_, Some(Obstacle::Bfd)) => "Idle (BFD down)".into(),
             (_, Some(Obstacle::Interface(_))) => "Idle (interface down)".into(),
             _ => view.state.name().into(),
         },
         state_seconds: view.state_age / 1000,
+        shutdown: view.shutdown,
         flaps: view.flaps,
         last_error: view.last_error,
         last_error_seconds: view.last_error_age.map(|age| age / 1000),

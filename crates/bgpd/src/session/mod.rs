@@ -297,7 +297,7 @@ impl Sessions {
     ) {
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
-            self.event(id, Event::Start);
+            self.start(id);
         }
         let mut events = Events::with_capacity(1024);
         let mut rest = Turn::Idle;
@@ -369,6 +369,13 @@ impl Sessions {
         }
         self.obey(id);
         id
+    }
+
+    /// Starts a neighbour, unless its configuration shuts it down. A started one goes on.
+    fn start(&mut self, id: PeerId) {
+        if self.peers.get(&id).is_some_and(|peer| peer.settings.shutdown.is_none()) {
+            self.event(id, Event::Start);
+        }
     }
 
     /// What a peer from `address` gets, if it is in a range: in the most specific one.
@@ -497,7 +504,7 @@ impl Sessions {
                 let id = self.add(from, settings, true);
                 let now = self.clock.now();
                 let obstacle = self.obstacle(id);
-                if let Some(peer) = self.peers.get_mut(&id) {
+                if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.settings.shutdown.is_none()) {
                     peer.handle(Event::Start, now);
                     obstacle.map(|obstacle| peer.handle(Event::Hold(obstacle), now));
                 }
@@ -518,7 +525,11 @@ impl Sessions {
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
         match refusal {
             Some(notification) => {
-                self.refuse(stream, &notification);
+                // A peer that is shut down gets the reason, whenever it connects.
+                let shutdown = peer.settings.shutdown.as_ref();
+                let shutdown =
+                    shutdown.map(|text| Notification::cease_with_text(cease::ADMIN_SHUTDOWN, text));
+                self.refuse(stream, &shutdown.unwrap_or(notification));
                 self.act(id, actions);
             }
             None => {

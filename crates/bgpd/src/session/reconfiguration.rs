@@ -20,6 +20,10 @@ pub struct Neighbors {
     pub reset: Vec<IpAddr>,
     /// Their session continues, and routes are exchanged again if a policy changed.
     pub refreshed: Vec<IpAddr>,
+    /// They are shut down from now.
+    pub shut_down: Vec<IpAddr>,
+    /// They are no longer shut down.
+    pub started: Vec<IpAddr>,
 }
 
 /// What a change of settings requires.
@@ -46,6 +50,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         export,
         peer_asn,
         route_reflector_client,
+        // A session ends or begins for it, whatever the difference is.
+        shutdown: _,
         passive,
         families,
         hold_time,
@@ -111,7 +117,7 @@ impl Sessions {
         for (address, neighbor) in &bgp.neighbors {
             if !self.by_address.contains_key(address) {
                 let id = self.configure(neighbor);
-                self.event(id, Event::Start);
+                self.start(id);
                 if !changed.reset.contains(address) {
                     changed.added.push(*address);
                 }
@@ -137,33 +143,42 @@ impl Sessions {
         if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable {
             takes = Difference::Session;
         }
+        let shuts_down = settings.shutdown.clone().filter(|_| peer.settings.shutdown.is_none());
+        let starts = peer.settings.shutdown.is_some() && settings.shutdown.is_none();
+        // Before all else, so that the peer gets this reason, and no other change finds a session.
+        if let Some(text) = &shuts_down {
+            self.event(id, Event::Stop(Notification::cease_with_text(cease::ADMIN_SHUTDOWN, text)));
+        }
         if takes == Difference::Session {
-            let stopped = peer.fsm.stopped();
             self.remove(id, &Notification::cease(cease::CONFIG_CHANGE));
             if let Some(neighbor) = configured {
                 let id = self.configure(neighbor);
-                // A neighbour that an operator shut down stays down.
-                if !stopped {
-                    self.event(id, Event::Start);
+                self.start(id);
+            }
+        } else {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.settings = settings;
+                peer.description = description;
+                peer.dynamic = configured.is_none();
+            }
+            self.obey(id);
+            self.start(id);
+            if let Difference::Soft { import, export } = takes {
+                if export {
+                    self.send_otherwise(id);
+                }
+                if import {
+                    self.import_again(id);
                 }
             }
-            return changed.reset.push(address);
         }
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.settings = settings;
-            peer.description = description;
-            peer.dynamic = configured.is_none();
-        }
-        self.obey(id);
-        if let Difference::Soft { import, export } = takes {
-            if export {
-                self.send_otherwise(id);
-            }
-            if import {
-                self.import_again(id);
-            }
-        }
-        if renamed || takes != Difference::None {
+        if shuts_down.is_some() {
+            changed.shut_down.push(address);
+        } else if starts {
+            changed.started.push(address);
+        } else if takes == Difference::Session {
+            changed.reset.push(address);
+        } else if renamed || takes != Difference::None {
             changed.refreshed.push(address);
         }
     }

@@ -30,8 +30,8 @@ pub struct NeighborView {
     pub group: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
-    /// Whether an operator has shut it down.
-    pub stopped: bool,
+    /// The text of its shutdown, empty for none; `None`: it is not shut down.
+    pub shutdown: Option<String>,
     /// What prevents a session.
     pub held: Option<Obstacle>,
     /// The AS that it must have, or has.
@@ -154,7 +154,7 @@ impl Sessions {
             description: peer.description.clone(),
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
-            stopped: peer.fsm.stopped(),
+            shutdown: peer.settings.shutdown.clone(),
             held: peer.fsm.held().cloned(),
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
             kind: peer.kind,
@@ -169,10 +169,11 @@ impl Sessions {
         }
     }
 
-    /// Resets the session of a neighbour, or of all if `address` is `None`. Returns their number.
-    pub fn reset(&mut self, address: Option<IpAddr>) -> usize {
+    /// Resets the session of a neighbour, or of all if `address` is `None`, with a text for the peer's operator (RFC
+    /// 9003), empty for none. Returns their number.
+    pub fn reset(&mut self, address: Option<IpAddr>, text: &str) -> usize {
         self.each(address, |sessions, id| {
-            sessions.event(id, Event::Reset(Notification::cease(cease::ADMIN_RESET)));
+            sessions.event(id, Event::Reset(Notification::cease_with_text(cease::ADMIN_RESET, text)));
         })
     }
 
@@ -201,19 +202,6 @@ impl Sessions {
                 .write(&mut message);
             self.send(id, side, message);
         }
-    }
-
-    /// Shuts a neighbour down until [`Sessions::enable`]; false when there is no such neighbour.
-    pub fn disable(&mut self, address: IpAddr) -> bool {
-        let stop = |sessions: &mut Sessions, id| {
-            sessions.event(id, Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
-        };
-        self.each(Some(address), stop) > 0
-    }
-
-    /// Lets a neighbour that was shut down come up again; false when there is no such neighbour.
-    pub fn enable(&mut self, address: IpAddr) -> bool {
-        self.each(Some(address), |sessions, id| sessions.event(id, Event::Start)) > 0
     }
 
     fn each(&mut self, address: Option<IpAddr>, mut what: impl FnMut(&mut Sessions, PeerId)) -> usize {

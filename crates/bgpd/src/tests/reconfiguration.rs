@@ -133,13 +133,38 @@ fn prefix_sid_changes_both_directions_and_keeps_the_session() {
 }
 
 #[test]
-fn a_neighbour_that_was_shut_down_stays_so() {
+fn shutdown_ends_the_session_with_its_text_until_it_is_removed() {
     let router = Router::start(CLIENTS);
-    let address: IpAddr = "127.0.0.11".parse().unwrap();
-    assert!(router.bgp().sessions.call(move |s| s.disable(address)).unwrap());
-    let slower = CLIENTS.replace("passive = true", "passive = true\nhold-time = 30");
-    router.reconfigure(&slower).unwrap();
-    assert!(router.neighbor("127.0.0.11").unwrap().stopped);
-    assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 5));
-    let _up = Peer::up(&router, "127.0.0.12", 65001);
+    let [up, dynamic] = [("127.0.0.11", 65001), ("127.0.1.1", 65005)].map(|(a, asn)| Peer::up(&router, a, asn));
+    let down = CLIENTS.replace("type = ", "shutdown = \"back at ten\"\ntype = ");
+    let shut_down = addresses(&["127.0.0.11", "127.0.0.12", "127.0.1.1"]);
+    let expected = Neighbors { shut_down: shut_down.clone(), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(&down), Ok(expected));
+    let farewell = Notification::cease_with_text(cease::ADMIN_SHUTDOWN, "back at ten");
+    assert_eq!([up, dynamic].map(Peer::notification), [farewell.clone(), farewell.clone()]);
+    // Neither a neighbour nor a range takes a connection, and both say why.
+    for (address, asn) in [("127.0.0.11", 65001), ("127.0.1.1", 65005)] {
+        assert_eq!(Peer::dial(&router, address, asn).notification(), farewell);
+    }
+    assert!(router.neighbor("127.0.1.1").is_none());
+    assert_eq!(router.neighbor("127.0.0.11").unwrap().shutdown.as_deref(), Some("back at ten"));
+
+    // It stays so with other settings, another text, and the settings that need a new session.
+    let slower =
+        down.replace("passive = true", "passive = true\nhold-time = 30").replace("at ten", "at noon");
+    let reset = Neighbors { reset: addresses(&["127.0.0.11", "127.0.0.12"]), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(&slower), Ok(reset));
+    assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 2));
+
+    let started = Neighbors { started: shut_down[..2].to_vec(), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(CLIENTS), Ok(started));
+    let _up = [("127.0.0.11", 65001), ("127.0.1.1", 65005)].map(|(a, asn)| Peer::up(&router, a, asn));
+}
+
+#[test]
+fn a_neighbour_that_starts_shut_down_begins_with_a_reload() {
+    let router = Router::start(&CLIENTS.replace("type = ", "shutdown = true\ntype = "));
+    assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 2));
+    router.reconfigure(CLIENTS).unwrap();
+    let _up = Peer::up(&router, "127.0.0.11", 65001);
 }

@@ -83,6 +83,9 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         duration(n.state_seconds),
         count(n.flaps, "flap"),
     );
+    if let Some(text) = n.shutdown.as_ref().filter(|text| !text.is_empty()) {
+        out.push_str(&format!("  Shut down by the configuration: \"{text}\"\n"));
+    }
     let mut line = |what, why: &Option<String>, seconds: Option<u64>| {
         let Some(why) = why else { return };
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
@@ -239,6 +242,7 @@ mod tests {
             dynamic: false,
             state: "Established".into(),
             state_seconds: 192,
+            shutdown: None,
             flaps: 1,
             last_error: Some("NOTIFICATION received (cease: administrative reset)".into()),
             last_error_seconds: Some(7500),
@@ -327,6 +331,12 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert_eq!(
             neighbor(&idle),
             "Neighbor 192.0.2.1, client AS any, group clients\n  State Established for 3m12s, 1 flap\n"
+        );
+        let down = Neighbor { shutdown: Some("new card".into()), state: "Idle (shut down)".into(), ..idle };
+        assert_eq!(
+            neighbor(&down),
+            "Neighbor 192.0.2.1, client AS any, group clients\n  State Idle (shut down) for 3m12s, 1 flap\n\
+             \x20 Shut down by the configuration: \"new card\"\n"
         );
     }
 

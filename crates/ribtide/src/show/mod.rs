@@ -232,12 +232,15 @@ pub(crate) enum ClearBgp {
         /// `soft`: keep the session, request its routes again and advertise ours again
         #[arg(value_parser = ["soft"])]
         soft: Option<String>,
+        /// A text for the peer's operator (RFC 9003), at most 255 bytes
+        #[arg(long, default_value = "", hide_default_value = true, conflicts_with = "soft")]
+        message: String,
     },
 }
 
 /// Runs `ribtide clear`.
 pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
-    let Clear::Bgp(ClearBgp::Neighbor { which, soft }) = what;
+    let Clear::Bgp(ClearBgp::Neighbor { which, soft, message }) = what;
     let all = which == "all";
     let address = match which.as_str() {
         "all" => None,
@@ -246,7 +249,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
                 .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
         ),
     };
-    let request = ribtide_model::Clear { address, all, soft: soft.is_some() };
+    let request = ribtide_model::Clear { address, all, soft: soft.is_some(), message: message.clone() };
     let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
     let did = if request.soft { "Routes are exchanged again" } else { "Sessions are reset" };
     output.print(&reply, |a| format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour")))

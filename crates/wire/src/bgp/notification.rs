@@ -129,6 +129,21 @@ impl Notification {
         Notification::new(code::CEASE, subcode)
     }
 
+    /// A Cease of subcode [`cease::ADMIN_SHUTDOWN`] or [`cease::ADMIN_RESET`] with a text for the peer's operator,
+    /// of at most [`SHUTDOWN_TEXT_MAX`] bytes (RFC 9003 section 2). An empty text is none; a longer one is cut.
+    pub fn cease_with_text(subcode: u8, text: &str) -> Self {
+        let mut end = text.len().min(SHUTDOWN_TEXT_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = text.get(..end).unwrap_or_default();
+        if text.is_empty() {
+            return Notification::cease(subcode);
+        }
+        let data = [&[text.len() as u8], text.as_bytes()].concat();
+        Notification::with_data(code::CEASE, subcode, data)
+    }
+
     /// Parses the body of a NOTIFICATION. Missing fields count as unspecific, because errors in it
     /// must not be reported (RFC 4271 section 6.4).
     pub fn parse(body: &[u8]) -> Self {
@@ -148,16 +163,17 @@ impl Notification {
         finish(out, at);
     }
 
-    /// The text that the peer's operator gave for a shutdown or reset (RFC 9003), if there is one.
-    pub fn shutdown_text(&self) -> Option<String> {
+    /// The text of a shutdown or reset from the peer's operator, if there is one (RFC 9003).
+    pub fn shutdown_text(&self) -> Option<ShutdownText<'_>> {
         if self.code != code::CEASE || !matches!(self.subcode, cease::ADMIN_SHUTDOWN | cease::ADMIN_RESET) {
             return None;
         }
         let (len, rest) = self.data.split_first()?;
-        let text = String::from_utf8_lossy(rest.get(..usize::from(*len))?);
-        // The peer's text may be shown on a terminal: no line breaks, no escape sequences.
-        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        (!text.is_empty()).then_some(text)
+        match rest.get(..usize::from(*len)).map(str::from_utf8) {
+            Some(Ok("")) => None,
+            Some(Ok(text)) => Some(ShutdownText::Text(text)),
+            Some(Err(_)) | None => Some(ShutdownText::Malformed(&self.data)),
+        }
     }
 
     /// The meaning of the subcode, or `None` without one or for an unknown one.
@@ -187,7 +203,7 @@ impl fmt::Display for Notification {
             None => {}
         }
         if let Some(text) = self.shutdown_text() {
-            write!(f, " (\"{text}\")")?;
+            write!(f, " ({text})")?;
         }
         Ok(())
     }
@@ -195,15 +211,45 @@ impl fmt::Display for Notification {
 
 impl std::error::Error for Notification {}
 
+/// The longest text of a shutdown or reset, in bytes (RFC 9003 section 2: its length is one octet).
+pub const SHUTDOWN_TEXT_MAX: usize = 255;
+
+/// The received text of a shutdown or reset. Displays as what an operator may see on a terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShutdownText<'a> {
+    /// UTF-8.
+    Text(&'a str),
+    /// Not UTF-8, or shorter than its length: all data. The operator is told, and the session ends as with a
+    /// well-formed text (RFC 9003 section 4).
+    Malformed(&'a [u8]),
+}
+
+impl fmt::Display for ShutdownText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShutdownText::Text(text) => {
+                // RFC 9003 section 6: neither line breaks and escape sequences, nor a reversed direction of writing.
+                let shown = |c: char| {
+                    let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+                    if c.is_control() || reorders { ' ' } else { c }
+                };
+                write!(f, "\"{}\"", text.chars().map(shown).collect::<String>())
+            }
+            ShutdownText::Malformed(data) => {
+                f.write_str("malformed text, in hexadecimal: ")?;
+                data.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bgp::message::{MAX_LEN, frame};
 
-    /// An administrative shutdown whose text is `text`, at most 255 bytes (RFC 9003).
     fn shutdown(text: &str) -> Notification {
-        let data = [&[text.len() as u8], text.as_bytes()].concat();
-        Notification::with_data(code::CEASE, cease::ADMIN_SHUTDOWN, data)
+        Notification::cease_with_text(cease::ADMIN_SHUTDOWN, text)
     }
 
     #[test]
@@ -213,6 +259,8 @@ mod tests {
             (Notification::new(code::SEND_HOLD_TIMER_EXPIRED, 0), "send hold timer expired"),
             (Notification::cease(cease::ADMIN_RESET), "cease: administrative reset"),
             (shutdown("back at ten\u{1b}[2J"), "cease: administrative shutdown (\"back at ten [2J\")"),
+            (shutdown("a\u{202e}b"), "cease: administrative shutdown (\"a b\")"),
+            (shutdown(""), "cease: administrative shutdown"),
             (Notification::new(code::UPDATE, 7), "UPDATE message error: unknown subcode 7"),
             (Notification::new(99, 0), "unknown error 99"),
         ] {
@@ -222,11 +270,15 @@ mod tests {
 
     #[test]
     fn it_round_trips() {
-        let sent = shutdown(&"ä".repeat(127));
+        let text = "ä".repeat(127);
+        let sent = shutdown(&text);
         let mut out = Vec::new();
         sent.write(&mut out);
-        assert_eq!(Notification::parse(frame(&out, MAX_LEN).unwrap().unwrap().body), sent);
-        assert_eq!(sent.shutdown_text().unwrap().chars().count(), 127);
+        let received = Notification::parse(frame(&out, MAX_LEN).unwrap().unwrap().body);
+        assert_eq!(received.shutdown_text(), Some(ShutdownText::Text(&text)));
+        assert_eq!(received, sent);
+        // The 128th character would need a 256th byte.
+        assert_eq!(shutdown(&"ä".repeat(128)), sent);
     }
 
     #[test]
@@ -237,10 +289,16 @@ mod tests {
         assert!(frame(&out, MAX_LEN).unwrap().is_some());
     }
 
+    /// RFC 9003 section 4: the operator gets a message about it, in hexadecimal.
     #[test]
-    fn a_shutdown_text_longer_than_its_data_is_none() {
-        let n = Notification::with_data(code::CEASE, cease::ADMIN_SHUTDOWN, vec![9, b'x']);
-        assert_eq!(n.to_string(), "cease: administrative shutdown");
+    fn a_malformed_shutdown_text_is_shown_in_hexadecimal() {
+        for (data, shown) in [(vec![9, b'x'], "0978"), (vec![2, 0xc3, 0x28], "02c328")] {
+            let n = Notification::with_data(code::CEASE, cease::ADMIN_RESET, data);
+            let expected = format!("cease: administrative reset (malformed text, in hexadecimal: {shown})");
+            assert_eq!(n.to_string(), expected);
+        }
+        let other = Notification::with_data(code::CEASE, cease::PEER_DECONFIGURED, vec![9, b'x']);
+        assert_eq!(other.to_string(), "cease: peer de-configured", "its data is no text");
         assert_eq!(Notification::parse(&[]), Notification::new(0, 0));
     }
 }
