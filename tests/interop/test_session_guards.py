@@ -1,9 +1,11 @@
-"""What ends, refuses and guards a session: shutdown with its text (RFC 9003)."""
+"""What ends, refuses and guards a session: shutdown with its text (RFC 9003), GTSM (RFC 5082)."""
+
+import socket
 
 import pytest
 
-from harness import FEED_ASN, Host, Ribtide, wait_for
-from harness.peers import LEFT, RIGHT, ribtide, start
+from harness import FEED_ASN, Bird, Frr, Host, Ribtide, wait_for
+from harness.peers import LEFT, RIGHT, bird, frr, ribtide, start
 from harness.speaker import NOTIFICATION, Speaker, message
 
 LINK = '[bgp.group.link]\ntype = "external"\n'
@@ -84,3 +86,56 @@ def test_notification_tells_a_reset_a_removal_and_a_stop(host):
     assert farewell(lambda: reload(ours, plain.replace(f'"{FEED}", ', ""))) == b"\6\3", "peer de-configured"
     reload(ours, plain)
     assert farewell(ours.stop) == b"\6\2", "administrative shutdown"
+
+
+def guarded(kind, host, passive):
+    """BIRD or FRR that demands TTL 255, and waits for the neighbour or connects."""
+    if kind == "bird":
+        return Bird(host, bird(RIGHT).replace("enable extended", f"ttl security on; {'passive;' * passive} enable extended"))
+    lines = "".join(f" neighbor {n} ttl-security hops 1\n" + f" neighbor {n} passive\n" * passive
+                    for n in (LEFT.four, LEFT.six))
+    return Frr(host, bgpd=frr(RIGHT).replace(" timers connect 1\n", " timers connect 1\n" + lines, 1))
+
+
+@pytest.mark.parametrize("connects", ["ours", "theirs"])
+@pytest.mark.parametrize("kind", ["bird", "frr"])
+def test_ttl_security_with_others(pair, kind, connects):
+    other = guarded(kind, pair.b, passive=connects == "ours")
+    settings = "passive = true\n" if connects == "theirs" else ""
+    ours = Ribtide(pair.a, ribtide(LEFT, settings + "ttl-security = 1"))
+    both(ours, other)
+    wait_for("IPv6 too", lambda: ours.established(RIGHT.six), 60)
+
+
+def listener(host, port, ttl):
+    with host.inside():
+        heard = socket.socket()
+        heard.setsockopt(socket.SOL_IP, socket.IP_TTL, ttl)
+        heard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        heard.bind((FEED, port))
+        heard.listen()
+        return heard
+
+
+def test_ttl_security_refuses_what_comes_from_afar(host):
+    feeds = f'type = "external"\npeer-asn = {FEED_ASN}\npassive = true\n'
+    ours = Ribtide(host, ribtide(LEFT).replace(feeds, feeds + "ttl-security = 1\n"))
+    text = ours.config.read_text().replace("ttl-security = 1\n", "")
+    assert feeds in text
+    with pytest.raises(AssertionError, match="takes a session"):
+        Speaker(host, FEED, FEED_ASN)
+    assert ours.process.logged("the neighbor gets no session", FEED, "its SYN came with TTL 64")
+    assert ours.show("bgp", "summary")["rejected_connections"] > 0
+    reload(ours, text.replace(feeds, feeds + "ttl-security = 192\n"))
+    Speaker(host, FEED, FEED_ASN)
+
+    # Where we connect, the kernel discards the SYN-ACK of a far neighbour.
+    active = feeds.replace("passive = true\n", "ttl-security = 1\nport = 1790\n")
+    far = listener(host.feeds, 1790, 64)
+    reload(ours, text.replace(feeds, active))
+    waits = ["ss", "-Htn", "state", "syn-recv", "sport", "=", ":1790"]
+    wait_for("our SYN is there, and not our ACK", lambda: FEED in host.feeds.run(*waits), 30)
+    far.close()
+    near = listener(host.feeds, 1790, 255)
+    near.settimeout(60)
+    assert near.accept()[1][0] == Host.FEED_SIDE

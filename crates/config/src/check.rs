@@ -7,6 +7,7 @@ use super::fib::FibConfig;
 use super::file;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
+use super::session::is_multihop;
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
@@ -153,6 +154,8 @@ pub struct NeighborSettings {
     pub next_hop_self: bool,
     /// IP TTL of an external session; more than 1 also lets its next hops resolve recursively.
     pub multihop: Option<u8>,
+    /// The most hops to it, 1 to 254, which the TTL of its packets must show (GTSM, RFC 5082); `None`: any.
+    pub ttl_security: Option<u8>,
     /// TCP-MD5 key (RFC 2385).
     pub password: Option<String>,
     /// Watch the neighbour with BFD.
@@ -620,13 +623,14 @@ impl Checker {
         let import = self.policy(Direction::Import, import.map(Vec::as_slice), external, &at.key());
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
         let export = self.policy(Direction::Export, export.map(Vec::as_slice), external, &at.key());
-        let far = multihop.is_some_and(|ttl| ttl > 1);
+        let ttl_security = self.ttl_security(&both, multihop);
+        let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
         let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at.key()));
         let (fallover, at) =
             both.pick("fast-external-fallover", |n| &n.fast_external_fallover, |g| &g.fast_external_fallover);
         let of_own = own.and_then(|own| own.fast_external_fallover);
-        let group_far = group.multihop.is_some_and(|ttl| ttl > 1);
+        let group_far = is_multihop(group.multihop, group.ttl_security);
         // A group may have a multihop neighbour among others, for which this then says nothing.
         if (of_own == Some(true) && (!external || far))
             || (of_own.is_none() && fallover == Some(&true) && (!external || group_far))
@@ -675,6 +679,7 @@ impl Checker {
             port: both.value(|n| &n.port, |g| &g.port).unwrap_or(179),
             next_hop_self: both.value(|n| &n.next_hop_self, |g| &g.next_hop_self).unwrap_or(false),
             multihop,
+            ttl_security,
             password: password.cloned(),
             bfd,
             fast_external_fallover,

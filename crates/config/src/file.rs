@@ -192,6 +192,11 @@ macro_rules! with_peer_settings {
             pub(super) next_hop_self: Option<bool>,
             /// TTL of an external session that is not on one link; its next hops may then resolve recursively.
             pub(super) multihop: Option<u8>,
+            /// The neighbour is at most so many hops away, 1 to 254 (1: on a link of ours): we send with TTL 255, and packets
+            /// that come with less than 256 - N are discarded (GTSM, RFC 5082). The neighbour must do the same. Not with
+            /// `multihop`.
+            #[schemars(extend("x-see" = "#ttl-security"))]
+            pub(super) ttl_security: Option<u8>,
             /// TCP-MD5 key (RFC 2385).
             pub(super) password: Option<String>,
             /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.

@@ -1,6 +1,6 @@
 //! Checks of what ends and guards a session.
 
-use super::check::{Both, Checker};
+use super::check::{Both, Checker, NeighborSettings};
 use super::file;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 
@@ -21,5 +21,40 @@ impl Checker {
                 Some(text.clone())
             }
         }
+    }
+    /// The number of hops of GTSM (RFC 5082).
+    pub(super) fn ttl_security(&mut self, both: &Both<'_>, multihop: Option<u8>) -> Option<u8> {
+        let (hops, at) = both.pick("ttl-security", |n| &n.ttl_security, |g| &g.ttl_security);
+        let hops = hops.copied()?;
+        if !(1..=254).contains(&hops) {
+            let message = format!("a neighbour cannot be {hops} hops away; write 1 to 254, 1 for one on a link of ours");
+            self.problem(&at.key(), message);
+        }
+        if multihop.is_some() {
+            self.problem(
+                &at.key(),
+                "ttl-security sends with TTL 255 and multihop with its own; write ttl-security = N for a neighbour that is \
+                 N hops away, and remove multihop",
+            );
+        }
+        Some(hops)
+    }
+}
+
+/// Whether an external neighbour may be more than one hop away.
+pub(super) fn is_multihop(multihop: Option<u8>, ttl_security: Option<u8>) -> bool {
+    ttl_security.or(multihop).is_some_and(|hops| hops > 1)
+}
+
+impl NeighborSettings {
+    /// Whether an external neighbour may be more than one hop away: by `multihop` or `ttl-security`.
+    pub fn is_multihop(&self) -> bool {
+        is_multihop(self.multihop, self.ttl_security)
+    }
+
+    /// The least TTL of received packets (RFC 5082 section 3), if there is one.
+    pub fn least_ttl(&self) -> Option<u8> {
+        // The link to the neighbour takes none of 255, and every further hop one.
+        self.ttl_security.map(|hops| u8::MAX - hops.saturating_sub(1))
     }
 }

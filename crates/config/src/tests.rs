@@ -286,6 +286,25 @@ fn shutdown_of_a_neighbour_wins_over_its_groups() {
 }
 
 #[test]
+fn ttl_security_excludes_multihop_and_replaces_it() {
+    let of = |group: &str, own: &str| settings(&format!("{EXTERNAL}\n{group}"), own);
+    let near = of("ttl-security = 1", "");
+    assert_eq!((near.least_ttl(), near.is_multihop()), (Some(255), false));
+    let far = of("ttl-security = 1", "ttl-security = 254");
+    assert_eq!((far.least_ttl(), far.is_multihop()), (Some(2), true));
+    assert_eq!(settings("type = \"internal\"", "ttl-security = 3").least_ttl(), Some(253));
+    assert_eq!((of("", "").least_ttl(), of("multihop = 2", "").is_multihop()), (None, true));
+    let group = |settings: &str| {
+        error(&format!("[bgp.group.a]\n{EXTERNAL}\nneighbors = [\"10.0.0.2\"]\n{settings}\n"))
+    };
+    let message = group("multihop = 2\nttl-security = 2");
+    assert!(message.starts_with("ribtide.toml:9:16: ttl-security sends with TTL 255 and multihop with"), "{message}");
+    for wrong in [0, 255] {
+        assert!(group(&format!("ttl-security = {wrong}")).contains("write 1 to 254"));
+    }
+}
+
+#[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
     let message = error(
         "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",

@@ -23,7 +23,7 @@ pub struct BgpSummary {
     pub established: usize,
     /// How often established sessions of these were lost.
     pub flaps: u64,
-    /// Connections refused because no neighbour has their address.
+    /// Connections refused because no neighbour has their address, or because they came from afar (`ttl-security`).
     pub rejected_connections: u64,
     /// Prefixes in the Loc-RIB.
     pub prefixes: PerFamilyCount,

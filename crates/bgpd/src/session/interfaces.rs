@@ -142,9 +142,7 @@ fn may_have_begun_after(established: Millis, now: Millis) -> bool {
 
 /// Whether the neighbour's session ends with the interface to it.
 fn falls_over(peer: &Peer) -> bool {
-    peer.settings.fast_external_fallover
-        && !peer.kind.is_internal()
-        && peer.settings.multihop.is_none_or(|ttl| ttl <= 1)
+    peer.settings.fast_external_fallover && !peer.kind.is_internal() && !peer.settings.is_multihop()
 }
 
 fn named(addresses: &[IpAddr]) -> String {

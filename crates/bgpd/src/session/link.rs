@@ -154,7 +154,7 @@ impl Sessions {
             asn: negotiated.asn,
             router_id: negotiated.router_id,
             kind: peer.kind,
-            multihop: peer.settings.multihop.is_some_and(|ttl| ttl > 1),
+            multihop: peer.settings.is_multihop(),
             families: negotiated.families,
             egress: self.egress(peer, negotiated, local, interfaces),
         };

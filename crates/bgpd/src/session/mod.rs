@@ -21,6 +21,7 @@ mod outbox;
 mod peer;
 mod reconfiguration;
 mod socket;
+mod ttl;
 mod view;
 mod write_queue;
 mod writers;
@@ -520,6 +521,13 @@ impl Sessions {
         if socket::set_options(&stream, &peer.settings, !peer.kind.is_internal()).is_err() {
             return self.settle(id);
         }
+        if let Some(why) = peer.settings.least_ttl().and_then(|least| far_syn(&stream, least)) {
+            // RFC 5082 section 3: what may come from afar is discarded, and not answered.
+            let who = Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
+            self.log.neighbor(now, &who, &News::Refused(&why));
+            self.rejected += 1;
+            return self.settle(id);
+        }
         let actions = peer.handle(Event::Accepted, now);
         let refusal =
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
@@ -753,6 +761,17 @@ impl Sessions {
         if !self.lingering.is_empty() {
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// Why the SYN of an accepted connection must come from too far away for GTSM, if it does.
+fn far_syn(stream: &TcpStream, least: u8) -> Option<String> {
+    match ttl::syn_ttl(stream) {
+        Ok(Some(ttl)) if ttl < least => {
+            Some(format!("its SYN came with TTL {ttl}, and ttl-security demands {least} and more"))
+        }
+        Ok(_) => None,
+        Err(error) => Some(format!("the TTL of its SYN is not known: {error}")),
     }
 }
 

@@ -60,6 +60,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         port,
         next_hop_self,
         multihop,
+        ttl_security,
         password,
         bfd,
         fast_external_fallover,
@@ -78,6 +79,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *port == old.port
         && *next_hop_self == old.next_hop_self
         && *multihop == old.multihop
+        && *ttl_security == old.ttl_security
         && *password == old.password;
     let import = *import != old.import
         || *enforce_first_as != old.enforce_first_as

@@ -1,8 +1,9 @@
 //! Sockets: listen, connect, options, and the addresses of an interface.
 
+use super::ttl::{self, TTL_MAX};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_wire::netlink::{Content, dump_addresses, messages};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -15,10 +16,13 @@ const BACKLOG: i32 = 1024;
 pub(super) fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    let v4_wildcard = |a: &SocketAddr| a.ip() == Ipv4Addr::UNSPECIFIED && a.port() == address.port();
+    let dual_stack =
+        address.is_ipv6() && address.ip().is_unspecified() && !all.iter().any(v4_wildcard);
     if address.is_ipv6() {
-        let v4_wildcard = |a: &SocketAddr| a.ip() == Ipv4Addr::UNSPECIFIED && a.port() == address.port();
-        socket.set_only_v6(!address.ip().is_unspecified() || all.iter().any(v4_wildcard))?;
+        socket.set_only_v6(!dual_stack)?;
     }
+    ttl::prepare_listener(&SockRef::from(&socket), dual_stack)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
@@ -38,7 +42,7 @@ pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool)
     }
     let stream: TcpStream = socket.into();
     set_options(&stream, settings, external)?;
-    match socket2::SockRef::from(&stream).connect(&to.into()) {
+    match SockRef::from(&stream).connect(&to.into()) {
         Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
         _ => Ok(stream),
     }
@@ -48,21 +52,37 @@ pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool)
 pub(super) fn set_options(stream: &TcpStream, settings: &NeighborSettings, external: bool) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
-    if external {
+    let socket = SockRef::from(stream);
+    let dual_stack = socket.domain()? == Domain::IPV6 && stream.local_addr()?.ip().to_canonical().is_ipv4();
+    if let Some(least) = settings.least_ttl() {
+        ttl::set(&socket, TTL_MAX, dual_stack)?;
+        ttl::set_least(&socket, least, dual_stack)?;
+    } else if external {
         // An external peer is on the link unless multihop gives a distance.
-        let ttl = u32::from(settings.multihop.unwrap_or(1));
-        let socket = socket2::SockRef::from(stream);
-        if socket.domain()? == Domain::IPV6 {
-            socket.set_unicast_hops_v6(ttl)?;
-            // A dual-stack socket carries IPv4 with a TTL of its own.
-            if stream.local_addr()?.ip().to_canonical().is_ipv4() {
-                socket.set_ttl_v4(ttl)?;
-            }
-        } else {
-            socket.set_ttl_v4(ttl)?;
-        }
+        ttl::set(&socket, settings.multihop.unwrap_or(1), dual_stack)?;
     }
     Ok(())
+}
+
+/// Sets a socket option that is a number.
+#[expect(unsafe_code, reason = "neither std nor socket2 has every option")]
+pub(super) fn set_int(
+    socket: &SockRef<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads a c_int, and the length is that of one.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The kernel's `struct tcp_md5sig`.

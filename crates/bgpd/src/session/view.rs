@@ -90,7 +90,7 @@ pub struct Totals {
     pub established: usize,
     /// Sessions lost.
     pub flaps: u64,
-    /// Connections refused because no neighbour and no range has their address.
+    /// Connections refused because no neighbour and no range has their address, or because of GTSM.
     pub rejected: u64,
 }
 
