@@ -6,6 +6,7 @@ mod reconfiguration;
 mod resize;
 
 use super::*;
+use ribtide_bgp::ingest::Refusal;
 use ribtide_config as config;
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
 use ribtide_runtime::thread;
@@ -400,6 +401,42 @@ fn operators(threads: &str) {
     drop(router);
     assert_eq!(again.notified(), (6, 2));
     assert_eq!(b.notified(), (6, 2));
+}
+
+#[test]
+fn external_neighbour_of_any_as_has_the_one_of_its_open() {
+    let router = Router::start(
+        r#"
+        listen = ["127.0.0.1:0"]
+        [bgp.group.any]
+        type = "external"
+        peer-asn = "external"
+        passive = true
+        families = ["ipv4-unicast"]
+        import = ["accept"]
+        neighbors = ["127.0.0.31", "127.0.0.32"]
+        "#,
+    );
+    // Our own AS is no external one (RFC 4271 section 6.2: Bad Peer AS).
+    let mut internal = Peer::dial(&router, "127.0.0.31", 65001);
+    internal.open();
+    assert_eq!(internal.notified(), (2, 2));
+    assert_eq!(router.neighbor("127.0.0.32").unwrap().asn, None);
+    let mut external = Peer::up(&router, "127.0.0.32", 65099);
+    assert_eq!(router.neighbor("127.0.0.32").unwrap().asn, Some(65099));
+    // The first AS of its paths is that one.
+    external.announce(&p4(0, 10));
+    let accepted = |router: &Router| router.neighbor("127.0.0.32").unwrap().up.unwrap().info;
+    assert_eq!((accepted(&router).asn, accepted(&router).kind.is_internal()), (65099, false));
+    let counters = || {
+        let info = accepted(&router);
+        let up = router.neighbor("127.0.0.32").unwrap().up.unwrap();
+        router.bgp().readers[up.reader].call(move |reader| reader.counters(info.id)).unwrap().unwrap()
+    };
+    until("routes", || counters().announced == 10);
+    external.asn = 65098;
+    external.announce(&p4(20, 5));
+    until("routes of another first AS are refused", || counters().refused(Refusal::FirstAs) == 5);
 }
 
 #[test]

@@ -119,7 +119,7 @@ pub struct DynamicRange {
 pub enum AnyAsn {
     /// This one.
     Exactly(u32),
-    /// Any but ours: a dynamic neighbour of an external group without `peer-asn`.
+    /// Any but ours: `"external"`, or a dynamic neighbour of an external group without `peer-asn`.
     AnyExternal,
 }
 
@@ -549,34 +549,7 @@ impl Checker {
         let in_group = key!["bgp", "group", name];
         let both = Both { own, group, place, in_group };
         let external = kind == file::GroupKind::External;
-        let (peer_asn, at) = both.pick("peer-asn", |n| &n.peer_asn, |g| &g.peer_asn);
-        let peer_asn = match (kind, peer_asn.copied()) {
-            (file::GroupKind::Internal, None) => AnyAsn::Exactly(router.asn),
-            (file::GroupKind::Internal, Some(n)) if n != router.asn => {
-                let message = format!(
-                    "an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn",
-                    router.asn
-                );
-                self.problem(&at.key(), message);
-                AnyAsn::Exactly(n)
-            }
-            (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
-                let message = format!(
-                    "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
-                );
-                self.problem(&at.key(), message);
-                AnyAsn::Exactly(n)
-            }
-            (_, Some(n)) => AnyAsn::Exactly(n),
-            (file::GroupKind::External, None) if dynamic => AnyAsn::AnyExternal,
-            (file::GroupKind::External, None) => {
-                self.problem(
-                    place,
-                    "an external neighbour needs its AS: write peer-asn in the group or at the neighbour",
-                );
-                AnyAsn::AnyExternal
-            }
-        };
+        let peer_asn = self.peer_asn(&both, kind, dynamic, router.asn);
         let (hold_time, at) = both.pick("hold-time", |n| &n.hold_time, |g| &g.hold_time);
         let hold_time = hold_time.copied().unwrap_or(90);
         if (1..3).contains(&hold_time) {
@@ -712,7 +685,7 @@ impl SettingKey<'_> {
 pub(super) struct Both<'a> {
     own: Option<&'a file::Neighbor>,
     group: &'a file::Group,
-    place: &'a [Step],
+    pub(super) place: &'a [Step],
     in_group: &'a [Step],
 }
 

@@ -6,7 +6,7 @@ mod session;
 use super::or_table::or_table;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
-pub(super) use session::Shutdown;
+pub(super) use session::{PeerAsn, Shutdown};
 use ribtide_bgp::ingest::Martians;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -237,9 +237,10 @@ with_peer_settings!(
         #[serde(rename = "type")]
         #[schemars(extend("x-default" = "required"))]
         pub(super) kind: Option<GroupKind>,
-        /// AS of the neighbours; required for external ones, except dynamic ones, which may then have any.
-        #[schemars(extend("x-default" = "internal: ours"))]
-        pub(super) peer_asn: Option<u32>,
+        /// AS of the neighbours: a number; `"external"`: any but ours; `"internal"`: ours. Required for external ones,
+        /// except dynamic ones, which may then have any.
+        #[schemars(extend("x-default" = "internal: ours"), extend("x-see" = "#any-external-as"))]
+        pub(super) peer_asn: Option<PeerAsn>,
         /// These internal peers are clients of our reflector.
         #[serde(default)]
         pub(super) route_reflector_client: bool,
@@ -269,7 +270,7 @@ with_peer_settings!(
         pub(super) description: Option<String>,
         /// Its AS.
         #[schemars(extend("x-default" = "the group's"))]
-        pub(super) peer_asn: Option<u32>,
+        pub(super) peer_asn: Option<PeerAsn>,
     },
     {}
 );

@@ -1,10 +1,51 @@
 //! Checks of what ends and guards a session.
 
-use super::check::{Both, Checker, NeighborSettings};
-use super::file;
+use super::check::{AnyAsn, Both, Checker, NeighborSettings};
+use super::file::{self, GroupKind, PeerAsn};
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 
 impl Checker {
+    /// The AS that a neighbour of a group of this kind must have.
+    pub(super) fn peer_asn(&mut self, both: &Both<'_>, kind: GroupKind, dynamic: bool, ours: u32) -> AnyAsn {
+        let (peer_asn, at) = both.pick("peer-asn", |n| &n.peer_asn, |g| &g.peer_asn);
+        match (kind, peer_asn.copied()) {
+            (GroupKind::Internal, None | Some(PeerAsn::Kind(GroupKind::Internal))) => AnyAsn::Exactly(ours),
+            (GroupKind::Internal, Some(PeerAsn::Number(n))) => {
+                if n != ours {
+                    let message = format!(
+                        "an internal peer has our own AS {ours}, not {n}; write type = \"external\" or remove peer-asn"
+                    );
+                    self.problem(&at.key(), message);
+                }
+                AnyAsn::Exactly(n)
+            }
+            (GroupKind::External, Some(PeerAsn::Number(n))) => {
+                if n == ours || n == 0 {
+                    let message = format!(
+                        "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
+                    );
+                    self.problem(&at.key(), message);
+                }
+                AnyAsn::Exactly(n)
+            }
+            (GroupKind::External, Some(PeerAsn::Kind(GroupKind::External))) => AnyAsn::AnyExternal,
+            (_, Some(PeerAsn::Kind(_))) => {
+                self.problem(&at.key(), "peer-asn contradicts the type of the group; remove it, or write the other type");
+                AnyAsn::AnyExternal
+            }
+            (GroupKind::External, None) => {
+                if !dynamic {
+                    self.problem(
+                        both.place,
+                        "an external neighbour needs its AS: write peer-asn in the group or at the neighbour, peer-asn = \
+                         \"external\" for any AS but ours",
+                    );
+                }
+                AnyAsn::AnyExternal
+            }
+        }
+    }
+
     /// The text of a shutdown, which is empty without one; `None`: the session is not shut down.
     pub(super) fn shutdown(&mut self, both: &Both<'_>) -> Option<String> {
         let (shutdown, at) = both.pick("shutdown", |n| &n.shutdown, |g| &g.shutdown);

@@ -305,6 +305,21 @@ fn ttl_security_excludes_multihop_and_replaces_it() {
 }
 
 #[test]
+fn peer_asn_is_a_number_or_a_kind() {
+    let of = |group: &str, own: &str| settings(group, own).peer_asn;
+    let (external, internal) = ("type = \"external\"", "type = \"internal\"");
+    let any = "peer-asn = \"external\"";
+    assert_eq!(of(&format!("{external}\n{any}"), ""), AnyAsn::AnyExternal);
+    assert_eq!(of(&format!("{external}\n{any}"), "peer-asn = 65002"), AnyAsn::Exactly(65002));
+    assert_eq!(of(&format!("{internal}\npeer-asn = \"internal\""), ""), AnyAsn::Exactly(65001));
+    let wrong = |text: &str| error(&format!("[bgp.group.a]\nneighbors = [\"10.0.0.2\"]\n{text}\n"));
+    let message = wrong(&format!("{internal}\n{any}"));
+    assert!(message.starts_with("ribtide.toml:7:12: peer-asn contradicts the type"), "{message}");
+    assert!(wrong(&format!("{external}\npeer-asn = \"internal\"")).contains("contradicts the type"));
+    assert!(wrong(external).contains("peer-asn = \"external\" for any AS but ours"));
+}
+
+#[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
     let message = error(
         "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",
@@ -334,7 +349,7 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
         ("[bgp]\nshards = -1\n", "write \"auto\", \"off\" or 1 to 64"),
         ("[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n", "write its header with double brackets"),
         ("[bgp.group.a]\nneighbors = [\"10.0.0.0/8\"]\n", "this is no IP address; write one such as"),
-        ("[bgp.group.a]\npeer-asn = 4294967296\n", "write a whole number from 0 to 4294967295"),
+        ("[bgp.group.a]\npeer-asn = 4294967296\n", "write an AS number from 1 to 4294967295, \"external\" for any AS but ours"),
         ("[[bgp.group.a.neighbor]]\nport = 179\n", "`address` is missing"),
         ("[fib]\nkernel = \"yes\"\n", "write true, false, or a table"),
     ] {
