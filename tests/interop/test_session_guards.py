@@ -1,12 +1,13 @@
-"""What ends, refuses and guards a session: shutdown with its text (RFC 9003), GTSM (RFC 5082)."""
+"""What ends, refuses and guards a session: shutdown with its text (RFC 9003), GTSM (RFC 5082), graceful
+shutdown (RFC 8326)."""
 
 import socket
 
 import pytest
 
 from harness import FEED_ASN, Bird, Frr, Host, Ribtide, wait_for
-from harness.peers import LEFT, RIGHT, bird, frr, ribtide, start
-from harness.speaker import NOTIFICATION, Speaker, message
+from harness.peers import LEFT, RIGHT, bird, frr, ribtide, start, wait_count
+from harness.speaker import NOTIFICATION, Speaker, message, update
 
 LINK = '[bgp.group.link]\ntype = "external"\n'
 FEED = Host.FEEDS[0]
@@ -139,3 +140,49 @@ def test_ttl_security_refuses_what_comes_from_afar(host):
     near = listener(host.feeds, 1790, 255)
     near.settimeout(60)
     assert near.accept()[1][0] == Host.FEED_SIDE
+
+
+LEAVING = "65535:0"
+PREFIX = "192.0.2.0/24"
+
+
+def static(communities=""):
+    """A route of BIRD's own."""
+    return f"protocol static {{ ipv4; route {PREFIX} blackhole {{ {communities} }}; }}\n"
+
+
+@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+def test_graceful_shutdown_reaches_others(pair, kind):
+    ours = Ribtide(pair.a, ribtide(LEFT))
+    other = start(kind, pair.b, RIGHT)
+    both(ours, other)
+    feed = Speaker(pair.a, FEED, FEED_ASN)
+    feed.send(update([PREFIX], [FEED_ASN], "193.203.0.1"))
+    route = lambda: other.table().get(PREFIX)
+    wait_for("the route is there", lambda: route() and LEAVING not in route().communities, 60)
+    plain = ours.config.read_text()
+    reload(ours, plain.replace(LINK, LINK + "graceful-shutdown = true\n"))
+    wait_for("the route has the community", lambda: LEAVING in route().communities, 60)
+    if kind == "frr":
+        assert route().local_pref == 0, "FRR is a receiver by default"
+    assert "then graceful-shutdown" in ours.text("show", "bgp", "group")
+    reload(ours, plain)
+    wait_for("and no longer", lambda: LEAVING not in route().communities, 60)
+    assert ours.neighbor(RIGHT.four)["flaps"] == 0 and feed.ended() is None
+
+
+def test_graceful_shutdown_of_others(pair):
+    """An external neighbour's community counts by default; ours for it, on its own routes, does too."""
+    ours = Ribtide(pair.a, ribtide(LEFT))
+    other = Bird(pair.b, bird(RIGHT) + static("bgp_community.add((65535, 0));"))
+    both(ours, other)
+    preference = lambda: ours.table()[PREFIX].local_pref
+    wait_count(ours, 1, 60)
+    assert preference() == 0
+    assert "graceful-shutdown" in ours.text("explain", PREFIX)
+    plain = ours.config.read_text()
+    reload(ours, plain.replace(LINK, LINK + "graceful-shutdown-receiver = false\n"))
+    wait_for("the route has the usual LOCAL_PREF", lambda: preference() == 100, 60)
+    reload(ours, plain)
+    wait_for("the route has the lowest LOCAL_PREF", lambda: preference() == 0, 60)
+    assert ours.neighbor(RIGHT.four)["flaps"] == 0 and other.established("four")

@@ -20,7 +20,7 @@ use ribtide_runtime::watchdog::{self, STALL_TIMEOUT};
 use ribtide_settings::RequestedSettings;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +134,8 @@ pub struct NeighborSettings {
     pub route_reflector_client: bool,
     /// The text for its operator with which it is shut down, empty for none; `None`: it is not shut down.
     pub shutdown: Option<String>,
+    /// Move traffic away from it before a shutdown (RFC 8326); the policies contain what that changes.
+    pub graceful_shutdown: bool,
     /// Wait for it to connect.
     pub passive: bool,
     /// Families to offer.
@@ -592,10 +594,13 @@ impl Checker {
                 ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
             },
         };
+        let graceful_shutdown = self.graceful_shutdown(&both, external);
         let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);
-        let import = self.policy(Direction::Import, import.map(Vec::as_slice), external, &at.key());
+        let import = import.map(Vec::as_slice);
+        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &at.key());
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
-        let export = self.policy(Direction::Export, export.map(Vec::as_slice), external, &at.key());
+        let export = export.map(Vec::as_slice);
+        let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
@@ -642,6 +647,7 @@ impl Checker {
             peer_asn,
             route_reflector_client: group.route_reflector_client,
             shutdown: self.shutdown(&both),
+            graceful_shutdown: graceful_shutdown.initiator,
             passive: dynamic || both.value(|n| &n.passive, |g| &g.passive).unwrap_or(false),
             families,
             import,

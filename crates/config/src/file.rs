@@ -6,10 +6,10 @@ mod session;
 use super::or_table::or_table;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
-pub(super) use session::{PeerAsn, Shutdown};
 use ribtide_bgp::ingest::Martians;
 use schemars::JsonSchema;
 use serde::Deserialize;
+pub(super) use session::{PeerAsn, Shutdown};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -160,6 +160,13 @@ macro_rules! with_peer_settings {
             /// ends for this (RFC 9003).
             #[schemars(extend("default" = false), extend("x-see" = "#shutdown"))]
             pub(super) shutdown: Option<Shutdown>,
+            /// Move traffic away from the external neighbour before a shutdown: routes to it get the community
+            /// `graceful-shutdown`, routes from it also LOCAL_PREF 0 (RFC 8326).
+            #[schemars(extend("default" = false), extend("x-see" = "#graceful-shutdown"))]
+            pub(super) graceful_shutdown: Option<bool>,
+            /// Routes of the external neighbour with the community `graceful-shutdown` (65535:0) get LOCAL_PREF 0 (RFC 8326).
+            #[schemars(extend("x-default" = "`true` for external neighbours"), extend("x-see" = "#graceful-shutdown"))]
+            pub(super) graceful_shutdown_receiver: Option<bool>,
             /// Wait for the peer to connect.
             #[schemars(extend("default" = false))]
             pub(super) passive: Option<bool>,

@@ -25,9 +25,7 @@ mod vrf;
 
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
-pub use check::{
-    AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings,
-};
+pub use check::{AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 pub use diagnosis::{ConfigError, Problem};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;

@@ -5,8 +5,9 @@ use super::check::Checker;
 use super::diagnosis::{Step, key, nearest};
 use super::file;
 use ribtide_policy::{
-    Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, Match, Med, Named, NumberSet,
-    Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources, Statement, Then,
+    Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
+    Named, NumberSet, Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources,
+    Statement, Then,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::attribute::Origin;
@@ -25,7 +26,7 @@ pub(super) struct Policies {
     as_path_sets: BTreeMap<String, Arc<Named<AsPathSet>>>,
     definitions: BTreeMap<String, Arc<Definition>>,
     /// Lists that were compiled already: peers with the same list share it.
-    compiled: Vec<(Vec<String>, bool, Arc<Policy>)>,
+    compiled: Vec<(Vec<String>, bool, GracefulShutdown, Arc<Policy>)>,
 }
 
 /// The direction of routes that a list of policies is for.
@@ -92,6 +93,7 @@ impl Checker {
         direction: Direction,
         names: Option<&[String]>,
         external: bool,
+        graceful_shutdown: GracefulShutdown,
         place: &[Step],
     ) -> Arc<Policy> {
         if names.is_some_and(<[String]>::is_empty) {
@@ -100,7 +102,7 @@ impl Checker {
                 "the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out",
             );
         }
-        let policy = self.compile(names.unwrap_or_default(), external, place);
+        let policy = self.compile(names.unwrap_or_default(), external, graceful_shutdown, place);
         if policy.sets_source() {
             self.problem(
                 place,
@@ -140,7 +142,7 @@ impl Checker {
 
     fn of_fib(&mut self, at: &[Step], protocol: &str, names: &Option<Vec<String>>) -> Option<Arc<Policy>> {
         let place = &[at, key![protocol]].concat();
-        let policy = self.compile(names.as_ref()?, false, place);
+        let policy = self.compile(names.as_ref()?, false, GracefulShutdown::Off, place);
         if let Some(what) = policy.beyond_fib(protocol == "bgp") {
             let message = format!(
                 "a policy of this list has {what}, which is not for routes on their way to the FIB: there, conditions are \
@@ -153,9 +155,19 @@ impl Checker {
 
     /// The policy of a list of names. Where it does not decide, routes of `external` peers are rejected, and others
     /// accepted.
-    fn compile(&mut self, names: &[String], external: bool, place: &[Step]) -> Arc<Policy> {
-        let compiled = self.policies.compiled.iter().find(|(n, e, _)| n == names && *e == external);
-        if let Some((_, _, policy)) = compiled {
+    fn compile(
+        &mut self,
+        names: &[String],
+        external: bool,
+        graceful_shutdown: GracefulShutdown,
+        place: &[Step],
+    ) -> Arc<Policy> {
+        let compiled = self
+            .policies
+            .compiled
+            .iter()
+            .find(|(n, e, g, _)| n == names && (*e, *g) == (external, graceful_shutdown));
+        if let Some((.., policy)) = compiled {
             return policy.clone();
         }
         let mut definitions = Vec::new();
@@ -164,8 +176,9 @@ impl Checker {
                 find(&self.policies.definitions, name, "policy", "[[policy.definition.NAME.statement]]");
             definitions.extend(self.or_problem(&[place, key![i]].concat(), found));
         }
-        let policy = Arc::new(Policy::new(definitions, external));
-        self.policies.compiled.push((names.to_vec(), external, policy.clone()));
+        let policy = Policy::with_graceful_shutdown(definitions, external, graceful_shutdown);
+        let policy = Arc::new(policy);
+        self.policies.compiled.push((names.to_vec(), external, graceful_shutdown, policy.clone()));
         policy
     }
 

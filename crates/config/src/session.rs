@@ -2,6 +2,7 @@
 
 use super::check::{AnyAsn, Both, Checker, NeighborSettings};
 use super::file::{self, GroupKind, PeerAsn};
+use ribtide_policy::GracefulShutdown;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 
 impl Checker {
@@ -30,7 +31,10 @@ impl Checker {
             }
             (GroupKind::External, Some(PeerAsn::Kind(GroupKind::External))) => AnyAsn::AnyExternal,
             (_, Some(PeerAsn::Kind(_))) => {
-                self.problem(&at.key(), "peer-asn contradicts the type of the group; remove it, or write the other type");
+                self.problem(
+                    &at.key(),
+                    "peer-asn contradicts the type of the group; remove it, or write the other type",
+                );
                 AnyAsn::AnyExternal
             }
             (GroupKind::External, None) => {
@@ -63,12 +67,42 @@ impl Checker {
             }
         }
     }
+    /// What graceful shutdown adds to the policies of a neighbour (RFC 8326 section 4).
+    pub(super) fn graceful_shutdown(&mut self, both: &Both<'_>, external: bool) -> Graceful {
+        let (initiator, at) =
+            both.pick("graceful-shutdown", |n| &n.graceful_shutdown, |g| &g.graceful_shutdown);
+        let (receiver, receiver_at) = both.pick(
+            "graceful-shutdown-receiver",
+            |n| &n.graceful_shutdown_receiver,
+            |g| &g.graceful_shutdown_receiver,
+        );
+        for (setting, at) in [(initiator, at), (receiver, receiver_at)] {
+            if setting.is_some() && !external {
+                self.problem(
+                    &at.key(),
+                    "graceful shutdown is for external sessions: internal neighbours get LOCAL_PREF 0 with the routes of an \
+                     external one (RFC 8326 section 4); remove this, or write type = \"external\"",
+                );
+            }
+        }
+        let initiator = initiator == Some(&true);
+        let import = match (initiator, receiver.copied().unwrap_or(external)) {
+            (true, _) => GracefulShutdown::InitiatorImport,
+            (false, true) => GracefulShutdown::Receiver,
+            (false, false) => GracefulShutdown::Off,
+        };
+        let export = if initiator { GracefulShutdown::InitiatorExport } else { GracefulShutdown::Off };
+        Graceful { initiator, import, export }
+    }
+
     /// The number of hops of GTSM (RFC 5082).
     pub(super) fn ttl_security(&mut self, both: &Both<'_>, multihop: Option<u8>) -> Option<u8> {
         let (hops, at) = both.pick("ttl-security", |n| &n.ttl_security, |g| &g.ttl_security);
         let hops = hops.copied()?;
         if !(1..=254).contains(&hops) {
-            let message = format!("a neighbour cannot be {hops} hops away; write 1 to 254, 1 for one on a link of ours");
+            let message = format!(
+                "a neighbour cannot be {hops} hops away; write 1 to 254, 1 for one on a link of ours"
+            );
             self.problem(&at.key(), message);
         }
         if multihop.is_some() {
@@ -80,6 +114,14 @@ impl Checker {
         }
         Some(hops)
     }
+}
+
+/// Graceful shutdown of a neighbour (RFC 8326).
+pub(super) struct Graceful {
+    /// Whether we initiate it.
+    pub(super) initiator: bool,
+    pub(super) import: GracefulShutdown,
+    pub(super) export: GracefulShutdown,
 }
 
 /// Whether an external neighbour may be more than one hop away.

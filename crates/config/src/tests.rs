@@ -266,9 +266,8 @@ fn warnings_socket_mode_that_keeps_its_group_out() {
 
 /// The settings of the one neighbour of a group with these lines, and these of its own.
 fn settings(group: &str, own: &str) -> NeighborSettings {
-    let text = format!(
-        "{BASE}[bgp.group.g]\n{group}\n[[bgp.group.g.neighbor]]\naddress = \"192.0.2.1\"\n{own}\n"
-    );
+    let text =
+        format!("{BASE}[bgp.group.g]\n{group}\n[[bgp.group.g.neighbor]]\naddress = \"192.0.2.1\"\n{own}\n");
     parse(&text).unwrap().bgp.unwrap().neighbors.pop_first().unwrap().1.settings
 }
 
@@ -280,7 +279,10 @@ fn shutdown_of_a_neighbour_wins_over_its_groups() {
     let (text, off) = ("shutdown = \"back at ten\"", "shutdown = false");
     assert_eq!((of("", ""), of(text, off), of(off, "shutdown = true")), (None, None, Some(String::new())));
     assert_eq!(of(text, ""), Some("back at ten".into()));
-    let long = error(&format!("[bgp.group.a]\n{EXTERNAL}\nneighbors = [\"10.0.0.2\"]\nshutdown = \"{}\"", "x".repeat(256)));
+    let long = error(&format!(
+        "[bgp.group.a]\n{EXTERNAL}\nneighbors = [\"10.0.0.2\"]\nshutdown = \"{}\"",
+        "x".repeat(256)
+    ));
     assert!(long.starts_with("ribtide.toml:8:12: a shutdown text has at most 255 bytes"), "{long}");
     assert!(error("[bgp.group.a]\nshutdown = 3\n").contains("write true, false, or a text"));
 }
@@ -298,7 +300,10 @@ fn ttl_security_excludes_multihop_and_replaces_it() {
         error(&format!("[bgp.group.a]\n{EXTERNAL}\nneighbors = [\"10.0.0.2\"]\n{settings}\n"))
     };
     let message = group("multihop = 2\nttl-security = 2");
-    assert!(message.starts_with("ribtide.toml:9:16: ttl-security sends with TTL 255 and multihop with"), "{message}");
+    assert!(
+        message.starts_with("ribtide.toml:9:16: ttl-security sends with TTL 255 and multihop with"),
+        "{message}"
+    );
     for wrong in [0, 255] {
         assert!(group(&format!("ttl-security = {wrong}")).contains("write 1 to 254"));
     }
@@ -317,6 +322,30 @@ fn peer_asn_is_a_number_or_a_kind() {
     assert!(message.starts_with("ribtide.toml:7:12: peer-asn contradicts the type"), "{message}");
     assert!(wrong(&format!("{external}\npeer-asn = \"internal\"")).contains("contradicts the type"));
     assert!(wrong(external).contains("peer-asn = \"external\" for any AS but ours"));
+}
+
+#[test]
+fn graceful_shutdown_is_in_the_policies_of_external_neighbours() {
+    let of = |group: &str, own: &str| {
+        settings(&format!("{EXTERNAL}\nimport = [\"accept\"]\nexport = [\"accept\"]\n{group}"), own)
+    };
+    let tagged = [0xc0, 8, 4, 0xff, 0xff, 0, 0];
+    let accept = Some(ribtide_policy::PolicyResult::Accept);
+    let honors = |settings: &NeighborSettings| settings.import.constant_for(&tagged) != accept;
+    let plain = of("", "");
+    assert!(honors(&plain) && plain.export.constant() == accept && !plain.graceful_shutdown);
+    assert!(!honors(&of("graceful-shutdown-receiver = false", "")));
+    let leaving = of("graceful-shutdown-receiver = false", "graceful-shutdown = true");
+    assert!(honors(&leaving) && leaving.export.constant().is_none() && leaving.graceful_shutdown);
+    assert_eq!(leaving.export.name(), "accept, then graceful-shutdown");
+    assert!(!of("graceful-shutdown = true", "graceful-shutdown = false").graceful_shutdown);
+    assert!(!honors(&settings("type = \"internal\"", "")));
+    for setting in ["graceful-shutdown", "graceful-shutdown-receiver"] {
+        let message = error(&format!(
+            "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n{setting} = true\n"
+        ));
+        assert!(message.contains("graceful shutdown is for external sessions"), "{message}");
+    }
 }
 
 #[test]
@@ -349,7 +378,10 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
         ("[bgp]\nshards = -1\n", "write \"auto\", \"off\" or 1 to 64"),
         ("[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n", "write its header with double brackets"),
         ("[bgp.group.a]\nneighbors = [\"10.0.0.0/8\"]\n", "this is no IP address; write one such as"),
-        ("[bgp.group.a]\npeer-asn = 4294967296\n", "write an AS number from 1 to 4294967295, \"external\" for any AS but ours"),
+        (
+            "[bgp.group.a]\npeer-asn = 4294967296\n",
+            "write an AS number from 1 to 4294967295, \"external\" for any AS but ours",
+        ),
         ("[[bgp.group.a.neighbor]]\nport = 179\n", "`address` is missing"),
         ("[fib]\nkernel = \"yes\"\n", "write true, false, or a table"),
     ] {

@@ -2,8 +2,8 @@
 
 use super::FibPolicy;
 use super::check::{Checker, InterfaceConfig};
-use super::fib::FibConfig;
 use super::diagnosis::key;
+use super::fib::FibConfig;
 use super::file;
 use super::statics::{Place, StaticRoute};
 use ribtide_rib::Vrf;

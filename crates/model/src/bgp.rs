@@ -84,6 +84,9 @@ pub struct Neighbor {
     /// The text of its shutdown, empty for none; absent: it is not shut down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown: Option<String>,
+    /// Whether graceful shutdown moves traffic away from it (RFC 8326).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graceful_shutdown: bool,
     /// How often an established session was lost.
     pub flaps: u64,
     /// Why the last session ended, or the last attempt at one failed.

@@ -14,6 +14,7 @@
 
 mod as_path;
 mod community;
+mod graceful_shutdown;
 mod memo;
 mod numbers;
 mod policy;
@@ -24,6 +25,7 @@ mod statement;
 
 pub use as_path::AsPathSet;
 pub use community::{AnyCommunity, CommunityPattern, CommunitySet};
+pub use graceful_shutdown::GracefulShutdown;
 pub use memo::Memo;
 pub use numbers::{NumberSet, Numbers};
 pub use policy::{Policy, PolicyResult};

@@ -1,5 +1,6 @@
 //! A peer's list of policies, compiled: the result for a route, and its reasons.
 
+use crate::graceful_shutdown::{self, GracefulShutdown};
 use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
 use crate::statement::{Actions, Condition, Definition, Named, SetNextHop, Sources, Statement, Then};
@@ -28,6 +29,9 @@ pub struct Policy {
     /// The prefix sets of its conditions, each once.
     sets: Vec<Arc<Named<PrefixSet>>>,
     end: PolicyResult,
+    graceful_shutdown: GracefulShutdown,
+    /// The statement that graceful shutdown adds for accepted routes.
+    last: Option<(Step, Statement)>,
     hash: u64,
 }
 
@@ -46,20 +50,38 @@ impl Policy {
     /// Compiles a peer's list of policies. A route without a decision is rejected at an external
     /// peer and accepted at an internal one; with an empty list, that is every route (RFC 8212).
     pub fn new(definitions: Vec<Arc<Definition>>, external: bool) -> Policy {
+        Policy::with_graceful_shutdown(definitions, external, GracefulShutdown::Off)
+    }
+
+    /// The same with what graceful shutdown changes of accepted routes (RFC 8326).
+    pub fn with_graceful_shutdown(
+        definitions: Vec<Arc<Definition>>,
+        external: bool,
+        graceful_shutdown: GracefulShutdown,
+    ) -> Policy {
+        let mut name = match definitions.as_slice() {
+            [] if external => "none (RFC 8212)".into(),
+            [] => "none".into(),
+            list => list.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", "),
+        };
+        if matches!(graceful_shutdown, GracefulShutdown::InitiatorImport | GracefulShutdown::InitiatorExport)
+        {
+            name = format!("{name}, then {}", graceful_shutdown::NAME);
+        }
+        let last =
+            |statement| (Step { definition: 0, statement: 0, sets: Vec::new(), next_policy: 0 }, statement);
         let mut policy = Policy {
-            name: match definitions.as_slice() {
-                [] if external => "none (RFC 8212)".into(),
-                [] => "none".into(),
-                list => list.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", "),
-            },
+            name,
             definitions,
             steps: Vec::new(),
             sets: Vec::new(),
             end: if external { PolicyResult::Reject } else { PolicyResult::Accept },
+            graceful_shutdown,
+            last: graceful_shutdown.statement().map(last),
             hash: 0,
         };
         let mut hasher = DefaultHasher::new();
-        (&policy.definitions, policy.end).hash(&mut hasher);
+        (&policy.definitions, policy.end, graceful_shutdown).hash(&mut hasher);
         policy.hash = hasher.finish();
         for (d, definition) in policy.definitions.iter().enumerate() {
             let next_policy = (policy.steps.len() + definition.statements.len()) as u32;
@@ -92,8 +114,25 @@ impl Policy {
         &self.name
     }
 
+    /// Whether there is no list at an external peer, so that RFC 8212 rejects every route.
+    pub fn is_missing(&self) -> bool {
+        self.definitions.is_empty() && self.end == PolicyResult::Reject
+    }
+
     /// The result for every route, if the policy neither tests nor changes routes.
     pub fn constant(&self) -> Option<PolicyResult> {
+        self.constant_list().filter(|result| self.last.is_none() || *result == PolicyResult::Reject)
+    }
+
+    /// The result for every prefix with these attributes, if the policy leaves them as they are and tests nothing but
+    /// whether they have the community GRACEFUL_SHUTDOWN.
+    pub fn constant_for(&self, attributes: &[u8]) -> Option<PolicyResult> {
+        self.constant_list()
+            .filter(|result| *result == PolicyResult::Reject || self.graceful_shutdown.spares(attributes))
+    }
+
+    /// The result of the list for every route, if it neither tests nor changes routes.
+    fn constant_list(&self) -> Option<PolicyResult> {
         let Some(step) = self.steps.first() else { return Some(self.end) };
         let statement = self.statement(step);
         let plain = statement.conditions.is_empty() && step.sets.is_empty() && statement.actions.is_empty();
@@ -187,14 +226,26 @@ impl Policy {
             report(Event::Held { policy, step, statement });
             draft.apply(&statement.actions);
             match statement.then {
-                Then::Accept => return Some(Some(draft.changes)),
+                Then::Accept => return Some(Some(self.accepted(draft, report))),
                 Then::Reject => return Some(None),
                 Then::NextStatement => {}
                 Then::NextPolicy => at = step.next_policy as usize,
             }
         }
         report(Event::End(self.end));
-        Some((self.end == PolicyResult::Accept).then_some(draft.changes))
+        Some((self.end == PolicyResult::Accept).then(|| self.accepted(draft, report)))
+    }
+
+    /// The changes of an accepted route, after the last statement.
+    fn accepted<'p>(&'p self, mut draft: Draft<'_>, mut report: impl FnMut(Event<'p>)) -> Changes {
+        // Where it does not hold, it has no part in the result, and an explanation leaves it out.
+        if let Some((step, statement)) = &self.last
+            && statement.conditions.iter().all(|condition| condition.holds(&draft))
+        {
+            report(Event::Held { policy: graceful_shutdown::NAME, step, statement });
+            draft.apply(&statement.actions);
+        }
+        draft.changes
     }
 }
 
@@ -265,7 +316,10 @@ impl fmt::Display for Event<'_> {
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
-            || (self.hash == other.hash && self.end == other.end && self.definitions == other.definitions)
+            || (self.hash == other.hash
+                && self.end == other.end
+                && self.graceful_shutdown == other.graceful_shutdown
+                && self.definitions == other.definitions)
     }
 }
 
@@ -315,6 +369,57 @@ mod tests {
             },
         ];
         Policy::new(vec![Arc::new(Definition { name: "customer".into(), statements })], true)
+    }
+
+    /// The last statement acts after the list, whatever the list sets, and only on accepted routes (RFC 8326 section 4).
+    #[test]
+    fn graceful_shutdown_acts_last_and_on_accepted_routes() {
+        let prefix: Prefix<V4> = "192.0.2.0/24".parse().unwrap();
+        let [accept, reject] = Definition::built_in().map(Arc::new);
+        let prefer = Statement {
+            actions: Actions { local_pref: Some(200), ..Actions::default() },
+            then: Then::Accept,
+            ..Statement::default()
+        };
+        let prefer = Arc::new(Definition { name: "prefer".into(), statements: vec![prefer] });
+        let plain = [0xc0, 8, 4, 0, 1, 0, 2];
+        let tagged = [0xc0, 8, 4, 0xff, 0xff, 0, 0];
+        let lowest = [0x40, 5, 4, 0, 0, 0, 0];
+        let both = [0xc0, 8, 8, 0, 1, 0, 2, 0xff, 0xff, 0, 0];
+        let result = |definition: &Arc<Definition>, what, attributes: &[u8]| {
+            let policy = Policy::with_graceful_shutdown(vec![definition.clone()], true, what);
+            let constant = policy.constant_for(attributes);
+            let changes = policy.evaluate(&route(attributes), prefix);
+            let unchanged = changes.as_ref().map(Changes::is_empty);
+            match constant {
+                Some(PolicyResult::Accept) => assert_eq!(unchanged, Some(true)),
+                Some(PolicyResult::Reject) => assert_eq!(unchanged, None),
+                None => assert_ne!(policy.constant(), Some(PolicyResult::Accept)),
+            }
+            let mut out = Vec::new();
+            changes.map(|changes| changes.write(attributes, &mut out)).map(|()| (out, constant.is_some()))
+        };
+        let cat = |a: &[u8], b: &[u8]| [a, b].concat();
+        use GracefulShutdown::{InitiatorExport, InitiatorImport, Off, Receiver};
+        assert_eq!(result(&accept, Off, &tagged), Some((tagged.to_vec(), true)));
+        assert_eq!(result(&accept, Receiver, &plain), Some((plain.to_vec(), true)));
+        for definition in [&accept, &prefer] {
+            assert_eq!(result(definition, Receiver, &tagged), Some((cat(&lowest, &tagged), false)));
+            assert_eq!(result(definition, InitiatorImport, &plain), Some((cat(&lowest, &both), false)));
+        }
+        assert_eq!(result(&accept, InitiatorExport, &plain), Some((both.to_vec(), false)));
+        assert_eq!(result(&accept, InitiatorExport, &tagged), Some((tagged.to_vec(), false)), "once");
+        for what in [Off, Receiver, InitiatorImport, InitiatorExport] {
+            assert_eq!(result(&reject, what, &tagged), None);
+        }
+        let of = |what| Policy::with_graceful_shutdown(vec![accept.clone()], true, what);
+        assert_ne!(of(Off), of(InitiatorExport));
+        assert_eq!(of(InitiatorExport).name(), "accept, then graceful-shutdown");
+        let (_, tried) = of(Receiver).explain(&route(&tagged), prefix.any());
+        assert_eq!(
+            tried[1],
+            "graceful-shutdown, statement \"receiver\": match-community-set \"graceful-shutdown\" holds; set-local-pref 0; accepted"
+        );
     }
 
     #[test]

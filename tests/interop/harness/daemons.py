@@ -71,7 +71,8 @@ class Frr:
 
     #: FRR's names of well-known communities.
     KNOWN = {"no-export": "65535:65281", "noExport": "65535:65281", "no-advertise": "65535:65282",
-             "noAdvertise": "65535:65282", "local-AS": "65535:65283", "localAs": "65535:65283", "blackhole": "65535:666"}
+             "noAdvertise": "65535:65282", "local-AS": "65535:65283", "localAs": "65535:65283", "blackhole": "65535:666",
+             "graceful-shutdown": "65535:0", "gracefulShutdown": "65535:0"}
 
     def __init__(self, host, bgpd=None, staticd=None, zebra="", zebra_args=(), bgpd_args=(), bfdd=None):
         need("/usr/lib/frr/zebra")

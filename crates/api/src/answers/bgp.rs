@@ -131,11 +131,15 @@ pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighb
 pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cleared>, Refusal> {
     let Clear { address, all, soft, message: text } = clear;
     if soft && !text.is_empty() {
-        return Err(Refusal::Bad("soft keeps the session, so no NOTIFICATION carries message; send one of them".into()));
+        return Err(Refusal::Bad(
+            "soft keeps the session, so no NOTIFICATION carries message; send one of them".into(),
+        ));
     }
     if text.len() > SHUTDOWN_TEXT_MAX {
         let len = text.len();
-        let message = format!("message has at most {SHUTDOWN_TEXT_MAX} bytes (RFC 9003), and this has {len}; shorten it");
+        let message = format!(
+            "message has at most {SHUTDOWN_TEXT_MAX} bytes (RFC 9003), and this has {len}; shorten it"
+        );
         return Err(Refusal::Bad(message));
     }
     let with = match (address, all) {
@@ -298,6 +302,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         },
         state_seconds: view.state_age / 1000,
         shutdown: view.shutdown,
+        graceful_shutdown: view.graceful_shutdown,
         flaps: view.flaps,
         last_error: view.last_error,
         last_error_seconds: view.last_error_age.map(|age| age / 1000),

@@ -86,8 +86,7 @@ impl Ingest {
             return refuse(Refusal::Martian, out.extend(info, None, update.announced::<F>()));
         }
         // A policy that rejects all routes does not need the attributes.
-        let constant = settings.import.constant();
-        if constant == Some(PolicyResult::Reject) {
+        if settings.import.constant() == Some(PolicyResult::Reject) {
             return refuse(Refusal::ImportPolicy, out.extend(info, None, update.announced::<F>()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
@@ -100,7 +99,7 @@ impl Ingest {
         let announced = update
             .announced::<F>()
             .filter(|prefix| !(first_bytes.has(*prefix) && settings.martians.takes(*prefix, &mut martians)));
-        if constant == Some(PolicyResult::Accept) {
+        if settings.import.constant_for(content.attributes()) == Some(PolicyResult::Accept) {
             counters.announced += out.extend(info, Some(recent.intern(content)), announced);
             return refuse(Refusal::Martian, out.withdraw_all(info, martians));
         }

@@ -523,7 +523,8 @@ impl Sessions {
         }
         if let Some(why) = peer.settings.least_ttl().and_then(|least| far_syn(&stream, least)) {
             // RFC 5082 section 3: what may come from afar is discarded, and not answered.
-            let who = Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
+            let who =
+                Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
             self.log.neighbor(now, &who, &News::Refused(&why));
             self.rejected += 1;
             return self.settle(id);

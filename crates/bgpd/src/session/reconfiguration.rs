@@ -52,6 +52,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         route_reflector_client,
         // A session ends or begins for it, whatever the difference is.
         shutdown: _,
+        // The policies contain what it changes.
+        graceful_shutdown: _,
         passive,
         families,
         hold_time,

@@ -17,8 +17,7 @@ pub(super) fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpL
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     let v4_wildcard = |a: &SocketAddr| a.ip() == Ipv4Addr::UNSPECIFIED && a.port() == address.port();
-    let dual_stack =
-        address.is_ipv6() && address.ip().is_unspecified() && !all.iter().any(v4_wildcard);
+    let dual_stack = address.is_ipv6() && address.ip().is_unspecified() && !all.iter().any(v4_wildcard);
     if address.is_ipv6() {
         socket.set_only_v6(!dual_stack)?;
     }

@@ -30,6 +30,8 @@ pub struct NeighborView {
     pub group: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
+    /// Whether graceful shutdown moves traffic away from it (RFC 8326).
+    pub graceful_shutdown: bool,
     /// The text of its shutdown, empty for none; `None`: it is not shut down.
     pub shutdown: Option<String>,
     /// What prevents a session.
@@ -154,6 +156,7 @@ impl Sessions {
             description: peer.description.clone(),
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
+            graceful_shutdown: peer.settings.graceful_shutdown,
             shutdown: peer.settings.shutdown.clone(),
             held: peer.fsm.held().cloned(),
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),

@@ -132,10 +132,42 @@ fn prefix_sid_changes_both_directions_and_keeps_the_session() {
     assert_eq!(router.neighbor("127.0.1.1").unwrap().flaps, 0);
 }
 
+/// RFC 8326 section 4.2: the community goes out, LOCAL_PREF 0 and the community come in, and no session ends.
+#[test]
+fn graceful_shutdown_changes_both_directions_and_keeps_the_session() {
+    let router = Router::start(CLIENTS);
+    let mut internal = Peer::up(&router, "127.0.0.11", 65001);
+    let mut external = Peer::up(&router, "127.0.1.1", 65005);
+    internal.announce(&p4(0, 10));
+    external.announce(&p4(100, 10));
+    external.until("routes", |p| p.routes.len() == 10);
+    internal.until("routes", |p| p.routes.len() == 10);
+    let has = |peer: &Peer, attribute: &[u8]| {
+        peer.routes.values().all(|attributes| attributes.windows(attribute.len()).any(|at| at == attribute))
+    };
+    let (community, lowest, usual) =
+        ([8, 4, 0xff, 0xff, 0, 0], [0x40, 5, 4, 0, 0, 0, 0], [0x40, 5, 4, 0, 0, 0, 100]);
+    let refreshed = Neighbors { refreshed: addresses(&["127.0.1.1"]), ..Neighbors::default() };
+    let leaving = CLIENTS.replace("type = \"external\"", "type = \"external\"\ngraceful-shutdown = true");
+    for (config, requests, leaves) in [(leaving.as_str(), 1, true), (CLIENTS, 2, false)] {
+        assert_eq!(router.reconfigure(config), Ok(refreshed.clone()));
+        external.until("asked for its routes", |p| p.refreshes == requests);
+        external.announce(&p4(100, 10));
+        external.until("routes to it", |p| p.routes.len() == 10 && has(p, &community) == leaves);
+        let wanted = if leaves { lowest } else { usual };
+        internal.until("routes from it", |p| {
+            p.routes.len() == 10 && has(p, &wanted) && has(p, &community) == leaves
+        });
+        assert_eq!(router.neighbor("127.0.1.1").unwrap().graceful_shutdown, leaves);
+    }
+    assert_eq!(router.neighbor("127.0.1.1").unwrap().flaps, 0);
+}
+
 #[test]
 fn shutdown_ends_the_session_with_its_text_until_it_is_removed() {
     let router = Router::start(CLIENTS);
-    let [up, dynamic] = [("127.0.0.11", 65001), ("127.0.1.1", 65005)].map(|(a, asn)| Peer::up(&router, a, asn));
+    let [up, dynamic] =
+        [("127.0.0.11", 65001), ("127.0.1.1", 65005)].map(|(a, asn)| Peer::up(&router, a, asn));
     let down = CLIENTS.replace("type = ", "shutdown = \"back at ten\"\ntype = ");
     let shut_down = addresses(&["127.0.0.11", "127.0.0.12", "127.0.1.1"]);
     let expected = Neighbors { shut_down: shut_down.clone(), ..Neighbors::default() };

@@ -86,6 +86,9 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
     if let Some(text) = n.shutdown.as_ref().filter(|text| !text.is_empty()) {
         out.push_str(&format!("  Shut down by the configuration: \"{text}\"\n"));
     }
+    if n.graceful_shutdown {
+        out.push_str("  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n");
+    }
     let mut line = |what, why: &Option<String>, seconds: Option<u64>| {
         let Some(why) = why else { return };
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
@@ -243,6 +246,7 @@ mod tests {
             state: "Established".into(),
             state_seconds: 192,
             shutdown: None,
+            graceful_shutdown: false,
             flaps: 1,
             last_error: Some("NOTIFICATION received (cease: administrative reset)".into()),
             last_error_seconds: Some(7500),
@@ -331,6 +335,11 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert_eq!(
             neighbor(&idle),
             "Neighbor 192.0.2.1, client AS any, group clients\n  State Established for 3m12s, 1 flap\n"
+        );
+        let leaving = Neighbor { graceful_shutdown: true, ..idle.clone() };
+        assert!(
+            neighbor(&leaving)
+                .ends_with("\n  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n")
         );
         let down = Neighbor { shutdown: Some("new card".into()), state: "Idle (shut down)".into(), ..idle };
         assert_eq!(

@@ -18,7 +18,7 @@ impl Community {
     pub const NO_EXPORT_SUBCONFED: Community = Community(0xffff_ff03);
     /// Traffic to be discarded (RFC 7999).
     pub const BLACKHOLE: Community = Community(0xffff_029a);
-    /// Session about to shut down (RFC 8326).
+    /// Session about to shut down (RFC 8326 section 3).
     pub const GRACEFUL_SHUTDOWN: Community = Community(0xffff_0000);
 
     /// Those with a name, as RFCs and operators write it.
