@@ -186,3 +186,15 @@ def test_graceful_shutdown_of_others(pair):
     reload(ours, plain)
     wait_for("the route has the lowest LOCAL_PREF", lambda: preference() == 0, 60)
     assert ours.neighbor(RIGHT.four)["flaps"] == 0 and other.established("four")
+
+
+def test_idle_hold_damps_a_neighbour_that_oscillates(host):
+    ours = Ribtide(host, ribtide(LEFT))
+    for lost in range(1, 4):
+        Speaker(host, FEED, FEED_ASN).close()
+        wait_for("the session is lost", lambda: ours.neighbor(FEED)["flaps"] == lost, 20)
+    neighbor = ours.neighbor(FEED)
+    assert (neighbor["state"], neighbor["oscillations"]) == ("Idle (hold)", 3)
+    assert "after 3 errors or short sessions in a row" in ours.text("show", "bgp", "neighbor", FEED)
+    ours.text("clear", "bgp", "neighbor", FEED)
+    assert ours.neighbor(FEED)["state"] == "Active", "an operator ends the hold"

@@ -87,6 +87,12 @@ pub struct Neighbor {
     /// Whether graceful shutdown moves traffic away from it (RFC 8326).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graceful_shutdown: bool,
+    /// For how long an idle hold refuses connections (RFC 4271 section 8.1.1); absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_hold_seconds: Option<u64>,
+    /// The errors and losses of short sessions in a row that caused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oscillations: Option<u32>,
     /// How often an established session was lost.
     pub flaps: u64,
     /// Why the last session ended, or the last attempt at one failed.

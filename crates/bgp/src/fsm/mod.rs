@@ -6,8 +6,9 @@
 //! time of its next [`Event::Tick`].
 //!
 //! Two things differ from the RFC, in the operator's favour. Failed connections are retried after a
-//! pause that doubles from 1 s to the configured one. And only errors, not every end of a session,
-//! end in the refusing Idle of section 8.1.3: a restarted peer may connect at once.
+//! pause that doubles from 1 s to the configured one. And not every end of a session ends in the
+//! refusing Idle of section 8.1.3 (DampPeerOscillations of section 8.1.1): errors do, and the losses
+//! of short sessions from the third in a row. A restarted peer may connect at once.
 
 mod open;
 #[cfg(test)]
@@ -26,9 +27,12 @@ const CONNECT_TIMEOUT: Millis = 30_000;
 const OPEN_TIMEOUT: Millis = 240_000;
 /// The pause after a first failure; it doubles with each further one.
 const RETRY_PAUSE_MIN: Millis = 1_000;
-/// The longest pause after an error of either side.
-const RETRY_PAUSE_MAX: Millis = 60_000;
-/// A session of this duration resets the pause to the shortest.
+/// The longest IdleHoldTime of RFC 4271 section 8.1.1. The first is [`RETRY_PAUSE_MIN`], and it doubles with each
+/// further oscillation.
+const IDLE_HOLD_MAX: Millis = 60_000;
+/// Losses of short sessions in a row that cause no idle hold.
+const TOLERATED_LOSSES: u32 = 2;
+/// A session of this duration resets the pause to the shortest, and ends a row of oscillations.
 const STABLE_SESSION_TIME: Millis = 60_000;
 
 /// The side that opened a connection.
@@ -111,7 +115,7 @@ pub enum Action {
 /// The states of RFC 4271 section 8.2.2.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// Refusing connections: shut down, or pausing after an error.
+    /// Refusing connections: shut down, or in an idle hold.
     Idle,
     /// Waiting for the peer to connect, or for the next attempt.
     Active,
@@ -153,9 +157,18 @@ pub struct LastError {
 enum Mode {
     /// Not until [`Event::Start`].
     Stopped,
-    /// Not until then.
-    Paused(Millis),
+    /// Not until then: the IdleHoldTimer of RFC 4271 section 8.1.1.
+    IdleHold(Millis),
     Running,
+}
+
+/// The idle hold of a peer that oscillates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdleHold {
+    /// When it ends.
+    pub until: Millis,
+    /// Errors and losses of short sessions in a row.
+    pub oscillations: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,6 +217,8 @@ pub struct Peer {
     connect_at: Option<Millis>,
     /// Failures since the last stable session.
     failures: u32,
+    /// Errors, and losses of sessions shorter than [`STABLE_SESSION_TIME`], since the last stable session.
+    oscillations: u32,
     /// State of the generator of jitter.
     jitter: u64,
     last_error: Option<LastError>,
@@ -223,6 +238,7 @@ impl Peer {
             theirs: None,
             connect_at: None,
             failures: 0,
+            oscillations: 0,
             jitter: seed,
             last_error: None,
             last_down: None,
@@ -251,6 +267,14 @@ impl Peer {
     /// Whether the operator disabled it.
     pub fn stopped(&self) -> bool {
         self.mode == Mode::Stopped
+    }
+
+    /// The idle hold, while it refuses connections.
+    pub fn idle_hold(&self) -> Option<IdleHold> {
+        match self.mode {
+            Mode::IdleHold(until) => Some(IdleHold { until, oscillations: self.oscillations }),
+            Mode::Stopped | Mode::Running => None,
+        }
     }
 
     /// The obstacle of the session.
@@ -307,12 +331,9 @@ impl Peer {
 
     /// When [`Event::Tick`] is due next.
     pub fn next_deadline(&self) -> Option<Millis> {
-        let paused = match self.mode {
-            Mode::Paused(until) => Some(until),
-            _ => None,
-        };
+        let idle_hold = self.idle_hold().map(|hold| hold.until);
         let timers = self.ours.iter().chain(&self.theirs).flat_map(|c| [c.expires, c.keepalive]);
-        timers.chain([paused, self.connect_at]).flatten().min()
+        timers.chain([idle_hold, self.connect_at]).flatten().min()
     }
 
     /// Notes that the established session received data, which its reader handles.
@@ -354,7 +375,7 @@ impl Peer {
             }
             Event::Release => {
                 if self.held.take().is_some() {
-                    self.failures = 0;
+                    self.forget_failures();
                     self.connect_at = Some(now);
                 }
             }
@@ -405,7 +426,7 @@ impl Peer {
                 self.send_keepalive(side, now, out);
             }
         }
-        if let Mode::Paused(until) = self.mode
+        if let Mode::IdleHold(until) = self.mode
             && until <= now
         {
             self.mode = Mode::Running;
@@ -527,25 +548,30 @@ impl Peer {
             self.end(side, End::Cease(cease.clone()), now, out);
         }
         self.mode = mode;
-        self.failures = 0;
+        self.forget_failures();
         self.connect_at = Some(now + RETRY_PAUSE_MIN);
+    }
+
+    /// Makes the next failure the first in a row.
+    fn forget_failures(&mut self) {
+        (self.failures, self.oscillations) = (0, 0);
     }
 
     /// Ends one connection, and schedules the next attempt if it was the last.
     fn end(&mut self, side: Side, end: End, now: Millis, out: &mut Vec<Action>) {
         let Some(connection) = self.slot(side).take() else { return };
         let was_established = matches!(connection.phase, Phase::Established(_));
+        let mut was_short = false;
         if was_established {
             out.push(Action::Down);
             self.flaps += 1;
-            if self
-                .established_since
-                .take()
-                .is_some_and(|since| now.saturating_sub(since) >= STABLE_SESSION_TIME)
-            {
-                self.failures = 0;
+            let since = self.established_since.take().unwrap_or(now);
+            was_short = now.saturating_sub(since) < STABLE_SESSION_TIME;
+            if !was_short {
+                self.forget_failures();
             }
         }
+        let is_ours = matches!(end, End::Cease(_) | End::CeaseSince(..));
         let (notification, text, is_error) = match end {
             End::Error(notification, because) => {
                 let text = format!("NOTIFICATION sent ({notification}): {because}");
@@ -587,14 +613,18 @@ impl Peer {
         }
         self.last_error = Some(error);
         self.failures += 1;
-        let doublings = (self.failures - 1).min(16);
-        let longest =
-            if is_error { RETRY_PAUSE_MAX } else { 1_000 * Millis::from(self.settings.connect_retry) };
-        let pause = self.jittered((RETRY_PAUSE_MIN << doublings).min(longest));
-        if is_error && self.mode == Mode::Running {
-            self.mode = Mode::Paused(now + pause);
+        let connect_pause = back_off(self.failures, 1_000 * Millis::from(self.settings.connect_retry));
+        let is_lost_again = was_short && !is_ours;
+        self.oscillations += u32::from(is_error || is_lost_again);
+        if is_error || (is_lost_again && self.oscillations > TOLERATED_LOSSES) {
+            let until = now + self.jittered(back_off(self.oscillations, IDLE_HOLD_MAX));
+            if self.mode == Mode::Running {
+                self.mode = Mode::IdleHold(until);
+            }
+            self.connect_at = Some(until);
+        } else {
+            self.connect_at = Some(now + self.jittered(connect_pause));
         }
-        self.connect_at = Some(now + pause);
     }
 
     fn slot(&mut self, side: Side) -> &mut Option<Connection> {
@@ -621,6 +651,11 @@ impl Peer {
             self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         period - period / 4 * (self.jitter >> 48) / (1 << 16)
     }
+}
+
+/// The pause after the last of `count` failures in a row: it doubles up to `longest`.
+fn back_off(count: u32, longest: Millis) -> Millis {
+    (RETRY_PAUSE_MIN << count.saturating_sub(1).min(16)).min(longest)
 }
 
 /// The expiry of a hold timer that started at `from`.

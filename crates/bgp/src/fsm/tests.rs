@@ -234,6 +234,63 @@ fn a_fault_is_notified_to_the_peer() {
     assert_eq!(out[2..], [Action::Close(Side::Theirs)]);
 }
 
+/// DampPeerOscillations of RFC 4271 section 8.1.1.
+#[test]
+fn idle_hold_doubles_with_every_oscillation_and_a_stable_session_ends_it() {
+    let mut bench = Bench::new(true);
+    let lose = |bench: &mut Bench, after: Millis| {
+        assert!(matches!(bench.event(Event::Accepted)[..], [Action::Send(..)]), "connections are taken");
+        bench.open(Side::Theirs, 2);
+        bench.keepalive(Side::Theirs);
+        assert_eq!(bench.state(), State::Established);
+        bench.now += after;
+        bench.event(Event::Closed(Side::Theirs, "reset by the peer".into()));
+        bench.peer.idle_hold().map(|hold| (hold.until - bench.now, hold.oscillations))
+    };
+    for _ in 0..2 {
+        // The first losses hold nothing, and a stable session between them counts.
+        assert_eq!((lose(&mut bench, 10), lose(&mut bench, 10)), (None, None));
+        assert_eq!(lose(&mut bench, STABLE_SESSION_TIME), None);
+        assert_eq!((lose(&mut bench, 10), lose(&mut bench, 10)), (None, None));
+        for (count, full) in (3..).zip([4, 8, 16, 32, 60, 60]) {
+            let (time, oscillations) = lose(&mut bench, 10).unwrap();
+            assert!((full * 750..=full * 1000).contains(&time), "{full} s: {time} ms");
+            assert_eq!((oscillations, bench.state()), (count, State::Idle));
+            let refused = Notification::cease(cease::CONNECTION_REJECTED);
+            assert_eq!(bench.event(Event::Accepted), [Action::Refuse(refused)]);
+            bench.tick_at(bench.now + time);
+            assert_eq!(bench.state(), State::Active);
+        }
+        assert_eq!(lose(&mut bench, STABLE_SESSION_TIME), None);
+    }
+}
+
+#[test]
+fn idle_hold_does_not_follow_a_failed_connect_nor_our_own_cease() {
+    let mut bench = Bench::new(false);
+    for _ in 0..9 {
+        bench.event(Event::ConnectFailed("refused".into()));
+        assert_eq!(bench.peer.idle_hold(), None);
+        bench.tick_at(bench.peer.next_deadline().unwrap());
+    }
+    // Failed connects before do not make a first error wait longer.
+    bench.event(Event::Connected);
+    bench.event(Event::Fault(Side::Ours, Notification::new(1, 1)));
+    assert!(bench.peer.idle_hold().unwrap().until - bench.now <= RETRY_PAUSE_MIN);
+    for _ in 0..9 {
+        bench.tick_at(bench.peer.next_deadline().unwrap());
+        bench.event(Event::Connected);
+        bench.open(Side::Ours, 2);
+        bench.keepalive(Side::Ours);
+        assert_eq!(bench.state(), State::Established);
+        // A link that flaps comes back at once.
+        bench.event(Event::Hold(Obstacle::Interface("eth1".into())));
+        assert_eq!(bench.peer.idle_hold(), None);
+        assert_eq!(bench.event(Event::Release), [Action::Connect]);
+        bench.event(Event::ConnectFailed("refused".into()));
+    }
+}
+
 #[test]
 fn a_notification_from_the_peer_ends_the_session_without_reply() {
     let mut bench = Bench::established(true);

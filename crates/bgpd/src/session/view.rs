@@ -36,6 +36,8 @@ pub struct NeighborView {
     pub shutdown: Option<String>,
     /// What prevents a session.
     pub held: Option<Obstacle>,
+    /// For how many milliseconds more an idle hold refuses connections, and after how many oscillations.
+    pub idle_hold: Option<(Millis, u32)>,
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
     /// External, internal or client.
@@ -159,6 +161,10 @@ impl Sessions {
             graceful_shutdown: peer.settings.graceful_shutdown,
             shutdown: peer.settings.shutdown.clone(),
             held: peer.fsm.held().cloned(),
+            idle_hold: peer
+                .fsm
+                .idle_hold()
+                .map(|hold| (hold.until.saturating_sub(self.clock.now()), hold.oscillations)),
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
             kind: peer.kind,
             state: peer.state.0,

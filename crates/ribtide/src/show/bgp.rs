@@ -89,6 +89,12 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
     if n.graceful_shutdown {
         out.push_str("  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n");
     }
+    if let (Some(left), Some(oscillations)) = (n.idle_hold_seconds, n.oscillations) {
+        out.push_str(&format!(
+            "  Idle hold: connections are refused for {} more, after {oscillations} errors or short sessions in a row\n",
+            duration(left)
+        ));
+    }
     let mut line = |what, why: &Option<String>, seconds: Option<u64>| {
         let Some(why) = why else { return };
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
@@ -247,6 +253,8 @@ mod tests {
             state_seconds: 192,
             shutdown: None,
             graceful_shutdown: false,
+            idle_hold_seconds: None,
+            oscillations: None,
             flaps: 1,
             last_error: Some("NOTIFICATION received (cease: administrative reset)".into()),
             last_error_seconds: Some(7500),
@@ -341,6 +349,10 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             neighbor(&leaving)
                 .ends_with("\n  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n")
         );
+        let held = Neighbor { idle_hold_seconds: Some(61), oscillations: Some(7), ..idle.clone() };
+        assert!(neighbor(&held).ends_with(
+            "\n  Idle hold: connections are refused for 1m01s more, after 7 errors or short sessions in a row\n"
+        ));
         let down = Neighbor { shutdown: Some("new card".into()), state: "Idle (shut down)".into(), ..idle };
         assert_eq!(
             neighbor(&down),
