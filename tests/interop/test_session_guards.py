@@ -2,10 +2,11 @@
 shutdown (RFC 8326)."""
 
 import socket
+import subprocess
 
 import pytest
 
-from harness import FEED_ASN, Bird, Frr, Host, Ribtide, wait_for
+from harness import FEED_ASN, Bird, Frr, Host, Ribtide, binary, wait_for
 from harness.peers import LEFT, RIGHT, bird, frr, ribtide, start, wait_count
 from harness.speaker import NOTIFICATION, Speaker, message, update
 
@@ -198,3 +199,22 @@ def test_idle_hold_damps_a_neighbour_that_oscillates(host):
     assert "after 3 errors or short sessions in a row" in ours.text("show", "bgp", "neighbor", FEED)
     ours.text("clear", "bgp", "neighbor", FEED)
     assert ours.neighbor(FEED)["state"] == "Active", "an operator ends the hold"
+
+
+def test_missing_policies_are_warned_of(host):
+    """RFC 8212: by `check`, whose status stays 0, in the log of the start and of a reload, and in the summary."""
+    silent = ribtide(LEFT).replace('import = ["accept"]\nexport = ["reject"]\n', "", 1)
+    path = host.folder / "silent.toml"
+    path.write_text(silent)
+    done = subprocess.run([binary(), "check", path], capture_output=True, text=True)
+    incoming, outgoing = (f'group "feeds": no route is {way} {FEED}, ' for way in ("accepted from", "sent to"))
+    assert done.returncode == 0 and "valid" in done.stdout
+    assert [incoming in done.stderr, outgoing in done.stderr, done.stderr.count("warning:")] == [True, True, 2]
+    ours = Ribtide(host, silent)
+    assert ours.process.logged("WARN", incoming) and ours.process.logged("WARN", outgoing)
+    Speaker(host, FEED, FEED_ASN)
+    row = next(line for line in ours.text("show", "bgp", "summary").splitlines() if line.startswith(FEED))
+    assert row.count("no policy") == 2
+    before = len(ours.process.logged("WARN", "no route is sent to"))
+    reload(ours, ours.config.read_text().replace('export = ["accept"]\n', "", 1))
+    assert len(ours.process.logged("WARN", "no route is sent to")) == before + 1, "the new one alone"

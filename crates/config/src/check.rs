@@ -7,7 +7,7 @@ use super::fib::FibConfig;
 use super::file;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
-use super::session::is_multihop;
+use super::session::{is_multihop, missing_policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
@@ -188,7 +188,10 @@ impl Config {
         let nothing = "[fib] names no dataplane, so nothing is installed: there is a RIB, and next hops resolve, for \
                        `ribtide show` alone; set fib.kernel, fib.fpm or fib.virtual-asic, or remove [fib] for a route \
                        reflector without a RIB";
-        bare.then(|| nothing.to_owned()).into_iter().chain(self.api.warnings()).collect()
+        let mut warnings: Vec<String> = bare.then(|| nothing.to_owned()).into_iter().collect();
+        warnings.extend(self.bgp.iter().flat_map(missing_policies));
+        warnings.extend(self.api.warnings());
+        warnings
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Policies {
 }
 
 /// The direction of routes that a list of policies is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Direction {
     Import,
     Export,

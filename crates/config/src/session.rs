@@ -1,9 +1,11 @@
 //! Checks of what ends and guards a session.
 
-use super::check::{AnyAsn, Both, Checker, NeighborSettings};
+use super::check::{AnyAsn, BgpConfig, Both, Checker, NeighborSettings};
 use super::file::{self, GroupKind, PeerAsn};
+use super::policy::Direction;
 use ribtide_policy::GracefulShutdown;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
+use std::collections::BTreeMap;
 
 impl Checker {
     /// The AS that a neighbour of a group of this kind must have.
@@ -122,6 +124,42 @@ pub(super) struct Graceful {
     pub(super) initiator: bool,
     pub(super) import: GracefulShutdown,
     pub(super) export: GracefulShutdown,
+}
+
+/// Neighbours that a warning names; of more it has the number.
+const NAMED: usize = 3;
+
+/// A sentence for each group and direction in which external neighbours have no policy, so that RFC 8212 leaves them
+/// without routes.
+pub(super) fn missing_policies(bgp: &BgpConfig) -> Vec<String> {
+    let mut missing: BTreeMap<(&str, Direction), Vec<String>> = BTreeMap::new();
+    let neighbors = bgp.neighbors.values().map(|n| (n.address.to_string(), &n.settings));
+    let ranges = bgp.dynamic.iter().map(|d| (d.range.to_string(), &d.settings));
+    for (name, settings) in neighbors.chain(ranges) {
+        for (direction, policy) in
+            [(Direction::Import, &settings.import), (Direction::Export, &settings.export)]
+        {
+            if policy.is_missing() {
+                missing.entry((&settings.group, direction)).or_default().push(name.clone());
+            }
+        }
+    }
+    let sentence = |((group, direction), names): ((&str, Direction), Vec<String>)| {
+        let more = names.len().saturating_sub(NAMED);
+        let mut list = names[..names.len() - more].join(", ");
+        if more > 0 {
+            list = format!("{list} and {more} more");
+        }
+        let (key, effect) = match direction {
+            Direction::Import => ("import", "no route is accepted from"),
+            Direction::Export => ("export", "no route is sent to"),
+        };
+        format!(
+            "group \"{group}\": {effect} {list}, because an external neighbour without {key} policy has none (RFC 8212); \
+             write {key} = [\"accept\"] or a policy of yours, or {key} = [\"reject\"] where that is intended"
+        )
+    };
+    missing.into_iter().map(sentence).collect()
 }
 
 /// Whether an external neighbour may be more than one hop away.

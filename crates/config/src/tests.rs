@@ -349,6 +349,26 @@ fn graceful_shutdown_is_in_the_policies_of_external_neighbours() {
 }
 
 #[test]
+fn warnings_external_neighbours_without_policy() {
+    let warned = |group: &str| {
+        let rest = "[[bgp.group.g.neighbor]]\naddress = \"192.0.2.9\"\nimport = [\"accept\"]\nexport = [\"reject\"]\n";
+        parse(&format!("{BASE}[bgp.group.g]\n{group}\n{rest}")).unwrap().warnings()
+    };
+    let group = format!("{EXTERNAL}\nneighbors = [\"192.0.2.1\", \"192.0.2.2\"]\ndynamic-neighbors = [\"10.0.0.0/8\"]\n");
+    let [import, export] = &warned(&group)[..] else { panic!("{:?}", warned(&group)) };
+    let expected = "group \"g\": no route is accepted from 192.0.2.1, 192.0.2.2, 10.0.0.0/8, because an external neighbour \
+                    without import policy has none (RFC 8212); write import = [\"accept\"] or a policy of yours, or import = \
+                    [\"reject\"] where that is intended";
+    assert_eq!(import, expected);
+    assert!(export.starts_with("group \"g\": no route is sent to 192.0.2.1, "), "{export}");
+    assert_eq!(warned(&format!("{group}import = [\"accept\"]")), [export.clone()]);
+    assert!(warned(&format!("{group}import = [\"accept\"]\nexport = [\"reject\"]")).is_empty());
+    assert!(warned("type = \"internal\"\nneighbors = [\"192.0.2.1\"]").is_empty());
+    let many = warned(&group.replace("\"192.0.2.2\"", "\"192.0.2.2\", \"192.0.2.3\", \"192.0.2.4\""));
+    assert!(many[0].contains("192.0.2.1, 192.0.2.2, 192.0.2.3 and 2 more,"), "{many:?}");
+}
+
+#[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
     let message = error(
         "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",

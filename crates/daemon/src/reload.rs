@@ -13,7 +13,7 @@ use ribtide_dataplane::kernel::InterfaceWatch;
 use ribtide_model::{NextHopCacheSet, Reloaded, SuppressionSet};
 use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
 use ribtide_runtime::call::NoReply;
-use ribtide_runtime::log;
+use ribtide_runtime::log::{self, target};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -166,6 +166,10 @@ impl Reloader {
         let api_token = former.api.token != new.api.token;
         let other_log = former.log != new.log;
         log::reconfigure(&new.log);
+        let known = former.warnings();
+        for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
+            tracing::warn!(target: target::ROUTER, file = %file.display(), "{warning}");
+        }
         router.configure(new);
         Ok(Reloaded {
             file: file.clone(),

@@ -84,6 +84,12 @@ pub struct Neighbor {
     /// The text of its shutdown, empty for none; absent: it is not shut down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown: Option<String>,
+    /// Whether it is external and has no import policy, so that none of its routes is accepted (RFC 8212).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub import_missing: bool,
+    /// Whether it is external and has no export policy, so that no route is sent to it (RFC 8212).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub export_missing: bool,
     /// Whether graceful shutdown moves traffic away from it (RFC 8326).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graceful_shutdown: bool,

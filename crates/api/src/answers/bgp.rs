@@ -303,6 +303,8 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         },
         state_seconds: view.state_age / 1000,
         shutdown: view.shutdown,
+        import_missing: view.import_missing,
+        export_missing: view.export_missing,
         graceful_shutdown: view.graceful_shutdown,
         idle_hold_seconds: view.idle_hold.map(|(left, _)| left.div_ceil(1000)),
         oscillations: view.idle_hold.map(|(_, oscillations)| oscillations),

@@ -30,6 +30,10 @@ pub struct NeighborView {
     pub group: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
+    /// Whether RFC 8212 rejects all its routes, because it is external and has no import policy.
+    pub import_missing: bool,
+    /// The same for routes to it and the export policy.
+    pub export_missing: bool,
     /// Whether graceful shutdown moves traffic away from it (RFC 8326).
     pub graceful_shutdown: bool,
     /// The text of its shutdown, empty for none; `None`: it is not shut down.
@@ -158,6 +162,8 @@ impl Sessions {
             description: peer.description.clone(),
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
+            import_missing: peer.settings.import.is_missing(),
+            export_missing: peer.settings.export.is_missing(),
             graceful_shutdown: peer.settings.graceful_shutdown,
             shutdown: peer.settings.shutdown.clone(),
             held: peer.fsm.held().cloned(),

@@ -48,6 +48,9 @@ pub(super) fn neighbor_table() -> Table {
     ])
 }
 
+/// The number of routes where RFC 8212 permits none.
+const NO_POLICY: &str = "no policy";
+
 pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
     let of =
         |f: fn(&Session) -> PerFamilyCount| n.session.as_ref().map_or("-".into(), |s| number(f(s).total()));
@@ -59,9 +62,9 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
         n.state.clone(),
         duration(n.state_seconds),
         n.flaps.to_string(),
-        of(|s| s.accepted),
+        if n.import_missing { NO_POLICY.into() } else { of(|s| s.accepted) },
         of(|s| s.active),
-        of(|s| s.advertised),
+        if n.export_missing { NO_POLICY.into() } else { of(|s| s.advertised) },
         queue.map_or("-".into(), |q| {
             format!("{}{}", if q.slow_writer { "slow " } else { "" }, bytes(q.bytes))
         }),
@@ -85,6 +88,14 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
     );
     if let Some(text) = n.shutdown.as_ref().filter(|text| !text.is_empty()) {
         out.push_str(&format!("  Shut down by the configuration: \"{text}\"\n"));
+    }
+    for (missing, what) in [
+        (n.import_missing, "import policy: no route is accepted from it"),
+        (n.export_missing, "export policy: no route is sent to it"),
+    ] {
+        if missing {
+            out.push_str(&format!("  No {what} (RFC 8212)\n"));
+        }
     }
     if n.graceful_shutdown {
         out.push_str("  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n");
@@ -252,6 +263,8 @@ mod tests {
             state: "Established".into(),
             state_seconds: 192,
             shutdown: None,
+            import_missing: false,
+            export_missing: false,
             graceful_shutdown: false,
             idle_hold_seconds: None,
             oscillations: None,
@@ -344,6 +357,13 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             neighbor(&idle),
             "Neighbor 192.0.2.1, client AS any, group clients\n  State Established for 3m12s, 1 flap\n"
         );
+        let silent = Neighbor { import_missing: true, export_missing: true, ..idle.clone() };
+        assert!(neighbor(&silent).ends_with(
+            "\n  No import policy: no route is accepted from it (RFC 8212)\n  No export policy: no route is sent to it (RFC 8212)\n"
+        ));
+        let mut table = neighbor_table();
+        neighbor_row(&mut table, &silent);
+        assert!(table.render().contains("  no policy       -   no policy  "), "{}", table.render());
         let leaving = Neighbor { graceful_shutdown: true, ..idle.clone() };
         assert!(
             neighbor(&leaving)
