@@ -157,6 +157,7 @@ fn peer(n: u32) -> IngestPeer {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: NextHopRule::Keep,
             export: Arc::new(Policy::new(vec![], true)),
         },
@@ -166,6 +167,7 @@ fn peer(n: u32) -> IngestPeer {
         allow_own_as: 0,
         enforce_first_as: true,
         prefix_sid: false,
+        role: None,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
     };

@@ -494,6 +494,7 @@ mod tests {
                         four_octet_as: true,
                         max_message: 4096,
                         prefix_sid: false,
+                        role: None,
                         next_hop: NextHopRule::Keep,
                         export: export.clone(),
                     },

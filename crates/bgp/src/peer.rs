@@ -2,6 +2,7 @@
 
 use ribtide_policy::Source;
 use ribtide_prefix::Afi;
+use ribtide_wire::bgp::role::Role;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A configured or dynamic peer, as a dense number. A number is reused only after every shard and
@@ -117,6 +118,8 @@ pub struct EgressSettings {
     pub max_message: u16,
     /// Whether an external receiver gets Prefix-SIDs (RFC 8669 section 5); `false` for internal ones, which always do.
     pub prefix_sid: bool,
+    /// Our role towards the receivers, which decides about OTC (RFC 9234 section 5).
+    pub role: Option<Role>,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
     /// The export policy. Equal ones have equal results.

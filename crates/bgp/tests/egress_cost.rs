@@ -51,6 +51,7 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: NextHopRule::Keep,
             export: Arc::new(ribtide_policy::Policy::accept()),
         },

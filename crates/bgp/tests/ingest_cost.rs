@@ -48,6 +48,7 @@ fn peer() -> IngestPeer {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: NextHopRule::Keep,
             export,
         },
@@ -57,6 +58,7 @@ fn peer() -> IngestPeer {
         allow_own_as: 0,
         enforce_first_as: true,
         prefix_sid: false,
+        role: None,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
     };

@@ -18,6 +18,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::log::{Format, Levels, LogSettings};
 use ribtide_runtime::watchdog::{self, STALL_TIMEOUT};
 use ribtide_settings::RequestedSettings;
+use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -158,6 +159,10 @@ pub struct NeighborSettings {
     pub multihop: Option<u8>,
     /// The most hops to it, 1 to 254, which the TTL of its packets must show (GTSM, RFC 5082); `None`: any.
     pub ttl_security: Option<u8>,
+    /// Our role towards it (RFC 9234).
+    pub role: Option<Role>,
+    /// Refuse it where it does not tell its role.
+    pub role_strict: bool,
     /// TCP-MD5 key (RFC 2385).
     pub password: Option<String>,
     /// Watch the neighbour with BFD.
@@ -605,6 +610,7 @@ impl Checker {
         let export = export.map(Vec::as_slice);
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
+        let (role, role_strict) = self.role(&both, external);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
         let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at.key()));
@@ -662,6 +668,8 @@ impl Checker {
             next_hop_self: both.value(|n| &n.next_hop_self, |g| &g.next_hop_self).unwrap_or(false),
             multihop,
             ttl_security,
+            role,
+            role_strict,
             password: password.cloned(),
             bfd,
             fast_external_fallover,

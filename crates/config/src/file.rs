@@ -11,7 +11,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 pub(super) use session::{PeerAsn, Shutdown};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -204,6 +203,13 @@ macro_rules! with_peer_settings {
             /// `multihop`.
             #[schemars(extend("x-see" = "#ttl-security"))]
             pub(super) ttl_security: Option<u8>,
+            /// Our role towards the external neighbour (RFC 9234): `"provider"`, `"customer"`, `"peer"`, `"rs"` (route server) or
+            /// `"rs-client"`. The session needs the corresponding role of the neighbour, and OTC marks route leaks.
+            #[schemars(extend("x-see" = "#roles-and-route-leaks"))]
+            pub(super) role: Option<String>,
+            /// With `role`: refuse a neighbour that does not tell its role.
+            #[schemars(extend("default" = false), extend("x-see" = "#roles-and-route-leaks"))]
+            pub(super) role_strict: Option<bool>,
             /// TCP-MD5 key (RFC 2385).
             pub(super) password: Option<String>,
             /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
@@ -342,7 +348,7 @@ pub(super) struct BfdTable {
     pub(super) multiplier: Option<u8>,
     /// The neighbour is not on a link of ours (RFC 5883, port 4784). Internal neighbours that are several hops away
     /// need it.
-    #[schemars(extend("x-default" = "`false`; `true` for an external neighbour of BGP with `multihop` above 1, and with `min-ttl`"))]
+    #[schemars(extend("x-default" = "`false`; `true` for a neighbour of BGP with `multihop` or `ttl-security` above 1, and with `min-ttl`"))]
     pub(super) multihop: Option<bool>,
     /// With `multihop`: packets must arrive with a TTL of at least this, 255 less the hops in between. Some
     /// neighbours (BIRD) send several-hop packets with 64. Over a link it is always 255.

@@ -2,8 +2,9 @@
 //!
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
-//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`] and
-//! [`import_filter`] are the parts of the check that make policies, static routes, VRFs, and lists of what is never taken.
+//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
+//! [`session`] and [`import_filter`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
+//! guards a session, and lists of what is never taken.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,10 +1,11 @@
-//! Checks of what ends and guards a session.
+//! Checks of what ends and guards a session: the AS and role of its neighbour, shutdown, GTSM, missing policies.
 
 use super::check::{AnyAsn, BgpConfig, Both, Checker, NeighborSettings};
 use super::file::{self, GroupKind, PeerAsn};
 use super::policy::Direction;
 use ribtide_policy::GracefulShutdown;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
+use ribtide_wire::bgp::role::Role;
 use std::collections::BTreeMap;
 
 impl Checker {
@@ -95,6 +96,31 @@ impl Checker {
         };
         let export = if initiator { GracefulShutdown::InitiatorExport } else { GracefulShutdown::Off };
         Graceful { initiator, import, export }
+    }
+
+    /// Our role, and whether the neighbour must tell its own (RFC 9234).
+    pub(super) fn role(&mut self, both: &Both<'_>, external: bool) -> (Option<Role>, bool) {
+        let (role, at) = both.pick("role", |n| &n.role, |g| &g.role);
+        let (strict, strict_at) = both.pick("role-strict", |n| &n.role_strict, |g| &g.role_strict);
+        let strict = strict == Some(&true);
+        if role.is_some() && !external {
+            self.problem(
+                &at.key(),
+                "roles are for external sessions (RFC 9234 section 4); remove this, or write type = \"external\"",
+            );
+        }
+        if strict && role.is_none() {
+            self.problem(
+                &strict_at.key(),
+                "role-strict demands the role that corresponds to ours; write role = \"provider\", \"customer\", \"peer\", \
+                 \"rs\" or \"rs-client\" too",
+            );
+        }
+        let role = role.map(|name| name.parse()).transpose().unwrap_or_else(|message: String| {
+            self.problem(&at.key(), message);
+            None
+        });
+        (role, strict)
     }
 
     /// The number of hops of GTSM (RFC 5082).

@@ -354,18 +354,39 @@ fn warnings_external_neighbours_without_policy() {
         let rest = "[[bgp.group.g.neighbor]]\naddress = \"192.0.2.9\"\nimport = [\"accept\"]\nexport = [\"reject\"]\n";
         parse(&format!("{BASE}[bgp.group.g]\n{group}\n{rest}")).unwrap().warnings()
     };
-    let group = format!("{EXTERNAL}\nneighbors = [\"192.0.2.1\", \"192.0.2.2\"]\ndynamic-neighbors = [\"10.0.0.0/8\"]\n");
+    let group = format!(
+        "{EXTERNAL}\nneighbors = [\"192.0.2.1\", \"192.0.2.2\"]\ndynamic-neighbors = [\"10.0.0.0/8\"]\n"
+    );
     let [import, export] = &warned(&group)[..] else { panic!("{:?}", warned(&group)) };
     let expected = "group \"g\": no route is accepted from 192.0.2.1, 192.0.2.2, 10.0.0.0/8, because an external neighbour \
                     without import policy has none (RFC 8212); write import = [\"accept\"] or a policy of yours, or import = \
                     [\"reject\"] where that is intended";
     assert_eq!(import, expected);
     assert!(export.starts_with("group \"g\": no route is sent to 192.0.2.1, "), "{export}");
-    assert_eq!(warned(&format!("{group}import = [\"accept\"]")), [export.clone()]);
+    assert_eq!(warned(&format!("{group}import = [\"accept\"]")), std::slice::from_ref(export));
     assert!(warned(&format!("{group}import = [\"accept\"]\nexport = [\"reject\"]")).is_empty());
     assert!(warned("type = \"internal\"\nneighbors = [\"192.0.2.1\"]").is_empty());
     let many = warned(&group.replace("\"192.0.2.2\"", "\"192.0.2.2\", \"192.0.2.3\", \"192.0.2.4\""));
     assert!(many[0].contains("192.0.2.1, 192.0.2.2, 192.0.2.3 and 2 more,"), "{many:?}");
+}
+
+#[test]
+fn role_is_ours_and_of_external_neighbours() {
+    use ribtide_wire::bgp::role::Role;
+    let of = |group: &str, own: &str| {
+        let settings = settings(&format!("{EXTERNAL}\n{group}"), own);
+        (settings.role, settings.role_strict)
+    };
+    assert_eq!(of("", ""), (None, false));
+    assert_eq!(of("role = \"rs-client\"", ""), (Some(Role::RouteServerClient), false));
+    assert_eq!(
+        of("role = \"peer\"\nrole-strict = true", "role = \"customer\""),
+        (Some(Role::Customer), true)
+    );
+    let group = |settings: &str| error(&format!("[bgp.group.a]\nneighbors = [\"10.0.0.2\"]\n{settings}\n"));
+    assert!(group("type = \"internal\"\nrole = \"peer\"").contains("roles are for external sessions"));
+    assert!(group(&format!("{EXTERNAL}\nrole = \"transit\"")).contains("\"transit\" is no BGP role"));
+    assert!(group(&format!("{EXTERNAL}\nrole-strict = true")).contains("write role = "));
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub struct Neighbor {
     /// The text of its shutdown, empty for none; absent: it is not shut down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown: Option<String>,
+    /// Our role towards it (RFC 9234).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// Whether it is external and has no import policy, so that none of its routes is accepted (RFC 8212).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub import_missing: bool,
@@ -140,6 +143,9 @@ pub struct Session {
     pub extended_messages: bool,
     /// Route refresh (RFC 2918).
     pub route_refresh: bool,
+    /// The peer's role, if both told theirs (RFC 9234).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_role: Option<String>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.
@@ -239,6 +245,9 @@ pub struct ReceiveCounters {
     pub first_as: u64,
     /// Announcements refused because the prefix is in `bgp.martians` or the next hop is a loopback address.
     pub martians: u64,
+    /// Announcements refused because OTC shows a route leak (RFC 9234).
+    #[serde(default)]
+    pub route_leaks: u64,
     /// The last reason for any of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reason: Option<String>,

@@ -209,6 +209,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             four_octet_as: true,
             max_message: MAX_MESSAGE,
             prefix_sid: false,
+            role: None,
             next_hop,
             export,
         },

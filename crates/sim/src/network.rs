@@ -209,6 +209,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
             four_octet_as: true,
             max_message: MAX_MESSAGE,
             prefix_sid: false,
+            role: None,
             next_hop: if of == PeerKind::External { own } else { NextHopRule::Keep },
             export: Arc::new(Policy::accept()),
         },

@@ -239,6 +239,7 @@ impl<'w> Run<'w> {
                     allow_own_as: 0,
                     enforce_first_as: false,
                     prefix_sid: false,
+                    role: None,
                     martians: Arc::new(Martians::none()),
                     attributes: AttributeFilter::default(),
                 };

@@ -303,6 +303,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         },
         state_seconds: view.state_age / 1000,
         shutdown: view.shutdown,
+        role: view.role.map(|role| role.to_string()),
         import_missing: view.import_missing,
         export_missing: view.export_missing,
         graceful_shutdown: view.graceful_shutdown,
@@ -332,6 +333,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         four_octet_as: up.negotiated.four_octet_as,
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
+        peer_role: up.negotiated.role.map(|role| role.to_string()),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),
@@ -412,6 +414,7 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         rejected: c.refused(Refused::ImportPolicy),
         first_as: c.refused(Refused::FirstAs),
         martians: c.refused(Refused::Martian),
+        route_leaks: c.refused(Refused::RouteLeak),
         last_reason: reasons.into_iter().flatten().reduce(|a, b| format!("{a}; {b}")),
     }
 }

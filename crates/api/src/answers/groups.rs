@@ -84,6 +84,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         four_octet_as,
         max_message,
         prefix_sid,
+        role,
         next_hop,
         export,
     } = s;
@@ -96,6 +97,10 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
     let families: Vec<&str> = families.map(Afi::unicast_name).collect();
     let own = |a: Option<String>| a.unwrap_or_else(|| "none".into());
+    let to = match role {
+        Some(role) => format!("{to}, our role {role}"),
+        None => to,
+    };
     vec![
         to,
         format!("from AS {local_asn}, router id {router_id}"),
@@ -140,6 +145,7 @@ mod tests {
                 four_octet_as: true,
                 max_message: 65535,
                 prefix_sid: false,
+                role: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
                 export: Policy::accept().into(),
             },

@@ -5,7 +5,8 @@ use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags};
+use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
 /// The reason why a path from `source` must not be sent to a group's members, independent of their
@@ -31,6 +32,10 @@ pub(super) fn forbidden(
     }
     if !settings.kind.is_internal() && (attrs.no_export() || attrs.no_export_subconfed()) {
         return Some("it has the community no-export, and the peer is external");
+    }
+    // RFC 9234 section 5, egress rule 2.
+    if settings.role.is_some_and(Role::keeps_marked) && attrs.value(code::OTC).is_some() {
+        return Some("it has the attribute OTC, which a provider, a peer and a route server must not get");
     }
     None
 }
@@ -160,6 +165,15 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     if let Some(a) = copy_below(code::IPV6_EXTENDED_COMMUNITIES, out, code::IPV6_EXTENDED_COMMUNITIES) {
         build::list(out, a.flags, a.code, &leaving(a.value, 20, internal));
     }
+    match (copy_below(code::OTC, out, code::OTC), settings.role) {
+        (Some(a), _) => build::attribute(out, a.flags, a.code, a.value),
+        // RFC 9234 section 5, egress rule 1.
+        (None, Some(role)) if role.marks_sent() => {
+            let flags = flags::OPTIONAL | flags::TRANSITIVE;
+            build::attribute(out, flags, code::OTC, &settings.local_asn.to_be_bytes());
+        }
+        (None, _) => {}
+    }
     copy_below(u8::MAX, out, u8::MAX);
 }
 
@@ -183,7 +197,7 @@ mod tests {
     use proptest::prelude::*;
     use ribtide_policy::Policy;
     use ribtide_prefix::{Prefix, V4};
-    use ribtide_wire::bgp::attribute::{Attributes, expected_flags, flags};
+    use ribtide_wire::bgp::attribute::{Attributes, expected_flags};
     use ribtide_wire::bgp::build::UpdatePacker;
     use ribtide_wire::bgp::message::frame;
     use ribtide_wire::bgp::update::{Disposition, UpdateContext, parse};
@@ -203,6 +217,7 @@ mod tests {
             four_octet_as,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: NextHopRule::Keep,
             export: Arc::new(Policy::accept()),
         };
@@ -226,6 +241,39 @@ mod tests {
         (35, &[0, 0, 0, 1]),
         (99, &[1, 2]),
     ];
+
+    /// The egress rules of RFC 9234 section 5; we are AS 70000.
+    #[test]
+    fn otc_marks_routes_downwards_and_keeps_marked_ones_from_going_up() {
+        use Role::{Customer, Peer, Provider, RouteServer, RouteServerClient};
+        let mut plain = Vec::new();
+        build::attribute(&mut plain, flags::TRANSITIVE, code::ORIGIN, &[0]);
+        build::as_path(&mut plain, AsPath::new(&[]));
+        let otc = |asn: u32| [&[0xc0, code::OTC, 4][..], &asn.to_be_bytes()].concat();
+        let marked = [plain.clone(), otc(7)].concat();
+        let source = peer(PeerKind::Internal, true);
+        for (role, of_plain, of_marked) in [
+            (None, Some(None), Some(Some(7))),
+            (Some(Provider), Some(Some(70_000)), Some(Some(7))),
+            (Some(RouteServer), Some(Some(70_000)), Some(Some(7))),
+            (Some(Peer), Some(Some(70_000)), None),
+            (Some(Customer), Some(None), None),
+            (Some(RouteServerClient), Some(None), None),
+        ] {
+            let settings = EgressSettings { role, ..peer(PeerKind::External, true).egress };
+            for (received, expected) in [(&plain, of_plain), (&marked, of_marked)] {
+                let attrs = AttrSet::new(received, HOP);
+                let refused = forbidden(&settings, &source, Afi::Ipv4, &attrs);
+                assert_eq!(refused.is_none(), expected.is_some(), "{role:?} {refused:?}");
+                let Some(expected) = expected else { continue };
+                let path = Path { attrs, source: source.id, next_hop: None, keeps_med: true };
+                let mut sent = Vec::new();
+                attributes(&settings, &source, &path, &mut sent);
+                let value = Attributes::new(&sent).find(|a| a.code == code::OTC).map(|a| a.value.to_vec());
+                assert_eq!(value, expected.map(|asn: u32| asn.to_be_bytes().to_vec()), "{role:?}");
+            }
+        }
+    }
 
     proptest! {
         /// A strict peer accepts sent attributes, with any flags that RFC 4271 section 4.3 forbids

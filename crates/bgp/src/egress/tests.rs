@@ -47,6 +47,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: if external { OWN } else { NextHopRule::Keep },
             export: Arc::new(Policy::accept()),
         },

@@ -5,6 +5,7 @@ use ribtide_prefix::{Afi, Safi};
 use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
+use ribtide_wire::bgp::role::Role;
 use std::net::Ipv4Addr;
 
 /// The configuration of one session.
@@ -24,6 +25,10 @@ pub struct Settings {
     pub passive: bool,
     /// The longest pause between attempts to connect, in seconds.
     pub connect_retry: u16,
+    /// Our role (RFC 9234); `None` outside of it.
+    pub role: Option<Role>,
+    /// Refuse a peer that does not tell its role.
+    pub role_strict: bool,
 }
 
 /// The negotiated values of a session.
@@ -43,6 +48,8 @@ pub struct Negotiated {
     pub extended_message: bool,
     /// Whether the peer understands ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
+    /// The peer's role, where both told theirs (RFC 9234).
+    pub role: Option<Role>,
 }
 
 /// A refused OPEN: the peer's NOTIFICATION, and the operator's reason.
@@ -63,6 +70,7 @@ impl Settings {
         }
         capabilities.push(Capability::RouteRefresh);
         capabilities.push(Capability::ExtendedMessage);
+        capabilities.extend(self.role.map(|role| Capability::Role(role as u8)));
         capabilities.push(Capability::FourOctetAs(self.local_asn));
         let mut message = Vec::with_capacity(64);
         OpenBuilder {
@@ -107,6 +115,7 @@ impl Settings {
 
         let mut theirs = FamilySet::default();
         let mut multiprotocol = false;
+        let mut roles = Vec::new();
         let (mut four_octet_as, mut extended_message, mut route_refresh) = (false, false, false);
         for capability in open.capabilities() {
             match capability {
@@ -121,6 +130,7 @@ impl Settings {
                 Capability::FourOctetAs(_) => four_octet_as = true,
                 Capability::ExtendedMessage => extended_message = true,
                 Capability::RouteRefresh => route_refresh = true,
+                Capability::Role(role) => roles.push(role),
                 _ => {}
             }
         }
@@ -134,6 +144,10 @@ impl Settings {
                 "the peer offers none of the configured address families".into(),
             );
         }
+        let role = match self.peer_role(&roles) {
+            Ok(role) => role,
+            Err(because) => return refuse(subcode::ROLE_MISMATCH, because),
+        };
         Ok(Negotiated {
             asn,
             router_id: open.router_id,
@@ -142,7 +156,32 @@ impl Settings {
             four_octet_as,
             extended_message,
             route_refresh,
+            role,
         })
+    }
+
+    /// The peer's role by its capabilities, or why it does not correspond to ours (RFC 9234 section 4.2).
+    fn peer_role(&self, received: &[u8]) -> Result<Option<Role>, String> {
+        let Some(ours) = self.role else { return Ok(None) };
+        let wanted = ours.counterpart();
+        match received {
+            [] if self.role_strict => Err(format!(
+                "the peer does not tell its role, and role-strict demands that it is {wanted}, because ours is {ours}"
+            )),
+            [] => Ok(None),
+            // The same value may be there more than once.
+            [first, rest @ ..] if rest.iter().any(|role| role != first) => {
+                Err("the peer tells several roles".into())
+            }
+            [first, ..] if *first == wanted as u8 => Ok(Some(wanted)),
+            [first, ..] => {
+                let theirs =
+                    Role::from_u8(*first).map_or_else(|| format!("number {first}"), |role| role.to_string());
+                Err(format!(
+                    "the peer says its role is {theirs}, but ours is {ours}, to which {wanted} corresponds"
+                ))
+            }
+        }
     }
 }
 
@@ -160,6 +199,8 @@ mod tests {
             hold_time: 90,
             passive: false,
             connect_retry: 5,
+            role: None,
+            role_strict: false,
         }
     }
 
@@ -170,6 +211,10 @@ mod tests {
             hold_time: 30,
             ..settings()
         }
+    }
+
+    fn theirs_with(role: Option<Role>) -> Settings {
+        Settings { role, ..theirs() }
     }
 
     fn negotiate(ours: &Settings, message: &[u8]) -> Result<Negotiated, Refusal> {
@@ -193,8 +238,44 @@ mod tests {
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
+            role: None,
         };
         assert_eq!(n, expected);
+    }
+
+    /// RFC 9234 section 4.2.
+    #[test]
+    fn roles_must_correspond_and_strict_mode_demands_one() {
+        let ours = |role, role_strict| Settings { role, role_strict, ..settings() };
+        let they = |role| theirs_with(role).open_message();
+        for role in [Role::Provider, Role::RouteServer, Role::RouteServerClient, Role::Customer, Role::Peer] {
+            for their_role in (0..6).map(Role::from_u8) {
+                let outcome = negotiate(&ours(Some(role), false), &they(their_role)).map(|n| n.role);
+                match their_role {
+                    None => assert_eq!(outcome, Ok(None)),
+                    Some(theirs) if theirs == role.counterpart() => assert_eq!(outcome, Ok(their_role)),
+                    Some(_) => assert_eq!(outcome.unwrap_err().notification, Notification::new(2, 11)),
+                }
+            }
+        }
+        let strict = negotiate(&ours(Some(Role::Customer), true), &they(None)).unwrap_err();
+        assert_eq!(strict.notification, Notification::new(2, 11));
+        assert!(strict.because.contains("role-strict demands that it is provider"), "{}", strict.because);
+        assert!(negotiate(&ours(Some(Role::Customer), true), &they(Some(Role::Provider))).is_ok());
+        assert_eq!(
+            negotiate(&ours(None, false), &they(Some(Role::Peer))).unwrap().role,
+            None,
+            "we tell none"
+        );
+
+        let any = Settings { peer_asn: None, ..ours(Some(Role::Customer), false) };
+        let with = |roles: &[u8]| {
+            let roles: Vec<_> = roles.iter().map(|role| Capability::Role(*role)).collect();
+            negotiate(&any, &custom(65002, 90, [1, 1, 1, 1], &roles)).map(|n| n.role).map_err(|r| r.because)
+        };
+        assert_eq!(with(&[0, 0]), Ok(Some(Role::Provider)));
+        assert_eq!(with(&[0, 3]), Err("the peer tells several roles".into()));
+        assert!(with(&[9]).unwrap_err().contains("its role is number 9, but ours is customer"));
     }
 
     #[test]

@@ -15,6 +15,8 @@ fn settings(id: u8, passive: bool) -> Settings {
         hold_time: 90,
         passive,
         connect_retry: 20,
+        role: None,
+        role_strict: false,
     }
 }
 

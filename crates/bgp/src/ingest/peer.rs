@@ -4,7 +4,8 @@ use super::Martians;
 use crate::peer::PeerInfo;
 use ribtide_policy::Policy;
 use ribtide_wire::bgp::AsPath;
-use ribtide_wire::bgp::attribute::{Attribute, code, router_ids};
+use ribtide_wire::bgp::attribute::{Attribute, code, number, router_ids};
+use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::update::{AttributeFilter, Fault, UpdateContext};
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -22,6 +23,8 @@ pub struct IngestSettings {
     pub enforce_first_as: bool,
     /// Accept the Prefix-SID of an external peer (RFC 8669 section 4).
     pub prefix_sid: bool,
+    /// Our role towards it, which decides about OTC (RFC 9234 section 5).
+    pub role: Option<Role>,
     /// Prefixes to refuse from any peer.
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from this peer.
@@ -50,6 +53,8 @@ pub(super) struct Context {
     allow_own_as: u8,
     /// The AS that paths must begin with; 0: any.
     first_as: u32,
+    /// Our role, and the peer's AS.
+    role: Option<(Role, u32)>,
 }
 
 impl IngestPeer {
@@ -86,6 +91,7 @@ impl Context {
             router_id: info.egress.router_id,
             cluster_id: info.egress.cluster_id,
             allow_own_as: settings.allow_own_as,
+            role: settings.role.map(|role| (role, info.asn)),
             first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
         }
     }
@@ -111,9 +117,17 @@ impl Context {
             code::CLUSTER_LIST if router_ids(value).any(|id| id == self.cluster_id) => {
                 return Err(Refusal::ClusterLoop);
             }
+            code::OTC if self.role.is_some_and(|(role, asn)| role.leaks(number(value), asn)) => {
+                return Err(Refusal::RouteLeak);
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The value of OTC for routes without one (RFC 9234 section 5, ingress rule 3).
+    pub(super) fn received_otc(&self) -> Option<u32> {
+        self.role.filter(|(role, _)| role.marks_received()).map(|(_, asn)| asn)
     }
 }
 
@@ -136,7 +150,7 @@ pub struct IngestCounters {
     pub discarded_attributes: u64,
     /// The last such fault.
     pub last_discard: Option<Fault>,
-    pub(super) refused: [u64; 6],
+    pub(super) refused: [u64; Refusal::ALL.len()],
     /// The reason of the last refused prefixes.
     pub last_refusal: Option<Refusal>,
 }
@@ -164,17 +178,20 @@ pub enum Refusal {
     ImportPolicy,
     /// The prefix is a martian (RFC 4271 section 6.3), or the next hop is a loopback address.
     Martian,
+    /// OTC shows a route leak (RFC 9234 section 5).
+    RouteLeak,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 6] = [
+    pub const ALL: [Refusal; 7] = [
         Refusal::AsLoop,
         Refusal::OriginatorLoop,
         Refusal::ClusterLoop,
         Refusal::FirstAs,
         Refusal::ImportPolicy,
         Refusal::Martian,
+        Refusal::RouteLeak,
     ];
 }
 
@@ -187,6 +204,7 @@ impl fmt::Display for Refusal {
             Refusal::FirstAs => "path does not begin with the peer's AS",
             Refusal::ImportPolicy => "import policy",
             Refusal::Martian => "the prefix is a martian (bgp.martians), or the next hop a loopback address",
+            Refusal::RouteLeak => "a route leak: the attribute OTC does not agree with the role",
         })
     }
 }

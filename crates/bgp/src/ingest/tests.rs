@@ -36,6 +36,7 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: NextHopRule::Keep,
             export: Arc::new(Policy::new(vec![], false)),
         },
@@ -50,6 +51,7 @@ fn settings() -> IngestSettings {
         allow_own_as: 0,
         enforce_first_as: true,
         prefix_sid: false,
+        role: None,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
     }
@@ -415,6 +417,44 @@ fn prefix_sid_of_an_external_peer_is_kept_once_it_is_inside_the_sr_domain() {
     let mut internal = peer(PeerKind::Internal, settings());
     ingest.update(&mut internal, &update, &mut out).unwrap();
     assert_eq!((ops(&mut out), internal.counters.discarded_attributes), (vec![(Some(with), 1)], 0));
+}
+
+/// The ingress rules of RFC 9234 section 5; the peer is AS 65001.
+#[test]
+fn otc_marks_routes_from_above_and_shows_leaks() {
+    use ribtide_wire::bgp::role::Role::{Customer, Peer, Provider, RouteServer, RouteServerClient};
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let otc = |asn: Option<u32>| {
+        attributes(&[65001], |out| {
+            if let Some(asn) = asn {
+                build::attribute(out, 0xc0, code::OTC, &asn.to_be_bytes());
+            }
+        })
+    };
+    let mut external = peer(PeerKind::External, settings());
+    let mut leaks = 0;
+    for (ours, received, kept) in [
+        (None, None, Some(None)),
+        (None, Some(7), Some(Some(7))),
+        (Some(Provider), None, Some(None)),
+        (Some(Provider), Some(65001), None),
+        (Some(RouteServer), None, Some(None)),
+        (Some(RouteServer), Some(7), None),
+        (Some(Peer), None, Some(Some(65001))),
+        (Some(Peer), Some(65001), Some(Some(65001))),
+        (Some(Peer), Some(7), None),
+        (Some(Customer), None, Some(Some(65001))),
+        (Some(Customer), Some(7), Some(Some(7))),
+        (Some(RouteServerClient), None, Some(Some(65001))),
+        (Some(RouteServerClient), Some(7), Some(Some(7))),
+    ] {
+        external.set(IngestSettings { role: ours, ..settings() });
+        ingest.update(&mut external, &announce_v4(&otc(received), &["10.0.0.0/8"]), &mut out).unwrap();
+        assert_eq!(ops(&mut out), [(kept.map(otc), 1)], "{ours:?} {received:?}");
+        leaks += u64::from(kept.is_none());
+        assert_eq!(external.counters.refused(Refusal::RouteLeak), leaks);
+    }
 }
 
 #[test]

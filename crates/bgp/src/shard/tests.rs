@@ -34,6 +34,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            role: None,
             next_hop: NextHopRule::Keep,
             export: Arc::new(ribtide_policy::Policy::new(vec![], true)),
         },

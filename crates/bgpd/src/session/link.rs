@@ -24,6 +24,7 @@ pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
         allow_own_as: 0,
         enforce_first_as: settings.enforce_first_as,
         prefix_sid: settings.prefix_sid,
+        role: settings.role,
         martians: settings.martians.clone(),
         attributes: settings.attributes,
     }
@@ -188,6 +189,7 @@ impl Sessions {
             four_octet_as: negotiated.four_octet_as,
             max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
             prefix_sid: peer.settings.prefix_sid,
+            role: peer.settings.role,
             next_hop,
             export: peer.settings.export.clone(),
         }

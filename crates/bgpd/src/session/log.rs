@@ -181,6 +181,7 @@ mod tests {
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
+            role: None,
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();

@@ -81,6 +81,8 @@ impl Peer {
             hold_time: settings.hold_time,
             passive: settings.passive,
             connect_retry: settings.connect_retry,
+            role: settings.role,
+            role_strict: settings.role_strict,
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);

@@ -63,6 +63,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         next_hop_self,
         multihop,
         ttl_security,
+        role,
+        role_strict,
         password,
         bfd,
         fast_external_fallover,
@@ -82,6 +84,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *next_hop_self == old.next_hop_self
         && *multihop == old.multihop
         && *ttl_security == old.ttl_security
+        && *role == old.role
+        && *role_strict == old.role_strict
         && *password == old.password;
     let import = *import != old.import
         || *enforce_first_as != old.enforce_first_as

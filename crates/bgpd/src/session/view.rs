@@ -12,6 +12,7 @@ use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::notification::cease;
+use ribtide_wire::bgp::role::Role;
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct NeighborView {
     pub group: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
+    /// Our role towards it (RFC 9234).
+    pub role: Option<Role>,
     /// Whether RFC 8212 rejects all its routes, because it is external and has no import policy.
     pub import_missing: bool,
     /// The same for routes to it and the export policy.
@@ -162,6 +165,7 @@ impl Sessions {
             description: peer.description.clone(),
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
+            role: peer.settings.role,
             import_missing: peer.settings.import.is_missing(),
             export_missing: peer.settings.export.is_missing(),
             graceful_shutdown: peer.settings.graceful_shutdown,

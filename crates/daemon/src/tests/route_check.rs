@@ -72,6 +72,7 @@ socket = "{}"
                 four_octet_as: true,
                 max_message: 4096,
                 prefix_sid: false,
+                role: None,
                 next_hop: NextHopRule::Keep,
                 export: Arc::new(Policy::accept()),
             },

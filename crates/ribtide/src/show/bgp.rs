@@ -89,6 +89,12 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
     if let Some(text) = n.shutdown.as_ref().filter(|text| !text.is_empty()) {
         out.push_str(&format!("  Shut down by the configuration: \"{text}\"\n"));
     }
+    if let Some(role) = &n.role {
+        let theirs = n.session.as_ref().and_then(|s| s.peer_role.as_ref());
+        let theirs = theirs.map_or("the peer tells none".into(), |role| format!("the peer's is {role}"));
+        let theirs = if n.session.is_some() { format!(", {theirs}") } else { String::new() };
+        out.push_str(&format!("  Our role is {role}{theirs} (RFC 9234)\n"));
+    }
     for (missing, what) in [
         (n.import_missing, "import policy: no route is accepted from it"),
         (n.export_missing, "export policy: no route is sent to it"),
@@ -165,12 +171,13 @@ fn session(s: &Session) -> String {
     }
     [routes, messages, prefixes].iter_mut().for_each(|table| out.push_str(&table.render()));
     out.push_str(&format!(
-        "  Refused: {} prefixes by import, {} as loops, {} by their first AS, {} martians, {} of other families; {} UPDATEs treated as withdrawal, {} \
+        "  Refused: {} prefixes by import, {} as loops, {} by their first AS, {} martians, {} route leaks, {} of other families; {} UPDATEs treated as withdrawal, {} \
          attributes discarded\n",
         number(c.rejected),
         number(c.loops),
         number(c.first_as),
         number(c.martians),
+        number(c.route_leaks),
         number(c.ignored),
         number(c.treated_as_withdraw),
         number(c.discarded_attributes),
@@ -263,6 +270,7 @@ mod tests {
             state: "Established".into(),
             state_seconds: 192,
             shutdown: None,
+            role: None,
             import_missing: false,
             export_missing: false,
             graceful_shutdown: false,
@@ -283,6 +291,7 @@ mod tests {
                 four_octet_as: true,
                 extended_messages: false,
                 route_refresh: true,
+                peer_role: None,
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -339,7 +348,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Prefixes in UPDATEs   Received  Sent
     announced          1,200,000    18
     withdrawn                  0     1
-  Refused: 3 prefixes by import, 0 as loops, 0 by their first AS, 0 martians, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
+  Refused: 3 prefixes by import, 0 as loops, 0 by their first AS, 0 martians, 0 route leaks, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
   Last refusal: not used: import policy
   Withdrawn instead of sent, as their attributes do not fit a message of this session: 2 prefixes
   Write queue 8.0 MiB (full), blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
@@ -364,6 +373,10 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         let mut table = neighbor_table();
         neighbor_row(&mut table, &silent);
         assert!(table.render().contains("  no policy       -   no policy  "), "{}", table.render());
+        let mut related = Neighbor { role: Some("customer".into()), ..slow() };
+        assert!(neighbor(&related).contains("\n  Our role is customer, the peer tells none (RFC 9234)\n"));
+        related.session.as_mut().unwrap().peer_role = Some("provider".into());
+        assert!(neighbor(&related).contains("\n  Our role is customer, the peer's is provider (RFC 9234)\n"));
         let leaving = Neighbor { graceful_shutdown: true, ..idle.clone() };
         assert!(
             neighbor(&leaving)

@@ -8,6 +8,8 @@ mod code {
     pub(super) const ROUTE_REFRESH: u8 = 2;
     /// Extended message (RFC 8654).
     pub(super) const EXTENDED_MESSAGE: u8 = 6;
+    /// BGP role (RFC 9234).
+    pub(super) const ROLE: u8 = 9;
     /// Four-octet AS numbers (RFC 6793).
     pub(super) const FOUR_OCTET_AS: u8 = 65;
 }
@@ -26,6 +28,8 @@ pub enum Capability<'a> {
     RouteRefresh,
     /// Messages of up to 65,535 bytes are understood.
     ExtendedMessage,
+    /// The sender's role, one of [`Role`](super::role::Role) or unassigned.
+    Role(u8),
     /// AS numbers have four bytes; the sender's own.
     FourOctetAs(u32),
     /// One that ribtide does not use, or one of the above with an invalid length.
@@ -47,6 +51,7 @@ impl<'a> Capability<'a> {
             }
             (code::ROUTE_REFRESH, []) => Capability::RouteRefresh,
             (code::EXTENDED_MESSAGE, []) => Capability::ExtendedMessage,
+            (code::ROLE, [role]) => Capability::Role(*role),
             (code::FOUR_OCTET_AS, [a, b, c, d]) => {
                 Capability::FourOctetAs(u32::from_be_bytes([*a, *b, *c, *d]))
             }
@@ -68,6 +73,7 @@ impl<'a> Capability<'a> {
             }
             Capability::RouteRefresh => put(code::ROUTE_REFRESH, &[]),
             Capability::ExtendedMessage => put(code::EXTENDED_MESSAGE, &[]),
+            Capability::Role(role) => put(code::ROLE, &[role]),
             Capability::FourOctetAs(asn) => put(code::FOUR_OCTET_AS, &asn.to_be_bytes()),
             Capability::Unknown { code, value } => put(code, value),
         }

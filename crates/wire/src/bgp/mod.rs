@@ -13,6 +13,7 @@ pub mod next_hop;
 pub mod nlri;
 pub mod notification;
 pub mod open;
+pub mod role;
 pub mod update;
 
 pub use attribute::{AsPath, Attribute};

@@ -181,7 +181,7 @@ const ROWS: &[Row] = &[
     row(33, "BGPSEC_PATH", LINK, Form::BgpsecPath, WITHDRAW, Use::Others),
     unknown(34, "COMMUNITY_CONTAINER"),
     // RFC 9234 section 5.
-    row(code::OTC, "OTC", TRANSITIVE, Form::Word, WITHDRAW, Use::Others),
+    row(code::OTC, "OTC", TRANSITIVE, Form::Word, WITHDRAW, Use::Ours),
     // RFC 10039 section 4: malformed, and with routes of any SAFI but 70 and 128.
     row(36, "D_PATH", TRANSITIVE, Form::DomainPath, WITHDRAW, Use::Others),
     // RFC 9015 section 3.2.1.
@@ -317,7 +317,7 @@ mod tests {
             let may = rule.sent_flags & flags::PARTIAL != 0;
             assert_eq!(may, !rule.checked || rule.flags == TRANSITIVE, "{code}");
         }
-        assert_eq!(expected_flags(code::OTC), None, "checked, and still not recognized");
+        assert_eq!(expected_flags(37), None, "checked, and still not recognized");
         assert_eq!(expected_flags(code::MED), Some(flags::OPTIONAL));
     }
 }

@@ -265,7 +265,6 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0x80, 26, &AIGP),
         (0xc0, 27, &[10, 0, 0, 1, 0, 0, 16]),
         (0x80, 29, &[1, 2, 0, 1, 9]),
-        (0xc0, 35, &[0, 0, 0xfd, 0xe9]),
         (0xc0, 37, &[2, 0, 4, 255, 1, 0, 0]),
         (0xc0, 41, &[0, 1, 0, 3, 9, 9, 9, 0x12, 0x34, 0, 0]),
         (0xc0, 37, &[&[1, 0, 12][..], &[0; 12], &[9, 0, 0], &[2, 0, 5, 255, 1, 0, 1, 7]].concat()),
@@ -284,6 +283,10 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         let on = update.attributes().find(|a| a.code == code).map(|a| a.flags);
         assert_eq!(on, (flags == 0xc0).then_some(0xe0), "{code}");
     }
+    // OTC is ours too (RFC 9234), and goes on unchanged.
+    let body = route_with(&[attr(0xc0, 35, &[0, 0, 0xfd, 0xe9])]);
+    let otc = parse(&body, &EXTERNAL).unwrap().attributes().find(|a| a.code == 35).map(|a| a.flags);
+    assert_eq!(otc, Some(0xc0));
     for (flags, code, value, kind) in [
         (0xc0, 22, &[0, 6, 0, 0][..], Length),
         (0xc0, 22, &[0, 6, 0, 0, 0, 10, 0, 0], Length),
