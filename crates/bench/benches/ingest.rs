@@ -168,6 +168,7 @@ fn peer(n: u32) -> IngestPeer {
         prefix_sid: false,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
+        max_prefixes: None,
     };
     IngestPeer::new(Arc::new(info), settings)
 }

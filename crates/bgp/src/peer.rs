@@ -51,6 +51,30 @@ impl FamilySet {
     }
 }
 
+/// A number of prefixes per family; `None`: no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PrefixLimits {
+    /// Of IPv4 unicast.
+    pub ipv4: Option<u32>,
+    /// Of IPv6 unicast.
+    pub ipv6: Option<u32>,
+}
+
+impl PrefixLimits {
+    /// The limit of `afi` unicast.
+    pub fn of(self, afi: Afi) -> Option<u32> {
+        match afi {
+            Afi::Ipv4 => self.ipv4,
+            Afi::Ipv6 => self.ipv6,
+        }
+    }
+
+    /// Whether no family has a limit.
+    pub fn is_none(self) -> bool {
+        self == PrefixLimits::default()
+    }
+}
+
 /// An established session for shards and workers. Immutable for its life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerInfo {

@@ -59,6 +59,7 @@ fn peer() -> IngestPeer {
         prefix_sid: false,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
+        max_prefixes: None,
     };
     IngestPeer::new(Arc::new(info), settings)
 }

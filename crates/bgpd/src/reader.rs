@@ -12,7 +12,9 @@ use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, ShardBatches, ShardMap};
+use ribtide_bgp::ingest::{
+    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ShardBatches, ShardMap,
+};
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
@@ -88,6 +90,8 @@ pub(super) enum What {
     Fault(Notification),
     /// The connection ended.
     Closed(String),
+    /// A maximum of prefixes was reached. If that ends the session, reading has stopped.
+    Limit(LimitEvent),
     /// The peer requested a route refresh of a family.
     Refresh(Afi),
     /// The peer has sent all its initial routes of a family.
@@ -188,6 +192,7 @@ impl ShrinkToFit for ReaderStage {
     fn shrink_to_fit(&mut self) {
         self.reader.ingest.forget();
         self.reader.batches.shrink_to_fit();
+        self.reader.sessions.values_mut().for_each(|session| session.peer.shrink_to_fit());
     }
 }
 
@@ -289,6 +294,11 @@ impl Reader {
     /// Counters of a session, if it belongs to this reader.
     pub fn counters(&self, peer: PeerId) -> Option<IngestCounters> {
         self.sessions.get(&peer).map(|session| session.peer.counters)
+    }
+
+    /// The prefixes of a session against its limits, where a family has one.
+    pub fn prefix_count(&self, peer: PeerId, afi: Afi) -> Option<PrefixCount> {
+        self.sessions.get(&peer)?.peer.prefix_count(afi)
     }
 
     /// Messages read from a session.
@@ -506,7 +516,14 @@ impl Reader {
             let report = match kind {
                 MessageType::Update => {
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
-                    done.map_err(What::Fault)?.map(What::EndOfRib)
+                    let end_of_rib = done.map_err(What::Fault)?;
+                    for event in session.peer.take_limit_events().into_iter().flatten() {
+                        if event.ends_session() {
+                            return Err(What::Limit(event));
+                        }
+                        self.reports.post(Report { peer: id, session: number, what: What::Limit(event) });
+                    }
+                    end_of_rib.map(What::EndOfRib)
                 }
                 MessageType::Keepalive => None,
                 MessageType::RouteRefresh => {

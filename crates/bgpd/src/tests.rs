@@ -2,6 +2,7 @@
 
 mod bfd;
 mod interfaces;
+mod max_prefixes;
 mod reconfiguration;
 mod resize;
 

@@ -5,6 +5,7 @@ use super::api::ApiConfig;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::file::{self, OnStop};
+use super::max_prefixes::MaxPrefixes;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
 use super::statics::{Place, StaticRoute};
@@ -168,6 +169,8 @@ pub struct NeighborSettings {
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from it.
     pub attributes: AttributeFilter,
+    /// Maximum prefixes.
+    pub max_prefixes: MaxPrefixes,
 }
 
 /// The most next hops that a route may have: what one netlink message of 64 KiB has room for in every form.
@@ -907,6 +910,7 @@ impl Checker {
             prefix_sid: prefix_sid.copied().unwrap_or(false),
             martians: self.martians.clone(),
             attributes,
+            max_prefixes: self.max_prefixes(&both),
             group: name.into(),
             peer_asn,
             route_reflector_client: group.route_reflector_client,
@@ -949,7 +953,7 @@ impl SettingKey<'_> {
 }
 
 /// What a neighbour and its group set, each with its place.
-struct Both<'a> {
+pub(super) struct Both<'a> {
     own: Option<&'a file::Neighbor>,
     group: &'a file::Group,
     place: &'a [Step],
@@ -958,7 +962,7 @@ struct Both<'a> {
 
 impl<'a> Both<'a> {
     /// The setting that counts, the neighbour's before the group's, and where it stands.
-    fn pick<T>(
+    pub(super) fn pick<T>(
         &self,
         name: &'static str,
         of_own: fn(&file::Neighbor) -> &Option<T>,

@@ -1,5 +1,6 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
+use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
 use ribtide_bgp::ingest::Martians;
 use schemars::JsonSchema;
@@ -207,6 +208,12 @@ macro_rules! with_peer_settings {
             /// `discard-attributes`, and none that is there.
             #[schemars(extend("default" = []))]
             pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
+            /// How many prefixes the neighbour may have accepted.
+            #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
+            pub(super) max_prefixes: Option<MaxPrefixesTable>,
+            /// How many prefixes may be advertised to it.
+            #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
+            pub(super) max_prefixes_out: Option<MaxPrefixesOutTable>,
             $($after)*
         }
     };

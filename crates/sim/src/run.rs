@@ -241,6 +241,7 @@ impl<'w> Run<'w> {
                     prefix_sid: false,
                     martians: Arc::new(Martians::none()),
                     attributes: AttributeFilter::default(),
+                    max_prefixes: None,
                 };
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
                 self.egress.up(&info);

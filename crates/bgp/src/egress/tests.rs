@@ -1,5 +1,6 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
+mod limits;
 mod scope;
 
 use super::*;

@@ -9,7 +9,7 @@ use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo};
+use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo, PrefixLimits};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
@@ -26,6 +26,7 @@ pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
         prefix_sid: settings.prefix_sid,
         martians: settings.martians.clone(),
         attributes: settings.attributes,
+        max_prefixes: settings.max_prefixes.received,
     }
 }
 
@@ -67,6 +68,7 @@ impl Sessions {
             heard,
             backlog: Backlog::default(),
             initial_done: [false; 2],
+            limits: PrefixLimits::default(),
         };
         peer.up = Some(up);
 
@@ -76,6 +78,7 @@ impl Sessions {
             let message = if at == worker { EgressIn::MemberUp(info) } else { EgressIn::SourceUp(info) };
             self.outbox.send_to_worker(at, message);
         }
+        self.limit_sent(id);
         self.join_group(&info.egress, worker);
         self.load[reader] += 1;
         self.outbox.send_to_reader(reader, Command::Attach(Box::new(attach)));

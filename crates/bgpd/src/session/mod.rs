@@ -17,6 +17,7 @@ mod interfaces;
 mod keys;
 mod link;
 mod log;
+mod max_prefixes;
 mod outbox;
 mod peer;
 mod reconfiguration;
@@ -31,6 +32,7 @@ pub(super) use socket::set_md5;
 pub use view::{NeighborView, Totals, UpView};
 pub use write_queue::WriteQueue;
 
+use super::egress::EgressOut;
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
@@ -44,7 +46,6 @@ use outbox::Outbox;
 use peer::Peer;
 use ribtide_bfd::Standing;
 use ribtide_bfdd::BfdNews;
-use ribtide_bgp::egress::Write;
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId};
@@ -93,7 +94,7 @@ pub(super) struct SessionsBuilder {
     poll: Poll,
     wake: Wake,
     listeners: Vec<TcpListener>,
-    writes: (Sender<Vec<Write>>, Receiver<Vec<Write>>),
+    writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
@@ -168,7 +169,7 @@ impl SessionsBuilder {
         })
     }
 
-    pub(super) fn writes(&self) -> Sender<Vec<Write>> {
+    pub(super) fn writes(&self) -> Sender<EgressOut> {
         self.writes.0.clone()
     }
 
@@ -288,7 +289,7 @@ pub struct Sessions {
 impl Sessions {
     fn run(
         mut self,
-        writes: &Receiver<Vec<Write>>,
+        writes: &Receiver<EgressOut>,
         reports: &Receiver<Report>,
         purged: &Receiver<Purged>,
         calls: &CallQueue<Sessions>,
@@ -436,7 +437,7 @@ impl Sessions {
         self.settle(id);
     }
 
-    /// Enters the peer's next timer, and forgets a dynamic peer that is gone.
+    /// Enters the peer's next timer, and forgets a dynamic peer that is gone. One that must wait after a limit is remembered.
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let (before, after) = (peer.deadline, peer.next_deadline());
@@ -445,7 +446,7 @@ impl Sessions {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id)));
         }
-        if peer.dynamic && !peer.has_connections() {
+        if peer.dynamic && !peer.has_connections() && !peer.limits.is_waiting() {
             let (address, kind) = (peer.address, peer.kind);
             after.map(|at| self.timers.remove(&(at, id)));
             self.peers.remove(&id);
@@ -462,6 +463,10 @@ impl Sessions {
             self.timers.pop_first();
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             peer.deadline = None;
+            if peer.limits.until().is_some_and(|until| until <= now) {
+                self.end_limit_wait(id);
+            }
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
             let limit = peer.fsm.send_hold();
             let stalled = peer.stalled.zip(limit).is_some_and(|(since, limit)| since + limit <= now);
             self.event(id, if stalled { Event::SendHoldExpired } else { Event::Tick });
@@ -680,11 +685,18 @@ impl Sessions {
     }
 
     /// Queues what workers packed, then writes to each peer once.
-    fn take_writes(&mut self, writes: &Receiver<Vec<Write>>) {
+    fn take_writes(&mut self, writes: &Receiver<EgressOut>) {
         let (mut touched, mut bytes) = (BTreeSet::new(), 0);
         while bytes < WRITES_AT_ONCE
-            && let Some(batch) = writes.try_recv()
+            && let Some(message) = writes.try_recv()
         {
+            let batch = match message {
+                EgressOut::Writes(batch) => batch,
+                EgressOut::Limit(exceeded) => {
+                    self.take_sent_limit(exceeded);
+                    continue;
+                }
+            };
             for write in &batch {
                 for receiver in write.receivers() {
                     let Some(peer) = self.peers.get_mut(&receiver.peer) else { continue };
@@ -726,6 +738,7 @@ impl Sessions {
             What::Message(kind, body) => self.event(id, Event::Message(side, kind, &body)),
             What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
+            What::Limit(event) => self.take_limit(id, event),
             What::Refresh(afi) => self.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi)),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } => {}

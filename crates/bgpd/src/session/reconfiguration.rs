@@ -61,6 +61,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         prefix_sid,
         martians,
         attributes,
+        max_prefixes,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -77,7 +78,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *enforce_first_as != old.enforce_first_as
         || *prefix_sid != old.prefix_sid
         || *martians != old.martians
-        || *attributes != old.attributes;
+        || *attributes != old.attributes
+        || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export || *prefix_sid != old.prefix_sid;
     if !same_session {
         Difference::Session
@@ -86,6 +88,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *group != old.group
         || *bfd != old.bfd
         || *fast_external_fallover != old.fast_external_fallover
+        || *max_prefixes != old.max_prefixes
     {
         Difference::Soft { import, export }
     } else {
@@ -150,11 +153,16 @@ impl Sessions {
             return changed.reset.push(address);
         }
         if let Some(peer) = self.peers.get_mut(&id) {
+            if settings.max_prefixes != peer.settings.max_prefixes {
+                // The session may be within the new limit.
+                peer.limits.end_wait();
+            }
             peer.settings = settings;
             peer.description = description;
             peer.dynamic = configured.is_none();
         }
         self.obey(id);
+        self.limit_sent(id);
         if let Difference::Soft { import, export } = takes {
             if export {
                 self.send_otherwise(id);
@@ -184,6 +192,7 @@ impl Sessions {
         if let Some(peer) = self.peers.get_mut(&id) {
             // A neighbour of a range ends with its connection; this one does now.
             peer.dynamic = true;
+            peer.limits.end_wait();
             self.event(id, Event::Stop(farewell.clone()));
         }
     }

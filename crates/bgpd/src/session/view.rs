@@ -7,6 +7,7 @@ use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
+use ribtide_config::MaxPrefixes;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
@@ -34,6 +35,14 @@ pub struct NeighborView {
     pub stopped: bool,
     /// What prevents a session.
     pub held: Option<Obstacle>,
+    /// In how many milliseconds that ends by itself, where it is a maximum of prefixes.
+    pub held_for: Option<Millis>,
+    /// Its maximum prefixes.
+    pub max_prefixes: MaxPrefixes,
+    /// How often it exceeded that of received ones, of IPv4 and IPv6.
+    pub exceeded: [u64; 2],
+    /// How often there were more to send to it, of IPv4 and IPv6.
+    pub exceeded_out: [u64; 2],
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
     /// External, internal or client.
@@ -156,6 +165,10 @@ impl Sessions {
             dynamic: peer.dynamic,
             stopped: peer.fsm.stopped(),
             held: peer.fsm.held().cloned(),
+            held_for: peer.limits.until().map(|until| until.saturating_sub(self.clock.now())),
+            max_prefixes: peer.settings.max_prefixes,
+            exceeded: peer.limits.exceeded,
+            exceeded_out: peer.limits.exceeded_out,
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
             kind: peer.kind,
             state: peer.state.0,
@@ -169,10 +182,13 @@ impl Sessions {
         }
     }
 
-    /// Resets the session of a neighbour, or of all if `address` is `None`. Returns their number.
+    /// Resets the session of a neighbour, or of all if `address` is `None`. A neighbour that waits
+    /// after a maximum of prefixes may have a session at once. Returns their number.
     pub fn reset(&mut self, address: Option<IpAddr>) -> usize {
         self.each(address, |sessions, id| {
-            sessions.event(id, Event::Reset(Notification::cease(cease::ADMIN_RESET)));
+            if !sessions.end_limit_wait(id) {
+                sessions.event(id, Event::Reset(Notification::cease(cease::ADMIN_RESET)));
+            }
         })
     }
 
