@@ -140,7 +140,8 @@ impl Notification {
     /// A Cease, Administrative Reset, with a text for the peer's operator (RFC 9003). The text is cut
     /// to its 255 bytes.
     pub fn reset_with_text(text: &str) -> Self {
-        let text = text.get(..text.floor_char_boundary(255)).unwrap_or_default();
+        let cut = (0..=text.len().min(255)).rev().find_map(|end| text.get(..end));
+        let text = cut.unwrap_or_default();
         let data = [&[text.len() as u8], text.as_bytes()].concat();
         Notification::with_data(code::CEASE, cease::ADMIN_RESET, data)
     }
