@@ -15,10 +15,10 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use ribtide_bgp::ingest::{
     Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ShardBatches, ShardMap,
 };
-use ribtide_bgp::message::ShardIn;
+use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::{Afi, Families, Safi, for_each_family};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -27,6 +27,7 @@ use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
 use ribtide_wire::bgp::Notification;
+use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::message::{
     Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
 };
@@ -61,6 +62,22 @@ pub(super) enum Command {
     Detach(PeerId, u32),
     /// Use these settings for later routes of the session.
     Import(PeerId, u32, Box<IngestSettings>),
+    /// Routes that this router originates.
+    Originate(Box<Origination>),
+    /// A source of originated routes is no more.
+    EndOrigination(PeerId, u32),
+}
+
+/// Changes of the routes of one source of originated routes.
+pub(super) struct Origination {
+    /// The source; the first message of its session begins the session.
+    pub(super) info: Arc<PeerInfo>,
+    /// Its policy, which replaces the former one.
+    pub(super) settings: IngestSettings,
+    /// The ORIGIN of the announced routes.
+    pub(super) origin: Origin,
+    pub(super) withdrawn: Families<Prefixes>,
+    pub(super) announced: Families<Prefixes>,
 }
 
 /// A session that a reader takes over.
@@ -152,6 +169,7 @@ impl ReaderBuilder {
             meter: meters.meter("reader"),
             ingest: Ingest::default(),
             sessions: BTreeMap::new(),
+            sources: BTreeMap::new(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
             paused: None,
@@ -254,6 +272,8 @@ pub struct Reader {
     ingest: Ingest,
     batches: ShardBatches,
     sessions: BTreeMap<PeerId, Session>,
+    /// Sources of originated routes.
+    sources: BTreeMap<PeerId, IngestPeer>,
     /// Sessions that may have bytes to read, each once.
     ready: VecDeque<PeerId>,
     /// Sessions whose last read did not fill the buffer. Only later bytes, or the end of the
@@ -340,8 +360,8 @@ impl Reader {
     /// Adds new shards, which have no routes, and informs them of all sessions.
     pub(super) fn add_shards(&mut self, shards: Vec<Sender<ShardIn>>) {
         let mut shards: Vec<_> = shards.into_iter().map(Mailbox::new).collect();
-        for session in self.sessions.values() {
-            let info = session.peer.info();
+        let peers = self.sessions.values().map(|session| &session.peer).chain(self.sources.values());
+        for info in peers.map(IngestPeer::info) {
             shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         }
         self.shards.append(&mut shards);
@@ -368,6 +388,7 @@ impl Reader {
     fn take_commands(&mut self) -> bool {
         let mut any = false;
         while self.room()
+            && self.batches.len() < FLUSH_THRESHOLD
             && let Some(command) = self.commands.try_recv()
         {
             any = true;
@@ -380,6 +401,8 @@ impl Reader {
                         session.peer.set(*settings);
                     }
                 }
+                Command::Originate(origination) => self.originate(*origination),
+                Command::EndOrigination(peer, session) => self.end_origination(peer, session),
             }
         }
         any
@@ -453,6 +476,28 @@ impl Reader {
         }
     }
 
+    fn originate(&mut self, origination: Origination) {
+        self.busy.set(true);
+        let Origination { info, settings, origin, withdrawn, announced } = origination;
+        let known = self.sources.get(&info.id).is_some_and(|source| source.info().session == info.session);
+        if !known {
+            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
+        }
+        let source = IngestPeer::new(info, settings);
+        for_each_family!(F => {
+            let (withdrawn, announced) = (withdrawn.get::<F>(), announced.get::<F>());
+            self.ingest.originate(&source, origin, withdrawn, announced, &mut self.batches);
+        });
+        self.sources.insert(source.info().id, source);
+    }
+
+    fn end_origination(&mut self, peer: PeerId, session: u32) {
+        if self.sources.remove(&peer).is_some() {
+            self.hand_on();
+            self.announce_end(peer, session);
+        }
+    }
+
     fn detach(&mut self, peer: PeerId, session: u32) {
         if self.sessions.get(&peer).is_none_or(|s| s.peer.info().session != session) {
             return;
@@ -463,6 +508,11 @@ impl Reader {
             // deregister it.
             let _ = self.poll.registry().deregister(&mut SourceFd(&session.stream.as_raw_fd()));
         }
+        self.announce_end(peer, session);
+    }
+
+    /// Informs the shards that a session has ended, and the session thread of their number.
+    fn announce_end(&mut self, peer: PeerId, session: u32) {
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session }));
         let what = What::Detached { shards: self.shards.len() };
         self.reports.post(Report { peer, session, what });

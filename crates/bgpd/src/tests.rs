@@ -3,6 +3,7 @@
 mod bfd;
 mod interfaces;
 mod max_prefixes;
+mod origination;
 mod reconfiguration;
 mod resize;
 

@@ -3,8 +3,8 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`],
-//! [`import_filter`] and [`max_prefixes`] are the parts of the check that make policies, static routes, VRFs, lists of what is
-//! never taken, and limits.
+//! [`originate`], [`import_filter`] and [`max_prefixes`] are the parts of the check that make policies, static routes, VRFs,
+//! originated routes, lists of what is never taken, and limits.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -17,6 +17,7 @@ mod file;
 mod import_filter;
 mod max_prefixes;
 mod or_table;
+mod originate;
 mod policy;
 mod process;
 mod statics;
@@ -33,6 +34,7 @@ pub use diagnosis::{ConfigError, Problem};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
 pub use max_prefixes::MaxPrefixes;
+pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;
 pub use ribtide_settings::DEFAULT_VRF;

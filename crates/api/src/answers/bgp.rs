@@ -284,6 +284,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
             PeerKind::External => "external",
             PeerKind::Internal => "internal",
             PeerKind::Client => "client",
+            PeerKind::Local(_) => "local",
         }
         .into(),
         dynamic: view.dynamic,

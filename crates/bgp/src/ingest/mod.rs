@@ -8,6 +8,7 @@ mod batches;
 mod import;
 mod martians;
 mod max_prefixes;
+mod originate;
 mod peer;
 mod recent;
 #[cfg(test)]

@@ -176,9 +176,9 @@ impl Sessions {
         let next_hop = if !peer.kind.is_internal() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
-        } else if peer.settings.export.sets_next_hop(SetNextHop::Own) {
+        } else if self.originated.is_configured() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
             let (v4, v6) = own();
-            NextHopRule::KeepUnlessPolicy { v4, v6 }
+            NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
             NextHopRule::Keep
         };

@@ -18,6 +18,7 @@ mod keys;
 mod link;
 mod log;
 mod max_prefixes;
+mod origination;
 mod outbox;
 mod peer;
 mod reconfiguration;
@@ -42,6 +43,7 @@ use keys::Keys;
 use log::{Log, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use origination::Originated;
 use outbox::Outbox;
 use peer::Peer;
 use ribtide_bfd::Standing;
@@ -52,6 +54,7 @@ use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId};
 use ribtide_config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_prefix::Map;
+use ribtide_ribd::Redistributed;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
@@ -72,6 +75,8 @@ use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
 const WRITES: usize = 64;
+/// Batches of redistributed routes that may wait.
+const REDISTRIBUTED: usize = 16;
 /// Reports of readers and shards that may wait.
 const REPORTS: usize = 1024;
 /// How long a closed connection is kept, so that unread input does not destroy the NOTIFICATION that we sent last.
@@ -99,6 +104,7 @@ pub(super) struct SessionsBuilder {
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
+    redistributed: (Sender<Redistributed>, Receiver<Redistributed>),
 }
 
 /// Whom the session thread talks to.
@@ -149,12 +155,13 @@ impl SessionsBuilder {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
         }
-        let (writes, reports, purged, bfd, links) = (
+        let (writes, reports, purged, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
             rings.bounded("BFD to sessions", REPORTS),
             rings.bounded("interfaces to sessions", REPORTS),
+            rings.bounded("RIB to sessions", REDISTRIBUTED),
         );
         Ok(SessionsBuilder {
             rings: rings.clone(),
@@ -165,6 +172,7 @@ impl SessionsBuilder {
             purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             links: (links.0.with_wake(Some(wake.clone())), links.1),
+            redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
             wake,
         })
     }
@@ -187,6 +195,10 @@ impl SessionsBuilder {
 
     pub(super) fn links(&self) -> Sender<InterfaceNews> {
         self.links.0.clone()
+    }
+
+    pub(super) fn redistributed(&self) -> Sender<Redistributed> {
+        self.redistributed.0.clone()
     }
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
@@ -236,7 +248,10 @@ impl SessionsBuilder {
             bfd: self.bfd.1,
             links: Interfaces::default(),
             link_news: self.links.1,
+            redistributed: self.redistributed.1,
+            originated: Originated::default(),
         };
+        sessions.originate(&setup.bgp.originate);
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
         }
@@ -284,6 +299,8 @@ pub struct Sessions {
     bfd: Receiver<BfdNews>,
     links: Interfaces,
     link_news: Receiver<InterfaceNews>,
+    redistributed: Receiver<Redistributed>,
+    originated: Originated,
 }
 
 impl Sessions {
@@ -338,6 +355,12 @@ impl Sessions {
             }
             while let Some(news) = self.link_news.try_recv() {
                 self.take_interface(news);
+            }
+            // What readers have no room for waits in the RIB manager, where changes coalesce.
+            while self.outbox.is_empty()
+                && let Some(changes) = self.redistributed.try_recv()
+            {
+                self.redistribute(changes);
             }
             self.write_all(room);
             while let Some(report) = reports.try_recv() {

@@ -106,6 +106,13 @@ impl Sessions {
         keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
         self.ranges.clone_from(&bgp.dynamic);
+        let originated = self.originated.is_configured();
+        self.originate(&bgp.originate);
+        if originated != self.originated.is_configured() {
+            // Internal peers get our own address in NEXT_HOP of originated routes.
+            let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.send_otherwise(id));
+        }
         let mut changed = Neighbors::default();
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
