@@ -170,6 +170,7 @@ fn peer(n: u32) -> IngestPeer {
         role: None,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
+        max_prefixes: None,
     };
     IngestPeer::new(Arc::new(info), settings)
 }

@@ -8,7 +8,7 @@
 //! no comparison of all paths.
 
 use crate::attr::AttrSet;
-use crate::peer::PeerInfo;
+use crate::peer::{PeerInfo, PeerKind};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::fmt;
@@ -73,6 +73,8 @@ pub enum Reason {
     NextHopUnreachable,
     /// The RIB manager has not resolved its next hop yet.
     NextHopUnknown,
+    /// Another is originated by this router.
+    Originated,
     /// Another has a higher LOCAL_PREF.
     LocalPref,
     /// Another has a shorter AS_PATH.
@@ -101,6 +103,7 @@ impl fmt::Display for Reason {
             Reason::PeerDown => "session down",
             Reason::NextHopUnreachable => "next hop unreachable",
             Reason::NextHopUnknown => "next hop not resolved yet",
+            Reason::Originated => "best is originated here",
             Reason::LocalPref => "lower local preference",
             Reason::AsPathLength => "longer AS path",
             Reason::Origin => "higher origin",
@@ -132,7 +135,8 @@ pub fn hint(attrs: &AttrSet) -> u16 {
 /// The rank of an attribute set in the decision process.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank {
-    /// LOCAL_PREF (inverted), AS_PATH length and ORIGIN from the highest bits down: the lower is preferred.
+    /// LOCAL_PREF (inverted), AS_PATH length and ORIGIN + 1 from the highest bits down: the lower is
+    /// preferred. 0 is that of [`Rank::ORIGINATED`] alone.
     class: u64,
     med: u32,
     neighbor_as: u32,
@@ -140,13 +144,22 @@ pub struct Rank {
     cluster_list_len: u16,
 }
 
+/// The [`hint`] of originated paths.
+pub const ORIGINATED_HINT: u16 = 0;
+
 impl Rank {
-    /// The rank of `attrs`.
+    /// The rank of every path that this router originates. What it originates is a connected or static
+    /// route, which the RIB manager prefers to BGP's, so what is advertised is what forwards.
+    pub const ORIGINATED: Rank =
+        Rank { class: 0, med: 0, neighbor_as: 0, originator_id: None, cluster_list_len: 0 };
+
+    /// The rank of `attrs` of a path from a peer.
     pub fn new(attrs: &AttrSet, options: &DecisionOptions) -> Rank {
         let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
         let no_med = if options.med_missing_as_worst { u32::MAX } else { 0 };
+        let (hops, origin) = (u64::from(attrs.as_hops()), attrs.origin() as u64 + 1);
         Rank {
-            class: u64::from(!local_pref) << 32 | u64::from(attrs.as_hops()) << 16 | attrs.origin() as u64,
+            class: u64::from(!local_pref) << 32 | hops << 16 | origin,
             med: attrs.med().unwrap_or(no_med),
             neighbor_as: attrs.neighbor_as(),
             originator_id: attrs.originator_id(),
@@ -157,6 +170,7 @@ impl Rank {
     /// The first rule before MED that separates the two.
     fn class_reason(&self, other: &Rank) -> Reason {
         match self.class ^ other.class {
+            _ if self.class.min(other.class) == Rank::ORIGINATED.class => Reason::Originated,
             diff if diff >> 32 != 0 => Reason::LocalPref,
             diff if diff >> 16 != 0 => Reason::AsPathLength,
             _ => Reason::Origin,
@@ -394,7 +408,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
     if order.is_ne() {
         return (order, Reason::IgpCost);
     }
-    if options.prefer_oldest && !internal(a) {
+    if options.prefer_oldest && a.peer.kind == PeerKind::External {
         return (Ordering::Less, Reason::OldestPath);
     }
     let order = router_id(a).cmp(&router_id(b));
@@ -405,15 +419,16 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
     if order.is_ne() {
         return (order, Reason::ClusterListLength);
     }
-    // No two peers have one address; the number makes the order total in any case.
-    let order = (a.peer.address, a.peer.id).cmp(&(b.peer.address, b.peer.id));
+    // No two peers have one address, and no two sources of originated routes one kind.
+    let last = |path: Candidate<'_>| (path.peer.address, path.peer.kind, path.peer.id);
+    let order = last(a).cmp(&last(b));
     (order, Reason::PeerAddress)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerKind};
+    use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId};
     use proptest::prelude::*;
     use std::sync::Arc;
 

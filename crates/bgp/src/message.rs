@@ -8,7 +8,7 @@
 //! ```
 
 use crate::attr::AttrSet;
-use crate::peer::{FeedKind, PeerId, PeerInfo};
+use crate::peer::{FeedKind, PeerId, PeerInfo, PrefixLimits};
 pub use ribtide_prefix::TrackedNextHop;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
 use smallvec::SmallVec;
@@ -184,6 +184,8 @@ pub enum EgressIn {
     MemberChanged(Arc<PeerInfo>),
     /// A session ended.
     MemberDown(PeerId),
+    /// How many prefixes a member may be sent.
+    MaxPrefixes(PeerId, PrefixLimits),
     /// The peer asked for a family again (RFC 2918).
     Refresh(PeerId, Afi),
     /// A peer came up elsewhere: sources must be known before their paths. A peer whose

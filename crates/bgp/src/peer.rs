@@ -1,6 +1,6 @@
 //! Peers as the sources and receivers of routes, for shards and egress workers.
 
-use ribtide_policy::Source;
+use ribtide_policy::{RouteType, Source};
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::role::Role;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,12 +24,48 @@ pub enum PeerKind {
     Internal,
     /// Our AS, a client of this route reflector.
     Client,
+    /// This router: a source of routes that it originates. It has no session and gets no routes.
+    Local(LocalSource),
+}
+
+/// Why this router originates a route. The first of several sources of a prefix is preferred.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LocalSource {
+    /// The configuration names the prefix.
+    Network,
+    /// It is the subnet of an interface.
+    Connected,
+    /// It has a static route.
+    Static,
+    /// Another program gave it a route in the kernel.
+    Kernel,
+}
+
+impl LocalSource {
+    /// Every source.
+    pub const ALL: [LocalSource; 4] =
+        [LocalSource::Network, LocalSource::Connected, LocalSource::Static, LocalSource::Kernel];
+
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            LocalSource::Network => "network",
+            LocalSource::Connected => "connected",
+            LocalSource::Static => "static",
+            LocalSource::Kernel => "kernel",
+        }
+    }
 }
 
 impl PeerKind {
+    /// Whether it stands for routes that this router originates.
+    pub fn is_local(self) -> bool {
+        matches!(self, PeerKind::Local(_))
+    }
+
     /// Whether the peer is of our own AS.
     pub fn is_internal(self) -> bool {
-        self != PeerKind::External
+        matches!(self, PeerKind::Internal | PeerKind::Client)
     }
 }
 
@@ -49,6 +85,30 @@ impl FamilySet {
             Afi::Ipv4 => self.ipv4,
             Afi::Ipv6 => self.ipv6,
         }
+    }
+}
+
+/// A number of prefixes per family; `None`: no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PrefixLimits {
+    /// Of IPv4 unicast.
+    pub ipv4: Option<u32>,
+    /// Of IPv6 unicast.
+    pub ipv6: Option<u32>,
+}
+
+impl PrefixLimits {
+    /// The limit of `afi` unicast.
+    pub fn of(self, afi: Afi) -> Option<u32> {
+        match afi {
+            Afi::Ipv4 => self.ipv4,
+            Afi::Ipv6 => self.ipv6,
+        }
+    }
+
+    /// Whether no family has a limit.
+    pub fn is_none(self) -> bool {
+        self == PrefixLimits::default()
     }
 }
 
@@ -78,7 +138,12 @@ pub struct PeerInfo {
 impl PeerInfo {
     /// This peer as the source of a route in policies.
     pub fn source(&self) -> Source {
-        Source { neighbor: self.address, internal: self.kind.is_internal() }
+        let kind = match self.kind {
+            PeerKind::External => RouteType::External,
+            PeerKind::Internal | PeerKind::Client => RouteType::Internal,
+            PeerKind::Local(_) => RouteType::Local,
+        };
+        Source { neighbor: self.address, kind }
     }
 
     /// The kind of this peer's routes for the RIB manager.
@@ -139,8 +204,9 @@ pub enum NextHopRule {
         /// For IPv6 routes; `None`: IPv6 routes are not sent.
         v6: Option<Ipv6Addr>,
     },
-    /// As received, except where the export policy sets it to our own address: one of these.
-    KeepUnlessPolicy {
+    /// As received, except of routes that we originate, and where the export policy sets it to our own
+    /// address: one of these.
+    KeepUnlessOwn {
         /// For IPv4 routes.
         v4: Option<Ipv4Addr>,
         /// For IPv6 routes.

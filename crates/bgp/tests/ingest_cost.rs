@@ -61,6 +61,7 @@ fn peer() -> IngestPeer {
         role: None,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
+        max_prefixes: None,
     };
     IngestPeer::new(Arc::new(info), settings)
 }

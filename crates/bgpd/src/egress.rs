@@ -9,7 +9,7 @@ use super::mailbox::{Mailbox, retry_all};
 use super::pace::Pace;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
-use ribtide_bgp::egress::{Flush, Worker, Write};
+use ribtide_bgp::egress::{Flush, LimitExceeded, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
@@ -60,12 +60,21 @@ impl WorkerSink {
     }
 }
 
+/// A message of a worker to the session thread.
+#[derive(Debug)]
+pub enum EgressOut {
+    /// Messages to write.
+    Writes(Vec<Write>),
+    /// A member exceeded a limit; the worker has removed it.
+    Limit(LimitExceeded),
+}
+
 /// The outputs of a worker.
 pub struct Outputs {
     /// The request queues of shards, by number.
     pub shards: Vec<Sender<ShardIn>>,
     /// The queue of the session thread.
-    pub writes: Sender<Vec<Write>>,
+    pub writes: Sender<EgressOut>,
     /// Whether readers and shards have more work.
     pub upstream: Watch,
 }
@@ -171,7 +180,7 @@ pub(super) struct WorkerStage {
     control: Receiver<EgressIn>,
     calls: CallQueue<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
-    writes: Mailbox<Vec<Write>>,
+    writes: Mailbox<EgressOut>,
     upstream: Watch,
     pace: Pace,
     /// Whether a flush is incomplete.
@@ -272,8 +281,11 @@ impl WorkerStage {
             let share = (BUDGET / self.worker.positions().max(1)).max(SHARE);
             self.packing = self.worker.flush(what, share, &mut writes);
             if !writes.is_empty() {
-                self.writes.post(writes);
+                self.writes.post(EgressOut::Writes(writes));
             }
+        }
+        for exceeded in self.worker.take_exceeded() {
+            self.writes.post(EgressOut::Limit(exceeded));
         }
     }
 }

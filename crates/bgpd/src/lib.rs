@@ -44,7 +44,7 @@ use ribtide_bgp::shard::HashSeed;
 use ribtide_config::{BgpConfig, Config, Threads};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_rib::RibIn;
-use ribtide_ribd::FeedbackChannel;
+use ribtide_ribd::{FeedbackChannel, Redistributed};
 use ribtide_runtime::activity::Activity;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
@@ -138,6 +138,11 @@ impl BgpBuilder {
     /// The queue for news of interfaces.
     pub fn links(&self) -> Sender<InterfaceNews> {
         self.sessions.links()
+    }
+
+    /// The queue for redistributed routes.
+    pub fn redistributed(&self) -> Sender<Redistributed> {
+        self.sessions.redistributed()
     }
 
     /// Starts the threads. `rib`: the queue of the RIB manager.

@@ -12,11 +12,13 @@ use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, ShardBatches, ShardMap};
-use ribtide_bgp::message::ShardIn;
+use ribtide_bgp::ingest::{
+    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ShardBatches, ShardMap,
+};
+use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::{Afi, Families, Safi, for_each_family};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -25,6 +27,7 @@ use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
 use ribtide_wire::bgp::Notification;
+use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::message::{
     Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
 };
@@ -59,6 +62,22 @@ pub(super) enum Command {
     Detach(PeerId, u32),
     /// Use these settings for later routes of the session.
     Import(PeerId, u32, Box<IngestSettings>),
+    /// Routes that this router originates.
+    Originate(Box<Origination>),
+    /// A source of originated routes is no more.
+    EndOrigination(PeerId, u32),
+}
+
+/// Changes of the routes of one source of originated routes.
+pub(super) struct Origination {
+    /// The source; the first message of its session begins the session.
+    pub(super) info: Arc<PeerInfo>,
+    /// Its policy, which replaces the former one.
+    pub(super) settings: IngestSettings,
+    /// The ORIGIN of the announced routes.
+    pub(super) origin: Origin,
+    pub(super) withdrawn: Families<Prefixes>,
+    pub(super) announced: Families<Prefixes>,
 }
 
 /// A session that a reader takes over.
@@ -88,6 +107,8 @@ pub(super) enum What {
     Fault(Notification),
     /// The connection ended.
     Closed(String),
+    /// A maximum of prefixes was reached. If that ends the session, reading has stopped.
+    Limit(LimitEvent),
     /// The peer requested a route refresh of a family.
     Refresh(Afi),
     /// The peer has sent all its initial routes of a family.
@@ -148,6 +169,7 @@ impl ReaderBuilder {
             meter: meters.meter("reader"),
             ingest: Ingest::default(),
             sessions: BTreeMap::new(),
+            sources: BTreeMap::new(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
             paused: None,
@@ -188,6 +210,7 @@ impl ShrinkToFit for ReaderStage {
     fn shrink_to_fit(&mut self) {
         self.reader.ingest.forget();
         self.reader.batches.shrink_to_fit();
+        self.reader.sessions.values_mut().for_each(|session| session.peer.shrink_to_fit());
     }
 }
 
@@ -249,6 +272,8 @@ pub struct Reader {
     ingest: Ingest,
     batches: ShardBatches,
     sessions: BTreeMap<PeerId, Session>,
+    /// Sources of originated routes.
+    sources: BTreeMap<PeerId, IngestPeer>,
     /// Sessions that may have bytes to read, each once.
     ready: VecDeque<PeerId>,
     /// Sessions whose last read did not fill the buffer. Only later bytes, or the end of the
@@ -291,6 +316,11 @@ impl Reader {
         self.sessions.get(&peer).map(|session| session.peer.counters)
     }
 
+    /// The prefixes of a session against its limits, where a family has one.
+    pub fn prefix_count(&self, peer: PeerId, afi: Afi) -> Option<PrefixCount> {
+        self.sessions.get(&peer)?.peer.prefix_count(afi)
+    }
+
     /// Messages read from a session.
     pub fn message_counts(&self, peer: PeerId) -> Option<MessageCounts> {
         self.sessions.get(&peer).map(|session| session.messages)
@@ -330,8 +360,8 @@ impl Reader {
     /// Adds new shards, which have no routes, and informs them of all sessions.
     pub(super) fn add_shards(&mut self, shards: Vec<Sender<ShardIn>>) {
         let mut shards: Vec<_> = shards.into_iter().map(Mailbox::new).collect();
-        for session in self.sessions.values() {
-            let info = session.peer.info();
+        let peers = self.sessions.values().map(|session| &session.peer).chain(self.sources.values());
+        for info in peers.map(IngestPeer::info) {
             shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         }
         self.shards.append(&mut shards);
@@ -358,6 +388,7 @@ impl Reader {
     fn take_commands(&mut self) -> bool {
         let mut any = false;
         while self.room()
+            && self.batches.len() < FLUSH_THRESHOLD
             && let Some(command) = self.commands.try_recv()
         {
             any = true;
@@ -370,6 +401,8 @@ impl Reader {
                         session.peer.set(*settings);
                     }
                 }
+                Command::Originate(origination) => self.originate(*origination),
+                Command::EndOrigination(peer, session) => self.end_origination(peer, session),
             }
         }
         any
@@ -443,6 +476,28 @@ impl Reader {
         }
     }
 
+    fn originate(&mut self, origination: Origination) {
+        self.busy.set(true);
+        let Origination { info, settings, origin, withdrawn, announced } = origination;
+        let known = self.sources.get(&info.id).is_some_and(|source| source.info().session == info.session);
+        if !known {
+            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
+        }
+        let source = IngestPeer::new(info, settings);
+        for_each_family!(F => {
+            let (withdrawn, announced) = (withdrawn.get::<F>(), announced.get::<F>());
+            self.ingest.originate(&source, origin, withdrawn, announced, &mut self.batches);
+        });
+        self.sources.insert(source.info().id, source);
+    }
+
+    fn end_origination(&mut self, peer: PeerId, session: u32) {
+        if self.sources.remove(&peer).is_some() {
+            self.hand_on();
+            self.announce_end(peer, session);
+        }
+    }
+
     fn detach(&mut self, peer: PeerId, session: u32) {
         if self.sessions.get(&peer).is_none_or(|s| s.peer.info().session != session) {
             return;
@@ -453,6 +508,11 @@ impl Reader {
             // deregister it.
             let _ = self.poll.registry().deregister(&mut SourceFd(&session.stream.as_raw_fd()));
         }
+        self.announce_end(peer, session);
+    }
+
+    /// Informs the shards that a session has ended, and the session thread of their number.
+    fn announce_end(&mut self, peer: PeerId, session: u32) {
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session }));
         let what = What::Detached { shards: self.shards.len() };
         self.reports.post(Report { peer, session, what });
@@ -506,7 +566,14 @@ impl Reader {
             let report = match kind {
                 MessageType::Update => {
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
-                    done.map_err(What::Fault)?.map(What::EndOfRib)
+                    let end_of_rib = done.map_err(What::Fault)?;
+                    for event in session.peer.take_limit_events().into_iter().flatten() {
+                        if event.ends_session() {
+                            return Err(What::Limit(event));
+                        }
+                        self.reports.post(Report { peer: id, session: number, what: What::Limit(event) });
+                    }
+                    end_of_rib.map(What::EndOfRib)
                 }
                 MessageType::Keepalive => None,
                 MessageType::RouteRefresh => {

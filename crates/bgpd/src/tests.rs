@@ -2,6 +2,8 @@
 
 mod bfd;
 mod interfaces;
+mod max_prefixes;
+mod origination;
 mod reconfiguration;
 mod resize;
 

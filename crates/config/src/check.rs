@@ -5,6 +5,8 @@ use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
+use super::max_prefixes::MaxPrefixes;
+use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
 use super::session::{is_multihop, missing_policies};
@@ -89,6 +91,8 @@ pub struct BgpConfig {
     pub link_bandwidth: bool,
     /// Install the best of the other paths as a backup.
     pub backup_path: bool,
+    /// The routes that this router originates.
+    pub originate: OriginateConfig,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
@@ -178,6 +182,8 @@ pub struct NeighborSettings {
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from it.
     pub attributes: AttributeFilter,
+    /// Maximum prefixes.
+    pub max_prefixes: MaxPrefixes,
 }
 
 impl Config {
@@ -328,7 +334,7 @@ impl Checker {
         if let (Some(fib), Some(file)) = (&mut fib, &file.fib) {
             fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
-        let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
+        let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, fib.as_ref(), &mut bfd));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
         let process = self.process(&file.process);
@@ -419,7 +425,14 @@ impl Checker {
         InterfaceConfig { index: i as u32 + 1, name: file.name.clone(), addresses, neighbors }
     }
 
-    fn bgp(&mut self, file: &file::Bgp, router: &file::Router, bfd: &mut BfdConfig) -> BgpConfig {
+    fn bgp(
+        &mut self,
+        file: &file::Bgp,
+        router: &file::Router,
+        fib: Option<&FibConfig>,
+        bfd: &mut BfdConfig,
+    ) -> BgpConfig {
+        let imports = fib.and_then(|fib| fib.kernel.as_ref()).is_some_and(|kernel| kernel.import);
         let mut bgp = BgpConfig {
             listen: file.listen.clone().unwrap_or_else(|| vec![SocketAddr::from(([0u16; 8], 179))]),
             shards: self.threads("shards", &file.shards),
@@ -434,6 +447,7 @@ impl Checker {
             multipath_relax: file.multipath_relax,
             link_bandwidth: file.link_bandwidth_ext_community,
             backup_path: file.backup_path,
+            originate: self.originate(&file.originate, fib.is_some(), imports),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
         };
@@ -652,6 +666,7 @@ impl Checker {
             prefix_sid: prefix_sid.copied().unwrap_or(false),
             martians: self.martians.clone(),
             attributes,
+            max_prefixes: self.max_prefixes(&both),
             group: name.into(),
             peer_asn,
             route_reflector_client: group.route_reflector_client,

@@ -3,10 +3,12 @@
 mod fib;
 mod session;
 
+use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
 use ribtide_bgp::ingest::Martians;
+use ribtide_policy::RouteType;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub(super) use session::{PeerAsn, Shutdown};
@@ -132,9 +134,40 @@ pub(super) struct Bgp {
     /// documentation space is not in the default. The rest of an UPDATE is taken (RFC 4271 section 6.3).
     #[schemars(extend("default" = Martians::DEFAULT), extend("x-see" = "#policy"))]
     pub(super) martians: Option<Vec<String>>,
+    /// Routes that this router originates.
+    #[serde(default)]
+    #[schemars(extend("x-see" = "#bgporiginate"))]
+    pub(super) originate: Originate,
     /// Groups of neighbours, by name.
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Originate {
+    /// Prefixes that are originated, with ORIGIN IGP.
+    #[serde(default)]
+    pub(super) networks: Vec<String>,
+    /// Policies for `networks`, tried in order until one decides; a prefix that none decides on is
+    /// originated.
+    #[schemars(extend("x-default" = "all as they are"), extend("x-see" = "#policy"))]
+    pub(super) network_policy: Option<Vec<String>>,
+    /// A network is originated only while the router forwards exactly its prefix by a connected, static or
+    /// kernel route.
+    #[serde(default)]
+    pub(super) require_route: bool,
+    /// Connected routes are redistributed: policies, tried in order until one decides. What none decides on
+    /// is not originated. ORIGIN is incomplete.
+    #[schemars(extend("x-see" = "#policy"))]
+    pub(super) connected: Option<Vec<String>>,
+    /// The same for static routes.
+    #[serde(rename = "static")]
+    #[schemars(extend("x-see" = "#policy"))]
+    pub(super) statics: Option<Vec<String>>,
+    /// The same for routes of other programs in the kernel.
+    #[schemars(extend("x-see" = "#policy"))]
+    pub(super) kernel: Option<Vec<String>>,
 }
 
 /// `"auto"`, `"off"` or a number.
@@ -235,6 +268,12 @@ macro_rules! with_peer_settings {
             /// `discard-attributes`, and none that is there.
             #[schemars(extend("default" = []))]
             pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
+            /// How many prefixes the neighbour may have accepted.
+            #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
+            pub(super) max_prefixes: Option<MaxPrefixesTable>,
+            /// How many prefixes may be advertised to it.
+            #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
+            pub(super) max_prefixes_out: Option<MaxPrefixesOutTable>,
             $($after)*
         }
     };
@@ -365,6 +404,24 @@ pub(super) struct BfdTable {
 pub(super) enum GroupKind {
     Internal,
     External,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RouteTypeName {
+    Internal,
+    External,
+    Local,
+}
+
+impl From<RouteTypeName> for RouteType {
+    fn from(name: RouteTypeName) -> RouteType {
+        match name {
+            RouteTypeName::Internal => RouteType::Internal,
+            RouteTypeName::External => RouteType::External,
+            RouteTypeName::Local => RouteType::Local,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
@@ -667,8 +724,9 @@ pub(super) struct Conditions {
     pub(super) afi_safi_in: Option<Vec<FamilyName>>,
     /// ORIGIN: `"igp"`, `"egp"` or `"incomplete"`.
     pub(super) origin_eq: Option<OriginName>,
-    /// The kind of neighbour that sent the route: `"internal"` or `"external"`.
-    pub(super) route_type: Option<GroupKind>,
+    /// The kind of neighbour that sent the route: `"internal"` or `"external"`; or `"local"`: this router
+    /// originates it.
+    pub(super) route_type: Option<RouteTypeName>,
     /// The length of the AS path: a number, a range `"1-5"`, or `"5-"` for 5 and more.
     pub(super) as_path_length: Option<Amount>,
     /// MED: a number or a range. Without MED a route counts as 0.

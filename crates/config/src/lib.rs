@@ -3,8 +3,8 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`] and [`import_filter`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
-//! guards a session, and lists of what is never taken.
+//! [`session`], [`originate`], [`import_filter`] and [`max_prefixes`] are the parts of the check that make policies, static
+//! routes, VRFs, dataplanes, what guards a session, originated routes, lists of what is never taken, and limits.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -16,7 +16,9 @@ mod fib;
 mod fib_policy;
 mod file;
 mod import_filter;
+mod max_prefixes;
 mod or_table;
+mod originate;
 mod policy;
 mod process;
 mod session;
@@ -31,6 +33,8 @@ pub use diagnosis::{ConfigError, Problem};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
+pub use max_prefixes::MaxPrefixes;
+pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;
 pub use ribtide_settings::DEFAULT_VRF;

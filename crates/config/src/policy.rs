@@ -235,9 +235,7 @@ impl Checker {
         all.extend(
             afi_safi_in.as_ref().map(|list| Condition::AfiSafiIn(list.iter().copied().map(afi).collect())),
         );
-        all.extend(
-            route_type.map(|kind| Condition::RouteType { internal: kind == file::GroupKind::Internal }),
-        );
+        all.extend(route_type.map(|kind| Condition::RouteType(kind.into())));
         all.extend(origin_eq.map(|name| Condition::OriginEq(origin(name))));
         type Make = fn(Numbers) -> Condition;
         for (name, amount, make) in [

@@ -1,3 +1,5 @@
+mod originate;
+
 use super::*;
 use ribtide_runtime::log::{Format, LogSettings};
 use std::net::{IpAddr, Ipv4Addr};

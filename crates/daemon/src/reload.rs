@@ -146,6 +146,11 @@ impl Reloader {
                 if other {
                     rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
                 }
+                let redistribution = |config: &Config| Some(config.bgp.as_ref()?.originate.redistribution());
+                let wanted = redistribution(&new);
+                if wanted != redistribution(&former) {
+                    rib.set_redistribution(wanted.unwrap_or_default()).map_err(NotReloaded::NoRib)?;
+                }
                 let cache = NextHopCacheSet { from: before.name().into(), to: mode.name().into() };
                 (
                     (before != mode).then_some(cache),
@@ -165,6 +170,8 @@ impl Reloader {
         numbers.vrfs = vrfs;
         let api_token = former.api.token != new.api.token;
         let other_log = former.log != new.log;
+        let originated = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.originate.clone());
+        let originate = originated(&former) != originated(&new);
         log::reconfigure(&new.log);
         let known = former.warnings();
         for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
@@ -178,6 +185,7 @@ impl Reloader {
             suppression,
             api_token,
             fib_policy,
+            originate,
             log: other_log,
             vrfs_added: changed.added,
             vrfs_removed: changed.removed,
@@ -315,6 +323,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 multipath_relax,
                 link_bandwidth,
                 backup_path,
+                originate: _,
                 neighbors: _,
                 dynamic: _,
             } = new;

@@ -191,6 +191,10 @@ impl Router {
                 shards: bgp.as_ref().map(BgpBuilder::feedback_channels).unwrap_or_default(),
                 suppress: fib.suppress_fib_pending,
                 policy: fib.policy.clone(),
+                redistribution: (
+                    config.bgp.as_ref().map(|bgp| bgp.originate.redistribution()).unwrap_or_default(),
+                    bgp.as_ref().map(BgpBuilder::redistributed),
+                ),
                 clock,
             };
             let running = rib.start(setup, &meters, stop.clone())?;

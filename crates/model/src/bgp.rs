@@ -116,9 +116,33 @@ pub struct Neighbor {
     /// Time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_down_seconds: Option<u64>,
+    /// Maximum prefixes, by family and direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub max_prefixes: Vec<MaxPrefixes>,
+    /// The rest of the idle time after a maximum of prefixes ended the session; absent where an operator ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_seconds_left: Option<u64>,
     /// The established session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+}
+
+/// A maximum of prefixes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MaxPrefixes {
+    /// The family, such as `ipv4-unicast`.
+    pub family: String,
+    /// `received` or `sent`.
+    pub direction: String,
+    /// The maximum.
+    pub max: u32,
+    /// Prefixes accepted, or advertised; absent without a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// What happens beyond it: `warn`, `restart` or `discard`.
+    pub action: String,
+    /// How often it was exceeded, in all sessions.
+    pub exceeded: u64,
 }
 
 /// An established session. Counters begin with it.
@@ -248,6 +272,9 @@ pub struct ReceiveCounters {
     /// Announcements refused because OTC shows a route leak (RFC 9234).
     #[serde(default)]
     pub route_leaks: u64,
+    /// Announcements refused because they are beyond the maximum of prefixes.
+    #[serde(default)]
+    pub beyond_max: u64,
     /// The last reason for any of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reason: Option<String>,

@@ -107,6 +107,9 @@ pub struct Reloaded {
     /// Whether the FIB policy changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
+    /// Whether other routes are originated, or by another policy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub originate: bool,
     /// Whether the log has other levels or another format.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
@@ -149,12 +152,15 @@ pub struct Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reloaded { file, shards, nexthop_cache, suppression, api_token, fib_policy, log, .. } = self;
+        let Reloaded {
+            file, shards, nexthop_cache, suppression, api_token, fib_policy, originate, log, ..
+        } = self;
         let mut changes: Vec<String> = shards.iter().map(ToString::to_string).collect();
         changes.extend(nexthop_cache.iter().map(ToString::to_string));
         changes.extend(suppression.iter().map(ToString::to_string));
         changes.extend(api_token.then(|| "another API token is in force".into()));
         changes.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
+        changes.extend(originate.then(|| "other routes are originated".into()));
         changes.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
@@ -210,6 +216,7 @@ mod tests {
             suppression: None,
             api_token: false,
             fib_policy: false,
+            originate: false,
             log: false,
             vrfs_added: vec![],
             vrfs_removed: vec![],

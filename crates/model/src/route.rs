@@ -100,8 +100,11 @@ pub enum Forwarding {
 /// A path of the Adj-RIB-In.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Path {
-    /// The peer that sent it.
+    /// The peer that sent it; 0.0.0.0 for a path that this router originates.
     pub neighbor: IpAddr,
+    /// The source of a path that this router originates: `network`, `connected`, `static` or `kernel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub originated: Option<String>,
     /// Whether it is the best.
     pub best: bool,
     /// Why it is not.
@@ -110,7 +113,7 @@ pub struct Path {
     /// Its part in forwarding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
-    /// Its next hop.
+    /// Its next hop; unspecified for a path that this router originates.
     pub next_hop: IpAddr,
     /// Its AS path, as text.
     pub as_path: String,

@@ -143,6 +143,11 @@ impl Policy {
         }
     }
 
+    /// Whether any statement sets the next hop.
+    pub fn changes_next_hop(&self) -> bool {
+        self.steps.iter().any(|step| self.statement(step).actions.next_hop.is_some())
+    }
+
     /// Whether any statement sets the next hop to this.
     pub fn sets_next_hop(&self, to: SetNextHop) -> bool {
         self.steps.iter().any(|step| self.statement(step).actions.next_hop == Some(to))
@@ -160,7 +165,7 @@ impl Policy {
         self.steps.iter().map(|step| self.statement(step)).find_map(|statement| {
             let known = |condition: &&Condition| match condition {
                 Condition::AfiSafiIn(_) => true,
-                Condition::RouteType { .. } => of_bgp,
+                Condition::RouteType(_) => of_bgp,
                 _ => false,
             };
             let condition = statement.conditions.iter().find(|condition| !known(condition));
@@ -335,7 +340,7 @@ impl Hash for Policy {
 mod tests {
     use super::*;
     use crate::statement::{Match, PrefixCondition};
-    use crate::{Memo, PrefixRange, Source};
+    use crate::{Memo, PrefixRange, RouteType, Source};
     use ribtide_prefix::{Afi, V4, V6};
     use ribtide_wire::bgp::NextHop;
     use std::net::Ipv4Addr;
@@ -346,7 +351,7 @@ mod tests {
 
     fn route(attributes: &[u8]) -> Route<'_> {
         let neighbor = Ipv4Addr::new(192, 0, 2, 1);
-        let source = Source { neighbor: neighbor.into(), internal: false };
+        let source = Source { neighbor: neighbor.into(), kind: RouteType::External };
         Route { attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source }
     }
 
@@ -490,7 +495,7 @@ mod tests {
         let changes = everywhere.evaluate(&six, "2001:db8::/32".parse::<Prefix<V6>>().unwrap());
         assert!(changes.unwrap().is_empty(), "the other family's");
 
-        let kind = of(vec![Condition::RouteType { internal: true }], Actions::default());
+        let kind = of(vec![Condition::RouteType(RouteType::Internal)], Actions::default());
         assert_eq!(
             (kind.beyond_fib(true), kind.beyond_fib(false).as_deref()),
             (None, Some("route-type internal"))

@@ -29,10 +29,32 @@ pub struct Route<'a> {
 /// The neighbour that a route was learnt from, at import and at export alike.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Source {
-    /// Its address.
+    /// Its address; unspecified for an originated route.
     pub neighbor: IpAddr,
-    /// Whether it is of our own AS.
-    pub internal: bool,
+    /// Its kind.
+    pub kind: RouteType,
+}
+
+/// Where a route comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RouteType {
+    /// A neighbour of another AS.
+    External,
+    /// A neighbour of our own AS.
+    Internal,
+    /// This router, which originates it.
+    Local,
+}
+
+impl RouteType {
+    /// Its name in the configuration and in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteType::External => "external",
+            RouteType::Internal => "internal",
+            RouteType::Local => "local",
+        }
+    }
 }
 
 /// The changes of an accepted route.

@@ -4,7 +4,7 @@ use crate::as_path::AsPathSet;
 use crate::community::{AnyCommunity, CommunitySet, Kind};
 use crate::numbers::Numbers;
 use crate::prefix_set::PrefixSet;
-use crate::route::Draft;
+use crate::route::{Draft, RouteType};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::attribute::Origin;
 use std::fmt;
@@ -84,11 +84,8 @@ pub enum Condition {
     AfiSafiIn(Vec<Afi>),
     /// ORIGIN is this.
     OriginEq(Origin),
-    /// Learnt from a neighbour of our own AS, or of another.
-    RouteType {
-        /// Of our own.
-        internal: bool,
-    },
+    /// It comes from there.
+    RouteType(RouteType),
     /// Length of AS_PATH as the decision process counts it.
     AsPathLength(Numbers),
     /// MULTI_EXIT_DISC; 0 when absent.
@@ -115,7 +112,7 @@ impl Condition {
             Condition::NextHopIn(set) => holds_address(&set.set, route.next_hop()),
             Condition::AfiSafiIn(list) => list.contains(&route.afi()),
             Condition::OriginEq(origin) => route.origin() == *origin,
-            Condition::RouteType { internal } => route.source().internal == *internal,
+            Condition::RouteType(kind) => route.source().kind == *kind,
             Condition::AsPathLength(numbers) => numbers.has(route.as_path().hop_count()),
             Condition::Med(numbers) => numbers.has(route.med()),
             Condition::LocalPref(numbers) => numbers.has(route.local_pref()),
@@ -151,8 +148,7 @@ impl fmt::Display for Condition {
                 list.iter().try_for_each(|afi| write!(f, " {}", afi.unicast_name()))
             }
             Condition::OriginEq(origin) => write!(f, "origin-eq {origin}"),
-            Condition::RouteType { internal: true } => f.write_str("route-type internal"),
-            Condition::RouteType { internal: false } => f.write_str("route-type external"),
+            Condition::RouteType(kind) => write!(f, "route-type {}", kind.name()),
             Condition::AsPathLength(numbers) => write!(f, "as-path-length {numbers}"),
             Condition::Med(numbers) => write!(f, "med {numbers}"),
             Condition::LocalPref(numbers) => write!(f, "local-pref {numbers}"),

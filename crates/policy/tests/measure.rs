@@ -3,7 +3,7 @@
 
 use ribtide_policy::{
     Actions, Condition, Definition, Match, Memo, Named, Policy, PrefixCondition, PrefixRange, PrefixSet,
-    Route, Source, Statement, Then,
+    Route, RouteType, Source, Statement, Then,
 };
 use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, V4, for_each_family};
 use ribtide_wire::bgp::NextHop;
@@ -112,7 +112,7 @@ fn prefix_set_of_a_million() {
     shuffled(&mut random);
     let attributes = [0x40, 1, 1, 0, 0xc0, 8, 4, 0, 1, 0, 1];
     let neighbor = Ipv4Addr::new(192, 0, 2, 1);
-    let source = Source { neighbor: neighbor.into(), internal: false };
+    let source = Source { neighbor: neighbor.into(), kind: RouteType::External };
     let route = Route { attributes: &attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source };
     for (what, prefix_conditions) in [
         ("attributes decide", vec![]),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ribtide_policy::{
     Actions, AnyCommunity, AsPathSet, ChangeCommunities, CommunityPattern, CommunitySet, Condition,
     Definition, Match, Med, Memo, Named, NewNextHop, Numbers, Policy, PrefixCondition, PrefixRange,
-    PrefixSet, Prepend, Route, SetNextHop, Source, Statement, Then,
+    PrefixSet, Prepend, Route, RouteType, SetNextHop, Source, Statement, Then,
 };
 use ribtide_prefix::{Afi, Prefix, V4};
 use ribtide_wire::bgp::attribute::{
@@ -25,7 +25,7 @@ struct Plain {
     communities: Vec<AnyCommunity>,
     next_hop: IpAddr,
     own_next_hop: bool,
-    internal: bool,
+    kind: RouteType,
     neighbor: IpAddr,
 }
 
@@ -137,7 +137,7 @@ fn holds(condition: &Condition, route: &Plain) -> bool {
         Condition::NextHopIn(set) => inside(set.set(), route.next_hop),
         Condition::AfiSafiIn(list) => list.contains(&Afi::Ipv4),
         Condition::OriginEq(origin) => *origin == route.origin,
-        Condition::RouteType { internal } => *internal == route.internal,
+        Condition::RouteType(kind) => *kind == route.kind,
         Condition::AsPathLength(numbers) => numbers.has(route.path.len() as u32),
         Condition::Med(numbers) => numbers.has(route.med.unwrap_or(0)),
         Condition::LocalPref(numbers) => numbers.has(route.local_pref.unwrap_or(100)),
@@ -236,7 +236,7 @@ fn condition() -> impl Strategy<Value = Condition> {
         prop::sample::select(vec![vec![Afi::Ipv4], vec![Afi::Ipv6], vec![Afi::Ipv4, Afi::Ipv6]])
             .prop_map(Condition::AfiSafiIn),
         origin().prop_map(Condition::OriginEq),
-        any::<bool>().prop_map(|internal| Condition::RouteType { internal }),
+        route_type().prop_map(Condition::RouteType),
         numbers().prop_map(Condition::AsPathLength),
         numbers().prop_map(Condition::Med),
         numbers().prop_map(Condition::LocalPref),
@@ -318,6 +318,10 @@ fn definitions() -> impl Strategy<Value = Vec<Arc<Definition>>> {
     })
 }
 
+fn route_type() -> impl Strategy<Value = RouteType> {
+    prop::sample::select(vec![RouteType::External, RouteType::Internal, RouteType::Local])
+}
+
 fn plain() -> impl Strategy<Value = Plain> {
     (
         origin(),
@@ -326,10 +330,10 @@ fn plain() -> impl Strategy<Value = Plain> {
         prop::option::of(prop::sample::select(vec![1, 100, 150])),
         prop::sample::subsequence(vec!["1:1", "1:2", "2:1", "no-export", "1:1:1", "1:2:1"], 0..=6),
         address(),
-        any::<bool>(),
+        route_type(),
         address(),
     )
-        .prop_map(|(origin, path, med, local_pref, communities, next_hop, internal, neighbor)| Plain {
+        .prop_map(|(origin, path, med, local_pref, communities, next_hop, kind, neighbor)| Plain {
             origin,
             path,
             med,
@@ -337,7 +341,7 @@ fn plain() -> impl Strategy<Value = Plain> {
             communities: communities.into_iter().map(|text| text.parse().unwrap()).collect(),
             next_hop,
             own_next_hop: false,
-            internal,
+            kind,
             neighbor,
         })
 }
@@ -368,7 +372,7 @@ proptest! {
         let policy = Policy::new(definitions.clone(), external);
         let bytes = plain.bytes();
         let IpAddr::V4(next_hop) = plain.next_hop else { unreachable!() };
-        let source = Source { neighbor: plain.neighbor, internal: plain.internal };
+        let source = Source { neighbor: plain.neighbor, kind: plain.kind };
         let route = Route { attributes: &bytes, next_hop: NextHop::V4(next_hop), afi: Afi::Ipv4, source };
         let read = |changes: ribtide_policy::Changes| {
             let mut out = Vec::new();

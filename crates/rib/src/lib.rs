@@ -15,6 +15,7 @@ mod interface;
 mod lagging;
 pub mod message;
 mod query;
+mod redistribution;
 mod reselection_scan;
 mod resolver;
 mod rib;
@@ -33,6 +34,7 @@ pub use query::{
     Announced, CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo,
     HopInfo, RouteInfo, SelectionResult, Total,
 };
+pub use redistribution::Redistribution;
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, UnresolvedReason};
 pub use tracking::TrackedInfo;

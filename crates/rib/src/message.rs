@@ -333,6 +333,9 @@ pub struct RibOut {
     /// Fences of announcers, each announcer once: every configured dataplane has all routes before
     /// the fence but the blocked ones.
     pub confirmed: Vec<FeedFence>,
+    /// Changes of redistributed routes, in order: the protocol of the route of a prefix, or `None`
+    /// when it is no longer redistributed. Sent after `fib`.
+    pub redistributed: Vec<(AnyPrefix, Option<Protocol>)>,
 }
 
 /// Whether a tracked next hop resolves, and the cost of the route that resolves it.

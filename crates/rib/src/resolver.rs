@@ -428,6 +428,12 @@ impl Resolver {
         })
     }
 
+    /// Whether an interface has this subnet.
+    pub(crate) fn is_subnet(&self, prefix: AnyPrefix) -> bool {
+        let mut subnets = self.interfaces.values().flat_map(|interface| &interface.addresses);
+        subnets.any(|(_, subnet)| *subnet == prefix)
+    }
+
     /// Whether a target passes over a group.
     fn passes_over(&self, id: u32, group: u32) -> bool {
         self.nodes[id].passed_over.iter().any(|passed| self.is_one_in_circles(*passed, group))

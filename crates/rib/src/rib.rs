@@ -12,6 +12,7 @@ use crate::message::{
     DataplaneId, FibAck, FibBatch, GroupId, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop,
     RibIn, RibOut, RouteBatch, RouteSet, Source, UrgentOp, Vrf, VrfId,
 };
+use crate::redistribution::{Redistribution, Redistributor};
 use crate::resolver::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
@@ -37,6 +38,7 @@ pub struct Rib {
     /// Dataplanes that try their failed routes again.
     retries: Vec<DataplaneId>,
     route_maps: Arc<dyn RouteMaps>,
+    redistribution: Redistributor,
     /// The time of [`Rib::set_time`].
     now: u64,
     /// Sources that the end of a replay still waits for.
@@ -56,6 +58,7 @@ impl Rib {
             confirm: Confirm::new(config.dataplanes.clone()),
             retries: Vec::new(),
             route_maps: Arc::new(NoRouteMaps),
+            redistribution: Redistributor::default(),
             now: 0,
             awaited: config.initial_sources.clone(),
             seq: 0,
@@ -203,6 +206,12 @@ impl Rib {
         });
     }
 
+    /// Sets the routes that BGP originates. The next batch, which may have no events, reports the
+    /// difference. Visits every route.
+    pub fn set_redistribution(&mut self, wanted: Redistribution) {
+        self.redistribution.set(wanted, &self.tables, &self.resolver);
+    }
+
     fn routes(&mut self, batch: &RouteBatch) {
         for_each_family!(F => if !batch.changes.get::<F>().is_empty() {
             let sets: Vec<(Candidate, bool)> = batch.sets.iter().map(|set| self.candidate::<F>(set)).collect();
@@ -314,15 +323,17 @@ impl Rib {
     /// Selects changed prefixes again and makes the batch that updates the FIB.
     fn update_fib(&mut self, out: &mut RibOut) {
         let any_lagging = self.is_any_lagging();
-        let Rib { tables, resolver, confirm, vrf, dataplanes, now, .. } = self;
+        let Rib { tables, resolver, confirm, vrf, dataplanes, now, redistribution, .. } = self;
         let mut before: Families<Before> = Families::default();
         let removed = resolver.groups.removed();
         let mut fib = FibBatch { seq: self.seq + 1, vrf: *vrf, ..FibBatch::default() };
         for_each_family!(F => {
             let idle = |prefix: Prefix<F>| confirm.suspect(prefix.any(), false);
             let before = |learnt| if any_lagging { before.get_mut::<F>().push(learnt) };
-            tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), before, idle);
+            let routes = fib.routes.get_mut::<F>();
+            tables.get_mut::<F>().select(resolver, fib.seq, routes, redistribution, before, idle);
         });
+        out.redistributed.append(&mut redistribution.take_changes());
         resolver.finish(fib.seq, *now, &mut fib.groups, &mut fib.after, out);
         if !fib.is_empty() {
             self.seq = fib.seq;

@@ -1,6 +1,7 @@
 //! The routing table: candidates per prefix, and the one that is in the FIB.
 
 use crate::message::{FibRoute, GroupId, Protocol, Source};
+use crate::redistribution::Redistributor;
 use crate::reselection_scan::ReselectionScan;
 use crate::resolver::Resolver;
 use ribtide_prefix::{
@@ -329,12 +330,14 @@ impl<F: Family> Table<F> {
     }
 
     /// Selects every marked prefix again. Changes of the FIB go to `out`, the previous protocols to
-    /// `before`. Prefixes without a usable candidate go to `idle`.
+    /// `before`. Prefixes without a usable candidate go to `idle`, the installed candidate of each to
+    /// `redistribution`, if it is on.
     pub(crate) fn select(
         &mut self,
         resolver: &mut Resolver,
         seq: u64,
         out: &mut Vec<FibRoute<F>>,
+        redistribution: &mut Redistributor,
         mut before: impl FnMut(Option<Protocol>),
         mut idle: impl FnMut(Prefix<F>),
     ) {
@@ -350,6 +353,9 @@ impl<F: Family> Table<F> {
             route.set_candidate(shown);
             let denied = selected.filter(|c| resolver.denies(c.group));
             let installed = if denied.is_some() { None } else { selected };
+            if redistribution.is_on() {
+                redistribution.selected(prefix, installed.as_ref(), resolver);
+            }
             let (fib, protocol) = installed.map_or((0, route.fib_protocol), |c| (c.group, c.protocol));
             if (fib, protocol) != (route.fib, route.fib_protocol) {
                 before((route.fib != 0).then_some(route.fib_protocol));

@@ -15,6 +15,7 @@ use crate::message::{
     DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut, UrgentOp, Vrf, VrfId,
 };
 use crate::query::{DataplaneInfo, GroupInfo};
+use crate::redistribution::Redistribution;
 use crate::rib::Rib;
 use ribtide_prefix::{Map, Set};
 use std::collections::BTreeMap;
@@ -316,6 +317,11 @@ impl Vrfs {
     pub fn set_route_maps(&mut self, vrf: VrfId, maps: Arc<dyn RouteMaps>) {
         let rib = if vrf == VrfId::DEFAULT { Some(&mut self.default) } else { self.others.get_mut(&vrf) };
         rib.into_iter().for_each(|rib| rib.set_route_maps(maps.clone()));
+    }
+
+    /// Sets the routes of the default VRF that BGP originates; see [`Rib::set_redistribution`].
+    pub fn set_redistribution(&mut self, wanted: Redistribution) {
+        self.default.set_redistribution(wanted);
     }
 
     fn each(&mut self, does: impl FnMut(&mut Rib)) {

@@ -11,6 +11,7 @@ mod fib_policy;
 mod memory;
 mod paradoxes;
 mod property;
+mod redistribution;
 mod resolution;
 mod selection;
 mod urgent_queue;

@@ -20,17 +20,20 @@
 mod dataplane_sinks;
 mod feedback_channels;
 mod policy;
+mod redistribution_channel;
 mod retries;
 mod statics;
 mod vrfs;
 
 pub use feedback_channels::FeedbackChannel;
+pub use redistribution_channel::Redistributed;
 pub use vrfs::{VrfsChanged, VrfsSetup};
 
 use crossbeam_channel::Select;
 use dataplane_sinks::DataplaneSinks;
 use feedback_channels::FeedbackChannels;
 use policy::CompiledFibPolicy;
+use redistribution_channel::RedistributionChannel;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState;
 use ribtide_config::{DEFAULT_VRF, FibPolicy};
@@ -38,8 +41,8 @@ use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, InstallStatus, Reachability, Rib, RibConfig, RibIn, RibOut, Source, VrfId,
-    VrfPrefix, Vrfs,
+    CacheMode, DataplaneId, InstallStatus, Reachability, Redistribution, Rib, RibConfig, RibIn, RibOut,
+    Source, VrfId, VrfPrefix, Vrfs,
 };
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -88,6 +91,8 @@ pub struct RibSetup {
     pub suppress: bool,
     /// The FIB policy.
     pub policy: FibPolicy,
+    /// The routes that BGP originates, and the queue of its session thread, if BGP runs.
+    pub redistribution: (Redistribution, Option<Sender<Redistributed>>),
     /// The clock of the router.
     pub clock: Clock,
 }
@@ -109,6 +114,7 @@ pub struct RibStage {
     /// Whether FIB suppression is on, for dataplanes.
     confirms: Arc<AtomicBool>,
     shards: FeedbackChannels,
+    redistributed: RedistributionChannel,
     retries: Retries,
     /// The time of the last check for retries.
     looked: Instant,
@@ -173,13 +179,15 @@ impl RibBuilder {
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (handle, calls) = pair("RIB");
-        let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
+        let RibSetup { mut config, vrfs, shards, suppress, policy, redistribution, clock } = setup;
+        let (redistribution, sessions) = redistribution;
         config.dataplanes = self.planes.ids().collect();
         let mut stage = RibStage {
             rib: Vrfs::new(config),
             planes: self.planes,
             confirms: self.confirms,
             shards: FeedbackChannels::default(),
+            redistributed: RedistributionChannel::new(sessions),
             retries: Retries::default(),
             looked: Instant::now(),
             clock,
@@ -201,6 +209,7 @@ impl RibBuilder {
             stage.rib.handle([RibIn::Suppress(true)]);
         }
         stage.rib.set_route_maps(VrfId::DEFAULT, Arc::new(CompiledFibPolicy::new(policy)));
+        stage.rib.set_redistribution(redistribution);
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
@@ -232,7 +241,9 @@ fn run(
             () if !room => ROOM_POLL_INTERVAL,
             () if stage.owed => Duration::ZERO,
             () if stage.planes.holds_any() => RETRY_POLL_INTERVAL / 10,
-            () if stage.shards.has_unsent() => RETRY_POLL_INTERVAL.min(stage.until_due()),
+            () if stage.shards.has_unsent() || stage.redistributed.has_unsent() => {
+                RETRY_POLL_INTERVAL.min(stage.until_due())
+            }
             () => stage.until_due().min(stage.until_retry()).min(idle::until_idle()),
         };
         if !stage.take(inbox, calls, room) && !pause.is_zero() {
@@ -255,6 +266,7 @@ fn run(
             stage.take_feedback();
         }
         stage.shards.send();
+        stage.redistributed.send();
     }
 }
 
@@ -292,6 +304,17 @@ impl RibHandle {
         let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
         self.handle.call(move |stage| {
             stage.rib.set_route_maps(VrfId::DEFAULT, fib_policy);
+            stage.owed = true;
+        })
+    }
+
+    /// Sets the routes that BGP originates.
+    ///
+    /// # Errors
+    /// The RIB manager does not reply.
+    pub fn set_redistribution(&self, wanted: Redistribution) -> Result<(), NoReply> {
+        self.handle.call(move |stage| {
+            stage.rib.set_redistribution(wanted);
             stage.owed = true;
         })
     }
@@ -557,6 +580,7 @@ impl RibStage {
         for (id, batch) in out.replay {
             self.planes.send(id, Arc::new(batch));
         }
+        self.redistributed.add(out.redistributed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! FIB policies of `[fib.policy]` and `[vrf.NAME.policy]`, compiled for the RIB manager.
 
 use ribtide_config::FibPolicy;
-use ribtide_policy::{Memo, Route, Source};
+use ribtide_policy::{Memo, Route, RouteType, Source};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{FibPolicyResult, Protocol, RouteMaps};
 use ribtide_wire::bgp::NextHop;
@@ -66,7 +66,8 @@ impl RouteMaps for CompiledFibPolicy {
 /// The fields of a route that a FIB policy may match; the configuration refuses others.
 fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
     let no_neighbor = Ipv4Addr::UNSPECIFIED;
-    let source = Source { neighbor: no_neighbor.into(), internal: protocol == Protocol::BgpInternal };
+    let kind = if protocol == Protocol::BgpInternal { RouteType::Internal } else { RouteType::External };
+    let source = Source { neighbor: no_neighbor.into(), kind };
     Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), afi, source }
 }
 

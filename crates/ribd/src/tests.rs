@@ -26,6 +26,7 @@ fn setup() -> RibSetup {
         shards: Vec::new(),
         suppress: false,
         policy: FibPolicy::default(),
+        redistribution: Default::default(),
         clock: Clock::default(),
     }
 }

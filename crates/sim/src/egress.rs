@@ -56,17 +56,21 @@ impl Egress {
     pub(crate) fn up(&mut self, info: &Arc<PeerInfo>) {
         let owner = self.owner(info.id);
         for (id, stage) in self.workers.iter_mut().enumerate() {
-            let member = id == owner;
+            let member = id == owner && !info.kind.is_local();
             stage.inbox.push_back(match member {
                 true => EgressIn::MemberUp(info.clone()),
                 false => EgressIn::SourceUp(info.clone()),
             });
         }
-        self.neighbors[info.id.0 as usize] = Neighbor { session: Some(info.clone()), ..Neighbor::default() };
+        let session = (!info.kind.is_local()).then(|| info.clone());
+        self.neighbors[info.id.0 as usize] = Neighbor { session, ..Neighbor::default() };
     }
 
     /// A session ends.
     pub(crate) fn down(&mut self, peer: PeerId) {
+        if self.neighbors[peer.0 as usize].session.is_none() {
+            return;
+        }
         let owner = self.owner(peer);
         self.workers[owner].inbox.push_back(EgressIn::MemberDown(peer));
         self.workers[owner].blocked.remove(&peer);

@@ -4,7 +4,7 @@
 use crate::policy::divided;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
@@ -120,7 +120,11 @@ impl History {
     pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> History {
         let count = 2 + rng.index(7);
         let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
-        let imports = peers.iter().map(|peer| policy(rng, !peer.kind.is_internal())).collect();
+        let import = |peer: &PeerInfo| match peer.kind.is_local() {
+            true => Arc::new(Policy::accept()),
+            false => policy(rng, !peer.kind.is_internal()),
+        };
+        let imports = peers.iter().map(import).collect();
         // In half of the histories a logical shard has several prefixes.
         let place = if rng.one_in(2) { scattered::<V4> } else { together::<V4> };
         let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(place(rng, n))).collect();
@@ -139,12 +143,15 @@ impl History {
                 1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
-                4 => Event::Refresh(who, afi(rng)),
+                4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
                 5..=8 => Event::Withdraw(who, some(rng, &prefixes)),
                 _ => {
                     let prefixes = some(rng, &prefixes);
                     let mut with = rng.pick(&announcements).clone();
                     with.next_hop = next_hop(rng, prefixes[0].afi());
+                    if peers[who].kind.is_local() {
+                        with = originated(with.origin, prefixes[0].afi());
+                    }
                     if peers[who].kind.is_internal() {
                         with.local_pref.get_or_insert(100);
                     }
@@ -178,7 +185,8 @@ pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
 
 fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     let kind = *rng.pick(&[PeerKind::External, PeerKind::External, PeerKind::Internal, PeerKind::Client]);
-    let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) };
+    let kind = if rng.one_in(10) { PeerKind::Local(*rng.pick(&LocalSource::ALL)) } else { kind };
+    let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) || kind.is_local() };
     let byte = n as u8 + 1;
     let address = match rng.one_in(3) {
         true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
@@ -188,13 +196,17 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         v4: Some(Ipv4Addr::new(192, 0, 2, 200)),
         v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200)),
     };
-    let next_hop = if kind == PeerKind::External { own } else { NextHopRule::Keep };
+    let next_hop = match own {
+        own if kind == PeerKind::External => own,
+        NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
+        _ => NextHopRule::Keep,
+    };
     let export = policy(rng, kind == PeerKind::External);
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
         address,
-        asn: if kind.is_internal() { LOCAL_ASN } else { 64500 + rng.index(3) as u32 },
+        asn: if kind == PeerKind::External { 64500 + rng.index(3) as u32 } else { LOCAL_ASN },
         // A small range, so that later rules decide too.
         router_id: Ipv4Addr::new(10, 1, 0, rng.index(4) as u8),
         kind,
@@ -279,6 +291,24 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
             _ => vec![1 + rng.index(3) as u16],
         },
         next_hop: next_hop(rng, Afi::Ipv4),
+    }
+}
+
+/// The attributes of an originated path.
+fn originated(origin: Origin, afi: Afi) -> Announcement {
+    Announcement {
+        origin,
+        path: Vec::new(),
+        med: None,
+        local_pref: None,
+        communities: Vec::new(),
+        originator: None,
+        clusters: Vec::new(),
+        bandwidths: Vec::new(),
+        next_hop: match afi {
+            Afi::Ipv4 => NextHop::V4(Ipv4Addr::UNSPECIFIED),
+            Afi::Ipv6 => NextHop::V6 { global: Ipv6Addr::UNSPECIFIED, link_local: None },
+        },
     }
 }
 

@@ -97,13 +97,15 @@ impl Oracle {
 
     /// The next hops that paths use, for each kind of path.
     pub fn next_hops(&self) -> BTreeSet<TrackedNextHop> {
+        // The next hop of an originated path is this router.
+        let tracked = |path: &&Learned| !self.peers[path.peer].kind.is_local();
         let recursive = |path: &Learned| self.peers[path.peer].feed_kind().recursive;
         let next_hop = |path: &Learned| TrackedNextHop {
             address: path.with.next_hop.addr(),
             recursive: recursive(path),
             exclude: None,
         };
-        self.paths.values().flatten().map(next_hop).collect()
+        self.paths.values().flatten().filter(tracked).map(next_hop).collect()
     }
 
     /// The path that the RIB manager gets: the best one, or without one the path that would be best
@@ -176,6 +178,10 @@ impl Oracle {
     /// next hop of the selected one.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
+        // Nothing forwards by an originated path.
+        if self.peers[self.selected(prefix)?.peer].kind.is_local() {
+            return None;
+        }
         let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
             let selected = self.selected(prefix)?;
             return Some((BTreeMap::from([(selected.with.next_hop.addr(), 1)]), None));
@@ -260,6 +266,12 @@ impl Oracle {
     fn eliminate(&self, paths: &[Learned], lost: &mut [Option<Reason>]) {
         let peer = |path: &Learned| &self.peers[path.peer];
         let external = |path: &Learned| peer(path).kind == PeerKind::External;
+        lowest(paths, lost, Reason::Originated, |path| !peer(path).kind.is_local());
+        let originated = |path: &&Learned| self.cost(path).is_some() && peer(path).kind.is_local();
+        if paths.iter().any(|path| originated(&path)) {
+            lowest(paths, lost, Reason::RouterId, |path| peer(path).router_id);
+            return lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
+        }
         lowest(paths, lost, Reason::LocalPref, |path| std::cmp::Reverse(path.with.local_pref.unwrap_or(100)));
         lowest(paths, lost, Reason::AsPathLength, |path| hops(&path.with));
         lowest(paths, lost, Reason::Origin, |path| path.with.origin);
@@ -316,7 +328,7 @@ impl Oracle {
             with.local_pref = None;
             with.originator = None;
             with.clusters.clear();
-            with.med = with.med.filter(|_| med_set);
+            with.med = with.med.filter(|_| med_set || from.kind.is_local());
         } else {
             with.local_pref.get_or_insert(100);
             if from.kind.is_internal() {
@@ -327,6 +339,11 @@ impl Oracle {
         with.next_hop = match (to.egress.next_hop, prefix.afi(), with.next_hop) {
             (NextHopRule::Own { v4, .. }, Afi::Ipv4, _) => NextHop::V4(v4?),
             (NextHopRule::Own { v6, .. }, Afi::Ipv6, _) => NextHop::V6 { global: v6?, link_local: None },
+            (NextHopRule::Keep, ..) if from.kind.is_local() => return None,
+            (NextHopRule::KeepUnlessOwn { v4, .. }, Afi::Ipv4, _) if from.kind.is_local() => NextHop::V4(v4?),
+            (NextHopRule::KeepUnlessOwn { v6, .. }, Afi::Ipv6, _) if from.kind.is_local() => {
+                NextHop::V6 { global: v6?, link_local: None }
+            }
             // A link-local address is valid on its own link only.
             (_, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
             (_, _, next_hop) => next_hop,

@@ -13,8 +13,9 @@ use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, RouteView, Split, Standing};
-use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
+use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Prefix, Rng, V4, V6, for_each_family};
+use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -242,6 +243,7 @@ impl<'w> Run<'w> {
                     role: None,
                     martians: Arc::new(Martians::none()),
                     attributes: AttributeFilter::default(),
+                    max_prefixes: None,
                 };
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
                 self.egress.up(&info);
@@ -261,6 +263,12 @@ impl<'w> Run<'w> {
                     stage.ending.insert((id, session));
                     ShardIn::PeerDown { peer: id, session }
                 });
+            }
+            Event::Announce(peer, with, prefixes) if self.is_local(*peer) => {
+                self.originate(*peer, with.origin, &[], prefixes);
+            }
+            Event::Withdraw(peer, prefixes) if self.is_local(*peer) => {
+                self.originate(*peer, Origin::Igp, prefixes, &[]);
             }
             Event::Announce(peer, with, prefixes) => self.read(*peer, updates(Some(with), prefixes)),
             Event::Withdraw(peer, prefixes) => self.read(*peer, updates(None, prefixes)),
@@ -293,6 +301,25 @@ impl<'w> Run<'w> {
         }
         if self.ordered {
             self.flush(peer);
+        }
+    }
+
+    fn is_local(&self, peer: usize) -> bool {
+        self.history.peers[peer].kind.is_local()
+    }
+
+    /// A source of originated routes withdraws and announces some.
+    fn originate(&mut self, source: usize, origin: Origin, withdrawn: &[AnyPrefix], announced: &[AnyPrefix]) {
+        fn of<F: Family>(prefixes: &[AnyPrefix]) -> Vec<Prefix<F>> {
+            prefixes.iter().filter_map(|prefix| Prefix::from_addr(prefix.addr(), prefix.len())).collect()
+        }
+        let ReaderStage { ingest, peer, out, .. } = &mut self.readers[source];
+        let peer = peer.as_ref().expect("only a source that is up originates");
+        for_each_family!(F => {
+            ingest.originate(peer, origin, &of::<F>(withdrawn), &of::<F>(announced), out);
+        });
+        if self.ordered {
+            self.flush(source);
         }
     }
 
@@ -433,7 +460,9 @@ impl<'w> Run<'w> {
         }
         assert!(view.paths.iter().skip(1).all(|path| !path.best), "the best path is first");
         let of = |part: Part| view.paths.iter().filter(move |path| path.part == part);
-        let members = of(Part::Member).chain(view.paths.iter().filter(|path| path.best));
+        // Nothing forwards by an originated path.
+        let forwards = |path: &&PathView| path.best && !path.peer.kind.is_local();
+        let members = of(Part::Member).chain(view.paths.iter().filter(forwards));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
         let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
         // Without a best path, nothing is forwarded.

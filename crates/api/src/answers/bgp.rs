@@ -5,15 +5,15 @@ use super::{Changed, Refusal, RouterState, each_shard, summary};
 use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
-use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
+use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::{NeighborView, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_model::{
-    BgpSummary, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
-    SendCounters, Session, Threading, WriteQueue,
+    BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PerFamilyCount,
+    ReceiveCounters, SendCounters, Session, Threading, WriteQueue,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
@@ -220,6 +220,8 @@ struct SessionState {
     active: PerFamilyCount,
     ingest: IngestCounters,
     read: MessageCounts,
+    /// Prefixes against the limits, of IPv4 and IPv6.
+    limited: [Option<PrefixCount>; 2],
     member: Option<MemberView>,
 }
 
@@ -247,12 +249,15 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
             continue;
         }
         let read = reader.call(move |reader| {
-            let of = |id: PeerId| Some((id, reader.counters(id)?, reader.message_counts(id)?));
+            let of = |id: PeerId| {
+                let limited = [Afi::Ipv4, Afi::Ipv6].map(|afi| reader.prefix_count(id, afi));
+                Some((id, reader.counters(id)?, reader.message_counts(id)?, limited))
+            };
             ids.into_iter().filter_map(of).collect::<Vec<_>>()
         })?;
-        for (id, counters, messages) in read {
+        for (id, counters, messages, limited) in read {
             if let Some(known) = known.get_mut(&id) {
-                (known.ingest, known.read) = (counters, messages);
+                (known.ingest, known.read, known.limited) = (counters, messages, limited);
             }
         }
     }
@@ -284,6 +289,8 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
     Neighbor {
         address: view.address,
         session: view.up.as_ref().map(|up| session(bgp, up, known)),
+        max_prefixes: max_prefixes(&view, known),
+        idle_seconds_left: view.held_for.map(|left| left.div_ceil(1000)),
         group: view.group,
         description: view.description,
         asn: view.asn,
@@ -291,6 +298,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
             PeerKind::External => "external",
             PeerKind::Internal => "internal",
             PeerKind::Client => "client",
+            PeerKind::Local(_) => "local",
         }
         .into(),
         dynamic: view.dynamic,
@@ -298,6 +306,8 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
             (true, _) => "Idle (shut down)".into(),
             (_, Some(Obstacle::Bfd)) => "Idle (BFD down)".into(),
             (_, Some(Obstacle::Interface(_))) => "Idle (interface down)".into(),
+            (_, Some(Obstacle::MaxPrefixes(..))) => "Idle (maximum prefixes)".into(),
+            (_, Some(Obstacle::MaxPrefixesOut(..))) => "Idle (maximum prefixes out)".into(),
             (_, None) if view.idle_hold.is_some() => "Idle (hold)".into(),
             _ => view.state.name().into(),
         },
@@ -315,6 +325,38 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
     }
+}
+
+/// The limits of a neighbour, with what counts against them.
+fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
+    let mut all = Vec::new();
+    let member = known.member.as_ref();
+    let advertised = [member.map(|m| m.advertised_ipv4), member.map(|m| m.advertised_ipv6)];
+    for (at, afi) in [Afi::Ipv4, Afi::Ipv6].into_iter().enumerate() {
+        let family = || afi.unicast_name().to_owned();
+        let received = view.max_prefixes.received.and_then(|max| Some((max.limits.of(afi)?, max.action)));
+        if let Some((max, action)) = received {
+            all.push(MaxPrefixes {
+                family: family(),
+                direction: "received".into(),
+                max,
+                count: known.limited[at].map(|limited| limited.count.into()),
+                action: action.to_string(),
+                exceeded: view.exceeded[at],
+            });
+        }
+        if let Some(max) = view.max_prefixes.sent.of(afi) {
+            all.push(MaxPrefixes {
+                family: family(),
+                direction: "sent".into(),
+                max,
+                count: advertised[at],
+                action: LimitAction::Restart.to_string(),
+                exceeded: view.exceeded_out[at],
+            });
+        }
+    }
+    all
 }
 
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
@@ -415,6 +457,7 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         first_as: c.refused(Refused::FirstAs),
         martians: c.refused(Refused::Martian),
         route_leaks: c.refused(Refused::RouteLeak),
+        beyond_max: c.refused(Refused::MaxPrefixes),
         last_reason: reasons.into_iter().flatten().reduce(|a, b| format!("{a}; {b}")),
     }
 }

@@ -110,7 +110,10 @@ fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage
             (false, Some(lost)) => format!("not used: {lost}"),
             (false, None) => "about to be used".into(),
         };
-        messages.push(format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop));
+        messages.push(match &p.originated {
+            Some(source) => format!("originated here ({source}), {path}: {standing}"),
+            None => format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop),
+        });
     }
     match route.prefix.parse() {
         Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,

@@ -93,6 +93,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         PeerKind::External => "to external peers".to_owned(),
         PeerKind::Internal => "to internal peers".to_owned(),
         PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
+        PeerKind::Local(_) => "to no peer".to_owned(),
     };
     let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
     let families: Vec<&str> = families.map(Afi::unicast_name).collect();
@@ -114,7 +115,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
                 own(v4.map(|a| a.to_string())),
                 own(v6.map(|a| a.to_string()))
             ),
-            NextHopRule::KeepUnlessPolicy { v4, v6 } => format!(
+            NextHopRule::KeepUnlessOwn { v4, v6 } => format!(
                 "next hop as received, ours where the policy says so: {} for IPv4, {} for IPv6",
                 own(v4.map(|a| a.to_string())),
                 own(v6.map(|a| a.to_string()))

@@ -2,6 +2,7 @@
 
 use super::{ApiState, Refusal, RouterState, target};
 use crate::request::RouteQuery;
+use ribtide_bgp::peer::PeerKind;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
@@ -148,6 +149,10 @@ fn path(view: &PathView) -> Path {
     let value = |code| attrs.value(code).unwrap_or_default();
     Path {
         neighbor: view.peer.address,
+        originated: match view.peer.kind {
+            PeerKind::Local(source) => Some(source.name().into()),
+            _ => None,
+        },
         best: view.best,
         lost: view.lost.map(|reason| reason.to_string()),
         forwarding: match view.part {

@@ -151,6 +151,18 @@ fn neighbor(m: &mut Families, n: &Neighbor) {
     m.add(NEIGHBOR_UP, who.clone(), n.session.is_some());
     m.add(NEIGHBOR_STATE, who.clone(), n.state_seconds);
     m.add(NEIGHBOR_FLAPS, who.clone(), n.flaps);
+    for limit in &n.max_prefixes {
+        let labels = || {
+            let of =
+                two(("direction", &limit.direction), ("family", limit.family.trim_end_matches("-unicast")));
+            [who.clone(), of].concat()
+        };
+        m.add(NEIGHBOR_MAX, labels(), u64::from(limit.max));
+        if let Some(count) = limit.count {
+            m.add(NEIGHBOR_MAX_COUNT, labels(), count);
+        }
+        m.add(NEIGHBOR_MAX_EXCEEDED, labels(), limit.exceeded);
+    }
     let Some(s) = &n.session else { return };
     by_family(m, NEIGHBOR_ACCEPTED, &who, s.accepted);
     by_family(m, NEIGHBOR_ACTIVE, &who, s.active);
@@ -161,7 +173,7 @@ fn neighbor(m: &mut Families, n: &Neighbor) {
     let prefixes = [
         ("received", "announced", c.announced),
         ("received", "withdrawn", c.withdrawn),
-        ("received", "refused", c.loops + c.rejected + c.first_as + c.martians),
+        ("received", "refused", c.loops + c.rejected + c.first_as + c.martians + c.beyond_max),
         ("sent", "announced", s.sent.announced),
         ("sent", "withdrawn", s.sent.withdrawn),
     ];
@@ -171,6 +183,7 @@ fn neighbor(m: &mut Families, n: &Neighbor) {
         m.add(NEIGHBOR_PREFIXES, labels, count);
     }
     m.add(NEIGHBOR_TREATED_AS_WITHDRAW, who.clone(), c.treated_as_withdraw);
+    m.add(NEIGHBOR_MAX_DISCARDED, who.clone(), c.beyond_max);
     m.add(NEIGHBOR_WRITE_QUEUE, who.clone(), s.write_queue.bytes);
     m.add(NEIGHBOR_WRITE_BLOCKS, who.clone(), s.write_queue.blocks);
     m.add(NEIGHBOR_WRITE_STOPS, who.clone(), s.write_queue.stops);

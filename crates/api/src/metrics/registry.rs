@@ -85,6 +85,14 @@ metrics! {
         "Of these, best paths in force.";
     NEIGHBOR_ADVERTISED = Gauge "bgp_neighbor_advertised" ["neighbor", "group", "family"]
         "Prefixes advertised to it.";
+    NEIGHBOR_MAX = Gauge "bgp_neighbor_max_prefixes" ["neighbor", "group", "direction", "family"]
+        "Its maximum of prefixes, where it has one.";
+    NEIGHBOR_MAX_COUNT = Gauge "bgp_neighbor_max_prefixes_count" ["neighbor", "group", "direction", "family"]
+        "Prefixes of the session that count against its maximum.";
+    NEIGHBOR_MAX_EXCEEDED = Counter "bgp_neighbor_max_prefixes_exceeded"
+        ["neighbor", "group", "direction", "family"] "How often the maximum was exceeded, in all sessions.";
+    NEIGHBOR_MAX_DISCARDED = Counter "bgp_neighbor_max_prefixes_discarded" ["neighbor", "group"]
+        "Announced prefixes of this session that were refused because of its maximum.";
     NEIGHBOR_MESSAGES = Counter "bgp_neighbor_messages" ["neighbor", "group", "direction", "type"]
         "Messages of this session.";
     NEIGHBOR_PREFIXES = Counter "bgp_neighbor_prefixes" ["neighbor", "group", "direction", "what"]

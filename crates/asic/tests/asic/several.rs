@@ -61,6 +61,7 @@ impl Several {
             shards: Vec::new(),
             suppress: false,
             policy: FibPolicy::default(),
+            redistribution: Default::default(),
             clock: Clock::default(),
         };
         let rib = builder.start(setup, &meters, stop.clone()).unwrap();

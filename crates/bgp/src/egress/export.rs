@@ -55,13 +55,14 @@ pub(super) fn next_hop(
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
         (None, rule @ NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(rule, afi),
+        (None, rule) if source.kind.is_local() => own(rule, afi),
         (None, _) => kept(afi, received),
     }
 }
 
 /// Our own address.
 fn own(rule: NextHopRule, afi: Afi) -> Option<NextHop> {
-    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessPolicy { v4, v6 }) = rule else { return None };
+    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = rule else { return None };
     match afi {
         Afi::Ipv4 => v4.map(NextHop::V4),
         Afi::Ipv6 => v6.map(|global| NextHop::V6 { global, link_local: None }),
@@ -86,7 +87,8 @@ fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
 
 /// Appends the attributes of a path from `source` for the group's members, without the next hop.
 ///
-/// A received MULTI_EXIT_DISC never leaves the AS (RFC 4271 section 5.1.4).
+/// A received MULTI_EXIT_DISC never leaves the AS (RFC 4271 section 5.1.4); that of an originated
+/// route does.
 pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
     let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
     let internal = settings.kind.is_internal();
@@ -124,7 +126,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     }
 
     if let Some(med) = copy_below(code::MED, out, code::MED)
-        && (internal || keeps_med)
+        && (internal || keeps_med || source.kind.is_local())
     {
         build::attribute(out, med.flags, med.code, med.value);
     }

@@ -24,6 +24,7 @@
 mod cohort;
 mod export;
 mod group;
+mod limits;
 mod offers;
 mod output;
 mod pack;
@@ -36,6 +37,7 @@ use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
 use cohort::Cohort;
 use group::{Group, Peers};
+pub use limits::LimitExceeded;
 use offers::{Handles, Offers};
 use paths::Paths;
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
@@ -196,6 +198,8 @@ pub struct Worker {
     dumps: Map<u64, PendingDump>,
     last_group: u32,
     last_token: u64,
+    /// Members removed by a limit, for [`Worker::take_exceeded`].
+    exceeded: Vec<LimitExceeded>,
 }
 
 /// A dump in progress.
@@ -219,6 +223,7 @@ impl Worker {
             dumps: Map::default(),
             last_group: 0,
             last_token: 0,
+            exceeded: Vec::new(),
         }
     }
 
@@ -256,6 +261,7 @@ impl Worker {
                     }
                 }
             }
+            EgressIn::MaxPrefixes(peer, limits) => self.limit(peer, limits),
             EgressIn::SourceUp(info) => {
                 self.peers.insert(info.id, info);
             }
@@ -298,8 +304,12 @@ impl Worker {
     }
 
     /// Packs about `budget` prefixes of each family for every cohort, and appends the messages.
-    /// Returns whether a started batch is incomplete; later changes belong to the next one.
+    /// Returns whether a started batch is incomplete; later changes belong to the next one. Members
+    /// that would exceed a limit are removed first; see [`Worker::take_exceeded`].
     pub fn flush(&mut self, what: Flush, budget: usize, out: &mut Vec<Write>) -> bool {
+        if what != Flush::Begun {
+            self.check_limits();
+        }
         let mut begun = false;
         for group in self.groups.values_mut().filter(|group| group.due() > 0) {
             group.flush(what, &mut self.paths, &self.peers, budget, out);

@@ -205,6 +205,20 @@ impl<F: Family> PendingQueue<F> {
         &self.sent
     }
 
+    /// The number of prefixes that `peer` has when all pending changes are sent, or a lower one if it
+    /// cannot exceed `enough`. O(pending) near that number, else O(1). It counts no table that is not
+    /// complete.
+    pub(super) fn prospect(&self, peer: PeerId, enough: u64, paths: &Paths) -> u64 {
+        let sent = self.sent.but(peer);
+        if self.phase != Phase::Live || sent + self.waiting() as u64 <= enough {
+            return sent;
+        }
+        let gets = |source: Option<PeerId>| i64::from(source.is_some_and(|source| source != peer));
+        let outgoing = self.outgoing.iter().map(|(path, _)| gets(paths.source(*path)));
+        let pending = self.pending.values().map(|p| gets(paths.source(p.new)) - gets(p.advertised.source()));
+        sent.saturating_add_signed(outgoing.chain(pending).sum())
+    }
+
     /// Needs the table again.
     pub(super) fn want(&mut self, paths: &mut Paths) {
         if self.phase == Phase::Live {

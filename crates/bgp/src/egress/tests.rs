@@ -1,5 +1,6 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
+mod limits;
 mod scope;
 
 use super::*;
@@ -556,7 +557,7 @@ fn expected(
             let clusters = map.entry(code::CLUSTER_LIST).or_default();
             clusters.splice(0..0, OUR_ID.octets());
         }
-        if let NextHopRule::KeepUnlessPolicy { v4, v6 } = member.egress.next_hop
+        if let NextHopRule::KeepUnlessOwn { v4, v6 } = member.egress.next_hop
             && changed
         {
             next_hop = match afi {
@@ -625,7 +626,7 @@ fn harness_peers() -> Vec<PeerInfo> {
     infos[7].egress.export = Arc::new(Policy::reject());
     infos[8].egress.next_hop = NextHopRule::Own { v4: None, v6: Some("2001:db8::8".parse().unwrap()) };
     let NextHopRule::Own { v4, v6 } = OWN else { unreachable!() };
-    infos[9].egress.next_hop = NextHopRule::KeepUnlessPolicy { v4, v6: v6.filter(|_| false) };
+    infos[9].egress.next_hop = NextHopRule::KeepUnlessOwn { v4, v6: v6.filter(|_| false) };
     infos[9].egress.export = divided(false);
     infos[10].egress.export = divided(true);
     infos[11].egress.export = divided(true);
@@ -871,7 +872,7 @@ impl Harness {
                     _ => divided(egress.kind == PeerKind::External),
                 };
                 if egress.kind.is_internal() {
-                    let own = NextHopRule::KeepUnlessPolicy { v4, v6 };
+                    let own = NextHopRule::KeepUnlessOwn { v4, v6 };
                     egress.next_hop = if policy == 2 { own } else { NextHopRule::Keep };
                 }
                 self.worker.handle(EgressIn::MemberChanged(Arc::new(info.clone())));

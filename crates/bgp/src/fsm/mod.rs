@@ -15,6 +15,7 @@ mod open;
 mod tests;
 
 pub use open::{Negotiated, Settings};
+use ribtide_prefix::Afi;
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error};
 
@@ -93,6 +94,40 @@ pub enum Obstacle {
     /// AutomaticStop of RFC 4271 section 8.1.2. The peer gets a Cease with subcode 0 (RFC 4271
     /// section 4.5), because RFC 4486 has none for it.
     Interface(String),
+    /// The peer sent more prefixes of the family than this. It gets Cease, Maximum Number of Prefixes
+    /// Reached (RFC 4486 section 4).
+    MaxPrefixes(Afi, u32),
+    /// There are more prefixes of the family for the peer than this. RFC 4486 has no subcode for it:
+    /// the peer gets Cease, Administrative Reset, with the reason as its text (RFC 9003).
+    MaxPrefixesOut(Afi, u32),
+}
+
+impl Obstacle {
+    /// The Cease that ends a session, and a reason for our operator where the Cease has none.
+    fn cease(&self) -> (Notification, Option<String>) {
+        match self {
+            Obstacle::Bfd => (Notification::cease(cease::BFD_DOWN), None),
+            Obstacle::Interface(name) => {
+                let because = format!("interface {name} is down or lost its address");
+                (Notification::cease(0), Some(because))
+            }
+            Obstacle::MaxPrefixes(afi, max) => (Notification::max_prefixes(*afi, *max), None),
+            Obstacle::MaxPrefixesOut(afi, max) => {
+                let text = format!("more than {max} {} prefixes to send", afi.unicast_name());
+                (Notification::cease_with_text(cease::ADMIN_RESET, &text), None)
+            }
+        }
+    }
+
+    /// The Cease that refuses a connection.
+    fn refusal(&self) -> Notification {
+        match self {
+            Obstacle::Bfd => Notification::cease(cease::BFD_DOWN),
+            Obstacle::Interface(_) | Obstacle::MaxPrefixes(..) | Obstacle::MaxPrefixesOut(..) => {
+                Notification::cease(cease::CONNECTION_REJECTED)
+            }
+        }
+    }
 }
 
 /// An output, in order.
@@ -362,12 +397,9 @@ impl Peer {
             }
             Event::Hold(obstacle) => {
                 for side in [Side::Ours, Side::Theirs] {
-                    let end = match &obstacle {
-                        Obstacle::Bfd => End::Cease(Notification::cease(cease::BFD_DOWN)),
-                        Obstacle::Interface(name) => {
-                            let because = format!("interface {name} is down or lost its address");
-                            End::CeaseSince(Notification::cease(0), because)
-                        }
+                    let end = match obstacle.cease() {
+                        (cease, None) => End::Cease(cease),
+                        (cease, Some(because)) => End::CeaseSince(cease, because),
                     };
                     self.end(side, end, now, out);
                 }
@@ -446,19 +478,16 @@ impl Peer {
     fn accepted(&mut self, now: Millis, out: &mut Vec<Action>) {
         // An established session stays (RFC 4271 section 6.8), and so does an earlier connection of the peer's.
         let refusal = if let Some(obstacle) = &self.held {
-            Some(match obstacle {
-                Obstacle::Bfd => cease::BFD_DOWN,
-                Obstacle::Interface(_) => cease::CONNECTION_REJECTED,
-            })
+            Some(obstacle.refusal())
         } else if self.mode != Mode::Running {
-            Some(cease::CONNECTION_REJECTED)
+            Some(Notification::cease(cease::CONNECTION_REJECTED))
         } else if self.theirs.is_some() || self.negotiated().is_some() {
-            Some(cease::COLLISION)
+            Some(Notification::cease(cease::COLLISION))
         } else {
             None
         };
         match refusal {
-            Some(subcode) => out.push(Action::Refuse(Notification::cease(subcode))),
+            Some(cease) => out.push(Action::Refuse(cease)),
             None => self.send_open(Side::Theirs, now, out),
         }
     }

@@ -381,6 +381,33 @@ fn hold_interface_down_ceases_and_release_connects_at_once() {
 }
 
 #[test]
+fn hold_max_prefixes_names_the_limit_to_the_peer_and_rejects_connections() {
+    let expected = [
+        (
+            Obstacle::MaxPrefixes(Afi::Ipv4, 1000),
+            Notification::max_prefixes(Afi::Ipv4, 1000),
+            "NOTIFICATION sent (cease: maximum number of prefixes reached (1000 of ipv4-unicast))",
+        ),
+        (
+            Obstacle::MaxPrefixesOut(Afi::Ipv6, 7),
+            Notification::cease_with_text(cease::ADMIN_RESET, "more than 7 ipv6-unicast prefixes to send"),
+            "NOTIFICATION sent (cease: administrative reset (\"more than 7 ipv6-unicast prefixes to send\"))",
+        ),
+    ];
+    for (obstacle, notification, text) in expected {
+        let mut bench = Bench::established(false);
+        let mut message = Vec::new();
+        notification.write(&mut message);
+        let ends = [Action::Down, Action::Send(Side::Ours, message), Action::Close(Side::Ours)];
+        assert_eq!(bench.event(Event::Hold(obstacle)), ends);
+        assert_eq!(bench.peer.last_error().unwrap().text, text);
+        let refusal = Action::Refuse(Notification::cease(cease::CONNECTION_REJECTED));
+        assert_eq!(bench.event(Event::Accepted), [refusal]);
+        assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Idle, None));
+    }
+}
+
+#[test]
 fn a_session_lost_is_sought_again_and_a_stable_one_at_once() {
     let mut bench = Bench::new(false);
     for _ in 0..5 {

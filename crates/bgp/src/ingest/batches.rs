@@ -131,15 +131,6 @@ impl ShardBatches {
         count as u64
     }
 
-    /// Adds withdrawn prefixes, often none. Returns their number.
-    #[inline(always)]
-    pub(super) fn withdraw_all<F: Family>(&mut self, peer: &PeerInfo, prefixes: Vec<Prefix<F>>) -> u64 {
-        match prefixes.is_empty() {
-            true => 0,
-            false => self.extend(peer, None, prefixes.into_iter()),
-        }
-    }
-
     /// The place of a prefix whose logical shard moves.
     #[cold]
     fn place_in_split<F: Family>(&self, prefix: Prefix<F>) -> u8 {

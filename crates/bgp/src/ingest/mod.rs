@@ -7,6 +7,8 @@
 mod batches;
 mod import;
 mod martians;
+mod max_prefixes;
+mod originate;
 mod peer;
 mod recent;
 #[cfg(test)]
@@ -14,11 +16,13 @@ mod tests;
 
 pub use batches::{ShardBatches, ShardMap};
 pub use martians::Martians;
+pub use max_prefixes::{LimitAction, LimitCrossed, LimitEvent, MaxPrefixes, PrefixCount};
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};
 use crate::message::Prefixes;
 use import::Import;
+use max_prefixes::Admission;
 use peer::Context;
 use recent::Recent;
 use ribtide_policy::PolicyResult;
@@ -66,12 +70,13 @@ impl Ingest {
     }
 
     fn routes<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
-        let IngestPeer { info, settings, context, counters } = peer;
+        let IngestPeer { info, settings, context, counters, accepted } = peer;
         if !info.families.has(F::AFI) {
             counters.ignored += (update.withdrawn::<F>().count() + update.announced::<F>().count()) as u64;
             return;
         }
-        counters.withdrawn += out.extend(info, None, update.withdrawn::<F>());
+        let mut routes = Admission { info, accepted: accepted.get_mut::<F>().as_mut(), out };
+        counters.withdrawn += routes.withdraw(update.withdrawn::<F>());
         let Some(next_hop) = update.next_hop::<F>() else { return };
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
@@ -84,14 +89,14 @@ impl Ingest {
         };
         // It is the receiver's own address (RFC 4271 section 5.1.3), but in a session over the loopback.
         if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
-            return refuse(Refusal::Martian, out.extend(info, None, update.announced::<F>()));
+            return refuse(Refusal::Martian, routes.withdraw(update.announced::<F>()));
         }
         // A policy that rejects all routes does not need the attributes.
         if settings.import.constant() == Some(PolicyResult::Reject) {
-            return refuse(Refusal::ImportPolicy, out.extend(info, None, update.announced::<F>()));
+            return refuse(Refusal::ImportPolicy, routes.withdraw(update.announced::<F>()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
-            return refuse(why, out.extend(info, None, update.announced::<F>()));
+            return refuse(why, routes.withdraw(update.announced::<F>()));
         }
         let Ingest { recent, import, content, run, .. } = self;
         // A martian counts as withdrawn: an earlier list may have accepted it.
@@ -101,21 +106,22 @@ impl Ingest {
             .announced::<F>()
             .filter(|prefix| !(first_bytes.has(*prefix) && settings.martians.takes(*prefix, &mut martians)));
         if settings.import.constant_for(content.attributes()) == Some(PolicyResult::Accept) {
-            counters.announced += out.extend(info, Some(recent.intern(content)), announced);
-            return refuse(Refusal::Martian, out.withdraw_all(info, martians));
+            let (count, beyond) = routes.announce(recent.intern(content), announced);
+            counters.announced += count;
+            refuse(Refusal::MaxPrefixes, beyond);
+            return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         let source = info.source();
         let mut result = import.evaluate(&settings.import, source, F::AFI, next_hop, content, recent);
         let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
-            let count = out.extend(info, attrs, prefixes);
-            match attrs {
-                Some(_) => counters.announced += count,
-                None => refuse(Refusal::ImportPolicy, count),
-            }
+            let Some(attrs) = attrs else { return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes)) };
+            let (count, beyond) = routes.announce(attrs, prefixes);
+            counters.announced += count;
+            refuse(Refusal::MaxPrefixes, beyond);
         };
         if let Some(attrs) = result.settled() {
             add(attrs, &mut { announced });
-            return refuse(Refusal::Martian, out.withdraw_all(info, martians));
+            return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         // Prefixes with the same result become one run.
         let run = run.get_mut::<F>();
@@ -129,7 +135,7 @@ impl Ingest {
             run.push(prefix);
         }
         add(last.as_ref(), &mut run.drain(..));
-        refuse(Refusal::Martian, out.withdraw_all(info, martians));
+        refuse(Refusal::Martian, routes.withdraw_all(martians));
     }
 
     /// Reads the attributes of `update` into the scratch memory, unless one forbids the routes.

@@ -1,8 +1,10 @@
 //! A session in its reader: the settings of its routes, and counters.
 
 use super::Martians;
+use super::max_prefixes::{Accepted, AcceptedPrefixes, LimitEvent, MaxPrefixes, PrefixCount};
 use crate::peer::PeerInfo;
 use ribtide_policy::Policy;
+use ribtide_prefix::{Afi, Families, for_each_family};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attribute, code, number, router_ids};
 use ribtide_wire::bgp::role::Role;
@@ -29,6 +31,8 @@ pub struct IngestSettings {
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from this peer.
     pub attributes: AttributeFilter,
+    /// Limits of accepted prefixes.
+    pub max_prefixes: Option<MaxPrefixes>,
 }
 
 /// A session in its reader.
@@ -39,6 +43,8 @@ pub struct IngestPeer {
     pub(super) context: Context,
     /// Counters since the session was established.
     pub counters: IngestCounters,
+    /// The accepted prefixes of families with a limit.
+    pub(super) accepted: Families<AcceptedPrefixes>,
 }
 
 /// What decides beside the import policy whether routes are used.
@@ -61,13 +67,18 @@ impl IngestPeer {
     /// A newly established session.
     pub fn new(info: Arc<PeerInfo>, settings: IngestSettings) -> IngestPeer {
         let context = Context::new(&info, &settings);
-        IngestPeer { info, settings, context, counters: IngestCounters::default() }
+        let accepted = accepted(&settings);
+        IngestPeer { info, settings, context, counters: IngestCounters::default(), accepted }
     }
 
     /// Changes the settings of later routes. Earlier routes stay until the peer sends them again:
-    /// the caller requests that (RFC 2918).
+    /// the caller requests that (RFC 2918). Other limits count from nothing: with the routes that the
+    /// peer sends again.
     pub fn set(&mut self, settings: IngestSettings) {
         self.context = Context::new(&self.info, &settings);
+        if settings.max_prefixes != self.settings.max_prefixes {
+            self.accepted = accepted(&settings);
+        }
         self.settings = settings;
     }
 
@@ -75,6 +86,41 @@ impl IngestPeer {
     pub fn info(&self) -> &Arc<PeerInfo> {
         &self.info
     }
+
+    /// The prefixes of a family against its limit, if it has one.
+    pub fn prefix_count(&self, afi: Afi) -> Option<PrefixCount> {
+        match afi {
+            Afi::Ipv4 => self.accepted.v4.as_ref().map(Accepted::count),
+            Afi::Ipv6 => self.accepted.v6.as_ref().map(Accepted::count),
+        }
+    }
+
+    /// The limits that were reached since the last call. If one [ends the
+    /// session](LimitEvent::ends_session), the caller reads no further UPDATE.
+    #[inline]
+    pub fn take_limit_events(&mut self) -> Option<Vec<LimitEvent>> {
+        let Families { v4, v6 } = &self.accepted;
+        let any =
+            v4.as_ref().is_some_and(Accepted::has_events) || v6.as_ref().is_some_and(Accepted::has_events);
+        if !any {
+            return None;
+        }
+        let mut events = Vec::new();
+        for_each_family!(F => events.extend(self.accepted.get_mut::<F>().iter_mut().flat_map(Accepted::take_events)));
+        Some(events)
+    }
+
+    /// Shrinks its tables to their contents. O(capacity): call it only when the reader is idle.
+    pub fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.accepted.get_mut::<F>().iter_mut().for_each(Accepted::shrink_to_fit));
+    }
+}
+
+/// No accepted prefix yet, where `settings` has a limit.
+fn accepted(settings: &IngestSettings) -> Families<AcceptedPrefixes> {
+    let mut accepted = Families::default();
+    for_each_family!(F => *accepted.get_mut::<F>() = Accepted::new(settings.max_prefixes));
+    accepted
 }
 
 impl Context {
@@ -180,11 +226,13 @@ pub enum Refusal {
     Martian,
     /// OTC shows a route leak (RFC 9234 section 5).
     RouteLeak,
+    /// It is beyond the maximum number of prefixes.
+    MaxPrefixes,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 7] = [
+    pub const ALL: [Refusal; 8] = [
         Refusal::AsLoop,
         Refusal::OriginatorLoop,
         Refusal::ClusterLoop,
@@ -192,6 +240,7 @@ impl Refusal {
         Refusal::ImportPolicy,
         Refusal::Martian,
         Refusal::RouteLeak,
+        Refusal::MaxPrefixes,
     ];
 }
 
@@ -205,6 +254,7 @@ impl fmt::Display for Refusal {
             Refusal::ImportPolicy => "import policy",
             Refusal::Martian => "the prefix is a martian (bgp.martians), or the next hop a loopback address",
             Refusal::RouteLeak => "a route leak: the attribute OTC does not agree with the role",
+            Refusal::MaxPrefixes => "beyond the maximum number of prefixes (max-prefixes)",
         })
     }
 }

@@ -1,3 +1,5 @@
+mod max_prefixes;
+
 use super::*;
 use crate::message::RouteOp;
 use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
@@ -54,6 +56,7 @@ fn settings() -> IngestSettings {
         role: None,
         martians: Arc::new(Martians::default_list()),
         attributes: AttributeFilter::default(),
+        max_prefixes: None,
     }
 }
 

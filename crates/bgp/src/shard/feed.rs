@@ -4,6 +4,8 @@
 //! next hop does not remove a route that may be the reason for it, and both return together
 //! (`docs/adr/0020-next-hop-resolution.md`).
 //!
+//! An originated path has no feed: the router forwards by the route that it comes from.
+//!
 //! Where only the best path matters, a comparison of two numbers shows a change. With multipath or
 //! a backup path the others matter too. Two bits of each path note its part in forwarding, so the
 //! last feed of a prefix is known whatever happened to sessions and next hops since.
@@ -46,6 +48,9 @@ impl Core {
     pub(super) fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
         let selected = route.selected();
         let paths = route.paths(&self.paths);
+        if self.is_originated(paths[selected]) {
+            return None;
+        }
         let others = || paths.iter().enumerate().filter(|(at, _)| *at != selected).map(|(_, path)| *path);
         let members = others().filter(|path| path.part() == Part::Member);
         let backup = others().find(|path| path.part() == Part::Backup);
@@ -77,6 +82,12 @@ impl Core {
         if !out.feeds() {
             return false;
         }
+        if let Some(new) = new
+            && self.is_originated(new.path)
+        {
+            return self.feed_nothing(route, old, out);
+        }
+        let old = old.filter(|old| !self.is_originated(old.path));
         // A path that becomes usable needs a fence, though its next hops are in the RIB already.
         let best = |selected: Option<SelectedPath>| selected.and_then(SelectedPath::best);
         let again = self.gates.is_on() && best(old).is_none() && best(new).is_some();
@@ -90,6 +101,26 @@ impl Core {
             out.feed(route.prefix(), new.map(hop));
         }
         news
+    }
+
+    /// An originated path is selected instead of `old`: BGP has no route for the RIB manager. Returns
+    /// whether the path needs a fence, because no originated one was selected before.
+    #[cold]
+    fn feed_nothing<F: Family>(
+        &mut self,
+        route: &Route<F>,
+        old: Option<SelectedPath>,
+        out: &mut ShardOut,
+    ) -> bool {
+        self.fed = None;
+        route.paths_mut(&mut self.paths).iter_mut().for_each(|path| path.set_part(Part::Nothing));
+        if old.is_some_and(|old| self.is_originated(old.path)) {
+            return false;
+        }
+        if old.is_some() {
+            out.feed(route.prefix(), None);
+        }
+        true
     }
 
     #[cold]
@@ -111,6 +142,9 @@ impl Core {
 
     /// Feeds a route as it is, changed or not.
     pub(super) fn feed_again<F: Family>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
+        if self.is_originated(best) {
+            return;
+        }
         if self.feeds_several(out) {
             out.feed_set(route.prefix(), self.fed_set(route).as_ref());
         } else {

@@ -15,6 +15,8 @@
 //! - **The former path stays advertised while its successor waits**, because it is what the FIB
 //!   forwards by. A map beside the table holds the former path for that time.
 //! - **A withdrawal is sent at once.** It needs no confirmation.
+//! - **An originated path waits, too**, though it has no feed: its route, if it has one, is in a batch
+//!   before the fence.
 //! - **A confirmation names a fence, not a path.** A change waits for the next fence. A prefix that
 //!   changes again waits for the later fence, so the earlier one does not confirm it.
 //! - **An unresolved next hop keeps the former advertisement**, with suppression and without. When a

@@ -201,7 +201,11 @@ impl Shard {
             for_each_family!(F => if F::AFI == op.afi {
                 let (tables, group, prefixes) = (tables.get_mut::<F>(), groups.get_mut::<F>(), prefixes.get::<F>());
                 let end = prefixes.len().min(group.taken + op.count as usize);
-                let path = |attrs| Path::new(*number, session, decision::hint(attrs));
+                let hint = |attrs| match core.sessions.is_originated(session) {
+                    true => decision::ORIGINATED_HINT,
+                    false => decision::hint(attrs),
+                };
+                let path = |attrs| Path::new(*number, session, hint(attrs));
                 let path = op.attrs.as_ref().map(path);
                 let recursive = core.is_recursive(session);
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
@@ -414,9 +418,23 @@ impl Core {
         }
     }
 
+    /// Whether this router originates a path. Nothing forwards by it, so it is not fed to the RIB
+    /// manager.
+    #[inline]
+    fn is_originated(&self, path: Path) -> bool {
+        self.sessions.is_originated(path.session)
+    }
+
+    fn rank(&self, path: Path) -> Rank {
+        match self.is_originated(path) {
+            true => Rank::ORIGINATED,
+            false => Rank::new(self.attrs.get(path.attrs), &self.options),
+        }
+    }
+
     fn candidate(&self, path: Path) -> Candidate<'_> {
         Candidate {
-            rank: Rank::new(self.attrs.get(path.attrs), &self.options),
+            rank: self.rank(path),
             peer: &self.sessions.get(path.session).info,
             cost: self.cost(path),
         }
@@ -496,10 +514,7 @@ impl Core {
         let other_class = gone.worth() != first.worth() && self.usable(first);
         let effect = match self.options.deterministic_med && other_class {
             true => Effect::Keep,
-            false => {
-                let rank = Rank::new(self.attrs.get(gone.attrs), &self.options);
-                decision::departure(self.candidate(first), rank, &self.options)
-            }
+            false => decision::departure(self.candidate(first), self.rank(gone), &self.options),
         };
         if at < best {
             route.set_selected(best - 1, true);

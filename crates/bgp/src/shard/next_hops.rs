@@ -266,12 +266,12 @@ impl NextHops {
             let (address, exclude) = (hop.address, hop.exclude);
             for (recursive, kind) in [false, true].into_iter().zip(&mut hop.kinds) {
                 let used = kind.is_used();
-                if used != kind.registered {
+                if used != kind.registered && !is_own(address) {
                     kind.registered = used;
                     out.push((TrackedNextHop { address, recursive, exclude }, used));
                 }
                 if !used {
-                    kind.state = self.assumed;
+                    kind.state = assumed(self.assumed, address);
                 }
             }
             if !hop.kinds[1].is_used() && exclude.is_none() {
@@ -306,7 +306,8 @@ impl NextHops {
         if let Some(id) = self.by_address.get(&(address, exclude)) {
             return *id;
         }
-        let kind = Kind { state: self.assumed, paths: [0; 2], registered: false };
+        let state = assumed(self.assumed, address);
+        let kind = Kind { state, paths: [0; 2], registered: false };
         let apart = match exclude {
             None => existing(&self.outside, address),
             Some(prefix) => {
@@ -331,6 +332,17 @@ impl NextHops {
         self.by_address.insert((address, exclude), id);
         id
     }
+}
+
+/// Whether it stands for this router: the next hop of originated routes, which peers cannot announce
+/// (RFC 4271 section 6.3).
+fn is_own(address: IpAddr) -> bool {
+    address.is_unspecified()
+}
+
+/// The state of a next hop before a report. The RIB manager reports none of this router's own.
+fn assumed(of_others: Option<NextHopState>, address: IpAddr) -> Option<NextHopState> {
+    if is_own(address) { Some(NextHopState::Reachable { cost: 0 }) } else { of_others }
 }
 
 /// The prefixes outside of which an address lies and that have an entry with it.

@@ -20,6 +20,8 @@ pub(super) struct Sessions {
     last: Vec<Last>,
     /// Sessions that ended and have paths.
     ending: Vec<u16>,
+    /// Whether any session had originated paths.
+    any_originated: bool,
 }
 
 /// A session, up or not.
@@ -29,6 +31,8 @@ pub(super) struct Session {
     pub(super) up: bool,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
     pub(super) recursive: bool,
+    /// Whether this router originates its paths.
+    originated: bool,
     /// Whether its end is news to whom it is confirmed.
     confirm: bool,
     /// Paths of it that followers know though they are best no longer.
@@ -52,7 +56,8 @@ impl Session {
     /// A session that is up, and whose end will be confirmed; or one that is over, and whose end was not sent to any worker.
     fn new(info: Arc<PeerInfo>, up: bool) -> Session {
         let recursive = info.feed_kind().recursive;
-        Session { info, up, recursive, confirm: up, held: 0, counts: Families::default() }
+        let originated = info.kind.is_local();
+        Session { info, up, recursive, originated, confirm: up, held: 0, counts: Families::default() }
     }
 
     /// Whether nothing of it is left.
@@ -65,6 +70,12 @@ impl Sessions {
     /// The session of a number in use.
     pub(super) fn get(&self, number: u16) -> &Session {
         self.list[usize::from(number)].as_ref().expect("a path's session is known")
+    }
+
+    /// Whether this router originates the paths of a session in use.
+    #[inline]
+    pub(super) fn is_originated(&self, number: u16) -> bool {
+        self.any_originated && self.get(number).originated
     }
 
     /// What it contributes, to change.
@@ -162,6 +173,7 @@ impl Sessions {
     }
 
     fn add(&mut self, session: Session) -> Option<u16> {
+        self.any_originated |= session.originated;
         if let Some(number) = self.unused.pop() {
             self.list[usize::from(number)] = Some(session);
             return Some(number);

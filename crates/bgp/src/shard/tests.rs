@@ -1,5 +1,7 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
+mod originated;
+
 use super::*;
 use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;

@@ -102,7 +102,7 @@ impl Sessions {
         }
     }
 
-    /// Lets a peer have a session or not, as its settings have it, BFD, and the interface to it.
+    /// Lets a peer have a session or not, as its settings have it, its maximum prefixes, BFD, and the interface to it.
     pub(super) fn obey(&mut self, id: PeerId) {
         let obstacle = self.obstacle(id);
         let Some(peer) = self.peers.get(&id) else { return };
@@ -131,7 +131,8 @@ impl Sessions {
                 None
             }
         };
-        self.bfd_obstacle(self.peers.get(&id)?).or(cut_off.map(Obstacle::Interface))
+        let by_limit = peer.limits.obstacle();
+        by_limit.or_else(|| self.bfd_obstacle(self.peers.get(&id)?)).or(cut_off.map(Obstacle::Interface))
     }
 }
 

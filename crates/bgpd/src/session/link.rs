@@ -9,7 +9,7 @@ use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo};
+use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo, PrefixLimits};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
@@ -27,6 +27,7 @@ pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
         role: settings.role,
         martians: settings.martians.clone(),
         attributes: settings.attributes,
+        max_prefixes: settings.max_prefixes.received,
     }
 }
 
@@ -68,6 +69,7 @@ impl Sessions {
             heard,
             backlog: Backlog::default(),
             initial_done: [false; 2],
+            limits: PrefixLimits::default(),
         };
         peer.up = Some(up);
 
@@ -77,6 +79,7 @@ impl Sessions {
             let message = if at == worker { EgressIn::MemberUp(info) } else { EgressIn::SourceUp(info) };
             self.outbox.send_to_worker(at, message);
         }
+        self.limit_sent(id);
         self.join_group(&info.egress, worker);
         self.load[reader] += 1;
         self.outbox.send_to_reader(reader, Command::Attach(Box::new(attach)));
@@ -174,9 +177,9 @@ impl Sessions {
         let next_hop = if !peer.kind.is_internal() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
-        } else if peer.settings.export.sets_next_hop(SetNextHop::Own) {
+        } else if self.originated.is_configured() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
             let (v4, v6) = own();
-            NextHopRule::KeepUnlessPolicy { v4, v6 }
+            NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
             NextHopRule::Keep
         };

@@ -3,7 +3,9 @@
 //! A neighbour that flaps must not fill the log. Each has an allowance of lines; the lines that exceed it are counted, and the
 //! neighbour's next line has their number.
 
+use ribtide_bgp::egress::LimitExceeded;
 use ribtide_bgp::fsm::{Millis, Negotiated};
+use ribtide_bgp::ingest::{LimitCrossed, LimitEvent};
 use ribtide_dataplane::InterfaceLine;
 use ribtide_prefix::{Afi, Map};
 use ribtide_runtime::log::target;
@@ -45,6 +47,10 @@ pub(super) enum News<'a> {
     Down(Millis, &'a str),
     /// There was no session yet: why not.
     Refused(&'a str),
+    /// A maximum of received prefixes was reached.
+    Limit(&'a LimitEvent),
+    /// There are more prefixes for it than it may be sent.
+    LimitOut(&'a LimitExceeded),
 }
 
 impl Log {
@@ -114,6 +120,39 @@ impl Log {
                 lines_left_out_of_all,
                 "the neighbor gets no session"
             ),
+            News::LimitOut(LimitExceeded { afi, count, max, .. }) => tracing::warn!(
+                target: target::BGP_SESSION,
+                %neighbor,
+                asn,
+                group,
+                family = afi.unicast_name(),
+                prefixes = count,
+                max,
+                lines_left_out,
+                lines_left_out_of_all,
+                "the neighbor would be sent more than its maximum of prefixes"
+            ),
+            News::Limit(LimitEvent { afi, crossed, count, max }) => {
+                let (action, sentence) = match crossed {
+                    LimitCrossed::Warning => (None, "the neighbor comes near its maximum of prefixes"),
+                    LimitCrossed::Limit(action) => {
+                        (Some(action), "the neighbor exceeds its maximum of prefixes")
+                    }
+                };
+                tracing::warn!(
+                    target: target::BGP_SESSION,
+                    %neighbor,
+                    asn,
+                    group,
+                    family = afi.unicast_name(),
+                    prefixes = count,
+                    max,
+                    action = action.map(tracing::field::display),
+                    lines_left_out,
+                    lines_left_out_of_all,
+                    "{sentence}"
+                );
+            }
         }
     }
 }
@@ -158,6 +197,7 @@ impl Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ribtide_bgp::ingest::LimitAction;
     use ribtide_bgp::peer::FamilySet;
     use ribtide_runtime::log::{LogSettings, capture};
 
@@ -192,6 +232,12 @@ mod tests {
                 &who(1),
                 &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)"),
             );
+            for (crossed, count) in
+                [(LimitCrossed::Warning, 80), (LimitCrossed::Limit(LimitAction::Discard), 100)]
+            {
+                let event = LimitEvent { afi: Afi::Ipv6, crossed, count, max: 100 };
+                log.neighbor(9, &who(1), &News::Limit(&event));
+            }
             log.neighbor(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
         });
         assert_eq!(
@@ -201,6 +247,10 @@ mod tests {
                  families=ipv4-unicast,ipv6-unicast hold_time_s=90",
                 "WARN bgp::session: the session is down neighbor=192.0.2.1 asn=65010 group=upstream \
                  reason=\"NOTIFICATION received (cease: administrative reset)\" uptime_s=61",
+                "WARN bgp::session: the neighbor comes near its maximum of prefixes neighbor=192.0.2.1 asn=65010 \
+                 group=upstream family=ipv6-unicast prefixes=80 max=100",
+                "WARN bgp::session: the neighbor exceeds its maximum of prefixes neighbor=192.0.2.1 asn=65010 \
+                 group=upstream family=ipv6-unicast prefixes=100 max=100 action=discard",
                 "WARN bgp::session: the neighbor gets no session neighbor=192.0.2.2 group=upstream \
                  reason=\"NOTIFICATION sent (OPEN message error: bad peer AS)\"",
             ]

@@ -17,6 +17,8 @@ mod interfaces;
 mod keys;
 mod link;
 mod log;
+mod max_prefixes;
+mod origination;
 mod outbox;
 mod peer;
 mod reconfiguration;
@@ -32,6 +34,7 @@ pub(super) use socket::set_md5;
 pub use view::{NeighborView, Totals, UpView};
 pub use write_queue::WriteQueue;
 
+use super::egress::EgressOut;
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
@@ -41,17 +44,18 @@ use keys::Keys;
 use log::{Log, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use origination::Originated;
 use outbox::Outbox;
 use peer::Peer;
 use ribtide_bfd::Standing;
 use ribtide_bfdd::BfdNews;
-use ribtide_bgp::egress::Write;
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId};
 use ribtide_config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_prefix::Map;
+use ribtide_ribd::Redistributed;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
@@ -72,6 +76,8 @@ use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
 const WRITES: usize = 64;
+/// Batches of redistributed routes that may wait.
+const REDISTRIBUTED: usize = 16;
 /// Reports of readers and shards that may wait.
 const REPORTS: usize = 1024;
 /// How long a closed connection is kept, so that unread input does not destroy the NOTIFICATION that we sent last.
@@ -94,11 +100,12 @@ pub(super) struct SessionsBuilder {
     poll: Poll,
     wake: Wake,
     listeners: Vec<TcpListener>,
-    writes: (Sender<Vec<Write>>, Receiver<Vec<Write>>),
+    writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
+    redistributed: (Sender<Redistributed>, Receiver<Redistributed>),
 }
 
 /// Whom the session thread talks to.
@@ -149,12 +156,13 @@ impl SessionsBuilder {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
         }
-        let (writes, reports, purged, bfd, links) = (
+        let (writes, reports, purged, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
             rings.bounded("BFD to sessions", REPORTS),
             rings.bounded("interfaces to sessions", REPORTS),
+            rings.bounded("RIB to sessions", REDISTRIBUTED),
         );
         Ok(SessionsBuilder {
             rings: rings.clone(),
@@ -165,11 +173,12 @@ impl SessionsBuilder {
             purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             links: (links.0.with_wake(Some(wake.clone())), links.1),
+            redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
             wake,
         })
     }
 
-    pub(super) fn writes(&self) -> Sender<Vec<Write>> {
+    pub(super) fn writes(&self) -> Sender<EgressOut> {
         self.writes.0.clone()
     }
 
@@ -187,6 +196,10 @@ impl SessionsBuilder {
 
     pub(super) fn links(&self) -> Sender<InterfaceNews> {
         self.links.0.clone()
+    }
+
+    pub(super) fn redistributed(&self) -> Sender<Redistributed> {
+        self.redistributed.0.clone()
     }
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
@@ -236,7 +249,10 @@ impl SessionsBuilder {
             bfd: self.bfd.1,
             links: Interfaces::default(),
             link_news: self.links.1,
+            redistributed: self.redistributed.1,
+            originated: Originated::default(),
         };
+        sessions.originate(&setup.bgp.originate);
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
         }
@@ -284,12 +300,14 @@ pub struct Sessions {
     bfd: Receiver<BfdNews>,
     links: Interfaces,
     link_news: Receiver<InterfaceNews>,
+    redistributed: Receiver<Redistributed>,
+    originated: Originated,
 }
 
 impl Sessions {
     fn run(
         mut self,
-        writes: &Receiver<Vec<Write>>,
+        writes: &Receiver<EgressOut>,
         reports: &Receiver<Report>,
         purged: &Receiver<Purged>,
         calls: &CallQueue<Sessions>,
@@ -338,6 +356,12 @@ impl Sessions {
             }
             while let Some(news) = self.link_news.try_recv() {
                 self.take_interface(news);
+            }
+            // What readers have no room for waits in the RIB manager, where changes coalesce.
+            while self.outbox.is_empty()
+                && let Some(changes) = self.redistributed.try_recv()
+            {
+                self.redistribute(changes);
             }
             self.write_all(room);
             while let Some(report) = reports.try_recv() {
@@ -444,7 +468,7 @@ impl Sessions {
         self.settle(id);
     }
 
-    /// Enters the peer's next timer, and forgets a dynamic peer that is gone.
+    /// Enters the peer's next timer, and forgets a dynamic peer that is gone. One that must wait after a limit is remembered.
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let (before, after) = (peer.deadline, peer.next_deadline());
@@ -453,7 +477,7 @@ impl Sessions {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id)));
         }
-        if peer.dynamic && !peer.has_connections() {
+        if peer.dynamic && !peer.has_connections() && !peer.limits.is_waiting() {
             let (address, kind) = (peer.address, peer.kind);
             after.map(|at| self.timers.remove(&(at, id)));
             self.peers.remove(&id);
@@ -470,6 +494,10 @@ impl Sessions {
             self.timers.pop_first();
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             peer.deadline = None;
+            if peer.limits.until().is_some_and(|until| until <= now) {
+                self.end_limit_wait(id);
+            }
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
             let limit = peer.fsm.send_hold();
             let stalled = peer.stalled.zip(limit).is_some_and(|(since, limit)| since + limit <= now);
             self.event(id, if stalled { Event::SendHoldExpired } else { Event::Tick });
@@ -700,11 +728,18 @@ impl Sessions {
     }
 
     /// Queues what workers packed, then writes to each peer once.
-    fn take_writes(&mut self, writes: &Receiver<Vec<Write>>) {
+    fn take_writes(&mut self, writes: &Receiver<EgressOut>) {
         let (mut touched, mut bytes) = (BTreeSet::new(), 0);
         while bytes < WRITES_AT_ONCE
-            && let Some(batch) = writes.try_recv()
+            && let Some(message) = writes.try_recv()
         {
+            let batch = match message {
+                EgressOut::Writes(batch) => batch,
+                EgressOut::Limit(exceeded) => {
+                    self.take_sent_limit(exceeded);
+                    continue;
+                }
+            };
             for write in &batch {
                 for receiver in write.receivers() {
                     let Some(peer) = self.peers.get_mut(&receiver.peer) else { continue };
@@ -746,6 +781,7 @@ impl Sessions {
             What::Message(kind, body) => self.event(id, Event::Message(side, kind, &body)),
             What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
+            What::Limit(event) => self.take_limit(id, event),
             What::Refresh(afi) => self.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi)),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } => {}

@@ -1,9 +1,10 @@
 //! A neighbour of the session thread: its FSM, connections and established session.
 
 use super::connection::Connection;
+use super::max_prefixes::LimitState;
 use super::write_queue::Backlog;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
-use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind, PrefixLimits};
 use ribtide_config::{AnyAsn, NeighborSettings};
 use ribtide_runtime::log::target;
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,6 +32,8 @@ pub(super) struct Peer {
     pub(super) deadline: Option<Millis>,
     /// Since when the kernel accepts no bytes although some wait.
     pub(super) stalled: Option<Millis>,
+    /// What its maximum prefixes did.
+    pub(super) limits: LimitState,
 }
 
 /// An established session.
@@ -45,6 +48,8 @@ pub(super) struct Up {
     pub(super) backlog: Backlog,
     /// Whether End-of-RIB arrived, for IPv4 and IPv6.
     pub(super) initial_done: [bool; 2],
+    /// The limits of sent prefixes that its worker has.
+    pub(super) limits: PrefixLimits,
 }
 
 /// The kind of a peer.
@@ -101,6 +106,7 @@ impl Peer {
             state: (State::Idle, now),
             deadline: None,
             stalled: None,
+            limits: LimitState::default(),
         }
     }
 
@@ -165,6 +171,6 @@ impl Peer {
     /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
-        [self.fsm.next_deadline(), send_hold].into_iter().flatten().min()
+        [self.fsm.next_deadline(), send_hold, self.limits.until()].into_iter().flatten().min()
     }
 }

@@ -72,6 +72,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         prefix_sid,
         martians,
         attributes,
+        max_prefixes,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -91,7 +92,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *enforce_first_as != old.enforce_first_as
         || *prefix_sid != old.prefix_sid
         || *martians != old.martians
-        || *attributes != old.attributes;
+        || *attributes != old.attributes
+        || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export || *prefix_sid != old.prefix_sid;
     if !same_session {
         Difference::Session
@@ -100,6 +102,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *group != old.group
         || *bfd != old.bfd
         || *fast_external_fallover != old.fast_external_fallover
+        || *max_prefixes != old.max_prefixes
     {
         Difference::Soft { import, export }
     } else {
@@ -117,6 +120,13 @@ impl Sessions {
         keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
         self.ranges.clone_from(&bgp.dynamic);
+        let originated = self.originated.is_configured();
+        self.originate(&bgp.originate);
+        if originated != self.originated.is_configured() {
+            // Internal peers get our own address in NEXT_HOP of originated routes.
+            let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.send_otherwise(id));
+        }
         let mut changed = Neighbors::default();
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
@@ -165,11 +175,16 @@ impl Sessions {
             }
         } else {
             if let Some(peer) = self.peers.get_mut(&id) {
+                if settings.max_prefixes != peer.settings.max_prefixes {
+                    // The session may be within the new limit.
+                    peer.limits.end_wait();
+                }
                 peer.settings = settings;
                 peer.description = description;
                 peer.dynamic = configured.is_none();
             }
             self.obey(id);
+            self.limit_sent(id);
             self.start(id);
             if let Difference::Soft { import, export } = takes {
                 if export {
@@ -207,6 +222,7 @@ impl Sessions {
         if let Some(peer) = self.peers.get_mut(&id) {
             // A neighbour of a range ends with its connection; this one does now.
             peer.dynamic = true;
+            peer.limits.end_wait();
             self.event(id, Event::Stop(farewell.clone()));
         }
     }

@@ -7,6 +7,7 @@ use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
+use ribtide_config::MaxPrefixes;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
@@ -45,6 +46,14 @@ pub struct NeighborView {
     pub held: Option<Obstacle>,
     /// For how many milliseconds more an idle hold refuses connections, and after how many oscillations.
     pub idle_hold: Option<(Millis, u32)>,
+    /// In how many milliseconds that ends by itself, where it is a maximum of prefixes.
+    pub held_for: Option<Millis>,
+    /// Its maximum prefixes.
+    pub max_prefixes: MaxPrefixes,
+    /// How often it exceeded that of received ones, of IPv4 and IPv6.
+    pub exceeded: [u64; 2],
+    /// How often there were more to send to it, of IPv4 and IPv6.
+    pub exceeded_out: [u64; 2],
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
     /// External, internal or client.
@@ -175,6 +184,10 @@ impl Sessions {
                 .fsm
                 .idle_hold()
                 .map(|hold| (hold.until.saturating_sub(self.clock.now()), hold.oscillations)),
+            held_for: peer.limits.until().map(|until| until.saturating_sub(self.clock.now())),
+            max_prefixes: peer.settings.max_prefixes,
+            exceeded: peer.limits.exceeded,
+            exceeded_out: peer.limits.exceeded_out,
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
             kind: peer.kind,
             state: peer.state.0,
@@ -189,10 +202,13 @@ impl Sessions {
     }
 
     /// Resets the session of a neighbour, or of all if `address` is `None`, with a text for the peer's operator (RFC
-    /// 9003), empty for none. Returns their number.
+    /// 9003), empty for none. A neighbour that waits after a maximum of prefixes may have a session at once. Returns
+    /// their number.
     pub fn reset(&mut self, address: Option<IpAddr>, text: &str) -> usize {
         self.each(address, |sessions, id| {
-            sessions.event(id, Event::Reset(Notification::cease_with_text(cease::ADMIN_RESET, text)));
+            if !sessions.end_limit_wait(id) {
+                sessions.event(id, Event::Reset(Notification::cease_with_text(cease::ADMIN_RESET, text)));
+            }
         })
     }
 

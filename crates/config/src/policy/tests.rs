@@ -1,5 +1,5 @@
 use super::super::{Config, ConfigError, load, parse};
-use ribtide_policy::{Changes, Policy, Route, Source};
+use ribtide_policy::{Changes, Policy, Route, RouteType, Source};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::attribute::{AsPath, code};
 use ribtide_wire::bgp::{NextHop, build};
@@ -48,7 +48,7 @@ fn evaluate(policy: &Policy, prefix: &str) -> Option<Changes> {
         Afi::Ipv4 => NextHop::V4("192.0.2.2".parse().unwrap()),
         Afi::Ipv6 => NextHop::from_v6("2001:db8::2".parse().unwrap(), None),
     };
-    let source = Source { neighbor: "192.0.2.2".parse().unwrap(), internal: false };
+    let source = Source { neighbor: "192.0.2.2".parse().unwrap(), kind: RouteType::External };
     let route = Route { attributes: &attributes, next_hop, afi: prefix.afi(), source };
     policy.explain(&route, prefix).0
 }
@@ -56,7 +56,8 @@ fn evaluate(policy: &Policy, prefix: &str) -> Option<Changes> {
 #[test]
 fn the_example_of_the_documentation_works() {
     let page = include_str!("../../../../docs/configuration.md");
-    let example = page.split("```toml").find(|part| part.contains("[[policy.definition.")).unwrap();
+    let example =
+        page.split("```toml").find(|part| part.contains("[[policy.definition.customer-in.")).unwrap();
     let example = example.split("```").next().unwrap();
     let config = parse(&format!("{BASE}{example}")).unwrap_or_else(|e| panic!("{e:?}"));
     let peer: IpAddr = "192.0.2.2".parse().unwrap();
@@ -128,7 +129,7 @@ fn each_action_is_obeyed() {
         let policy = one(&format!("actions.{action}\nactions.policy-result = \"accept\""), sets);
         let attributes = attributes();
         let next_hop = NextHop::V4("192.0.2.3".parse().unwrap());
-        let source = Source { neighbor: "192.0.2.2".parse().unwrap(), internal: false };
+        let source = Source { neighbor: "192.0.2.2".parse().unwrap(), kind: RouteType::External };
         let route = Route { attributes: &attributes, next_hop, afi: Afi::Ipv4, source };
         let (changes, problems) = policy.explain(&route, "10.0.0.0/8".parse().unwrap());
         assert!(!changes.unwrap().is_empty(), "{action}");

@@ -1,7 +1,7 @@
 //! BGP: the summary, neighbours, update groups.
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
-use ribtide_model::{BgpSummary, Group, GroupMember, Neighbor, PerFamilyCount, Session};
+use ribtide_model::{BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PerFamilyCount, Session};
 use ribtide_prefix::Afi;
 
 /// The summary without neighbours.
@@ -43,6 +43,7 @@ pub(super) fn neighbor_table() -> Table {
         ">Accepted",
         ">Active",
         ">Advertised",
+        ">Max prefixes",
         ">Out queue",
         "Group",
     ])
@@ -65,11 +66,22 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
         if n.import_missing { NO_POLICY.into() } else { of(|s| s.accepted) },
         of(|s| s.active),
         if n.export_missing { NO_POLICY.into() } else { of(|s| s.advertised) },
+        limits(&n.max_prefixes),
         queue.map_or("-".into(), |q| {
             format!("{}{}", if q.slow_writer { "slow " } else { "" }, bytes(q.bytes))
         }),
         n.group.clone(),
     ]);
+}
+
+/// Counts against limits, such as `v4 980/1,000`, with `out` for those of sent prefixes.
+fn limits(all: &[MaxPrefixes]) -> String {
+    let limit = |limit: &MaxPrefixes| {
+        let family = if limit.family.starts_with("ipv4") { "v4" } else { "v6" };
+        let out = if limit.direction == "sent" { " out" } else { "" };
+        format!("{family}{out} {}/{}", limit.count.map_or("-".into(), number), number(limit.max.into()))
+    };
+    if all.is_empty() { "-".into() } else { all.iter().map(limit).collect::<Vec<_>>().join(", ") }
 }
 
 /// The full state of a neighbour.
@@ -121,6 +133,21 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         line("Last session ended", &n.last_down, n.last_down_seconds);
     }
     line("Last error", &n.last_error, n.last_error_seconds);
+    if n.state.starts_with("Idle (maximum prefixes") {
+        let left = n.idle_seconds_left.map_or(String::new(), |s| format!("for {}, or ", duration(s)));
+        out.push_str(&format!("  No session {left}until `ribtide clear bgp neighbor {}`\n", n.address));
+    }
+    for limit in &n.max_prefixes {
+        out.push_str(&format!(
+            "  Maximum of {} prefixes {}: {}{}, exceeded {}; {}\n",
+            limit.family,
+            limit.direction,
+            limit.count.map_or(String::new(), |count| format!("{} of ", number(count))),
+            number(limit.max.into()),
+            count(limit.exceeded, "time"),
+            limit.action,
+        ));
+    }
     if let Some(s) = &n.session {
         out.push_str(&session(s));
     }
@@ -171,13 +198,14 @@ fn session(s: &Session) -> String {
     }
     [routes, messages, prefixes].iter_mut().for_each(|table| out.push_str(&table.render()));
     out.push_str(&format!(
-        "  Refused: {} prefixes by import, {} as loops, {} by their first AS, {} martians, {} route leaks, {} of other families; {} UPDATEs treated as withdrawal, {} \
+        "  Refused: {} prefixes by import, {} as loops, {} by their first AS, {} martians, {} route leaks, {} beyond the maximum, {} of other families; {} UPDATEs treated as withdrawal, {} \
          attributes discarded\n",
         number(c.rejected),
         number(c.loops),
         number(c.first_as),
         number(c.martians),
         number(c.route_leaks),
+        number(c.beyond_max),
         number(c.ignored),
         number(c.treated_as_withdraw),
         number(c.discarded_attributes),
@@ -258,6 +286,17 @@ mod tests {
     use super::*;
     use ribtide_model::{Messages, ReceiveCounters, SendCounters, Threading, WriteQueue};
 
+    fn limit(family: &str, direction: &str, count: Option<u64>, action: &str) -> MaxPrefixes {
+        MaxPrefixes {
+            family: family.into(),
+            direction: direction.into(),
+            max: 1_000_000,
+            count,
+            action: action.into(),
+            exceeded: 1,
+        }
+    }
+
     fn slow() -> Neighbor {
         let both = |ipv4, ipv6| PerFamilyCount { ipv4, ipv6 };
         Neighbor {
@@ -281,6 +320,8 @@ mod tests {
             last_error_seconds: Some(7500),
             last_down: Some("the connection ended: closed by the peer".into()),
             last_down_seconds: Some(7520),
+            max_prefixes: vec![limit("ipv4-unicast", "received", Some(1_000_000), "discard")],
+            idle_seconds_left: None,
             session: Some(Session {
                 router_id: [1, 1, 1, 1].into(),
                 local_address: "192.0.2.9".parse().unwrap(),
@@ -304,6 +345,7 @@ mod tests {
                 counters: ReceiveCounters {
                     announced: 1_200_000,
                     rejected: 3,
+                    beyond_max: 4,
                     last_reason: Some("not used: import policy".into()),
                     ..ReceiveCounters::default()
                 },
@@ -331,6 +373,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   State Established for 3m12s, 1 flap
   Last session ended, 2h05m ago: the connection ended: closed by the peer
   Last error, 2h05m ago: NOTIFICATION received (cease: administrative reset)
+  Maximum of ipv4-unicast prefixes received: 1,000,000 of 1,000,000, exceeded 1 time; discard
   Local address 192.0.2.9, peer's router ID 1.1.1.1
   Hold time 90 s, a KEEPALIVE at least every 30 s, last message 3s ago
   Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh yes
@@ -348,7 +391,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Prefixes in UPDATEs   Received  Sent
     announced          1,200,000    18
     withdrawn                  0     1
-  Refused: 3 prefixes by import, 0 as loops, 0 by their first AS, 0 martians, 0 route leaks, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
+  Refused: 3 prefixes by import, 0 as loops, 0 by their first AS, 0 martians, 0 route leaks, 4 beyond the maximum, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
   Last refusal: not used: import policy
   Withdrawn instead of sent, as their attributes do not fit a message of this session: 2 prefixes
   Write queue 8.0 MiB (full), blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
@@ -360,11 +403,16 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             last_down: None,
             asn: None,
             description: None,
+            state: "Idle (maximum prefixes)".into(),
+            idle_seconds_left: Some(192),
+            max_prefixes: vec![limit("ipv6-unicast", "sent", None, "restart")],
             ..slow()
         };
         assert_eq!(
             neighbor(&idle),
-            "Neighbor 192.0.2.1, client AS any, group clients\n  State Established for 3m12s, 1 flap\n"
+            "Neighbor 192.0.2.1, client AS any, group clients\n  State Idle (maximum prefixes) for 3m12s, 1 flap\n\
+             \x20 No session for 3m12s, or until `ribtide clear bgp neighbor 192.0.2.1`\n\
+             \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
         let silent = Neighbor { import_missing: true, export_missing: true, ..idle.clone() };
         assert!(neighbor(&silent).ends_with(
@@ -418,7 +466,14 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         };
         let mut table = neighbor_table();
         neighbor_row(&mut table, &slow());
-        neighbor_row(&mut table, &Neighbor { session: None, state: "Active".into(), ..slow() });
+        let both = vec![
+            limit("ipv4-unicast", "received", None, "warn"),
+            limit("ipv6-unicast", "sent", Some(5), "restart"),
+        ];
+        neighbor_row(
+            &mut table,
+            &Neighbor { session: None, state: "Active".into(), max_prefixes: both, ..slow() },
+        );
         assert_eq!(
             format!("{}{}", summary(&reply), table.render()),
             "\
@@ -430,9 +485,9 @@ Family  Prefixes  Paths  Active
 IPv4       1,000  2,000     999
 IPv6           1      2       1
 
-Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised     Out queue  Group
-192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17  slow 8.0 MiB  clients
-192.0.2.1  65001  client  Active       3m12s      1          -        -           -             -  clients
+Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised                         Max prefixes     Out queue  Group
+192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17               v4 1,000,000/1,000,000  slow 8.0 MiB  clients
+192.0.2.1  65001  client  Active       3m12s      1          -        -           -  v4 -/1,000,000, v6 out 5/1,000,000             -  clients
 "
         );
     }

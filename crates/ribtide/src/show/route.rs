@@ -50,8 +50,8 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             }
             .into(),
             if i == 0 { route.prefix.clone() } else { String::new() },
-            p.next_hop.to_string(),
-            p.neighbor.to_string(),
+            if p.originated.is_some() { "self".into() } else { p.next_hop.to_string() },
+            p.originated.as_ref().map_or_else(|| p.neighbor.to_string(), |source| format!("({source})")),
             option(p.local_pref),
             option(p.med),
             format!("{} {origin}{lost}", p.as_path).trim_start().into(),

@@ -1,6 +1,7 @@
 //! NOTIFICATION: the reason of a session's end, as codes and as a sentence.
 
 use super::message::{MessageType, finish, start};
+use ribtide_prefix::{Afi, Safi};
 use std::fmt;
 
 /// Declares a table of codes: a constant for each, and the sentence that names it.
@@ -144,6 +145,13 @@ impl Notification {
         Notification::with_data(code::CEASE, subcode, data)
     }
 
+    /// A Cease, Maximum Number of Prefixes Reached, with the family and the upper bound as data (RFC
+    /// 4486 section 4).
+    pub fn max_prefixes(afi: Afi, max: u32) -> Self {
+        let data = [&(afi as u16).to_be_bytes()[..], &[Safi::Unicast as u8], &max.to_be_bytes()].concat();
+        Notification::with_data(code::CEASE, cease::MAX_PREFIXES, data)
+    }
+
     /// Parses the body of a NOTIFICATION. Missing fields count as unspecific, because errors in it
     /// must not be reported (RFC 4271 section 6.4).
     pub fn parse(body: &[u8]) -> Self {
@@ -176,6 +184,14 @@ impl Notification {
         }
     }
 
+    /// The family and the upper bound of Maximum Number of Prefixes Reached, if the peer named them
+    /// (RFC 4486 section 4).
+    pub fn prefix_bound(&self) -> Option<(u16, u8, u32)> {
+        let is_bound = self.code == code::CEASE && self.subcode == cease::MAX_PREFIXES;
+        let [a, b, safi, max @ ..] = *self.data.first_chunk::<7>().filter(|_| is_bound)?;
+        Some((u16::from_be_bytes([a, b]), safi, u32::from_be_bytes(max)))
+    }
+
     /// The meaning of the subcode, or `None` without one or for an unknown one.
     fn detail(&self) -> Option<&'static str> {
         match self.code {
@@ -204,6 +220,12 @@ impl fmt::Display for Notification {
         }
         if let Some(text) = self.shutdown_text() {
             write!(f, " ({text})")?;
+        }
+        if let Some((afi, safi, max)) = self.prefix_bound() {
+            match Afi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8) {
+                Some(afi) => write!(f, " ({max} of {})", afi.unicast_name())?,
+                None => write!(f, " ({max} of AFI {afi}, SAFI {safi})")?,
+            }
         }
         Ok(())
     }
@@ -287,6 +309,19 @@ mod tests {
         Notification::with_data(3, 9, vec![0; 9000]).write(&mut out);
         assert_eq!(out.len(), MAX_LEN);
         assert!(frame(&out, MAX_LEN).unwrap().is_some());
+    }
+
+    #[test]
+    fn max_prefixes_has_family_and_bound_as_rfc_4486_section_4_has_them() {
+        let sent = Notification::max_prefixes(Afi::Ipv6, 100_000);
+        assert_eq!((sent.code, sent.subcode), (6, 1));
+        assert_eq!(sent.data, [0, 2, 1, 0, 1, 0x86, 0xa0]);
+        assert_eq!(sent.to_string(), "cease: maximum number of prefixes reached (100000 of ipv6-unicast)");
+        let vpn = Notification::with_data(6, 1, vec![0, 1, 128, 0, 0, 0, 9]);
+        assert!(vpn.to_string().ends_with("reached (9 of AFI 1, SAFI 128)"));
+        // The data is optional, and another subcode's is not taken for it.
+        assert_eq!(Notification::cease(1).to_string(), "cease: maximum number of prefixes reached");
+        assert_eq!(Notification::with_data(6, 3, sent.data).prefix_bound(), None);
     }
 
     /// RFC 9003 section 4: the operator gets a message about it, in hexadecimal.

@@ -1,0 +1,238 @@
+//! Maximum prefixes of a session, per family: the prefixes that import accepted, counted against a
+//! limit.
+//!
+//! The reader keeps the accepted prefixes of a limited family as a set, so that a route that
+//! replaces another counts once. A reader has all routes of a session, in order, so neither the
+//! number of shards nor their speed changes a decision. With actions other than
+//! [`LimitAction::Warn`] the limit bounds the set. A family without a limit has no set.
+//!
+//! Routes beyond the limit count as withdrawn, as other refused routes do: a session whose limit is
+//! new may have sent the same prefixes before.
+
+use super::ShardBatches;
+use crate::attr::AttrSet;
+use crate::peer::{PeerInfo, PrefixLimits};
+use ribtide_prefix::{Afi, Family, Prefix, Set, per_family, with_spare};
+use std::fmt;
+
+/// The limits of the accepted prefixes of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MaxPrefixes {
+    /// The limit of each family.
+    pub limits: PrefixLimits,
+    /// What happens beyond it.
+    pub action: LimitAction,
+    /// The percentage of the limit at which [`LimitCrossed::Warning`] is reported, 1 to 100.
+    pub warning: u8,
+}
+
+/// What happens to routes beyond a limit. Displays as in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitAction {
+    /// They are accepted.
+    Warn,
+    /// The session ends.
+    Restart,
+    /// They are not used.
+    Discard,
+}
+
+impl fmt::Display for LimitAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LimitAction::Warn => "warn",
+            LimitAction::Restart => "restart",
+            LimitAction::Discard => "discard",
+        })
+    }
+}
+
+/// A limit was reached. Reported once, until the count has fallen a twentieth of the limit below it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitEvent {
+    /// The family.
+    pub afi: Afi,
+    /// Which limit.
+    pub crossed: LimitCrossed,
+    /// Accepted prefixes.
+    pub count: u32,
+    /// The limit.
+    pub max: u32,
+}
+
+/// What was reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitCrossed {
+    /// The percentage that is to be reported.
+    Warning,
+    /// More prefixes came than the limit allows.
+    Limit(LimitAction),
+}
+
+impl LimitEvent {
+    /// Whether more prefixes came than the limit.
+    pub fn is_exceeded(&self) -> bool {
+        matches!(self.crossed, LimitCrossed::Limit(_))
+    }
+
+    /// Whether the session must end.
+    pub fn ends_session(&self) -> bool {
+        self.crossed == LimitCrossed::Limit(LimitAction::Restart)
+    }
+}
+
+/// The prefixes of a family against its limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrefixCount {
+    /// Accepted prefixes.
+    pub count: u32,
+    /// The limit.
+    pub max: u32,
+}
+
+/// The accepted prefixes of a family with a limit.
+#[derive(Debug)]
+pub(super) struct Accepted<F: Family> {
+    prefixes: Set<Prefix<F>>,
+    max: usize,
+    action: LimitAction,
+    /// The count at which a warning is due.
+    warn_at: usize,
+    /// How far the count must fall below a limit until that is reported again.
+    hysteresis: usize,
+    /// Whether the warning was reported.
+    warned: bool,
+    /// Whether the limit was reported.
+    exceeded: bool,
+    /// Not yet taken by [`Accepted::take_events`].
+    events: Vec<LimitEvent>,
+}
+
+per_family! {
+    /// The accepted prefixes, where the family has a limit.
+    #[derive(Debug)]
+    pub(super) struct AcceptedPrefixes<F> = Option<Accepted<F>>;
+}
+
+impl<F: Family> Accepted<F> {
+    /// No prefix yet; `None` if `settings` has no limit of this family.
+    pub(super) fn new(settings: Option<MaxPrefixes>) -> Option<Accepted<F>> {
+        let MaxPrefixes { limits, action, warning } = settings?;
+        let max = limits.of(F::AFI)?;
+        let warn_at = (u64::from(max) * u64::from(warning)).div_ceil(100);
+        Some(Accepted {
+            prefixes: Set::default(),
+            max: max as usize,
+            action,
+            warn_at: warn_at as usize,
+            hysteresis: max as usize / 20,
+            warned: false,
+            exceeded: false,
+            events: Vec::new(),
+        })
+    }
+
+    pub(super) fn count(&self) -> PrefixCount {
+        PrefixCount { count: self.prefixes.len() as u32, max: self.max as u32 }
+    }
+
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<LimitEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Shrinks the set to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.prefixes.shrink_to(with_spare(self.prefixes.len()));
+    }
+
+    /// Counts a prefix; returns whether the limit permits it.
+    fn admit(&mut self, prefix: Prefix<F>) -> bool {
+        if self.action == LimitAction::Warn || self.prefixes.len() < self.max {
+            self.prefixes.insert(prefix);
+            return true;
+        }
+        self.prefixes.contains(&prefix)
+    }
+
+    /// Notes what a run of announcements reached; `beyond` of its prefixes had no room.
+    fn rose(&mut self, beyond: usize) {
+        let count = self.prefixes.len();
+        if count >= self.warn_at && !std::mem::replace(&mut self.warned, true) {
+            self.report(LimitCrossed::Warning);
+        }
+        if (beyond > 0 || count > self.max) && !std::mem::replace(&mut self.exceeded, true) {
+            self.report(LimitCrossed::Limit(self.action));
+        }
+    }
+
+    /// Notes withdrawals.
+    fn fell(&mut self) {
+        let count = self.prefixes.len() + self.hysteresis;
+        self.warned &= count >= self.warn_at;
+        self.exceeded &= count >= self.max;
+    }
+
+    fn report(&mut self, crossed: LimitCrossed) {
+        let PrefixCount { count, max } = self.count();
+        self.events.push(LimitEvent { afi: F::AFI, crossed, count, max });
+    }
+}
+
+/// The routes of a session on their way to the shards, within the limit of the family.
+pub(super) struct Admission<'a, F: Family> {
+    pub(super) info: &'a PeerInfo,
+    pub(super) accepted: Option<&'a mut Accepted<F>>,
+    pub(super) out: &'a mut ShardBatches,
+}
+
+impl<F: Family> Admission<'_, F> {
+    /// Adds withdrawn prefixes. Returns their number.
+    pub(super) fn withdraw(&mut self, prefixes: impl Iterator<Item = Prefix<F>>) -> u64 {
+        let Some(accepted) = self.accepted.as_deref_mut() else {
+            return self.out.extend(self.info, None, prefixes);
+        };
+        let count = self.out.extend(
+            self.info,
+            None,
+            prefixes.inspect(|prefix| {
+                accepted.prefixes.remove(prefix);
+            }),
+        );
+        accepted.fell();
+        count
+    }
+
+    /// Adds prefixes that were announced with `attrs`. Returns how many the limit permits, and how
+    /// many it does not; these count as withdrawn.
+    pub(super) fn announce(
+        &mut self,
+        attrs: &AttrSet,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+    ) -> (u64, u64) {
+        let Some(accepted) = self.accepted.as_deref_mut() else {
+            return (self.out.extend(self.info, Some(attrs), prefixes), 0);
+        };
+        let mut beyond = Vec::new();
+        let admitted = prefixes.filter(|prefix| {
+            let admitted = accepted.admit(*prefix);
+            if !admitted {
+                beyond.push(*prefix);
+            }
+            admitted
+        });
+        let count = self.out.extend(self.info, Some(attrs), admitted);
+        accepted.rose(beyond.len());
+        let beyond = if beyond.is_empty() { 0 } else { self.out.extend(self.info, None, beyond.into_iter()) };
+        (count, beyond)
+    }
+
+    /// Adds withdrawn prefixes, often none. Returns their number.
+    #[inline(always)]
+    pub(super) fn withdraw_all(&mut self, prefixes: Vec<Prefix<F>>) -> u64 {
+        if prefixes.is_empty() { 0 } else { self.withdraw(prefixes.into_iter()) }
+    }
+}

@@ -1,0 +1,196 @@
+//! The routes that this router originates: configured networks, and redistributed routes of the RIB
+//! manager.
+//!
+//! A source of such routes is a peer without a session ([`PeerKind::Local`]). Reader 0 sends its routes
+//! to the shards like those of a peer, through the policy of the source.
+
+use super::Sessions;
+use crate::reader::{Command, Origination};
+use ribtide_bgp::ingest::{IngestSettings, Martians};
+use ribtide_bgp::message::{EgressIn, Prefixes};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, NextHopRule, PeerInfo, PeerKind};
+use ribtide_config::OriginateConfig;
+use ribtide_policy::Policy;
+use ribtide_prefix::{AnyPrefix, Families, Map};
+use ribtide_rib::Protocol;
+use ribtide_wire::bgp::attribute::Origin;
+use ribtide_wire::bgp::update::AttributeFilter;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// The reader of all sources.
+const READER: usize = 0;
+/// Prefixes of one message to the reader at most.
+const BATCH: usize = 4096;
+
+/// What is originated.
+#[derive(Default)]
+pub(super) struct Originated {
+    config: OriginateConfig,
+    /// The redistributed routes of the RIB manager.
+    routes: Map<AnyPrefix, Protocol>,
+    /// The sources that are configured.
+    sources: BTreeMap<LocalSource, Arc<PeerInfo>>,
+}
+
+impl Originated {
+    /// Whether anything may be originated.
+    pub(super) fn is_configured(&self) -> bool {
+        !self.config.policies.is_empty()
+    }
+}
+
+impl Sessions {
+    /// Applies another configuration.
+    pub(super) fn originate(&mut self, config: &OriginateConfig) {
+        let before = std::mem::replace(&mut self.originated.config, config.clone());
+        for source in LocalSource::ALL {
+            match (before.policies.get(&source), config.policies.get(&source)) {
+                (None, None) => {}
+                (Some(_), None) => self.end_source(source),
+                (former, Some(policy)) => {
+                    if former.is_none() {
+                        self.begin_source(source, policy);
+                    }
+                    let all = former != Some(policy);
+                    let (withdrawn, announced) = self.difference(source, &before, all);
+                    self.send_routes(source, &withdrawn, &announced);
+                }
+            }
+        }
+    }
+
+    /// The withdrawn and the announced prefixes of a source with another configuration than `before`.
+    /// `all`: every prefix is announced, because the policy is another.
+    fn difference(
+        &self,
+        source: LocalSource,
+        before: &OriginateConfig,
+        all: bool,
+    ) -> (Vec<AnyPrefix>, Vec<AnyPrefix>) {
+        let Originated { config, routes, .. } = &self.originated;
+        let mut prefixes: BTreeSet<AnyPrefix> = before.networks.union(&config.networks).copied().collect();
+        prefixes.extend(routes.keys());
+        let (mut withdrawn, mut announced) = (Vec::new(), Vec::new());
+        for prefix in prefixes {
+            let protocol = routes.get(&prefix).copied();
+            let [had, has] = [before, config].map(|config| config.has(source, prefix, protocol));
+            if has && (all || !had) {
+                announced.push(prefix);
+            } else if had && !has {
+                withdrawn.push(prefix);
+            }
+        }
+        (withdrawn, announced)
+    }
+
+    /// Redistributed routes changed.
+    pub(super) fn redistribute(&mut self, changes: Vec<(AnyPrefix, Option<Protocol>)>) {
+        let mut of_sources: BTreeMap<LocalSource, (Vec<AnyPrefix>, Vec<AnyPrefix>)> = BTreeMap::new();
+        let Originated { config, routes, .. } = &mut self.originated;
+        for (prefix, protocol) in changes {
+            let before = match protocol {
+                Some(protocol) => routes.insert(prefix, protocol),
+                None => routes.remove(&prefix),
+            };
+            for source in config.policies.keys() {
+                let [had, has] = [before, protocol].map(|protocol| config.has(*source, prefix, protocol));
+                if had != has {
+                    let (withdrawn, announced) = of_sources.entry(*source).or_default();
+                    if has { announced.push(prefix) } else { withdrawn.push(prefix) }
+                }
+            }
+        }
+        for (source, (withdrawn, announced)) in of_sources {
+            self.send_routes(source, &withdrawn, &announced);
+        }
+    }
+
+    fn send_routes(&mut self, source: LocalSource, withdrawn: &[AnyPrefix], announced: &[AnyPrefix]) {
+        let Originated { config, sources, .. } = &self.originated;
+        let (Some(info), Some(policy)) = (sources.get(&source), config.policies.get(&source)) else { return };
+        let settings = settings(policy);
+        // RFC 4271 section 5.1.1: what is configured is of our AS; what another protocol gave is not known to be.
+        let origin = match source {
+            LocalSource::Network => Origin::Igp,
+            LocalSource::Connected | LocalSource::Static | LocalSource::Kernel => Origin::Incomplete,
+        };
+        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (families(prefixes), Families::default()));
+        let announced = announced.chunks(BATCH).map(|prefixes| (Families::default(), families(prefixes)));
+        for (withdrawn, announced) in withdrawn.chain(announced) {
+            let (info, settings) = (info.clone(), settings.clone());
+            let routes = Origination { info, settings, origin, withdrawn, announced };
+            self.outbox.send_to_reader(READER, Command::Originate(Box::new(routes)));
+        }
+    }
+
+    /// Begins a source without routes, which the workers know.
+    fn begin_source(&mut self, source: LocalSource, policy: &Arc<Policy>) {
+        let kind = PeerKind::Local(source);
+        let id = self.ids.take(kind);
+        let families = FamilySet { ipv4: true, ipv6: true };
+        let info = Arc::new(PeerInfo {
+            id,
+            session: self.ids.next_session(id),
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            asn: self.asn,
+            router_id: self.router_id,
+            kind,
+            multihop: false,
+            families,
+            // Nothing is sent to it.
+            egress: EgressSettings {
+                kind,
+                local_asn: self.asn,
+                cluster_id: self.cluster_id,
+                router_id: self.router_id,
+                families,
+                four_octet_as: true,
+                max_message: 4096,
+                prefix_sid: false,
+                role: None,
+                next_hop: NextHopRule::Keep,
+                export: policy.clone(),
+            },
+        });
+        for worker in 0..self.outbox.workers() {
+            self.outbox.send_to_worker(worker, EgressIn::SourceUp(info.clone()));
+        }
+        self.originated.sources.insert(source, info);
+    }
+
+    /// Ends a source and withdraws its routes.
+    fn end_source(&mut self, source: LocalSource) {
+        let Some(info) = self.originated.sources.remove(&source) else { return };
+        self.ids.ended(info.id, info.session);
+        self.ids.retire(info.id, info.kind);
+        self.outbox.send_to_reader(READER, Command::EndOrigination(info.id, info.session));
+    }
+}
+
+/// The settings of a source: its policy alone decides.
+fn settings(policy: &Arc<Policy>) -> IngestSettings {
+    IngestSettings {
+        import: policy.clone(),
+        allow_own_as: 0,
+        enforce_first_as: false,
+        prefix_sid: false,
+        role: None,
+        martians: Arc::new(Martians::none()),
+        attributes: AttributeFilter::default(),
+        max_prefixes: None,
+    }
+}
+
+/// Prefixes by family.
+fn families(prefixes: &[AnyPrefix]) -> Families<Prefixes> {
+    let mut families: Families<Prefixes> = Families::default();
+    for prefix in prefixes {
+        match prefix {
+            AnyPrefix::V4(prefix) => families.v4.push(*prefix),
+            AnyPrefix::V6(prefix) => families.v6.push(*prefix),
+        }
+    }
+    families
+}

@@ -1,0 +1,113 @@
+//! The `[bgp.originate]` table.
+
+use super::check::Checker;
+use super::diagnosis::{Step, key};
+use super::file;
+use super::policy::Direction;
+use ribtide_bgp::peer::LocalSource;
+use ribtide_policy::{GracefulShutdown, Policy};
+use ribtide_prefix::AnyPrefix;
+use ribtide_rib::{Protocol, Redistribution};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The routes that this router originates.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OriginateConfig {
+    /// Prefixes of [`LocalSource::Network`].
+    pub networks: BTreeSet<AnyPrefix>,
+    /// Whether a network needs a route of another protocol.
+    pub require_route: bool,
+    /// The policy of each source that is configured.
+    pub policies: BTreeMap<LocalSource, Arc<Policy>>,
+}
+
+impl OriginateConfig {
+    /// The routes of the RIB manager that are needed.
+    pub fn redistribution(&self) -> Redistribution {
+        let protocols = [
+            (LocalSource::Connected, Protocol::Connected),
+            (LocalSource::Static, Protocol::Static),
+            (LocalSource::Kernel, Protocol::Kernel),
+        ];
+        let protocols = protocols.into_iter().filter(|(source, _)| self.policies.contains_key(source));
+        Redistribution {
+            protocols: protocols.map(|(_, protocol)| protocol).collect(),
+            networks: if self.require_route { self.networks.clone() } else { BTreeSet::new() },
+        }
+    }
+
+    /// Whether a source has a prefix, whose redistributed route is of this protocol.
+    pub fn has(&self, source: LocalSource, prefix: AnyPrefix, protocol: Option<Protocol>) -> bool {
+        let is_of = |of: Protocol| protocol == Some(of);
+        self.policies.contains_key(&source)
+            && match source {
+                LocalSource::Network => {
+                    self.networks.contains(&prefix) && (!self.require_route || protocol.is_some())
+                }
+                LocalSource::Connected => is_of(Protocol::Connected),
+                LocalSource::Static => is_of(Protocol::Static),
+                LocalSource::Kernel => is_of(Protocol::Kernel),
+            }
+    }
+}
+
+impl Checker {
+    /// `rib`: whether there is a `[fib]` table. `kernel`: whether routes are imported from the kernel.
+    pub(super) fn originate(&mut self, file: &file::Originate, rib: bool, kernel: bool) -> OriginateConfig {
+        let at: &[Step] = key!["bgp", "originate"];
+        let mut config = OriginateConfig { require_route: file.require_route, ..OriginateConfig::default() };
+        for (i, text) in file.networks.iter().enumerate() {
+            let place = [at, key!["networks", i]].concat();
+            match text.parse::<AnyPrefix>() {
+                Ok(prefix) if config.networks.insert(prefix) => {}
+                Ok(prefix) => self.problem(&place, format!("{prefix} is in the list twice; remove one")),
+                Err(error) => self.problem(&place, error.to_string()),
+            }
+        }
+        if file.require_route && !rib {
+            self.problem(
+                &[at, key!["require-route"]].concat(),
+                "without a [fib] table there are no routes that networks could need; add one, or remove this",
+            );
+        }
+        if !file.networks.is_empty() {
+            let place = [at, key!["network-policy"]].concat();
+            let policy = self.source_policy(file.network_policy.as_deref(), false, &place);
+            config.policies.insert(LocalSource::Network, policy);
+        }
+        let redistributed = [
+            (LocalSource::Connected, "connected", &file.connected),
+            (LocalSource::Static, "static", &file.statics),
+            (LocalSource::Kernel, "kernel", &file.kernel),
+        ];
+        for (source, name, list) in redistributed {
+            let Some(list) = list else { continue };
+            let place = [at, key![name]].concat();
+            if !rib {
+                self.problem(&place, "without a [fib] table there are no routes to redistribute; add one");
+            } else if source == LocalSource::Kernel && !kernel {
+                self.problem(
+                    &place,
+                    "no routes are imported from the kernel; write [fib.kernel] without import = false, or remove this",
+                );
+            }
+            let policy = self.source_policy(Some(list), true, &place);
+            config.policies.insert(source, policy);
+        }
+        config
+    }
+
+    /// The policy of a source. `rejects`: what it does with a route that no policy of the list decides on.
+    fn source_policy(&mut self, list: Option<&[String]>, rejects: bool, place: &[Step]) -> Arc<Policy> {
+        let policy = self.policy(Direction::Import, list, rejects, GracefulShutdown::Off, place);
+        if policy.changes_next_hop() {
+            self.problem(
+                place,
+                "a policy of this list sets the next hop, which is our own address for originated routes; set it in \
+                 export",
+            );
+        }
+        policy
+    }
+}
