@@ -191,48 +191,71 @@ pub(super) struct Admission<'a, F: Family> {
 
 impl<F: Family> Admission<'_, F> {
     /// Adds withdrawn prefixes. Returns their number.
+    #[inline(always)]
     pub(super) fn withdraw(&mut self, prefixes: impl Iterator<Item = Prefix<F>>) -> u64 {
-        let Some(accepted) = self.accepted.as_deref_mut() else {
-            return self.out.extend(self.info, None, prefixes);
-        };
-        let count = self.out.extend(
-            self.info,
-            None,
-            prefixes.inspect(|prefix| {
-                accepted.prefixes.remove(prefix);
-            }),
-        );
-        accepted.fell();
-        count
-    }
-
-    /// Adds prefixes that were announced with `attrs`. Returns how many the limit permits, and how
-    /// many it does not; these count as withdrawn.
-    pub(super) fn announce(
-        &mut self,
-        attrs: &AttrSet,
-        prefixes: impl Iterator<Item = Prefix<F>>,
-    ) -> (u64, u64) {
-        let Some(accepted) = self.accepted.as_deref_mut() else {
-            return (self.out.extend(self.info, Some(attrs), prefixes), 0);
-        };
-        let mut beyond = Vec::new();
-        let admitted = prefixes.filter(|prefix| {
-            let admitted = accepted.admit(*prefix);
-            if !admitted {
-                beyond.push(*prefix);
-            }
-            admitted
-        });
-        let count = self.out.extend(self.info, Some(attrs), admitted);
-        accepted.rose(beyond.len());
-        let beyond = if beyond.is_empty() { 0 } else { self.out.extend(self.info, None, beyond.into_iter()) };
-        (count, beyond)
+        match &mut self.accepted {
+            None => self.out.extend(self.info, None, prefixes),
+            Some(accepted) => accepted.withdraw(self.info, prefixes, self.out),
+        }
     }
 
     /// Adds withdrawn prefixes, often none. Returns their number.
     #[inline(always)]
     pub(super) fn withdraw_all(&mut self, prefixes: Vec<Prefix<F>>) -> u64 {
         if prefixes.is_empty() { 0 } else { self.withdraw(prefixes.into_iter()) }
+    }
+
+    /// Adds prefixes that were announced with `attrs`. Returns how many the limit permits, and how
+    /// many it does not; these count as withdrawn.
+    #[inline(always)]
+    pub(super) fn announce(
+        &mut self,
+        attrs: &AttrSet,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+    ) -> (u64, u64) {
+        match &mut self.accepted {
+            None => (self.out.extend(self.info, Some(attrs), prefixes), 0),
+            Some(accepted) => accepted.announce(self.info, attrs, prefixes, self.out),
+        }
+    }
+}
+
+/// The same for a family with a limit; apart, so that families without one stay as fast.
+impl<F: Family> Accepted<F> {
+    #[inline(never)]
+    fn withdraw(
+        &mut self,
+        info: &PeerInfo,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+        out: &mut ShardBatches,
+    ) -> u64 {
+        let uncounted = prefixes.inspect(|prefix| {
+            self.prefixes.remove(prefix);
+        });
+        let count = out.extend(info, None, uncounted);
+        self.fell();
+        count
+    }
+
+    #[inline(never)]
+    fn announce(
+        &mut self,
+        info: &PeerInfo,
+        attrs: &AttrSet,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+        out: &mut ShardBatches,
+    ) -> (u64, u64) {
+        let mut beyond = Vec::new();
+        let admitted = prefixes.filter(|prefix| {
+            let admitted = self.admit(*prefix);
+            if !admitted {
+                beyond.push(*prefix);
+            }
+            admitted
+        });
+        let count = out.extend(info, Some(attrs), admitted);
+        self.rose(beyond.len());
+        let beyond = if beyond.is_empty() { 0 } else { out.extend(info, None, beyond.into_iter()) };
+        (count, beyond)
     }
 }

@@ -485,8 +485,8 @@ Family  Prefixes  Paths  Active
 IPv4       1,000  2,000     999
 IPv6           1      2       1
 
-Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised                         Max prefixes     Out queue  Group
-192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17               v4 1,000,000/1,000,000  slow 8.0 MiB  clients
+Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised                        Max prefixes     Out queue  Group
+192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17              v4 1,000,000/1,000,000  slow 8.0 MiB  clients
 192.0.2.1  65001  client  Active       3m12s      1          -        -           -  v4 -/1,000,000, v6 out 5/1,000,000             -  clients
 "
         );
