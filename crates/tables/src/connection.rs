@@ -84,6 +84,11 @@ impl<'a> Hash<'a> {
 pub(crate) const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a server needs for a small hash, about; and the pause after the commands for a page of hashes:
+/// its smallest page, and its length at most.
+const HGETALL_TIME: Duration = Duration::from_nanos(1500);
+const PAGE_PAUSE_MIN: usize = 200;
+const PAGE_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Keys that a server visits for a page of a scan.
 const SCAN_COUNT: usize = 1000;
 /// The shortest and longest pause between attempts to connect, or to send what was refused.
@@ -239,13 +244,23 @@ impl Connection {
         self.replies()
     }
 
-    /// Reads the hashes of these keys. Sends the queued commands before.
+    /// Reads the hashes of these keys. Sends the queued commands before. Many hashes take some time
+    /// more, so that their replies need less CPU time here.
     ///
     /// # Errors
     /// As [`Connection::flush`].
     pub fn read_hashes<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Result<Hashes, TableError> {
         self.flush()?;
-        keys.for_each(|key| self.queue(&["HGETALL", key]));
+        for key in keys {
+            resp::write_hgetall(key, &mut self.out);
+            self.queued += 1;
+        }
+        // The server answers every 16 KiB of commands with one write, and each would wake this thread.
+        if self.queued >= PAGE_PAUSE_MIN {
+            self.push();
+            let commands = u32::try_from(self.queued).unwrap_or(u32::MAX);
+            self.stop.sleep((HGETALL_TIME * commands).min(PAGE_PAUSE_MAX));
+        }
         self.send().map(Hashes)
     }
 

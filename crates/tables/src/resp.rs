@@ -59,6 +59,14 @@ impl Command {
     }
 }
 
+/// Appends the command HGETALL of a key.
+pub(crate) fn write_hgetall(key: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"*2\r\n$7\r\nHGETALL\r\n");
+    header(out, b'$', key.len());
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
 fn header(out: &mut Vec<u8>, kind: u8, n: usize) {
     out.push(kind);
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
@@ -481,6 +489,10 @@ mod tests {
         let mut out = Vec::new();
         Command::of(&["SET", "a key", ""]).finish(&mut out);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$5\r\na key\r\n$0\r\n\r\n");
+        let (mut direct, mut hgetall) = (Vec::new(), Vec::new());
+        write_hgetall("a key", &mut direct);
+        Command::of(&["HGETALL", "a key"]).finish(&mut hgetall);
+        assert_eq!(direct, hgetall);
     }
 
     #[test]

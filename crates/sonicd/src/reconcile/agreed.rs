@@ -66,7 +66,7 @@ mod tests {
         for (name, values) in fields {
             if rng.below(4) > 0 {
                 let at = rng.index(pairs.len() + 1).max(pairs.len().saturating_sub(1));
-                let value: &&str = rng.pick(*values);
+                let value: &&str = rng.pick(values);
                 pairs.insert(at, (*name, *value));
             }
         }
@@ -78,10 +78,10 @@ mod tests {
         bytes.into()
     }
 
-    /// Pages of random rows and random replies: what is remembered of other rows changes no verdict.
+    /// Pages of random rows and random replies: what is remembered of other rows changes no result.
     fn check<R: WantedRow>(fields: &[(&str, &[&str])], mut row: impl FnMut(&mut Rng) -> R) {
         let mut rng = Rng::new(1);
-        let mut verdicts = [0, 0];
+        let mut results = [0, 0];
         for page in 0..40 {
             let rows: Vec<R> = (0..400).map(|_| row(&mut rng)).collect();
             let replies: Vec<Vec<u8>> = (0..400).map(|_| reply(&mut rng, fields)).collect();
@@ -91,10 +91,10 @@ mod tests {
                 let pairs: Vec<_> = found.fields().collect();
                 let is = row.is(&pairs);
                 assert_eq!(agreed.compare(row, found), is, "row {n} of page {page}: {pairs:?}");
-                verdicts[usize::from(is)] += 1;
+                results[usize::from(is)] += 1;
             }
         }
-        assert!(verdicts.iter().all(|count| *count > 100), "{verdicts:?}");
+        assert!(results.iter().all(|count| *count > 100), "{results:?}");
     }
 
     const HOPS: [(&str, &[&str]); 4] = [

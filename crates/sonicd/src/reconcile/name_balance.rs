@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn name_that_comes_twice_is_uneven() {
         let mut balance = NameBalance::default();
-        ["a", "b", "a"].map(|name| balance.subtract(name));
-        ["b", "a"].map(|name| balance.add(name));
+        ["a", "b", "a"].iter().for_each(|name| balance.subtract(name));
+        ["b", "a"].iter().for_each(|name| balance.add(name));
         assert!(!balance.is_even() && balance.is_uneven("a"));
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let mut names = Names::default();
         for _ in 0..2 {
             names.clear();
-            ["a", "", "bcd"].map(|name| names.push(|out| out.push_str(name)));
+            ["a", "", "bcd"].iter().for_each(|name| names.push(|out| out.push_str(name)));
             assert!(names.iter().eq(["a", "", "bcd"]));
         }
     }
