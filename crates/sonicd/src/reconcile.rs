@@ -6,9 +6,11 @@
 //! [`ChipRounds`] compares the chip in syncd's own stage. [`mirror`] compares a database on a thread
 //! of its own.
 
+mod agreed;
 pub(super) mod appl_db;
 pub(super) mod asic_db;
 pub(super) mod mirror;
+mod name_balance;
 pub(super) mod orchagent;
 
 use clap::Args;

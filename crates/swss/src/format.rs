@@ -13,7 +13,12 @@ pub(crate) fn decimal(n: u64, out: &mut String) {
 /// Appends a number in hexadecimal digits, without leading zeros.
 pub(crate) fn hex(n: u64, out: &mut String) {
     let digits = (64 - (n | 1).leading_zeros()).div_ceil(4);
-    out.extend((0..digits).rev().map(|at| char::from(b"0123456789abcdef"[(n >> (4 * at) & 15) as usize])));
+    let mut text = [0; 16];
+    let text = &mut text[..digits as usize];
+    for (at, digit) in text.iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(n >> (4 * at) & 15) as usize];
+    }
+    out.push_str(std::str::from_utf8(text).unwrap_or_default());
 }
 
 /// Appends an address.

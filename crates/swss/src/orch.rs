@@ -67,7 +67,7 @@ use outbox::{Notification, Outbox};
 use ports::Ports;
 pub use previous_ids::PreviousIds;
 use reconcile::Comparison;
-pub use reconcile::{HeldCursor, HeldNextHops, HeldRow, producer_rows};
+pub use reconcile::{HeldCursor, HeldNextHops, HeldRow, is_other_format, producer_rows};
 use ribtide_prefix::{AnyPrefix, Map};
 use routes::{Deps, Routes};
 pub use routes::{ExpectedEntry, Finished, Table};

@@ -544,7 +544,8 @@ impl<S: Sai> Syncd<S> {
         let mut result = Vec::with_capacity(items.len());
         for (n, (item, status)) in items.iter().zip(statuses).enumerate() {
             if n % PREFETCH_BATCH == 0 && self.keeps_rows {
-                self.store.prefetch(&items[n..items.len().min(n + PREFETCH_BATCH)]);
+                self.store
+                    .prefetch(items[n..items.len().min(n + PREFETCH_BATCH)].iter().map(|item| &item.id));
             }
             let status = match status {
                 Some(status) => status,

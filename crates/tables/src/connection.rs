@@ -42,10 +42,53 @@ impl ScanCursor {
     }
 }
 
+/// Hashes that were read, in the order of their keys.
+#[derive(Debug)]
+pub struct Hashes(Replies);
+
+impl Hashes {
+    /// Each hash; one without fields where there is no such hash.
+    pub fn iter(&self) -> impl Iterator<Item = Hash<'_>> {
+        self.0.iter().map(Hash)
+    }
+}
+
+/// A hash as the server encoded it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hash<'a>(Raw<'a>);
+
+impl<'a> Hash<'a> {
+    /// Decodes the reply to HGETALL. Bytes that are no whole reply are a hash without fields.
+    pub fn of(bytes: &'a [u8]) -> Hash<'a> {
+        Hash(Raw::of(bytes))
+    }
+
+    /// Its encoding. Hashes with equal encodings are equal; the order of fields may differ in equal
+    /// hashes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0.bytes()
+    }
+
+    /// Whether it has no field: there is no such hash.
+    pub fn is_empty(self) -> bool {
+        self.0.items().is_empty()
+    }
+
+    /// Its fields with their values. One that is not UTF-8 comes as `\u{fffd}`.
+    pub fn fields(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.items().pairs()
+    }
+}
+
 /// The interval at which a waiting caller checks for a timeout, and for a host that is gone.
 pub(crate) const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a server needs for a small hash, about; and the pause after the commands for a page of hashes:
+/// its smallest page, and its length at most.
+const HGETALL_TIME: Duration = Duration::from_nanos(1500);
+const PAGE_PAUSE_MIN: usize = 200;
+const PAGE_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Keys that a server visits for a page of a scan.
 const SCAN_COUNT: usize = 1000;
 /// The shortest and longest pause between attempts to connect, or to send what was refused.
@@ -201,26 +244,29 @@ impl Connection {
         self.replies()
     }
 
-    /// Reads the hashes of these keys, and passes the fields of each to `each`, in order: none where
-    /// there is no such hash. Sends the queued commands before.
+    /// Reads the hashes of these keys. Sends the queued commands before. Many hashes take some time
+    /// more, so that their replies need less CPU time here.
     ///
     /// # Errors
     /// As [`Connection::flush`].
-    pub fn read_hashes<'a>(
-        &mut self,
-        keys: impl Iterator<Item = &'a str>,
-        mut each: impl FnMut(&[(&str, &str)]),
-    ) -> Result<(), TableError> {
+    pub fn read_hashes<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Result<Hashes, TableError> {
         self.flush()?;
-        keys.for_each(|key| self.queue(&["HGETALL", key]));
-        let replies = self.send()?;
-        let mut fields = Vec::new();
-        for reply in replies.iter() {
-            fields.clear();
-            fields.extend(reply.items().pairs());
-            each(&fields);
+        for key in keys {
+            resp::write_hgetall(key, &mut self.out);
+            self.queued += 1;
         }
-        Ok(())
+        // The server answers every 16 KiB of commands with one write, and each would wake this thread.
+        if self.queued >= PAGE_PAUSE_MIN {
+            self.push();
+            let commands = u32::try_from(self.queued).unwrap_or(u32::MAX);
+            self.stop.sleep((HGETALL_TIME * commands).min(PAGE_PAUSE_MAX));
+        }
+        self.send().map(Hashes)
+    }
+
+    /// Takes the buffer of hashes for the next replies.
+    pub fn recycle(&mut self, hashes: Hashes) {
+        self.replies = hashes.0;
     }
 
     /// Sends the rest of the queued commands, and returns a reply for each queued command.
@@ -261,6 +307,28 @@ impl Connection {
         self.flush()?;
         self.begin_scan_page(pattern, SCAN_COUNT, cursor);
         self.end_scan_page(cursor)
+    }
+
+    /// Passes the keys of the next page of a [`Connection::scan`] to `each`, without a copy. A key
+    /// that is not UTF-8 comes as `\u{fffd}`.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn scan_names(
+        &mut self,
+        pattern: &str,
+        cursor: &mut ScanCursor,
+        each: impl FnMut(&str),
+    ) -> Result<(), TableError> {
+        self.flush()?;
+        self.begin_scan_page(pattern, SCAN_COUNT, cursor);
+        let replies = self.send()?;
+        let mut page = replies.last().map(Raw::items).unwrap_or_default();
+        let next = page.next().and_then(Raw::text).filter(|next| !next.is_empty());
+        *cursor = next.map_or_else(ScanCursor::default, |next| ScanCursor(next.to_owned()));
+        page.next().map(Raw::items).unwrap_or_default().filter_map(Raw::text).for_each(each);
+        self.replies = replies;
+        Ok(())
     }
 
     /// Requests the next page of a [`Connection::scan`], for which the server visits about `count`

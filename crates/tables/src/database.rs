@@ -55,6 +55,12 @@ pub struct Database {
 }
 
 impl Database {
+    /// Appends the beginning of the Redis keys of `table`.
+    pub fn write_key_prefix(&self, table: &str, out: &mut String) {
+        out.push_str(table);
+        out.push_str(&self.separator);
+    }
+
     /// The Redis key of `key` in `table`.
     pub fn key(&self, table: &str, key: &str) -> String {
         format!("{table}{}{key}", self.separator)

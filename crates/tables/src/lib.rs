@@ -29,7 +29,7 @@ mod write_behind;
 pub mod zmq;
 
 pub use bookkeeping::{Bookkeeping, Fields};
-pub use connection::{Connection, ScanCursor};
+pub use connection::{Connection, Hash, Hashes, ScanCursor};
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;
 pub use exchange::{EncodedRequest, Exchange, Message, ReaderThread, WINDOW};

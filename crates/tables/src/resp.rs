@@ -59,6 +59,14 @@ impl Command {
     }
 }
 
+/// Appends the command HGETALL of a key.
+pub(crate) fn write_hgetall(key: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"*2\r\n$7\r\nHGETALL\r\n");
+    header(out, b'$', key.len());
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
 fn header(out: &mut Vec<u8>, kind: u8, n: usize) {
     out.push(kind);
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
@@ -146,9 +154,12 @@ const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// The longest string of a server: Redis's own limit.
 const MAX_TEXT: usize = 512 << 20;
+/// Digits of a number that is read without a search for its end, at most.
+const SHORT_DIGITS: usize = 7;
 /// Nesting of arrays, at most.
 const MAX_DEPTH: usize = 8;
 
+#[derive(PartialEq, Eq, Debug)]
 enum Token<'a> {
     Nil,
     Integer(i64),
@@ -210,6 +221,11 @@ impl Decoder {
 pub(crate) struct Raw<'a>(&'a [u8]);
 
 impl<'a> Raw<'a> {
+    /// The first reply of some bytes; an empty one if they are no whole reply.
+    pub(crate) fn of(bytes: &'a [u8]) -> Raw<'a> {
+        Items { rest: bytes, left: 1 }.next().unwrap_or(Raw(&[]))
+    }
+
     /// The server's message, if the reply is an error.
     pub(crate) fn refusal(self) -> Option<String> {
         match token(self.0) {
@@ -220,7 +236,7 @@ impl<'a> Raw<'a> {
 
     /// Whether the reply is an error.
     pub(crate) fn is_refusal(self) -> bool {
-        matches!(token(self.0), Ok(Some((Token::Error(_), _))))
+        self.0.first() == Some(&b'-')
     }
 
     /// The text of a string or status. Text that is not UTF-8 becomes `\u{fffd}`, which equals no
@@ -230,6 +246,11 @@ impl<'a> Raw<'a> {
             Ok(Some((Token::Text(text), _))) => Some(std::str::from_utf8(text).unwrap_or("\u{fffd}")),
             _ => None,
         }
+    }
+
+    /// Its bytes, which are equal for equal replies.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
     }
 
     /// The elements of an array; none for any other reply.
@@ -387,8 +408,38 @@ fn parse(rest: &mut &[u8], depth: usize) -> Result<Reply, NotResp> {
     })
 }
 
+/// The number of a short line of digits, such as `$12`, and the place after it; `None` for any other
+/// line. Nearly all lines of a page of rows are such lines.
+fn short_number(buf: &[u8]) -> Option<(usize, usize)> {
+    let (mut number, mut at) = (0, 1);
+    loop {
+        match *buf.get(at)? {
+            digit @ b'0'..=b'9' if at <= SHORT_DIGITS => number = number * 10 + usize::from(digit - b'0'),
+            b'\r' if at > 1 && buf.get(at + 1) == Some(&b'\n') => return Some((number, at + 2)),
+            _ => return None,
+        }
+        at += 1;
+    }
+}
+
 /// The first token and its length in bytes, or `None` while it is incomplete.
 fn token(buf: &[u8]) -> Result<Option<(Token<'_>, usize)>, NotResp> {
+    match (buf.first(), short_number(buf)) {
+        (Some(b'$'), Some((len, after))) => {
+            if let (Some(text), Some(b"\r\n")) =
+                (buf.get(after..after + len), buf.get(after + len..after + len + 2))
+            {
+                return Ok(Some((Token::Text(text), after + len + 2)));
+            }
+        }
+        (Some(b'*'), Some((items, after))) => return Ok(Some((Token::Array(items), after))),
+        _ => {}
+    }
+    any_token(buf)
+}
+
+/// The same of any token.
+fn any_token(buf: &[u8]) -> Result<Option<(Token<'_>, usize)>, NotResp> {
     // Numbers and statuses contain no carriage return.
     let Some(end) = buf.iter().position(|byte| *byte == b'\r') else { return Ok(None) };
     let (Some(kind), Some(line)) = (buf.first(), buf.get(1..end)) else { return Err(NotResp) };
@@ -423,6 +474,7 @@ fn token(buf: &[u8]) -> Result<Option<(Token<'_>, usize)>, NotResp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn feed(decoder: &mut Decoder, bytes: &[u8]) {
         let read = |room: &mut [u8]| {
@@ -437,6 +489,10 @@ mod tests {
         let mut out = Vec::new();
         Command::of(&["SET", "a key", ""]).finish(&mut out);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$5\r\na key\r\n$0\r\n\r\n");
+        let (mut direct, mut hgetall) = (Vec::new(), Vec::new());
+        write_hgetall("a key", &mut direct);
+        Command::of(&["HGETALL", "a key"]).finish(&mut hgetall);
+        assert_eq!(direct, hgetall);
     }
 
     #[test]
@@ -509,6 +565,24 @@ mod tests {
         assert_eq!(items[0].items().count(), 0);
         assert_eq!(items[1].items().pairs().collect::<Vec<_>>(), [("f", "\u{fffd}")]);
         assert_eq!(items[2].reply(), Ok(Reply::Integer(7)));
+    }
+
+    proptest! {
+        /// Lines that are nearly tokens, cut anywhere.
+        #[test]
+        fn short_token_is_as_any_token(
+            line in "[$*:+-]{0,2}-?[0-9]{0,9}x?\r?\n?",
+            text in "[a-z\r\n]{0,12}",
+            end in prop_oneof![Just("\r\n"), Just("\r"), Just("")],
+        ) {
+            let counted = format!("${}\r\n{text}{end}", text.len());
+            for stream in [format!("{line}{text}{end}"), counted] {
+                for cut in 0..=stream.len() {
+                    let stream = &stream.as_bytes()[..cut];
+                    prop_assert_eq!(token(stream), any_token(stream), "{:?}", stream);
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The rows of APPL_DB: the truth is what fpmsyncd handed over. Rows of other programs stay.
 
 use super::mirror::{Queue, Reader, WantedRow};
+use super::name_balance::Names;
 use ribtide_swss::fpmsyncd::{self, RowName};
 use ribtide_swss::syncd::Difference;
-use ribtide_tables::Connection;
+use ribtide_tables::{Connection, Database};
 
 /// A row with its key.
 pub(crate) struct Wanted(pub(crate) (RowName, fpmsyncd::WantedRow));
@@ -18,6 +19,16 @@ impl WantedRow for Wanted {
     fn is(&self, found: &[(&str, &str)]) -> bool {
         self.0.1.is(found)
     }
+
+    fn compares_as(&self, other: &Wanted) -> bool {
+        self.0.1.compares_as(&other.0.1)
+    }
+}
+
+/// Appends the key of a row of a table that carries routes.
+pub(super) fn write_row_name(database: &Database, name: &RowName, out: &mut String) {
+    database.write_key_prefix(name.table(), out);
+    name.write(out);
 }
 
 /// How the rows are read.
@@ -29,7 +40,8 @@ pub(crate) fn reader(connection: Connection) -> Reader<RowName, ()> {
             RowName::Group(_) => "APPL_DB NEXTHOP_GROUP_TABLE",
         },
         connection,
-        name: |connection, name| connection.database().key(name.table(), &name.text()),
+        write_name: write_row_name,
+        names: Names::default(),
         queue: Some(Queue { table: RowName::table, key: RowName::text }),
         scanned: None,
         why: Difference::why,

@@ -1,11 +1,12 @@
 //! The rows of ASIC_DB: the truth is what orchagent requested of this syncd and the chip took.
 
-use super::mirror::{Found, KeyOf, Mirror, Reader, WantedRow, difference};
+use super::mirror::{Found, KeyOf, Mirror, Reader, Scanned, WantedRow, difference};
+use super::name_balance::Names;
 use crate::Error;
 use crate::syncd_stage::SyncdStage;
 use ribtide_swss::sai::{Audit, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicRow, Difference, RowCursor, SyncdOut};
-use ribtide_tables::Connection;
+use ribtide_tables::{Connection, Database};
 use ribtide_vswitch::VirtualSwitch;
 
 const ASIC_STATE: &str = "ASIC_STATE";
@@ -19,6 +20,13 @@ pub(crate) struct Wanted {
     row: AsicRow,
 }
 
+impl Wanted {
+    /// A row that ASIC_DB shall have.
+    pub(super) fn new(row: AsicRow) -> Wanted {
+        Wanted { key: (row.0, row.1), row }
+    }
+}
+
 impl WantedRow for Wanted {
     type Key = Key;
 
@@ -28,6 +36,10 @@ impl WantedRow for Wanted {
 
     fn is(&self, found: &[(&str, &str)]) -> bool {
         is(&self.row, found)
+    }
+
+    fn compares_as(&self, other: &Wanted) -> bool {
+        self.row.2 == other.row.2
     }
 }
 
@@ -47,18 +59,22 @@ fn is<T: AsRef<str>>((_, _, attrs): &AsicRow, found: &[(T, T)]) -> bool {
 
 /// How the rows are read.
 pub(crate) fn reader(connection: Connection) -> Reader<Key, ()> {
-    let name = |connection: &Connection, (object, id): &Key| {
-        let mut name = connection.database().key(ASIC_STATE, "");
-        text::write_row_key(*object, id, &mut name);
-        name
+    let write_name = |database: &Database, (object, id): &Key, out: &mut String| {
+        database.write_key_prefix(ASIC_STATE, out);
+        text::write_row_key(*object, id, out);
     };
     let prefix = connection.database().key(ASIC_STATE, "");
     Reader {
         table: |_| "ASIC_DB ASIC_STATE",
         connection,
-        name,
+        write_name,
+        names: Names::default(),
         queue: None,
-        scanned: Some((format!("{prefix}*"), vec![(ASIC_STATE, prefix)])),
+        scanned: Some(Scanned {
+            pattern: format!("{prefix}*"),
+            tables: vec![(ASIC_STATE, prefix)],
+            is_other_format: |_, _| false,
+        }),
         why: Difference::why,
         producer: Box::new(|_| Ok(())),
     }
@@ -71,7 +87,7 @@ impl Mirror for SyncdStage {
 
     fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Wanted>, Option<Self::Cursor>)> {
         let (rows, next) = self.syncd.rows(from, count)?;
-        Some((rows.into_iter().map(|row| Wanted { key: (row.0, row.1), row }).collect(), next))
+        Some((rows.into_iter().map(Wanted::new).collect(), next))
     }
 
     fn unmatched(&mut self, _: &'static str, names: Vec<String>) -> Vec<Key> {

@@ -10,15 +10,21 @@
 //! A row that is not changed between 1 and 3 was written before 2, so the database had it then, or
 //! another program changed it. A stage that takes rows writes nothing. It gets what left the database
 //! before 2 before it repairs.
+//!
+//! Rows that the stage does not have are found by their names. A first scan of the database and the
+//! pages of the stage are summed in a [`NameBalance`]. Only if that is not even, a second scan passes
+//! the names of its uneven places to the stage.
 
 use super::RoundLog;
+use super::agreed::Agreed;
+use super::name_balance::{NameBalance, Names};
 use crate::Error;
 use crate::events::log;
 use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::idle;
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
-use ribtide_tables::{Connection, Reply, ScanCursor, TableError};
+use ribtide_tables::{Connection, Database, Hash, Hashes, Reply, ScanCursor, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -47,6 +53,11 @@ pub(crate) trait WantedRow: Send + 'static {
 
     /// Whether the database has it so, with these fields; none: it has no such row.
     fn is(&self, found: &[(&str, &str)]) -> bool;
+
+    /// Whether [`WantedRow::is`] says the same of both rows, of any fields. May be false of equal rows.
+    fn compares_as(&self, _other: &Self) -> bool {
+        false
+    }
 }
 
 /// A stage that writes a database, or takes its rows.
@@ -111,8 +122,15 @@ pub(crate) struct Queue<K> {
 /// Asks the producer of rows what it has of those that were found.
 pub(crate) type AskProducer<K, P> = Box<dyn Fn(&[(K, Found)]) -> Result<P, Error> + Send>;
 
-/// The pattern of a scan, and the tables that are looked for with the prefix of their keys.
-pub(crate) type Scanned = (String, Vec<(&'static str, String)>);
+/// How the names of rows are searched.
+pub(crate) struct Scanned {
+    /// The pattern of the scan.
+    pub(crate) pattern: String,
+    /// The tables, each with the prefix of its keys.
+    pub(crate) tables: Vec<(&'static str, String)>,
+    /// Whether the stage must know a key of a table before rows are compared: no page has it.
+    pub(crate) is_other_format: fn(&str, &str) -> bool,
+}
 
 /// How the rows of a stage are named and read.
 pub(crate) struct Reader<K, P> {
@@ -120,8 +138,10 @@ pub(crate) struct Reader<K, P> {
     pub(crate) table: fn(&K) -> &'static str,
     /// The database.
     pub(crate) connection: Connection,
-    /// The key of a row in the database.
-    pub(crate) name: fn(&Connection, &K) -> String,
+    /// Appends the key of a row in the database.
+    pub(crate) write_name: fn(&Database, &K, &mut String),
+    /// The keys of the rows that were read last.
+    pub(crate) names: Names,
     /// The keys that the consumer has not taken yet, where there is one: such a row is under way.
     pub(crate) queue: Option<Queue<K>>,
     /// The tables, if rows are searched that the stage does not have.
@@ -133,23 +153,23 @@ pub(crate) struct Reader<K, P> {
 }
 
 impl<K, P> Reader<K, P> {
-    /// Passes the place of each row, and its fields as the database has them, to `each`. Rows that
-    /// are under way are left out.
-    pub(super) fn read(
-        &mut self,
-        keys: &[&K],
-        mut each: impl FnMut(usize, &[(&str, &str)]),
-    ) -> Result<(), Error> {
+    /// Reads rows.
+    pub(super) fn read(&mut self, keys: &[&K]) -> Result<ReadRows, Error> {
         // Before the rows: the consumer moves a row and removes its key in one step.
         let under_way = self.under_way(keys)?;
-        let names: Vec<String> = keys.iter().map(|key| (self.name)(&self.connection, key)).collect();
-        let mut rows = under_way.into_iter().enumerate();
-        self.connection.read_hashes(names.iter().map(String::as_str), |fields| {
-            if let Some((n, false)) = rows.next() {
-                each(n, fields);
-            }
-        })?;
-        Ok(())
+        self.names.clear();
+        for key in keys {
+            self.names.push(|name| (self.write_name)(self.connection.database(), key, name));
+        }
+        let hashes = self.connection.read_hashes(self.names.iter())?;
+        Ok(ReadRows { hashes, under_way })
+    }
+
+    /// The key of a row in the database.
+    fn name(&self, key: &K) -> String {
+        let mut name = String::new();
+        (self.write_name)(self.connection.database(), key, &mut name);
+        name
     }
 
     /// Which of the rows are under way.
@@ -171,6 +191,20 @@ impl<K, P> Reader<K, P> {
             under_way[*n] = reply.as_integer() == Some(1);
         }
         Ok(under_way)
+    }
+}
+
+/// Rows that were read.
+pub(super) struct ReadRows {
+    hashes: Hashes,
+    under_way: Vec<bool>,
+}
+
+impl ReadRows {
+    /// The place of each row and the row as the database has it, without those that are under way.
+    pub(super) fn settled(&self) -> impl Iterator<Item = (usize, Hash<'_>)> {
+        let rows = self.hashes.iter().enumerate().zip(&self.under_way);
+        rows.filter(|(_, under_way)| !**under_way).map(|(row, _)| row)
     }
 }
 
@@ -226,6 +260,7 @@ pub(crate) fn start<S: Mirror>(
             }
             thread.log.end();
             thread.reader.connection.shrink_to_fit();
+            thread.reader.names = Names::default();
             idle::purge();
         }
     };
@@ -306,48 +341,79 @@ impl<S: Mirror> Reconciler<S> {
         if !self.handle.wait(S::begin)? {
             return Ok(());
         }
-        self.scan()?;
+        let is_other_format = self.reader.scanned.as_ref().map(|scanned| scanned.is_other_format);
+        let mut names = NameBalance::default();
+        if let Some(is_other_format) = is_other_format {
+            self.scan(|table, name, key| {
+                let is_suspect = is_other_format(table, key);
+                if !is_suspect {
+                    names.subtract(name);
+                }
+                is_suspect
+            })?;
+        }
         let mut cursor = Some(S::Cursor::default());
         while let Some(from) = cursor.take() {
             let mut time = PageTime::start();
             let page = self.on_stage(&mut time, move |stage| stage.page(from, PAGE))?;
             let Some((rows, next)) = page else { return Ok(()) };
             cursor = next;
-            let mut compared: BTreeMap<&str, u64> = BTreeMap::new();
-            rows.iter().for_each(|row| *compared.entry((self.reader.table)(row.key())).or_default() += 1);
-            compared.into_iter().for_each(|(table, count)| self.log.compared(table, count));
-            let mut suspects = Vec::new();
-            self.reader.read(&rows.iter().map(WantedRow::key).collect::<Vec<_>>(), |n, fields| {
-                suspects.extend(rows.get(n).filter(|row| !row.is(fields)).map(|row| row.key().clone()));
-            })?;
+            let table = self.reader.table;
+            for rows in rows.chunk_by(|a, b| table(a.key()) == table(b.key())) {
+                rows.first()
+                    .into_iter()
+                    .for_each(|row| self.log.compared(table(row.key()), rows.len() as u64));
+            }
+            let found = self.reader.read(&rows.iter().map(WantedRow::key).collect::<Vec<_>>())?;
+            if is_other_format.is_some() {
+                let there =
+                    self.reader.names.iter().zip(found.hashes.iter()).filter(|(_, row)| !row.is_empty());
+                there.for_each(|(name, _)| names.add(name));
+            }
+            let mut agreed = Agreed::default();
+            let differing = found.settled().filter_map(|(n, found)| {
+                let row = rows.get(n)?;
+                (!agreed.compare(row, found)).then(|| row.key().clone())
+            });
+            let suspects = differing.collect();
+            self.reader.connection.recycle(found.hashes);
             self.confirm(suspects)?;
             if !self.rest(&time) {
                 return Err(End::Stopped);
             }
         }
-        Ok(())
+        match is_other_format {
+            Some(is_other_format) if !names.is_even() => {
+                self.scan(|table, name, key| names.is_uneven(name) && !is_other_format(table, key))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Looks for rows that the stage does not have.
-    fn scan(&mut self) -> Result<(), End> {
-        let Some((pattern, tables)) = self.reader.scanned.clone() else { return Ok(()) };
+    /// Scans the names of the rows, and looks for those among the `suspects` that the stage does not
+    /// have. `suspects`: whether a table, a name and its key are one.
+    fn scan(&mut self, mut suspects: impl FnMut(&str, &str, &str) -> bool) -> Result<(), End> {
         let mut cursor = ScanCursor::default();
         loop {
             let mut time = PageTime::start();
-            let names = self.reader.connection.scan_page(&pattern, &mut cursor)?;
-            let mut of_tables: Vec<Vec<String>> = vec![Vec::new(); tables.len()];
-            for mut name in names {
-                if let Some(n) = tables.iter().position(|(_, prefix)| name.starts_with(prefix.as_str())) {
-                    name.drain(..tables[n].1.len());
-                    of_tables[n].push(name);
+            let Reader { connection, scanned: Some(Scanned { pattern, tables, .. }), .. } = &mut self.reader
+            else {
+                return Ok(());
+            };
+            let mut keys: Vec<(&'static str, Vec<String>)> =
+                tables.iter().map(|(table, _)| (*table, Vec::new())).collect();
+            connection.scan_names(pattern, &mut cursor, |name| {
+                let of_table = |(_, prefix): &(_, String)| name.strip_prefix(prefix.as_str());
+                let place = tables.iter().enumerate().find_map(|(n, table)| Some((n, of_table(table)?)));
+                if let Some((n, key)) = place
+                    && suspects(keys[n].0, name, key)
+                {
+                    keys[n].1.push(key.to_owned());
                 }
-            }
-            for ((table, _), of) in tables.iter().zip(of_tables) {
-                let table = *table;
-                if !of.is_empty() {
-                    let unmatched = self.on_stage(&mut time, move |stage| stage.unmatched(table, of))?;
-                    self.confirm(unmatched)?;
-                }
+            })?;
+            for (table, keys) in keys.into_iter().filter(|(_, keys)| !keys.is_empty()) {
+                let unmatched = self.on_stage(&mut time, move |stage| stage.unmatched(table, keys))?;
+                self.confirm(unmatched)?;
             }
             if cursor.is_at_start() {
                 return Ok(());
@@ -386,18 +452,18 @@ impl<S: Mirror> Reconciler<S> {
         if !self.wait_until(move |stage| stage.is_written(fence))? {
             return Ok(());
         }
-        let mut found: Vec<(KeyOf<S>, Found)> = Vec::new();
-        self.reader.read(&keys.iter().collect::<Vec<_>>(), |n, fields| {
-            let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            found.extend(keys.get(n).map(|key| (key.clone(), fields.collect())));
-        })?;
+        let rows = self.reader.read(&keys.iter().collect::<Vec<_>>())?;
+        let owned =
+            |row: Hash<'_>| row.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let found = rows.settled().filter_map(|(n, row)| Some((keys.get(n)?.clone(), owned(row))));
+        let found: Vec<(KeyOf<S>, Found)> = found.collect();
         self.handle.wait(S::begin_delivery)?;
         if !self.wait_until(|stage| Ok(stage.is_delivered()))? {
             return Ok(());
         }
         let producer = (self.reader.producer)(&found)?;
         for (key, difference) in self.handle.wait(move |stage| stage.repair(found, producer))?? {
-            let name = (self.reader.name)(&self.reader.connection, &key);
+            let name = self.reader.name(&key);
             self.log.repaired((self.reader.table)(&key), &name, (self.reader.why)(difference), None);
         }
         Ok(())

@@ -4,20 +4,28 @@
 //! An APPL_DB that lost its data has no rows, and that must not empty the chip. So fpmsyncd is queried
 //! for its own version of the rows that differ ([`row_query`]).
 
-use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, WantedRow};
+use super::appl_db::write_row_name;
+use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, Scanned, WantedRow};
+use super::name_balance::Names;
 use crate::orch_stage::{Feed, OrchStage};
 use crate::{Daemon, Error, row_query};
 use ribtide_swss::fpmsyncd::{FoundRow, ProducerRow};
-use ribtide_swss::orch::{HeldCursor, HeldRow, producer_rows};
+use ribtide_swss::orch::{HeldCursor, HeldRow, is_other_format, producer_rows};
 use ribtide_swss::row::{NextHopGroupRow, RowName};
 use ribtide_swss::syncd::Difference;
 use ribtide_swss::{Db, Row};
-use ribtide_tables::Connection;
 
 /// A row with what orchagent has of it.
 pub(crate) struct Held {
     name: RowName,
     held: HeldRow,
+}
+
+impl Held {
+    /// A row by its key.
+    pub(super) fn new(name: RowName, held: HeldRow) -> Held {
+        Held { name, held }
+    }
 }
 
 impl WantedRow for Held {
@@ -29,6 +37,10 @@ impl WantedRow for Held {
 
     fn is(&self, found: &[(&str, &str)]) -> bool {
         self.held.is_as(&self.name, found)
+    }
+
+    fn compares_as(&self, other: &Held) -> bool {
+        self.held.compares_as(&self.name, &other.held, &other.name)
     }
 }
 
@@ -48,10 +60,11 @@ pub(crate) fn reader(only_groups: bool, daemon: &Daemon) -> Result<Reader<RowNam
             RowName::Label(_) => "orchagent LABEL_ROUTE_TABLE",
             RowName::Group(_) => "orchagent NEXTHOP_GROUP_TABLE",
         },
-        name: |connection: &Connection, name| connection.database().key(name.table(), &name.text()),
+        write_name: write_row_name,
+        names: Names::default(),
         queue: Some(Queue { table: RowName::table, key: RowName::text }),
         // One scan: each visits all keys of the database.
-        scanned: Some(("*_TABLE:*".into(), tables)),
+        scanned: Some(Scanned { pattern: "*_TABLE:*".into(), tables, is_other_format }),
         why: |difference| match difference {
             Difference::Missing => "orchagent did not have it",
             Difference::Changed => "orchagent had other next hops",
@@ -94,7 +107,7 @@ impl Mirror for OrchStage {
             true => (self.orch.held_groups()?, None),
             false => self.orch.held_rows(from, count)?,
         };
-        Some((rows.into_iter().map(|(name, held)| Held { name, held }).collect(), next))
+        Some((rows.into_iter().map(|(name, held)| Held::new(name, held)).collect(), next))
     }
 
     fn unmatched(&mut self, table: &'static str, keys: Vec<String>) -> Vec<RowName> {

@@ -1,12 +1,14 @@
 //! Rounds of comparisons: a database of a stage that a test scripts, the rows of ASIC_DB, and the chip.
 
-use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, Reconciler, WantedRow, difference};
+use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, Reconciler, Scanned, WantedRow, difference};
+use super::name_balance::Names;
 use super::*;
 use crate::redis_server::Server;
 use ribtide_runtime::call;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_swss::syncd::Difference;
+use ribtide_tables::Hash;
 
 /// A row with one field.
 struct Wanted(String);
@@ -83,9 +85,14 @@ fn reader(server: &Server) -> Reader<String, ()> {
     Reader {
         table: |_| "TABLE",
         connection: Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap(),
-        name: |_, key| format!("TABLE:{key}"),
+        write_name: |_, key, out| out.extend(["TABLE:", key]),
+        names: Names::default(),
         queue: None,
-        scanned: Some(("TABLE:*".into(), vec![("TABLE", "TABLE:".into())])),
+        scanned: Some(Scanned {
+            pattern: "TABLE:*".into(),
+            tables: vec![("TABLE", "TABLE:".into())],
+            is_other_format: |_, key| key.starts_with("raw-"),
+        }),
         why: Difference::why,
         producer: Box::new(|_| Ok(())),
     }
@@ -132,17 +139,17 @@ fn row_that_the_consumer_has_not_taken_is_under_way() {
     let mut reader =
         Reader { queue: Some(Queue { table: |_| "TABLE", key: String::clone }), ..reader(&server) };
     let keys = ["a", "b", "c"].map(str::to_owned);
-    let mut found = Vec::new();
-    let mut read = |n, fields: &[(&str, &str)]| found.push((n, fields == [("field", "value")], fields.len()));
-    reader.read(&keys.iter().collect::<Vec<_>>(), &mut read).unwrap();
-    assert_eq!(found, [(0, true, 1), (2, false, 0)]);
+    let read = reader.read(&keys.iter().collect::<Vec<_>>()).unwrap();
+    let fields = |(n, row): (usize, Hash<'_>)| (n, row.fields().map(|(field, _)| field.to_owned()).collect());
+    let found: Vec<(usize, Vec<String>)> = read.settled().map(fields).collect();
+    assert_eq!(found, [(0, vec!["field".to_owned()]), (2, vec![])]);
 }
 
 #[test]
 fn round_repairs_missing_changed_and_surplus_rows_of_every_page() {
     let Some(server) = Server::start() else { return };
     let mut client = server.client(Db::Appl);
-    for (key, value) in [("a", "value"), ("c", "value"), ("d", "other"), ("x", "value")] {
+    for (key, value) in [("a", "value"), ("c", "value"), ("d", "other"), ("raw-a", "value"), ("x", "value")] {
         client.query(&format!("HSET TABLE:{key} field {value}"));
     }
     let (repaired, compared) = round(&server, &["a", "b", "c", "d", "e"], None);
@@ -151,12 +158,25 @@ fn round_repairs_missing_changed_and_surplus_rows_of_every_page() {
     assert_eq!(
         repaired,
         [
-            named("x", Difference::Surplus),
+            // A key in another format is passed before the pages, other keys after them.
+            named("raw-a", Difference::Surplus),
             named("b", Difference::Missing),
             named("d", Difference::Changed),
-            named("e", Difference::Missing)
+            named("e", Difference::Missing),
+            named("x", Difference::Surplus)
         ]
     );
+}
+
+/// As many keys as rows, and the same number of fields.
+#[test]
+fn round_finds_a_key_in_the_place_of_another() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    ["a", "x"].iter().for_each(|key| drop(client.query(&format!("HSET TABLE:{key} field value"))));
+    let (repaired, _) = round(&server, &["a", "b"], None);
+    let named = |key: &str, difference| (key.to_owned(), difference);
+    assert_eq!(repaired, [named("b", Difference::Missing), named("x", Difference::Surplus)]);
 }
 
 #[test]

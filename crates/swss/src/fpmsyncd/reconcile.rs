@@ -8,6 +8,7 @@
 use super::{FpmOut, Fpmsyncd};
 pub use crate::row::RowName;
 use crate::row::{Change, LabelKey, LabelRouteRow, NextHopGroupRow, RouteKey, RouteRow, Row, Via};
+use std::sync::Arc;
 
 /// A row of APPL_DB with its fields; none: there is no such row.
 pub type FoundRow = (RowName, Vec<(String, String)>);
@@ -37,6 +38,19 @@ pub enum WantedRow {
 }
 
 impl WantedRow {
+    /// Whether [`WantedRow::is`] says the same of both, of any fields. May be false of equal rows.
+    pub fn compares_as(&self, other: &WantedRow) -> bool {
+        match (self, other) {
+            (WantedRow::Route(a), WantedRow::Route(b)) => {
+                a.protocol == b.protocol && Arc::ptr_eq(&a.via, &b.via)
+            }
+            (WantedRow::Label(a), WantedRow::Label(b)) => {
+                a.protocol == b.protocol && Arc::ptr_eq(&a.via, &b.via)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a row that has these fields resolves to the same next hops, in any order, and is of the
     /// same protocol. Fields that the table does not have are ignored, as orchagent does.
     pub fn is<T: AsRef<str>>(&self, fields: &[(T, T)]) -> bool {

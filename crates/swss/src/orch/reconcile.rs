@@ -1,9 +1,10 @@
 //! Comparison of orchagent's routes, labels and next-hop groups with the rows of APPL_DB, which are
 //! its only source when they come through Redis. Groups always do.
 //!
-//! A caller reads APPL_DB in rounds: it passes every key ([`Orch::rows_not_held`]), reads the rows
-//! of pages of what orchagent has ([`Orch::held_rows`]), and registers what differs
-//! ([`Orch::watch_rows`]). Then it reads these rows again, and [`Orch::repair_rows`] decides:
+//! A caller reads APPL_DB in rounds: it passes the keys of other formats ([`is_other_format`],
+//! [`Orch::rows_not_held`]), reads the rows of pages of what orchagent has ([`Orch::held_rows`]),
+//! passes the keys that are in no page, and registers what differs ([`Orch::watch_rows`]). Then it
+//! reads these rows again, and [`Orch::repair_rows`] decides:
 //!
 //! - A row that orchagent does not have, or has with other next hops, is given to it.
 //! - A route without a row is removed only if fpmsyncd says that it does not have the row either.
@@ -155,6 +156,17 @@ impl HeldRow {
         !matches!(self, HeldRow::Nothing | HeldRow::UnderWay)
     }
 
+    /// Whether [`HeldRow::is_as`] says the same of both, of any fields.
+    pub fn compares_as(&self, name: &RowName, other: &HeldRow, name_of_other: &RowName) -> bool {
+        let kind = |name: &RowName| match name {
+            RowName::Route(RouteKey::Route { prefix, .. }) => (0, parsed_row::is_global(*prefix)),
+            RowName::Route(_) => (1, false),
+            RowName::Label(_) => (2, false),
+            RowName::Group(_) => (3, false),
+        };
+        kind(name) == kind(name_of_other) && self == other
+    }
+
     /// Whether a row that has these fields, none without a row, needs no change of orchagent.
     pub fn is_as<T: AsRef<str>>(&self, name: &RowName, fields: &[(T, T)]) -> bool {
         if *self == HeldRow::UnderWay {
@@ -189,14 +201,22 @@ impl HeldRow {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct HeldCursor(u32);
 
-/// The next hops of the groups of a page, which many routes share.
+/// The next hops and groups of a page, which many routes share.
 #[derive(Default)]
-pub(super) struct GroupHops(Map<u32, Arc<[Hop]>>);
+pub(super) struct PageHops {
+    groups: Map<u32, Arc<[Hop]>>,
+    hops: Map<u32, Arc<[Hop]>>,
+}
 
-impl GroupHops {
+impl PageHops {
     /// The next hops of a group.
-    pub(super) fn of(&mut self, group: u32, objects: &Objects) -> Arc<[Hop]> {
-        self.0.entry(group).or_insert_with(|| objects.held_group_hops(group)).clone()
+    pub(super) fn of_group(&mut self, group: u32, objects: &Objects) -> Arc<[Hop]> {
+        self.groups.entry(group).or_insert_with(|| objects.held_group_hops(group)).clone()
+    }
+
+    /// A single next hop.
+    pub(super) fn single(&mut self, hop: u32, objects: &Objects) -> Arc<[Hop]> {
+        self.hops.entry(hop).or_insert_with(|| objects.held_hop(hop)).clone()
     }
 }
 
@@ -234,6 +254,12 @@ fn canonical_name(name: &RowName) -> RowName {
     }
 }
 
+/// Whether a key of a table of APPL_DB is one that [`Orch::rows_not_held`] must know before rows are
+/// compared: it is not in libnl's format, so no page of orchagent's rows has it.
+pub fn is_other_format(table: &str, key: &str) -> bool {
+    table == RouteRow::TABLE && RouteKey::is_other_format(key)
+}
+
 /// The rows of which fpmsyncd is asked: it has keys in libnl's format only.
 pub fn producer_rows(found: &[FoundRow]) -> Vec<FoundRow> {
     let is_canonical = |(name, _): &&FoundRow| canonical_name(name) == *name;
@@ -250,7 +276,7 @@ fn with_length(vrf: Option<&Name>, prefix: AnyPrefix) -> Option<Name> {
 
 impl Objects {
     /// A single next hop as a row names it.
-    pub(super) fn held_hop(&self, hop: u32) -> Arc<[Hop]> {
+    fn held_hop(&self, hop: u32) -> Arc<[Hop]> {
         [self.neighbors.hop(hop, 0, &self.interfaces)].into()
     }
 
@@ -327,7 +353,7 @@ impl Orch {
         if !self.is_comparable() {
             return None;
         }
-        let (mut rows, mut hops) = (Vec::new(), GroupHops::default());
+        let (mut rows, mut hops) = (Vec::with_capacity(count), PageHops::default());
         let end = from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         for at in from..end {
             let Some(row) = self.routes.held_at(at, &self.objects, &mut hops) else {

@@ -32,6 +32,11 @@ pub enum RouteKey {
 }
 
 impl RouteKey {
+    /// Whether a key is that of a route in a format that is not libnl's.
+    pub fn is_other_format(text: &str) -> bool {
+        !is_ipv4_text(text) && matches!(RouteKey::parse(text), Ok(RouteKey::Route { raw_key: Some(_), .. }))
+    }
+
     /// The key of a route in the format of libnl.
     pub fn new(vrf: Option<Name>, prefix: AnyPrefix) -> RouteKey {
         RouteKey::Route { vrf, prefix, raw_key: None }
@@ -90,6 +95,37 @@ fn prefix_text(prefix: AnyPrefix, out: &mut String) {
     } else {
         format::prefix(prefix, out);
     }
+}
+
+/// Whether a text is an IPv4 prefix in the format of [`prefix_text`]. Reads the text once, because a
+/// comparison of APPL_DB checks every key.
+fn is_ipv4_text(text: &str) -> bool {
+    fn number(bytes: &mut &[u8], max: u32) -> Option<u32> {
+        let digits = bytes.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+        let (text, rest) = bytes.split_at_checked(digits)?;
+        *bytes = rest;
+        let number = text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
+        let is_written_so = digits == 1 || text.first().is_some_and(|first| *first != b'0');
+        (is_written_so && number <= max).then_some(number)
+    }
+    fn eat(bytes: &mut &[u8], byte: u8) -> Option<()> {
+        *bytes = bytes.strip_prefix(&[byte])?;
+        Some(())
+    }
+    let read = |mut bytes: &[u8]| {
+        let mut address = number(&mut bytes, 255)?;
+        for _ in 1..4 {
+            eat(&mut bytes, b'.')?;
+            address = address << 8 | number(&mut bytes, 255)?;
+        }
+        if bytes.is_empty() {
+            return Some(());
+        }
+        eat(&mut bytes, b'/')?;
+        let len = number(&mut bytes, 31)?;
+        (bytes.is_empty() && address << len == 0).then_some(())
+    };
+    read(text.as_bytes()).is_some()
 }
 
 /// Parses a prefix with or without a length. Clears bits beyond the length.

@@ -39,11 +39,16 @@ impl RowName {
     /// The text of the key, without the table.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        match self {
-            RowName::Route(key) => RouteRow::key_text(key, &mut text),
-            RowName::Label(key) => LabelRouteRow::key_text(key, &mut text),
-            RowName::Group(key) => NextHopGroupRow::key_text(key, &mut text),
-        }
+        self.write(&mut text);
         text
+    }
+
+    /// Appends the text of the key, without the table.
+    pub fn write(&self, out: &mut String) {
+        match self {
+            RowName::Route(key) => RouteRow::key_text(key, out),
+            RowName::Label(key) => LabelRouteRow::key_text(key, out),
+            RowName::Group(key) => NextHopGroupRow::key_text(key, out),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
 
 fn pairs<R: Row>(row: &R, all: bool) -> Vec<(String, String)> {
@@ -239,6 +240,25 @@ fn responses_are_the_messages_of_the_channel() {
 }
 
 proptest! {
+    /// Texts that are nearly prefixes.
+    #[test]
+    fn key_in_another_format_is_recognised_as_by_parsing(
+        near in "[0-9]{1,3}([.][0-9]{1,3}){2,4}(/[0-9]{0,3})?",
+        low in "(0|1|10|255|01|256)([.](0|1|128|255|00)){3}(/(0|1|8|9|24|31|32|33|08))?",
+        of: (IpAddr, u8),
+        before in prop_oneof![Just(""), Just("Vrf1:"), Just("resync:"), Just(" ")],
+    ) {
+        let prefix = AnyPrefix::from_addr(of.0, of.1 % if of.0.is_ipv4() { 33 } else { 129 }).unwrap();
+        let mut canonical = String::new();
+        RouteKey::new(None, prefix).write(&mut canonical);
+        for text in [near, low, prefix.to_string(), canonical] {
+            for text in [format!("{before}{text}"), text] {
+                let parsed = matches!(RouteKey::parse(&text), Ok(RouteKey::Route { raw_key: Some(_), .. }));
+                prop_assert_eq!(RouteKey::is_other_format(&text), parsed, "{}", text);
+            }
+        }
+    }
+
     #[test]
     fn no_text_panics(text in "[ -~]{0,24}") {
         let _ = RouteRow::parse_key(&text);

@@ -18,6 +18,7 @@ use crate::row::unpack_prefix;
 use crate::sai::{
     Attr, Attrs, Audit, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, Status, Verb,
 };
+use ribtide_prefix::PREFETCH_BATCH;
 
 /// What differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -160,7 +161,12 @@ impl<S: Audit> Syncd<S> {
                 let (entries, next) = self.chip.entries(from, count);
                 let routes = entries.into_iter().filter(|rid| matches!(rid, ObjectId::Route(_)));
                 let ids = routes.filter_map(|rid| translated_id(rid, &|rid| self.vid(rid)));
-                let rows = ids.filter_map(|id| row((ObjectType::RouteEntry, id))).collect();
+                let ids: Vec<ObjectId> = ids.collect();
+                let mut rows = Vec::with_capacity(ids.len());
+                for ids in ids.chunks(PREFETCH_BATCH) {
+                    self.store.prefetch(ids.iter());
+                    rows.extend(ids.iter().filter_map(|id| row((ObjectType::RouteEntry, *id))));
+                }
                 (rows, next.map(RowCursor::Routes))
             }
         })

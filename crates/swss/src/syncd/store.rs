@@ -1,7 +1,7 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
 use crate::row::pack_prefix;
-use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
+use crate::sai::{Attr, Attrs, InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, prefetch, shrink_if_sparse,
     shrink_to_fit,
@@ -114,10 +114,10 @@ impl Store {
         self.objects.get(&oid).map(|(object, _)| *object)
     }
 
-    /// Prefetches the rows of a bulk.
-    pub(super) fn prefetch(&self, items: &[Item]) {
-        for item in items {
-            if let ObjectId::Route(entry) = &item.id {
+    /// Prefetches the routes of a bulk or a page.
+    pub(super) fn prefetch<'a>(&self, ids: impl Iterator<Item = &'a ObjectId>) {
+        for id in ids {
+            if let ObjectId::Route(entry) = id {
                 prefetch(self.route(entry));
             }
         }

@@ -6,7 +6,7 @@ use super::task::State;
 use super::{DEFAULT_VRF, Own, Routes};
 use crate::orch::next_hop_ref::{NextHopRef, Target};
 use crate::orch::objects::Objects;
-use crate::orch::reconcile::{GroupHops, HeldNextHops, HeldRow};
+use crate::orch::reconcile::{HeldNextHops, HeldRow, PageHops};
 use crate::row::{LabelKey, Name, RouteKey, RouteRow, RowName};
 
 impl Routes {
@@ -16,7 +16,7 @@ impl Routes {
         &self,
         at: u32,
         objects: &Objects,
-        hops: &mut GroupHops,
+        hops: &mut PageHops,
     ) -> Option<Option<(RowName, HeldRow)>> {
         let id = self.table.numbered(at)?;
         let held = self.held(id, objects, hops);
@@ -34,10 +34,10 @@ impl Routes {
     /// What orchagent has of the row of a route.
     pub(in crate::orch) fn held_of(&self, name: RouteName, objects: &Objects) -> HeldRow {
         let id = self.table.find(name);
-        id.map_or(HeldRow::Nothing, |id| self.held(id, objects, &mut GroupHops::default()))
+        id.map_or(HeldRow::Nothing, |id| self.held(id, objects, &mut PageHops::default()))
     }
 
-    fn held(&self, id: RouteId, objects: &Objects, hops: &mut GroupHops) -> HeldRow {
+    fn held(&self, id: RouteId, objects: &Objects, hops: &mut PageHops) -> HeldRow {
         if self.table.is_stale(id) {
             return HeldRow::UnderWay;
         }
@@ -71,8 +71,8 @@ impl Routes {
             (None, Target::Interface(interface)) => {
                 HeldNextHops::Interface(objects.interfaces.name(interface).clone())
             }
-            (None, Target::NextHop(hop)) => HeldNextHops::Hops(objects.held_hop(hop)),
-            (None, Target::Group(group)) => HeldNextHops::Hops(hops.of(group, objects)),
+            (None, Target::NextHop(hop)) => HeldNextHops::Hops(hops.single(hop, objects)),
+            (None, Target::Group(group)) => HeldNextHops::Hops(hops.of_group(group, objects)),
         };
         HeldRow::Programmed { next_hops, pop: self.pops.get(&id).copied() }
     }
