@@ -645,6 +645,9 @@ impl Checker {
             both.pick("discard-attributes", |n| &n.discard_attributes, |g| &g.discard_attributes),
             both.pick("treat-as-withdraw", |n| &n.treat_as_withdraw, |g| &g.treat_as_withdraw),
         );
+        if role.is_some() {
+            self.otc_is_kept(&both, attributes);
+        }
         let (enforce_first_as, at) =
             both.pick("enforce-first-as", |n| &n.enforce_first_as, |g| &g.enforce_first_as);
         if enforce_first_as.is_some() && !external {

@@ -33,7 +33,8 @@ impl OriginateConfig {
         let protocols = protocols.into_iter().filter(|(source, _)| self.policies.contains_key(source));
         Redistribution {
             protocols: protocols.map(|(_, protocol)| protocol).collect(),
-            networks: if self.require_route { self.networks.clone() } else { BTreeSet::new() },
+            // Also where they need no route: it is known then when a reload demands it.
+            networks: self.networks.clone(),
         }
     }
 

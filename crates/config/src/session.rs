@@ -4,8 +4,10 @@ use super::check::{AnyAsn, BgpConfig, Both, Checker, NeighborSettings};
 use super::file::{self, GroupKind, PeerAsn};
 use super::policy::Direction;
 use ribtide_policy::GracefulShutdown;
+use ribtide_wire::bgp::attribute::code;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use ribtide_wire::bgp::role::Role;
+use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 
 impl Checker {
@@ -121,6 +123,30 @@ impl Checker {
             None
         });
         (role, strict)
+    }
+
+    /// With a role, OTC is neither removed nor a reason to withdraw: RFC 9234 section 5 forbids operators to
+    /// change its procedures.
+    pub(super) fn otc_is_kept(&mut self, both: &Both<'_>, attributes: AttributeFilter) {
+        let lists = [
+            (
+                both.pick("discard-attributes", |n| &n.discard_attributes, |g| &g.discard_attributes).1,
+                attributes.discard,
+            ),
+            (
+                both.pick("treat-as-withdraw", |n| &n.treat_as_withdraw, |g| &g.treat_as_withdraw).1,
+                attributes.withdraw,
+            ),
+        ];
+        for (at, codes) in lists {
+            if codes.contains(code::OTC) {
+                self.problem(
+                    &at.key(),
+                    "with a role the attribute OTC shows route leaks (RFC 9234 section 5); remove \"otc\" (35) from this list, \
+                     or remove role",
+                );
+            }
+        }
     }
 
     /// The number of hops of GTSM (RFC 5082).

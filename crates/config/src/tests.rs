@@ -389,6 +389,9 @@ fn role_is_ours_and_of_external_neighbours() {
     assert!(group("type = \"internal\"\nrole = \"peer\"").contains("roles are for external sessions"));
     assert!(group(&format!("{EXTERNAL}\nrole = \"transit\"")).contains("\"transit\" is no BGP role"));
     assert!(group(&format!("{EXTERNAL}\nrole-strict = true")).contains("write role = "));
+    for list in ["discard-attributes = [\"otc\"]", "treat-as-withdraw = [35]"] {
+        assert!(group(&format!("{EXTERNAL}\nrole = \"peer\"\n{list}")).contains("shows route leaks"));
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Redistribution: the installed routes of other protocols that BGP originates.
+//! Redistribution: the routes of other protocols that BGP originates.
 //!
-//! Only what is installed is redistributed, so that BGP advertises no prefix that the router does not
-//! forward. A route with at least the distance of external BGP routes is not: BGP would advertise it
+//! Only what is selected for the FIB is redistributed. Whether dataplanes have it, FIB suppression asks.
+//! A route with at least the distance of external BGP routes is not: BGP would advertise it
 //! while the RIB manager prefers a route of BGP, and the result would depend on which came first. Of the
 //! connected routes subnets are redistributed, and not the single addresses of this router in them.
 

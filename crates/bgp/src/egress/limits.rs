@@ -34,9 +34,8 @@ impl Worker {
 
     /// Removes the members that exceed a limit.
     pub(super) fn check_limits(&mut self) {
-        let limited = |group: &Group| group.members.values().any(|member| !member.limits.is_none());
         let mut exceeded = Vec::new();
-        for group in self.groups.values().filter(|group| limited(group)) {
+        for group in self.groups.values().filter(|group| group.is_limited()) {
             for_each_family!(F => exceeded.extend(group.exceeded::<F>(&self.paths)));
         }
         for one in exceeded {
@@ -55,6 +54,11 @@ impl Worker {
 }
 
 impl Group {
+    /// Whether any member has a limit.
+    pub(super) fn is_limited(&self) -> bool {
+        self.members.values().any(|member| !member.limits.is_none())
+    }
+
     /// The members for which there are too many prefixes of a family.
     fn exceeded<F: Family>(&self, paths: &super::Paths) -> Vec<LimitExceeded> {
         let mut exceeded = Vec::new();

@@ -312,6 +312,8 @@ impl Worker {
         }
         let mut begun = false;
         for group in self.groups.values_mut().filter(|group| group.due() > 0) {
+            // Earlier changes without the later ones could be more than a limit, which all together are not.
+            let what = if what == Flush::Settled && group.is_limited() { Flush::All } else { what };
             group.flush(what, &mut self.paths, &self.peers, budget, out);
             begun |= group.begun();
         }
@@ -492,6 +494,8 @@ impl Worker {
         }
         if complete {
             self.dumps.remove(&token);
+            // A batch under way continues with these routes, without another check.
+            self.check_limits();
         }
     }
 }

@@ -408,6 +408,9 @@ impl Peer {
             Event::Release => {
                 if self.held.take().is_some() {
                     self.forget_failures();
+                    if matches!(self.mode, Mode::IdleHold(_)) {
+                        self.mode = Mode::Running;
+                    }
                     self.connect_at = Some(now);
                 }
             }

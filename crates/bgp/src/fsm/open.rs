@@ -162,6 +162,10 @@ impl Settings {
 
     /// The peer's role by its capabilities, or why it does not correspond to ours (RFC 9234 section 4.2).
     fn peer_role(&self, received: &[u8]) -> Result<Option<Role>, String> {
+        // The same value may be there more than once.
+        if received.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Err("the peer tells several roles".into());
+        }
         let Some(ours) = self.role else { return Ok(None) };
         let wanted = ours.counterpart();
         match received {
@@ -169,10 +173,6 @@ impl Settings {
                 "the peer does not tell its role, and role-strict demands that it is {wanted}, because ours is {ours}"
             )),
             [] => Ok(None),
-            // The same value may be there more than once.
-            [first, rest @ ..] if rest.iter().any(|role| role != first) => {
-                Err("the peer tells several roles".into())
-            }
             [first, ..] if *first == wanted as u8 => Ok(Some(wanted)),
             [first, ..] => {
                 let theirs =
@@ -267,6 +267,12 @@ mod tests {
             None,
             "we tell none"
         );
+        let both: Vec<_> = [0, 3].map(Capability::Role).into();
+        let both = negotiate(
+            &Settings { peer_asn: None, ..ours(None, false) },
+            &custom(65002, 90, [1, 1, 1, 1], &both),
+        );
+        assert_eq!(both.unwrap_err().notification, Notification::new(2, 11), "whatever we tell");
 
         let any = Settings { peer_asn: None, ..ours(Some(Role::Customer), false) };
         let with = |roles: &[u8]| {

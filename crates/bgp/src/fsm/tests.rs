@@ -268,6 +268,18 @@ fn idle_hold_doubles_with_every_oscillation_and_a_stable_session_ends_it() {
 }
 
 #[test]
+fn idle_hold_ends_with_an_obstacle() {
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    bench.event(Event::Fault(Side::Theirs, Notification::new(1, 1)));
+    assert!(bench.peer.idle_hold().is_some());
+    bench.event(Event::Hold(Obstacle::Bfd));
+    bench.event(Event::Release);
+    assert_eq!((bench.peer.idle_hold(), bench.state()), (None, State::Active));
+    assert!(matches!(bench.event(Event::Accepted)[..], [Action::Send(..)]), "connections are taken");
+}
+
+#[test]
 fn idle_hold_does_not_follow_a_failed_connect_nor_our_own_cease() {
     let mut bench = Bench::new(false);
     for _ in 0..9 {

@@ -72,13 +72,11 @@ impl IngestPeer {
     }
 
     /// Changes the settings of later routes. Earlier routes stay until the peer sends them again:
-    /// the caller requests that (RFC 2918). Other limits count from nothing: with the routes that the
-    /// peer sends again.
+    /// the caller requests that (RFC 2918). Limits count from nothing: with the routes that the peer
+    /// sends again.
     pub fn set(&mut self, settings: IngestSettings) {
         self.context = Context::new(&self.info, &settings);
-        if settings.max_prefixes != self.settings.max_prefixes {
-            self.accepted = accepted(&settings);
-        }
+        self.accepted = accepted(&settings);
         self.settings = settings;
     }
 

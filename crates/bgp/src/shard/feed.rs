@@ -117,7 +117,9 @@ impl Core {
         if old.is_some_and(|old| self.is_originated(old.path)) {
             return false;
         }
-        if old.is_some() {
+        // With FIB suppression also where nothing was fed: what the RIB manager knows of a named prefix is confirmed
+        // before the fence, also that a dataplane has refused its route.
+        if old.is_some() || self.gates.is_on() {
             out.feed(route.prefix(), None);
         }
         true

@@ -5,11 +5,13 @@ use super::Sessions;
 use super::log::{News, Who};
 use super::peer::Peer;
 use ribtide_bgp::egress::LimitExceeded;
-use ribtide_bgp::fsm::{Millis, Obstacle};
+use ribtide_bgp::fsm::{Event, Millis, Obstacle};
 use ribtide_bgp::ingest::LimitEvent;
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::PeerId;
 use ribtide_prefix::Afi;
+use ribtide_wire::bgp::Notification;
+use ribtide_wire::bgp::notification::cease;
 use std::time::Duration;
 
 /// What the limits of a neighbour did, over all of its sessions.
@@ -67,7 +69,11 @@ impl Sessions {
         if event.is_exceeded() {
             peer.limits.exceeded[usize::from(event.afi == Afi::Ipv6)] += 1;
         }
-        if event.ends_session() {
+        let present = peer.settings.max_prefixes.received.and_then(|of| of.limits.of(event.afi));
+        if event.ends_session() && present != Some(event.max) {
+            // A reload changed the limit meanwhile; the reader has stopped.
+            self.event(id, Event::Reset(Notification::cease(cease::CONFIG_CHANGE)));
+        } else if event.ends_session() {
             let idle_time = peer.settings.max_prefixes.idle_time;
             peer.limits.begin_wait(Obstacle::MaxPrefixes(event.afi, event.max), idle_time, now);
             self.obey(id);
@@ -84,6 +90,10 @@ impl Sessions {
         }
         self.log.neighbor(now, &who(peer), &News::LimitOut(&exceeded));
         peer.limits.exceeded_out[usize::from(afi == Afi::Ipv6)] += 1;
+        if peer.settings.max_prefixes.sent.of(afi) != Some(max) {
+            // A reload changed the limit meanwhile; the worker has removed the member.
+            return self.event(member.peer, Event::Reset(Notification::cease(cease::CONFIG_CHANGE)));
+        }
         let idle_time = peer.settings.max_prefixes.sent_idle_time;
         peer.limits.begin_wait(Obstacle::MaxPrefixesOut(afi, max), idle_time, now);
         self.obey(member.peer);

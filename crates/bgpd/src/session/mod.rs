@@ -322,7 +322,10 @@ impl Sessions {
         let mut rest = Turn::Idle;
         while !stop.stopped() {
             self.outbox.retry();
-            let timeout = if rest == Turn::Busy || !writes.is_empty() || !reports.is_empty() {
+            let waiting = !writes.is_empty()
+                || !reports.is_empty()
+                || (self.outbox.is_empty() && !self.redistributed.is_empty());
+            let timeout = if rest == Turn::Busy || waiting {
                 Duration::ZERO
             } else if rest == Turn::Held || !self.outbox.is_empty() {
                 Duration::from_millis(1)
@@ -468,7 +471,8 @@ impl Sessions {
         self.settle(id);
     }
 
-    /// Enters the peer's next timer, and forgets a dynamic peer that is gone. One that must wait after a limit is remembered.
+    /// Enters the peer's next timer, and forgets a dynamic peer that is gone. One that must wait after a limit, or is in
+    /// an idle hold, is remembered.
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let (before, after) = (peer.deadline, peer.next_deadline());
@@ -477,7 +481,8 @@ impl Sessions {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id)));
         }
-        if peer.dynamic && !peer.has_connections() && !peer.limits.is_waiting() {
+        let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some();
+        if peer.dynamic && !peer.has_connections() && !waits {
             let (address, kind) = (peer.address, peer.kind);
             after.map(|at| self.timers.remove(&(at, id)));
             self.peers.remove(&id);
@@ -546,11 +551,13 @@ impl Sessions {
         };
         let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if socket::set_options(&stream, &peer.settings, !peer.kind.is_internal()).is_err() {
-            return self.settle(id);
-        }
-        if let Some(why) = peer.settings.least_ttl().and_then(|least| far_syn(&stream, least)) {
-            // RFC 5082 section 3: what may come from afar is discarded, and not answered.
+        // RFC 5082 section 3: what may come from afar is discarded. Before the options, as the other side's last packets
+        // would not arrive with them.
+        let far = peer.settings.least_ttl().and_then(|least| far_syn(&stream, least));
+        let options = || socket::set_options(&stream, &peer.settings, !peer.kind.is_internal());
+        let refused =
+            far.or_else(|| Some(format!("its connection cannot have the options: {}", options().err()?)));
+        if let Some(why) = refused {
             let who =
                 Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
             self.log.neighbor(now, &who, &News::Refused(&why));
@@ -807,7 +814,9 @@ fn far_syn(stream: &TcpStream, least: u8) -> Option<String> {
         Ok(Some(ttl)) if ttl < least => {
             Some(format!("its SYN came with TTL {ttl}, and ttl-security demands {least} and more"))
         }
-        Ok(_) => None,
+        Ok(Some(_)) => None,
+        // Packets that came before the socket had its least TTL are not known to come from near.
+        Ok(None) => Some("the kernel answered its SYN with a SYN cookie, so the TTL is not known".into()),
         Err(error) => Some(format!("the TTL of its SYN is not known: {error}")),
     }
 }

@@ -15,7 +15,7 @@ use ribtide_prefix::{AnyPrefix, Families, Map};
 use ribtide_rib::Protocol;
 use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::update::AttributeFilter;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -44,6 +44,9 @@ impl Originated {
 impl Sessions {
     /// Applies another configuration.
     pub(super) fn originate(&mut self, config: &OriginateConfig) {
+        if *config == self.originated.config {
+            return;
+        }
         let before = std::mem::replace(&mut self.originated.config, config.clone());
         for source in LocalSource::ALL {
             match (before.policies.get(&source), config.policies.get(&source)) {
@@ -70,11 +73,13 @@ impl Sessions {
         all: bool,
     ) -> (Vec<AnyPrefix>, Vec<AnyPrefix>) {
         let Originated { config, routes, .. } = &self.originated;
-        let mut prefixes: BTreeSet<AnyPrefix> = before.networks.union(&config.networks).copied().collect();
-        prefixes.extend(routes.keys());
+        let networks = before.networks.union(&config.networks).map(|prefix| (prefix, routes.get(prefix)));
+        let is_network = |prefix| before.networks.contains(prefix) || config.networks.contains(prefix);
+        let others = routes.iter().filter(|(prefix, _)| !is_network(prefix));
+        let others = others.map(|(prefix, protocol)| (prefix, Some(protocol)));
         let (mut withdrawn, mut announced) = (Vec::new(), Vec::new());
-        for prefix in prefixes {
-            let protocol = routes.get(&prefix).copied();
+        for (prefix, protocol) in networks.chain(others) {
+            let (prefix, protocol) = (*prefix, protocol.copied());
             let [had, has] = [before, config].map(|config| config.has(source, prefix, protocol));
             if has && (all || !had) {
                 announced.push(prefix);
@@ -157,7 +162,12 @@ impl Sessions {
         for worker in 0..self.outbox.workers() {
             self.outbox.send_to_worker(worker, EgressIn::SourceUp(info.clone()));
         }
-        self.originated.sources.insert(source, info);
+        self.originated.sources.insert(source, info.clone());
+        // The reader and the shards know it from now on, also if it never has a route.
+        let (withdrawn, announced) = Default::default();
+        let routes =
+            Origination { info, settings: settings(policy), origin: Origin::Igp, withdrawn, announced };
+        self.outbox.send_to_reader(READER, Command::Originate(Box::new(routes)));
     }
 
     /// Ends a source and withdraws its routes.

@@ -165,6 +165,10 @@ impl Sessions {
         let starts = peer.settings.shutdown.is_some() && settings.shutdown.is_none();
         // Before all else, so that the peer gets this reason, and no other change finds a session.
         if let Some(text) = &shuts_down {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                // The operator decides when there is a session again.
+                peer.limits.end_wait();
+            }
             self.event(id, Event::Stop(Notification::cease_with_text(cease::ADMIN_SHUTDOWN, text)));
         }
         if takes == Difference::Session {

@@ -199,3 +199,16 @@ fn sent_limit_ends_one_session_before_it_gets_more_than_that() {
         assert_eq!(again.notified(), (6, 4));
     }
 }
+
+#[test]
+fn shutdown_and_its_end_admit_a_neighbour_that_waits() {
+    let limited = clients("max-prefixes = { ipv4-unicast = 100, idle-time = 0 }");
+    let router = Router::start(&limited);
+    let mut many = Peer::up(&router, "127.0.0.11", 65001);
+    many.announce(&p4(0, 101));
+    until("the limit ended the session", || held(&router, "127.0.0.11").is_some());
+    reconfigure(&router, &limited.replace("passive = true", "passive = true\nshutdown = true"));
+    reconfigure(&router, &limited);
+    assert_eq!(held(&router, "127.0.0.11"), None);
+    Peer::up(&router, "127.0.0.11", 65001);
+}

@@ -180,7 +180,10 @@ impl Notification {
         match rest.get(..usize::from(*len)).map(str::from_utf8) {
             Some(Ok("")) => None,
             Some(Ok(text)) => Some(ShutdownText::Text(text)),
-            Some(Err(_)) | None => Some(ShutdownText::Malformed(&self.data)),
+            Some(Err(_)) | None => {
+                let shown = self.data.get(..=SHUTDOWN_TEXT_MAX).unwrap_or(&self.data);
+                Some(ShutdownText::Malformed(shown))
+            }
         }
     }
 
@@ -241,7 +244,7 @@ pub const SHUTDOWN_TEXT_MAX: usize = 255;
 pub enum ShutdownText<'a> {
     /// UTF-8.
     Text(&'a str),
-    /// Not UTF-8, or shorter than its length: all data. The operator is told, and the session ends as with a
+    /// Not UTF-8, or shorter than its length: the data, at most a length and a text. The operator is told, and the session ends as with a
     /// well-formed text (RFC 9003 section 4).
     Malformed(&'a [u8]),
 }
@@ -252,7 +255,7 @@ impl fmt::Display for ShutdownText<'_> {
             ShutdownText::Text(text) => {
                 // RFC 9003 section 6: neither line breaks and escape sequences, nor a reversed direction of writing.
                 let shown = |c: char| {
-                    let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+                    let reorders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
                     if c.is_control() || reorders { ' ' } else { c }
                 };
                 write!(f, "\"{}\"", text.chars().map(shown).collect::<String>())
@@ -332,6 +335,8 @@ mod tests {
             let expected = format!("cease: administrative reset (malformed text, in hexadecimal: {shown})");
             assert_eq!(n.to_string(), expected);
         }
+        let long = Notification::with_data(code::CEASE, cease::ADMIN_RESET, vec![0xff; 60_000]);
+        assert!(long.to_string().len() < 600, "{long}");
         let other = Notification::with_data(code::CEASE, cease::PEER_DECONFIGURED, vec![9, b'x']);
         assert_eq!(other.to_string(), "cease: peer de-configured", "its data is no text");
         assert_eq!(Notification::parse(&[]), Notification::new(0, 0));

@@ -101,3 +101,26 @@ fn limit_is_exceeded_exactly_when_the_table_would_be() {
         }
     }
 }
+
+/// A table that arrives while another cohort's batch is being packed joins that batch.
+#[test]
+fn table_beyond_the_limit_is_not_sent_with_a_batch_under_way() {
+    let (mut worker, mut infos) = worker();
+    infos.push(peer(4, PeerKind::External));
+    worker.handle(EgressIn::MemberUp(Arc::new(infos[3].clone())));
+    limit(&mut worker, 4, 3);
+    let new = path(0, SOURCE);
+    let routes: Vec<_> = (0..9).map(|n| (prefix(n), None, Some(&new))).collect();
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&routes))));
+    let mut out = Vec::new();
+    assert!(worker.flush(Flush::All, 1, &mut out), "a batch of the others is under way");
+    for request in worker.requests() {
+        let batch = if request.afi == Afi::Ipv4 { best_batch(&routes) } else { BestBatch::default() };
+        worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
+    }
+    while worker.flush(Flush::Begun, 1, &mut out) {}
+    let mut tables = BTreeMap::new();
+    read_all(&out, &infos, &mut tables);
+    assert!(!tables.keys().any(|receiver| receiver.peer == PeerId(4)));
+    assert_eq!(worker.take_exceeded().iter().map(|one| one.count).collect::<Vec<_>>(), [9]);
+}

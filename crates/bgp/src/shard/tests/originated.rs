@@ -138,6 +138,24 @@ fn originated_path_waits_for_the_fib_and_is_withdrawn_with_it() {
 }
 
 #[test]
+fn originated_path_asks_what_the_fib_has_of_its_prefix() {
+    let statics = source(9, LocalSource::Static);
+    let mut bench = bench(DecisionOptions::default(), &[&statics]);
+    bench.handle(ShardIn::Suppress(true));
+    // Nobody had a route then, so this says nothing.
+    bench.handle(confirmed(0, &[(0, true)]));
+    bench.routes(&statics, Some(&own()), [0]);
+    let effects = bench.finish();
+    // The RIB manager repeats what it knows of a prefix that it is named, before the fence.
+    assert_eq!(effects.feed.changes.v4, [(prefix(0), NONE)]);
+    let fence = bench.shard.fence().unwrap();
+    bench.handle(confirmed(fence, &[(0, true)]));
+    assert_eq!(sources(&bench.finish()), []);
+    bench.handle(confirmed(0, &[(0, false)]));
+    assert_eq!(sources(&bench.finish()), [(None, Some(9))]);
+}
+
+#[test]
 fn originated_paths_move_with_their_logical_shard() {
     let network = source(9, LocalSource::Network);
     let seed = HashSeed::random();
