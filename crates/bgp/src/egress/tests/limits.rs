@@ -109,8 +109,8 @@ fn table_beyond_the_limit_is_not_sent_with_a_batch_under_way() {
     infos.push(peer(4, PeerKind::External));
     worker.handle(EgressIn::MemberUp(Arc::new(infos[3].clone())));
     limit(&mut worker, 4, 3);
-    let new = path(0, SOURCE);
-    let routes: Vec<_> = (0..9).map(|n| (prefix(n), None, Some(&new))).collect();
+    let new: Vec<BestPath> = (0..9).map(|n| path(n, SOURCE)).collect();
+    let routes: Vec<_> = new.iter().enumerate().map(|(n, path)| (prefix(n), None, Some(path))).collect();
     worker.handle(EgressIn::Best(Arc::new(best_batch(&routes))));
     let mut out = Vec::new();
     assert!(worker.flush(Flush::All, 1, &mut out), "a batch of the others is under way");

@@ -219,10 +219,11 @@ fn limit_of_a_live_session_counts_the_routes_that_come_again() {
     session.peer.set(settings());
     session.update(&announcement(0..9));
     assert!(session.has(0..9));
-    // Other settings with the same limit do not count again.
+    // Another policy counts again, too: it may accept other routes than before, as many as the limit.
     session.peer.set(limited(9, LimitAction::Restart));
     session.update(&announcement(0..9));
     session.peer.set(IngestSettings { enforce_first_as: false, ..limited(9, LimitAction::Restart) });
+    assert_eq!(session.update(&announcement(20..29)).len(), 1, "the warning alone");
     assert!(session.update(&announcement([9])).iter().any(LimitEvent::ends_session));
 }
 
