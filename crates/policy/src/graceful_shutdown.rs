@@ -52,14 +52,18 @@ impl GracefulShutdown {
     }
 
     /// Whether it leaves a route with these attributes as it is.
+    #[inline]
     pub(crate) fn spares(self, attributes: &[u8]) -> bool {
         match self {
             GracefulShutdown::Off => true,
-            GracefulShutdown::Receiver => {
-                let communities = Attributes::new(attributes).find(|a| a.code == code::COMMUNITIES);
-                !communities.is_some_and(|a| Communities::new(a.value).contains(Community::GRACEFUL_SHUTDOWN))
-            }
+            GracefulShutdown::Receiver => !is_tagged(attributes),
             GracefulShutdown::InitiatorImport | GracefulShutdown::InitiatorExport => false,
         }
     }
+}
+
+/// Whether a route has the community GRACEFUL_SHUTDOWN.
+fn is_tagged(attributes: &[u8]) -> bool {
+    let communities = Attributes::new(attributes).find(|a| a.code == code::COMMUNITIES);
+    communities.is_some_and(|a| Communities::new(a.value).contains(Community::GRACEFUL_SHUTDOWN))
 }

@@ -32,6 +32,8 @@ pub struct Policy {
     graceful_shutdown: GracefulShutdown,
     /// The statement that graceful shutdown adds for accepted routes.
     last: Option<(Step, Statement)>,
+    /// The result of the list for every route, if it neither tests nor changes routes.
+    constant: Option<PolicyResult>,
     hash: u64,
 }
 
@@ -78,6 +80,7 @@ impl Policy {
             end: if external { PolicyResult::Reject } else { PolicyResult::Accept },
             graceful_shutdown,
             last: graceful_shutdown.statement().map(last),
+            constant: None,
             hash: 0,
         };
         let mut hasher = DefaultHasher::new();
@@ -94,6 +97,7 @@ impl Policy {
                 policy.steps.push(Step { definition: d as u32, statement: s as u32, sets, next_policy });
             }
         }
+        policy.constant = policy.constant_list();
         policy
     }
 
@@ -120,18 +124,19 @@ impl Policy {
     }
 
     /// The result for every route, if the policy neither tests nor changes routes.
+    #[inline]
     pub fn constant(&self) -> Option<PolicyResult> {
-        self.constant_list().filter(|result| self.last.is_none() || *result == PolicyResult::Reject)
+        self.constant.filter(|result| self.last.is_none() || *result == PolicyResult::Reject)
     }
 
     /// The result for every prefix with these attributes, if the policy leaves them as they are and tests nothing but
     /// whether they have the community GRACEFUL_SHUTDOWN.
+    #[inline]
     pub fn constant_for(&self, attributes: &[u8]) -> Option<PolicyResult> {
-        self.constant_list()
+        self.constant
             .filter(|result| *result == PolicyResult::Reject || self.graceful_shutdown.spares(attributes))
     }
 
-    /// The result of the list for every route, if it neither tests nor changes routes.
     fn constant_list(&self) -> Option<PolicyResult> {
         let Some(step) = self.steps.first() else { return Some(self.end) };
         let statement = self.statement(step);

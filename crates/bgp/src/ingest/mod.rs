@@ -27,7 +27,7 @@ use peer::Context;
 use recent::Recent;
 use ribtide_policy::PolicyResult;
 use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
-use ribtide_wire::bgp::attribute::{Attribute, code, flags};
+use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{NextHop, Notification};
 
@@ -141,13 +141,13 @@ impl Ingest {
     /// Reads the attributes of `update` into the scratch memory, unless one forbids the routes.
     fn read(&mut self, context: &Context, update: &Update<'_>, next_hop: NextHop) -> Result<(), Refusal> {
         self.content.begin(next_hop);
-        let mut missing_otc = context.received_otc();
         for attribute in update.attributes() {
             context.check(&attribute)?;
             self.content.push(&attribute);
-            missing_otc = missing_otc.filter(|_| attribute.code != code::OTC);
         }
-        if let Some(asn) = missing_otc {
+        if let Some(asn) = context.received_otc()
+            && !Attributes::new(self.content.attributes()).any(|attribute| attribute.code == code::OTC)
+        {
             let flags = flags::OPTIONAL | flags::TRANSITIVE;
             self.content.push(&Attribute { flags, code: code::OTC, value: &asn.to_be_bytes() });
         }
