@@ -87,7 +87,8 @@ def test_external_peer_gets_networks_and_redistributed_routes(pair):
     everything = {"192.0.2.0/24": network, "198.51.100.0/24": other, "203.0.113.0/24": other, "100.64.0.0/10": other,
                   "10.255.0.0/24": connected}
     holds(peer, everything)
-    assert "originated here (network)" in " ".join(ribtide.explain("192.0.2.0/24")["stages"][0]["messages"])
+    bgp = ribtide.explain("192.0.2.0/24")["stages"][0]
+    assert bgp["state"] == "passed" and "originated here (network)" in " ".join(bgp["messages"]), bgp
     assert re.search(r"\* +198.51.100.0/24 +self +\(static\)", ribtide.text("show", "route")), ribtide.text("show", "route")
 
     # A kernel route goes, a static route loses its link, and both come back.

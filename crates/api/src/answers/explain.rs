@@ -4,7 +4,7 @@ use super::{Refusal, RouterState, Target, asic, fib, nexthop, routes, target, vr
 use ribtide_bgp::message::BestPath;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
-use ribtide_model::{Explain, ExplainStage, Held, Route, StageState};
+use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
@@ -45,7 +45,9 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
             stages[0].state = StageState::Waiting;
         }
         let RibView { stages: of_rib, best, bgp_selection } = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
-        let has_best = bgp.as_ref().is_some_and(|route| route.paths.iter().any(|path| path.best));
+        // An originated path is no route for the RIB manager.
+        let is_fed = |path: &Path| path.best && path.originated.is_none();
+        let has_best = bgp.as_ref().is_some_and(|route| route.paths.iter().any(is_fed));
         if let (Some(stage), true) = (stages.first_mut(), has_best) {
             match &bgp_selection {
                 Some(not_taken) if !not_taken.is_empty() => {
