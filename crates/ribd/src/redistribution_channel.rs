@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn changes_coalesce_while_the_session_thread_is_busy() {
-        let (sender, sessions) = Rings::default().bounded("RIB to sessions", 1);
+        let (sender, sessions) = Rings::default().bounded("redistribution to sessions", 1);
         let mut channel = RedistributionChannel::new(Some(sender));
         let prefix: AnyPrefix = "10.0.0.0/8".parse().unwrap();
         channel.add(vec![(prefix, Some(Protocol::Static))]);

@@ -166,7 +166,7 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Router, "dataplanes to RIB", 256, "feedback", "the dataplane; the RIB manager empties it also while it waits"),
     queue(Router, "interfaces to RIB", 256, "failures; used by `bfd` too", "the interface watcher; `bfd` keeps the rest, coalesced. \
         The RIB manager empties it before all other queues, and while it waits"),
-    queue(Router, "RIB to sessions", 16, "redistributed routes", "no stage: later changes of a prefix replace earlier ones"),
+    queue(Router, "redistribution to sessions", 16, "redistributed routes", "no stage: later changes of a prefix replace earlier ones"),
     queue(Router, "interfaces to sessions", 1024, "failures", "the interface watcher, after the RIB manager has the same; \
         the session thread waits on no queue"),
     queue(Router, "BFD to sessions", 1024, "failures", "no thread: `bfd` keeps the rest, coalesced"),

@@ -162,7 +162,7 @@ impl SessionsBuilder {
             rings.bounded("shards to sessions", REPORTS),
             rings.bounded("BFD to sessions", REPORTS),
             rings.bounded("interfaces to sessions", REPORTS),
-            rings.bounded("RIB to sessions", REDISTRIBUTED),
+            rings.bounded("redistribution to sessions", REDISTRIBUTED),
         );
         Ok(SessionsBuilder {
             rings: rings.clone(),

@@ -414,6 +414,8 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
              \x20 No session for 3m12s, or until `ribtide clear bgp neighbor 192.0.2.1`\n\
              \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
+        let idle =
+            Neighbor { state: "Idle".into(), max_prefixes: Vec::new(), idle_seconds_left: None, ..idle };
         let silent = Neighbor { import_missing: true, export_missing: true, ..idle.clone() };
         assert!(neighbor(&silent).ends_with(
             "\n  No import policy: no route is accepted from it (RFC 8212)\n  No export policy: no route is sent to it (RFC 8212)\n"

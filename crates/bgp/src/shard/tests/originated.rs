@@ -142,7 +142,7 @@ fn originated_path_asks_what_the_fib_has_of_its_prefix() {
     let statics = source(9, LocalSource::Static);
     let mut bench = bench(DecisionOptions::default(), &[&statics]);
     bench.handle(ShardIn::Suppress(true));
-    // Nobody had a route then, so this says nothing.
+    // No route was there, so this changes nothing.
     bench.handle(confirmed(0, &[(0, true)]));
     bench.routes(&statics, Some(&own()), [0]);
     let effects = bench.finish();
