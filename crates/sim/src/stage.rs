@@ -307,8 +307,9 @@ impl Stage {
         for (prefix, index) in feed.changes.get::<F>() {
             let set = (*index != NONE).then(|| feed.sets[*index as usize].clone());
             let moved = self.confirmed.moved.remove(&prefix.any());
-            // A confirmed prefix is fed again when its path becomes usable again.
-            let again = self.confirmed.on && set.is_some();
+            // With suppression a prefix is fed again when its path becomes usable again, and without next
+            // hops for an originated path.
+            let again = self.confirmed.on;
             assert!(
                 moved || again || self.feed.get(&prefix.any()) != set.as_ref(),
                 "a change of next hops that is none"
