@@ -1,4 +1,4 @@
-"""Maximum prefixes beside BIRD, FRR and GoBGP: what the neighbour is told, how long its session stays
+"""Maximum prefixes beside BIRD, FRR and GoBGP: the NOTIFICATION, how long the session stays
 down, and what a neighbour that sends far too much costs."""
 
 import json
@@ -19,8 +19,8 @@ MANY = int(os.environ.get("MAX_PREFIXES_ROUTES", 200_000))
 SLACK = 12 << 20
 
 
-def told(kind, other):
-    """What the neighbour says of the end of its IPv4 session."""
+def last_error(kind, other):
+    """The last error of the IPv4 session as the neighbour shows it."""
     if kind == "bird":
         return re.search(r"Last error: +(.*)", other.query("show protocols all four"))[1]
     if kind == "frr":
@@ -38,8 +38,8 @@ REACHED = {
 
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_restart(pair, kind):
-    """A neighbour that has 2,000 prefixes for us is told of the limit of 1,000, and stays down for
-    the idle time; its IPv6 session is not concerned. Within the limit it has its session again."""
+    """A neighbour that has 2,000 prefixes for us gets a NOTIFICATION with the limit of 1,000, and stays
+    down for the idle time; its IPv6 session is not concerned. Within the limit it has its session again."""
     router = Ribtide(pair.a, ribtide(LEFT, f"max-prefixes = {{ ipv4-unicast = {MAX}, idle-time = {IDLE} }}"))
     other = start(kind, pair.b, RIGHT)
     wait_for("both sessions", lambda: router.established(RIGHT.four) and router.established(RIGHT.six), 60)
@@ -56,7 +56,7 @@ def test_restart(pair, kind):
     [limit] = neighbor["max_prefixes"]
     assert (limit["max"], limit["exceeded"], limit["action"]) == (MAX, 1, "restart") and "count" not in limit
     assert 0 < neighbor["idle_seconds_left"] <= IDLE
-    wait_for("the neighbour was told", lambda: REACHED[kind].lower() in told(kind, other).lower(), 10)
+    wait_for("the neighbour shows the NOTIFICATION", lambda: REACHED[kind].lower() in last_error(kind, other).lower(), 10)
     wait_count(router, 500)
     # Its attempts to connect are refused.
     while time.monotonic() < begin + IDLE - 2:
@@ -105,7 +105,7 @@ def test_sent(pair):
     wait_count(other, 0)
     much = blast(pair.a, 2 * MAX, 500)
     wait_for("the limit ended the session", lambda: router.neighbor(RIGHT.four)["state"] == "Idle (maximum prefixes out)", 60, 0.1)
-    assert "Administrative reset" in told("bird", other), told("bird", other)
+    assert "Administrative reset" in last_error("bird", other), last_error("bird", other)
     assert f"more than {MAX} ipv4-unicast prefixes to send" in router.neighbor(RIGHT.four)["last_down"]
     assert router.process.logged("would be sent more than its maximum of prefixes", f"neighbor={RIGHT.four}")
     wait_count(other, 500)

@@ -70,7 +70,7 @@ def test_shutdown_texts_that_are_malformed_are_shown_in_hexadecimal(host):
     assert ours.neighbor(FEED)["last_down"] == text and ours.process.logged("the session is down", "02c328")
 
 
-def test_notification_tells_a_reset_a_removal_and_a_stop(host):
+def test_notification_of_a_reset_a_removal_and_a_stop(host):
     ours = Ribtide(host, ribtide(LEFT))
     plain = ours.config.read_text()
 
@@ -122,7 +122,7 @@ def listener(host, port, ttl):
         return heard
 
 
-def test_ttl_security_refuses_what_comes_from_afar(host):
+def test_ttl_security_refuses_a_lower_ttl(host):
     feeds = f'type = "external"\npeer-asn = {FEED_ASN}\npassive = true\n'
     ours = Ribtide(host, ribtide(LEFT).replace(feeds, feeds + "ttl-security = 1\n"))
     text = ours.config.read_text().replace("ttl-security = 1\n", "")

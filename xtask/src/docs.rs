@@ -10,8 +10,9 @@ const ENDINGS: &[&str] = &[".md", ".py", ".rs", ".sh", ".toml", ".txt"];
 
 /// Every path that a Markdown file names and the tree does not have.
 ///
-/// Two forms count: the target of a link, relative to its file, with the heading after `#`; and a name in backticks,
-/// relative to the root, if it begins with a folder of the root or has a folder and an ending of [`ENDINGS`].
+/// Three forms count: the target of a link, relative to its file, with the heading after `#`; a name in backticks,
+/// relative to the root, if it begins with a folder of the root or has a folder and an ending of [`ENDINGS`]; and names
+/// in backticks and parentheses after the path of a file, which must have them.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut faults = Vec::new();
     for file in tree.files("", markdown) {
@@ -21,6 +22,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
             let fault = match part {
                 Part::Link(target) => link_fault(&file, target),
                 Part::Code(name) => name_fault(tree, name),
+                Part::Item(path, name) => item_fault(tree, path, name),
             };
             faults.extend(fault.map(|fault| format!("{shown}:{line}: {fault}")));
         }
@@ -39,6 +41,8 @@ enum Part<'a> {
     Link(&'a str),
     /// What stands between two backticks.
     Code(&'a str),
+    /// What stands so in parentheses after another, as in `path` (`name`, `name`).
+    Item(&'a str, &'a str),
 }
 
 /// The links and the names in backticks of a Markdown text, with their lines. Fenced code has none.
@@ -50,8 +54,20 @@ fn parts(text: &str) -> Vec<(usize, Part<'_>)> {
         } else if !fenced {
             let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             found.extend(targets.map(|(target, _)| (at + 1, Part::Link(target))));
-            let pieces = line.split('`').skip(1).step_by(2);
-            found.extend(pieces.map(|name| (at + 1, Part::Code(name))));
+            let mut of = None;
+            let pieces: Vec<&str> = line.split('`').collect();
+            // A piece of text, and one between backticks.
+            for pair in pieces.chunks_exact(2) {
+                let part = match (of, pair[0]) {
+                    (Some((path, _)), " (") | (Some((path, true)), ", ") => Part::Item(path, pair[1]),
+                    _ => Part::Code(pair[1]),
+                };
+                of = Some(match part {
+                    Part::Item(path, _) => (path, true),
+                    _ => (pair[1], false),
+                });
+                found.push((at + 1, part));
+            }
         }
     }
     found
@@ -83,6 +99,15 @@ fn name_fault(tree: &Tree, name: &str) -> Option<String> {
         && !path.contains([':', '$', '*', '<'])
         && ENDINGS.iter().any(|e| path.ends_with(e));
     ((ours || named) && !tree.root.join(path).exists()).then(|| format!("there is no {path}"))
+}
+
+/// What is wrong with a name of an item of a file, if the path is one of a file.
+fn item_fault(tree: &Tree, path: &str, name: &str) -> Option<String> {
+    let file = Some(tree.root.join(path)).filter(|file| path.contains('/') && file.is_file())?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let last = name.rsplit("::").next().unwrap_or(name);
+    let has = read(&file).split(|c| !is_name(c)).any(|word| word == last);
+    (name.chars().all(|c| is_name(c) || c == ':') && !has).then(|| format!("{path} has no {name}"))
 }
 
 /// A path without `.` and `..`.
@@ -126,6 +151,20 @@ mod tests {
         let text = "`a` [b](c.md#d)\n```\n`e` [f](g)\n```\n`h`\n";
         let expected = [(1, Part::Link("c.md#d")), (1, Part::Code("a")), (5, Part::Code("h"))];
         assert_eq!(parts(text), expected);
+    }
+
+    #[test]
+    fn parts_has_the_items_of_a_path() {
+        let text = "`a` (`b`, `c`); `d`, `e` (f), `g`";
+        let expected = [
+            Part::Code("a"),
+            Part::Item("a", "b"),
+            Part::Item("a", "c"),
+            Part::Code("d"),
+            Part::Code("e"),
+            Part::Code("g"),
+        ];
+        assert_eq!(parts(text).into_iter().map(|(_, part)| part).collect::<Vec<_>>(), expected);
     }
 
     #[test]

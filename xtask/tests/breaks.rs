@@ -398,6 +398,7 @@ fn docs_path_that_is_not_there_is_noticed_however_it_is_written() {
         ("`crates/prefix/src/none.rs`", "there is no crates/prefix/src/none.rs"),
         ("`crates/none/`", "there is no crates/none/"),
         ("| a | `prefix/src/shard.rs` |", "there is no prefix/src/shard.rs"),
+        ("`crates/prefix/src/shard.rs` (`of`, `none_such`)", "crates/prefix/src/shard.rs has no none_such"),
         ("[a](none.md)", "the link to none.md leads to no file"),
         ("[a](../crates/prefix/src/none.rs)", "leads to no file"),
         ("[a](page.md#what-it-lacks)", "the link to page.md#what-it-lacks leads to no heading"),

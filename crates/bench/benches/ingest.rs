@@ -10,11 +10,10 @@ use ribtide_bench::AddressPool;
 use ribtide_bench::table::{FeedOptions, Path, Table, TableOptions};
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Families, V4};
 use ribtide_wire::bgp::message::{MAX_LEN, frame};
-use ribtide_wire::bgp::update::AttributeFilter;
 use ribtide_wire::bgp::{NextHop, build};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -148,29 +147,18 @@ fn peer(n: u32) -> IngestPeer {
         kind,
         multihop: false,
         families,
-        egress: EgressSettings {
+        egress: EgressSettings::new(
             kind,
-            local_asn: 65_001,
-            cluster_id: [10, 0, 0, 1].into(),
-            router_id: [10, 0, 0, 1].into(),
+            65_001,
+            [10, 0, 0, 1].into(),
             families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::new(vec![], true)),
-        },
+            Arc::new(Policy::new(vec![], true)),
+        ),
     };
     let settings = IngestSettings {
-        import: Arc::new(Policy::accept()),
-        allow_own_as: 0,
         enforce_first_as: true,
-        prefix_sid: false,
-        role: None,
         martians: Arc::new(Martians::default_list()),
-        attributes: AttributeFilter::default(),
-        max_prefixes: None,
+        ..IngestSettings::new(Arc::new(Policy::accept()))
     };
     IngestPeer::new(Arc::new(info), settings)
 }

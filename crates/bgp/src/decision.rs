@@ -428,7 +428,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId};
+    use crate::peer::{EgressSettings, FamilySet, PeerId};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -500,19 +500,7 @@ mod tests {
                     kind,
                     multihop: false,
                     families,
-                    egress: EgressSettings {
-                        kind,
-                        local_asn: 1,
-                        cluster_id: id(1),
-                        router_id: id(1),
-                        families,
-                        four_octet_as: true,
-                        max_message: 4096,
-                        prefix_sid: false,
-                        role: None,
-                        next_hop: NextHopRule::Keep,
-                        export: export.clone(),
-                    },
+                    egress: EgressSettings::new(kind, 1, id(1), families, export.clone()),
                 }
             })
             .collect();

@@ -21,6 +21,18 @@ per_family! {
     pub struct Prefixes<F> = Vec<Prefix<F>>;
 }
 
+/// The prefixes of each family.
+pub fn by_family(prefixes: &[AnyPrefix]) -> Families<Prefixes> {
+    let mut families: Families<Prefixes> = Families::default();
+    for prefix in prefixes {
+        match prefix {
+            AnyPrefix::V4(prefix) => families.v4.push(*prefix),
+            AnyPrefix::V6(prefix) => families.v6.push(*prefix),
+        }
+    }
+    families
+}
+
 /// Input of a shard.
 #[derive(Debug)]
 pub enum ShardIn {

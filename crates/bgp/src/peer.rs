@@ -191,6 +191,32 @@ pub struct EgressSettings {
     pub export: std::sync::Arc<ribtide_policy::Policy>,
 }
 
+impl EgressSettings {
+    /// Settings of peers with four-octet AS numbers, messages of at most 4096 bytes, no role, and the next
+    /// hops as received. The router id is the cluster id as well.
+    pub fn new(
+        kind: PeerKind,
+        local_asn: u32,
+        router_id: Ipv4Addr,
+        families: FamilySet,
+        export: std::sync::Arc<ribtide_policy::Policy>,
+    ) -> EgressSettings {
+        EgressSettings {
+            kind,
+            local_asn,
+            cluster_id: router_id,
+            router_id,
+            families,
+            four_octet_as: true,
+            max_message: 4096,
+            prefix_sid: false,
+            role: None,
+            next_hop: NextHopRule::Keep,
+            export,
+        }
+    }
+}
+
 /// The rule for NEXT_HOP of sent routes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NextHopRule {

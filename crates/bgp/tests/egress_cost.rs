@@ -11,7 +11,7 @@
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, BestPath, Change, EgressIn, NONE};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Prefix, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
 use ribtide_wire::bgp::{NextHop, build};
@@ -42,19 +42,13 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
         kind,
         multihop: false,
         families,
-        egress: EgressSettings {
+        egress: EgressSettings::new(
             kind,
-            local_asn: 65000,
-            cluster_id: Ipv4Addr::LOCALHOST,
-            router_id: Ipv4Addr::LOCALHOST,
+            65000,
+            Ipv4Addr::LOCALHOST,
             families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(ribtide_policy::Policy::accept()),
-        },
+            Arc::new(ribtide_policy::Policy::accept()),
+        ),
     })
 }
 

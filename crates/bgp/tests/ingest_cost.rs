@@ -7,12 +7,11 @@
 //! Instruction counts are steadier than the time: run the executable in `valgrind --tool=callgrind`.
 
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, Rng, V4};
 use ribtide_wire::bgp::attribute::{Origin, code};
 use ribtide_wire::bgp::build::UpdatePacker;
-use ribtide_wire::bgp::update::AttributeFilter;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -40,28 +39,14 @@ fn peer() -> IngestPeer {
         multihop: false,
         families,
         egress: EgressSettings {
-            kind: PeerKind::External,
-            local_asn: 65000,
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
-            router_id: Ipv4Addr::new(10, 0, 0, 1),
-            families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export,
+            ..EgressSettings::new(PeerKind::External, 65000, Ipv4Addr::new(10, 0, 0, 1), families, export)
         },
     };
     let settings = IngestSettings {
-        import: Arc::new(Policy::accept()),
-        allow_own_as: 0,
         enforce_first_as: true,
-        prefix_sid: false,
-        role: None,
         martians: Arc::new(Martians::default_list()),
-        attributes: AttributeFilter::default(),
-        max_prefixes: None,
+        ..IngestSettings::new(Arc::new(Policy::accept()))
     };
     IngestPeer::new(Arc::new(info), settings)
 }

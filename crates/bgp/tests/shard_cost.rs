@@ -12,7 +12,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
     Confirmation, DumpRequest, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_prefix::{Afi, Families, Prefix, Rng, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
@@ -52,19 +52,13 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        egress: EgressSettings {
-            kind: PeerKind::External,
-            local_asn: 65000,
-            cluster_id: Ipv4Addr::LOCALHOST,
-            router_id: Ipv4Addr::LOCALHOST,
+        egress: EgressSettings::new(
+            PeerKind::External,
+            65000,
+            Ipv4Addr::LOCALHOST,
             families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(ribtide_policy::Policy::new(vec![], true)),
-        },
+            Arc::new(ribtide_policy::Policy::new(vec![], true)),
+        ),
     })
 }
 

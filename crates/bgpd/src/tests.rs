@@ -430,15 +430,15 @@ fn external_neighbour_of_any_as_has_the_one_of_its_open() {
     external.announce(&p4(0, 10));
     let accepted = |router: &Router| router.neighbor("127.0.0.32").unwrap().up.unwrap().info;
     assert_eq!((accepted(&router).asn, accepted(&router).kind.is_internal()), (65099, false));
+    // None until the reader has the session.
     let counters = || {
-        let info = accepted(&router);
         let up = router.neighbor("127.0.0.32").unwrap().up.unwrap();
-        router.bgp().readers[up.reader].call(move |reader| reader.counters(info.id)).unwrap().unwrap()
+        router.bgp().readers[up.reader].call(move |reader| reader.counters(up.info.id)).unwrap()
     };
-    until("routes", || counters().announced == 10);
+    until("routes", || counters().is_some_and(|c| c.announced == 10));
     external.asn = 65098;
     external.announce(&p4(20, 5));
-    until("routes of another first AS are refused", || counters().refused(Refusal::FirstAs) == 5);
+    until("routes of another first AS are refused", || counters().unwrap().refused(Refusal::FirstAs) == 5);
 }
 
 #[test]
@@ -518,11 +518,12 @@ fn one_does_not_read(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("all of it arrived in the worker", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap();
+        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap();
         let id = router.neighbor("127.0.1.7").unwrap().id;
         let reader = router.neighbor("127.0.1.7").unwrap().up.unwrap().reader;
-        let counters = router.bgp().readers[reader].call(move |r| r.counters(id)).unwrap().unwrap();
-        counters.withdrawn == 100 && member.blocked && member.waiting > 0
+        let counters = router.bgp().readers[reader].call(move |r| r.counters(id)).unwrap();
+        // None until the worker, the reader has the session.
+        counters.is_some_and(|c| c.withdrawn == 100) && member.is_some_and(|m| m.blocked && m.waiting > 0)
     });
     let up = router.neighbor("127.0.0.12").unwrap().up.unwrap();
     assert!(up.writes.full && up.writes.slow && up.writes.bytes > 0, "{:?}", up.writes);

@@ -5,7 +5,7 @@ use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
-use super::max_prefixes::MaxPrefixes;
+use super::max_prefixes::MaxPrefixesConfig;
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
@@ -165,7 +165,7 @@ pub struct NeighborSettings {
     pub ttl_security: Option<u8>,
     /// Our role towards it (RFC 9234).
     pub role: Option<Role>,
-    /// Refuse it where it does not tell its role.
+    /// Refuse it if it sends no role.
     pub role_strict: bool,
     /// TCP-MD5 key (RFC 2385).
     pub password: Option<String>,
@@ -183,7 +183,7 @@ pub struct NeighborSettings {
     /// Attributes that are ignored from it.
     pub attributes: AttributeFilter,
     /// Maximum prefixes.
-    pub max_prefixes: MaxPrefixes,
+    pub max_prefixes: MaxPrefixesConfig,
 }
 
 impl Config {

@@ -240,7 +240,7 @@ macro_rules! with_peer_settings {
             /// `"rs-client"`. The session needs the corresponding role of the neighbour, and OTC marks route leaks.
             #[schemars(extend("x-see" = "#roles-and-route-leaks"))]
             pub(super) role: Option<String>,
-            /// With `role`: refuse a neighbour that does not tell its role.
+            /// With `role`: refuse a neighbour that sends no role.
             #[schemars(extend("default" = false), extend("x-see" = "#roles-and-route-leaks"))]
             pub(super) role_strict: Option<bool>,
             /// TCP-MD5 key (RFC 2385).

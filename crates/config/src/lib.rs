@@ -33,7 +33,7 @@ pub use diagnosis::{ConfigError, Problem};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
-pub use max_prefixes::MaxPrefixes;
+pub use max_prefixes::MaxPrefixesConfig;
 pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;

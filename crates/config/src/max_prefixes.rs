@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The maximum prefixes of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MaxPrefixes {
+pub struct MaxPrefixesConfig {
     /// Of accepted prefixes.
     pub received: Option<ingest::MaxPrefixes>,
     /// How long a session that `received` ended stays down; zero: until an operator clears it.
@@ -74,8 +74,8 @@ enum Action {
 
 impl Checker {
     /// The maximum prefixes of a neighbour. Its own table replaces its group's.
-    pub(super) fn max_prefixes(&mut self, both: &Both<'_>) -> MaxPrefixes {
-        let mut max = MaxPrefixes::default();
+    pub(super) fn max_prefixes(&mut self, both: &Both<'_>) -> MaxPrefixesConfig {
+        let mut max = MaxPrefixesConfig::default();
         let (table, at) = both.pick("max-prefixes", |n| &n.max_prefixes, |g| &g.max_prefixes);
         if let Some(table) = table {
             let place = at.key();
@@ -139,7 +139,7 @@ mod tests {
         parse(&text).map_err(|e| ConfigError::new(Path::new("ribtide.toml"), &text, e).to_string())
     }
 
-    fn max(group: &str, neighbor: &str) -> MaxPrefixes {
+    fn max(group: &str, neighbor: &str) -> MaxPrefixesConfig {
         let bgp = config(group, neighbor).unwrap().bgp.unwrap();
         bgp.neighbors.values().next().unwrap().settings.max_prefixes
     }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(own.received, received(Some(7), None, LimitAction::Warn, 80));
         assert_eq!(own.sent, limited.sent);
         assert_eq!(max(all, "max-prefixes = {}\nmax-prefixes-out = {}").received, None);
-        assert_eq!(max("", ""), MaxPrefixes::default());
+        assert_eq!(max("", ""), MaxPrefixesConfig::default());
     }
 
     #[test]

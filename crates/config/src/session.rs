@@ -100,7 +100,7 @@ impl Checker {
         Graceful { initiator, import, export }
     }
 
-    /// Our role, and whether the neighbour must tell its own (RFC 9234).
+    /// Our role, and whether the neighbour must send its own (RFC 9234).
     pub(super) fn role(&mut self, both: &Both<'_>, external: bool) -> (Option<Role>, bool) {
         let (role, at) = both.pick("role", |n| &n.role, |g| &g.role);
         let (strict, strict_at) = both.pick("role-strict", |n| &n.role_strict, |g| &g.role_strict);

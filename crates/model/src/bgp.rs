@@ -23,7 +23,7 @@ pub struct BgpSummary {
     pub established: usize,
     /// How often established sessions of these were lost.
     pub flaps: u64,
-    /// Connections refused because no neighbour has their address, or because they came from afar (`ttl-security`).
+    /// Connections refused because no neighbour has their address, or because too many routers forwarded them (`ttl-security`).
     pub rejected_connections: u64,
     /// Prefixes in the Loc-RIB.
     pub prefixes: PerFamilyCount,
@@ -167,7 +167,7 @@ pub struct Session {
     pub extended_messages: bool,
     /// Route refresh (RFC 2918).
     pub route_refresh: bool,
-    /// The peer's role, if both told theirs (RFC 9234).
+    /// The peer's role, if both sides sent one (RFC 9234).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_role: Option<String>,
     /// The thread that reads the session.
@@ -278,6 +278,29 @@ pub struct ReceiveCounters {
     /// The last reason for any of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reason: Option<String>,
+}
+
+impl ReceiveCounters {
+    /// Announcements refused for any reason.
+    pub fn refused(&self) -> u64 {
+        // Every field is named, so that a new reason cannot be left out.
+        let ReceiveCounters {
+            updates: _,
+            announced: _,
+            withdrawn: _,
+            ignored: _,
+            treated_as_withdraw: _,
+            discarded_attributes: _,
+            loops,
+            rejected,
+            first_as,
+            martians,
+            route_leaks,
+            beyond_max,
+            last_reason: _,
+        } = self;
+        loops + rejected + first_as + martians + route_leaks + beyond_max
+    }
 }
 
 /// Counters of a session, or of all members of a group together.

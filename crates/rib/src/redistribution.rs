@@ -1,6 +1,7 @@
 //! Redistribution: the routes of other protocols that BGP originates.
 //!
-//! Only what is selected for the FIB is redistributed. Whether dataplanes have it, FIB suppression asks.
+//! Only routes that are selected for the FIB are redistributed. Whether the dataplanes have them is the
+//! subject of FIB suppression.
 //! A route with at least the distance of external BGP routes is not: BGP would advertise it
 //! while the RIB manager prefers a route of BGP, and the result would depend on which came first. Of the
 //! connected routes subnets are redistributed, and not the single addresses of this router in them.
@@ -50,7 +51,7 @@ per_family! {
 }
 
 impl Redistributor {
-    /// Sets what is redistributed. Visits every route, unless nothing is and was.
+    /// Sets what is redistributed. Visits every route, except when redistribution stays off.
     pub(crate) fn set(&mut self, wanted: Redistribution, tables: &RouteTables, resolver: &Resolver) {
         let was_off = self.wanted.is_off();
         self.wanted = wanted;

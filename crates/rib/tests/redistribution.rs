@@ -1,4 +1,4 @@
-//! Redistribution: what BGP is told of the routes of other protocols.
+//! Redistribution: the routes of other protocols that the RIB manager sends to BGP.
 
 use crate::common::*;
 use ribtide_prefix::AnyPrefix;

@@ -213,17 +213,10 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         multihop: kind == PeerKind::External && rng.one_in(3),
         families,
         egress: EgressSettings {
-            kind,
-            local_asn: LOCAL_ASN,
             cluster_id: CLUSTER_ID,
-            router_id: ROUTER_ID,
-            families,
-            four_octet_as: true,
             max_message: MAX_MESSAGE,
-            prefix_sid: false,
-            role: None,
             next_hop,
-            export,
+            ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
     }
 }

@@ -201,17 +201,10 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         multihop: kind == Kind::Multihop,
         families,
         egress: EgressSettings {
-            kind: of,
-            local_asn: LOCAL_ASN,
             cluster_id: CLUSTER_ID,
-            router_id: ROUTER_ID,
-            families,
-            four_octet_as: true,
             max_message: MAX_MESSAGE,
-            prefix_sid: false,
-            role: None,
             next_hop: if of == PeerKind::External { own } else { NextHopRule::Keep },
-            export: Arc::new(Policy::accept()),
+            ..EgressSettings::new(of, LOCAL_ASN, ROUTER_ID, families, Arc::new(Policy::accept()))
         },
     }
 }

@@ -10,13 +10,12 @@ use crate::fib::Fib;
 use crate::history::{Event, History, updates};
 use crate::oracle::{Learned, Oracle};
 use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of, same_table};
-use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches, ShardMap};
-use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
+use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
-use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Prefix, Rng, V4, V6, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
-use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -235,16 +234,7 @@ impl<'w> Run<'w> {
                 let info =
                     Arc::new(PeerInfo { session: reader.session, ..self.history.peers[*peer].clone() });
                 let import = self.history.imports[*peer].clone();
-                let settings = IngestSettings {
-                    import,
-                    allow_own_as: 0,
-                    enforce_first_as: false,
-                    prefix_sid: false,
-                    role: None,
-                    martians: Arc::new(Martians::none()),
-                    attributes: AttributeFilter::default(),
-                    max_prefixes: None,
-                };
+                let settings = IngestSettings::new(import);
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
                 self.egress.up(&info);
                 self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
@@ -310,13 +300,11 @@ impl<'w> Run<'w> {
 
     /// A source of originated routes withdraws and announces some.
     fn originate(&mut self, source: usize, origin: Origin, withdrawn: &[AnyPrefix], announced: &[AnyPrefix]) {
-        fn of<F: Family>(prefixes: &[AnyPrefix]) -> Vec<Prefix<F>> {
-            prefixes.iter().filter_map(|prefix| Prefix::from_addr(prefix.addr(), prefix.len())).collect()
-        }
+        let (withdrawn, announced) = (by_family(withdrawn), by_family(announced));
         let ReaderStage { ingest, peer, out, .. } = &mut self.readers[source];
         let peer = peer.as_ref().expect("only a source that is up originates");
         for_each_family!(F => {
-            ingest.originate(peer, origin, &of::<F>(withdrawn), &of::<F>(announced), out);
+            ingest.originate(peer, origin, withdrawn.get::<F>(), announced.get::<F>(), out);
         });
         if self.ordered {
             self.flush(source);

@@ -291,22 +291,14 @@ impl Connection {
     ) -> Result<(), TableError> {
         let mut cursor = ScanCursor::default();
         loop {
-            let names = self.scan_page(pattern, &mut cursor)?;
+            self.flush()?;
+            self.begin_scan_page(pattern, SCAN_COUNT, &cursor);
+            let names = self.end_scan_page(&mut cursor)?;
             each(self, &names)?;
             if cursor.is_at_start() {
                 return Ok(());
             }
         }
-    }
-
-    /// The next page of a [`Connection::scan`].
-    ///
-    /// # Errors
-    /// As [`Connection::flush`].
-    pub fn scan_page(&mut self, pattern: &str, cursor: &mut ScanCursor) -> Result<Vec<String>, TableError> {
-        self.flush()?;
-        self.begin_scan_page(pattern, SCAN_COUNT, cursor);
-        self.end_scan_page(cursor)
     }
 
     /// Passes the keys of the next page of a [`Connection::scan`] to `each`, without a copy. A key

@@ -173,7 +173,7 @@ fn neighbor(m: &mut Families, n: &Neighbor) {
     let prefixes = [
         ("received", "announced", c.announced),
         ("received", "withdrawn", c.withdrawn),
-        ("received", "refused", c.loops + c.rejected + c.first_as + c.martians + c.beyond_max),
+        ("received", "refused", c.refused()),
         ("sent", "announced", s.sent.announced),
         ("sent", "withdrawn", s.sent.withdrawn),
     ];

@@ -211,17 +211,8 @@ mod tests {
     fn peer(kind: PeerKind, four_octet_as: bool) -> PeerInfo {
         let (router_id, families) = (Ipv4Addr::new(10, 0, 0, 9), FamilySet { ipv4: true, ipv6: false });
         let egress = EgressSettings {
-            kind,
-            local_asn: 70_000,
-            cluster_id: router_id,
-            router_id,
-            families,
             four_octet_as,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::accept()),
+            ..EgressSettings::new(kind, 70_000, router_id, families, Arc::new(Policy::accept()))
         };
         let (id, address) = (PeerId(1), Ipv4Addr::new(10, 0, 0, 1).into());
         PeerInfo { id, session: 1, address, asn: 70_001, router_id, kind, multihop: false, families, egress }

@@ -13,7 +13,7 @@ use super::paths::{Handle, Paths};
 use super::pending::{AdvertisedSource, Phase};
 use super::{Counters, Flush, Receiver, Write};
 use crate::message::{Change, DumpRequest, NONE};
-use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
+use crate::peer::{EgressSettings, PeerId, PeerInfo};
 use ribtide_prefix::{Family, Map, for_each_family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,8 +41,6 @@ pub(super) struct Member {
     /// How often it became blocked.
     pub(super) blocks: u64,
     pub(super) counters: Counters,
-    /// Prefixes that it may be sent.
-    pub(super) limits: PrefixLimits,
 }
 
 impl Group {
@@ -63,12 +61,7 @@ impl Group {
 
     /// A member joins and gets the tables, with others whose tables are not requested yet.
     pub(super) fn join(&mut self, receiver: Receiver) {
-        let member = Member {
-            blocked: false,
-            blocks: 0,
-            counters: Counters::default(),
-            limits: PrefixLimits::default(),
-        };
+        let member = Member { blocked: false, blocks: 0, counters: Counters::default() };
         self.members.insert(receiver.peer, member);
         let families = self.settings.families;
         match self.cohorts.iter_mut().find(|cohort| cohort.is_open(families)) {

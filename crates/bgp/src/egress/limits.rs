@@ -5,7 +5,6 @@
 //! changes were sent. One that would have too many gets nothing more, and the session thread ends
 //! its session.
 
-use super::group::Group;
 use super::{Receiver, Worker};
 use crate::peer::{PeerId, PrefixLimits};
 use ribtide_prefix::{Afi, Family, for_each_family};
@@ -26,52 +25,44 @@ pub struct LimitExceeded {
 impl Worker {
     /// Sets the limits of a member, which apply at once.
     pub(super) fn limit(&mut self, peer: PeerId, limits: PrefixLimits) {
-        let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
-        let Some(member) = group.and_then(|group| group.members.get_mut(&peer)) else { return };
-        member.limits = limits;
-        self.check_limits();
+        if limits.is_none() {
+            self.limits.remove(&peer);
+        } else if self.member_of.contains_key(&peer) {
+            self.limits.insert(peer, limits);
+            self.remove_all(self.exceeding(peer, limits));
+        }
     }
 
     /// Removes the members that exceed a limit.
     pub(super) fn check_limits(&mut self) {
-        let mut exceeded = Vec::new();
-        for group in self.groups.values().filter(|group| group.is_limited()) {
-            for_each_family!(F => exceeded.extend(group.exceeded::<F>(&self.paths)));
+        let exceeding = self.limits.iter().filter_map(|(peer, limits)| self.exceeding(*peer, *limits));
+        self.remove_all(exceeding.collect::<Vec<_>>());
+    }
+
+    fn remove_all(&mut self, exceeding: impl IntoIterator<Item = LimitExceeded>) {
+        for one in exceeding {
+            self.member_down(one.member.peer);
+            self.exceeded.push(one);
         }
-        for one in exceeded {
-            // A member may exceed both limits.
-            if self.member_of.contains_key(&one.member.peer) {
-                self.member_down(one.member.peer);
-                self.exceeded.push(one);
+    }
+
+    /// The first family of a member with more prefixes than its limit.
+    fn exceeding(&self, peer: PeerId, limits: PrefixLimits) -> Option<LimitExceeded> {
+        let cohort = self.groups.get(self.member_of.get(&peer)?)?.cohort_of(peer)?;
+        let member = *cohort.members().iter().find(|member| member.peer == peer)?;
+        for_each_family!(F => {
+            if let Some(max) = limits.of(F::AFI) {
+                let count = cohort.queue::<F>().prospect(peer, max.into(), &self.paths);
+                if count > u64::from(max) {
+                    return Some(LimitExceeded { member, afi: F::AFI, count, max });
+                }
             }
-        }
+        });
+        None
     }
 
     /// The members that exceeded a limit since the last call.
     pub fn take_exceeded(&mut self) -> Vec<LimitExceeded> {
         std::mem::take(&mut self.exceeded)
-    }
-}
-
-impl Group {
-    /// Whether any member has a limit.
-    pub(super) fn is_limited(&self) -> bool {
-        self.members.values().any(|member| !member.limits.is_none())
-    }
-
-    /// The members for which there are too many prefixes of a family.
-    fn exceeded<F: Family>(&self, paths: &super::Paths) -> Vec<LimitExceeded> {
-        let mut exceeded = Vec::new();
-        for cohort in self.cohorts() {
-            for receiver in cohort.members().iter() {
-                let max = self.members.get(&receiver.peer).and_then(|member| member.limits.of(F::AFI));
-                let Some(max) = max else { continue };
-                let count = cohort.queue::<F>().prospect(receiver.peer, max.into(), paths);
-                if count > u64::from(max) {
-                    exceeded.push(LimitExceeded { member: *receiver, afi: F::AFI, count, max });
-                }
-            }
-        }
-        exceeded
     }
 }

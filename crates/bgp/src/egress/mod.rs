@@ -34,7 +34,7 @@ mod pending;
 mod tests;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
-use crate::peer::{EgressSettings, PeerId, PeerInfo};
+use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 use cohort::Cohort;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
@@ -198,6 +198,8 @@ pub struct Worker {
     dumps: Map<u64, PendingDump>,
     last_group: u32,
     last_token: u64,
+    /// Prefixes that members may be sent, of members with a limit.
+    limits: BTreeMap<PeerId, PrefixLimits>,
     /// Members removed by a limit, for [`Worker::take_exceeded`].
     exceeded: Vec<LimitExceeded>,
 }
@@ -223,6 +225,7 @@ impl Worker {
             dumps: Map::default(),
             last_group: 0,
             last_token: 0,
+            limits: BTreeMap::new(),
             exceeded: Vec::new(),
         }
     }
@@ -311,9 +314,10 @@ impl Worker {
             self.check_limits();
         }
         let mut begun = false;
-        for group in self.groups.values_mut().filter(|group| group.due() > 0) {
+        for (id, group) in self.groups.iter_mut().filter(|(_, group)| group.due() > 0) {
             // Earlier changes without the later ones could be more than a limit, which all together are not.
-            let what = if what == Flush::Settled && group.is_limited() { Flush::All } else { what };
+            let is_limited = || self.limits.keys().any(|peer| self.member_of.get(peer) == Some(id));
+            let what = if what == Flush::Settled && is_limited() { Flush::All } else { what };
             group.flush(what, &mut self.paths, &self.peers, budget, out);
             begun |= group.begun();
         }
@@ -440,7 +444,7 @@ impl Worker {
     fn member_changed(&mut self, info: Arc<PeerInfo>) {
         let former = self.member_of.get(&info.id).and_then(|id| self.groups.get(id));
         let Some((member, cohort)) = former.and_then(|group| group.move_out(info.id)) else { return };
-        self.member_down(info.id);
+        self.leave_group(info.id);
         let (id, group) = self.group_of(&info.egress);
         group.move_in(info.id, member, cohort);
         self.member_of.insert(info.id, id);
@@ -456,6 +460,11 @@ impl Worker {
     }
 
     fn member_down(&mut self, peer: PeerId) {
+        self.limits.remove(&peer);
+        self.leave_group(peer);
+    }
+
+    fn leave_group(&mut self, peer: PeerId) {
         // Its state as a source stays, because its paths are removed by the shards later.
         let Some(id) = self.member_of.remove(&peer) else { return };
         if self.groups.get_mut(&id).is_some_and(|group| group.leave(peer, &mut self.paths)) {

@@ -40,17 +40,8 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
         multihop: false,
         families: BOTH,
         egress: EgressSettings {
-            kind,
-            local_asn: LOCAL,
-            cluster_id: OUR_ID,
-            router_id: OUR_ID,
-            families: BOTH,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
             next_hop: if external { OWN } else { NextHopRule::Keep },
-            export: Arc::new(Policy::accept()),
+            ..EgressSettings::new(kind, LOCAL, OUR_ID, BOTH, Arc::new(Policy::accept()))
         },
     }
 }

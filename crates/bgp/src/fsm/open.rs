@@ -27,7 +27,7 @@ pub struct Settings {
     pub connect_retry: u16,
     /// Our role (RFC 9234); `None` outside of it.
     pub role: Option<Role>,
-    /// Refuse a peer that does not tell its role.
+    /// Refuse a peer without the role capability.
     pub role_strict: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Negotiated {
     pub extended_message: bool,
     /// Whether the peer understands ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
-    /// The peer's role, where both told theirs (RFC 9234).
+    /// The peer's role, if both sides sent one (RFC 9234).
     pub role: Option<Role>,
 }
 
@@ -164,13 +164,13 @@ impl Settings {
     fn peer_role(&self, received: &[u8]) -> Result<Option<Role>, String> {
         // The same value may be there more than once.
         if received.windows(2).any(|pair| pair[0] != pair[1]) {
-            return Err("the peer tells several roles".into());
+            return Err("the peer sends several roles".into());
         }
         let Some(ours) = self.role else { return Ok(None) };
         let wanted = ours.counterpart();
         match received {
             [] if self.role_strict => Err(format!(
-                "the peer does not tell its role, and role-strict demands that it is {wanted}, because ours is {ours}"
+                "the peer sends no role, and role-strict demands that it is {wanted}, because ours is {ours}"
             )),
             [] => Ok(None),
             [first, ..] if *first == wanted as u8 => Ok(Some(wanted)),
@@ -265,14 +265,14 @@ mod tests {
         assert_eq!(
             negotiate(&ours(None, false), &they(Some(Role::Peer))).unwrap().role,
             None,
-            "we tell none"
+            "we send none"
         );
         let both: Vec<_> = [0, 3].map(Capability::Role).into();
         let both = negotiate(
             &Settings { peer_asn: None, ..ours(None, false) },
             &custom(65002, 90, [1, 1, 1, 1], &both),
         );
-        assert_eq!(both.unwrap_err().notification, Notification::new(2, 11), "whatever we tell");
+        assert_eq!(both.unwrap_err().notification, Notification::new(2, 11), "whichever we send");
 
         let any = Settings { peer_asn: None, ..ours(Some(Role::Customer), false) };
         let with = |roles: &[u8]| {
@@ -280,7 +280,7 @@ mod tests {
             negotiate(&any, &custom(65002, 90, [1, 1, 1, 1], &roles)).map(|n| n.role).map_err(|r| r.because)
         };
         assert_eq!(with(&[0, 0]), Ok(Some(Role::Provider)));
-        assert_eq!(with(&[0, 3]), Err("the peer tells several roles".into()));
+        assert_eq!(with(&[0, 3]), Err("the peer sends several roles".into()));
         assert!(with(&[9]).unwrap_err().contains("its role is number 9, but ours is customer"));
     }
 

@@ -35,6 +35,22 @@ pub struct IngestSettings {
     pub max_prefixes: Option<MaxPrefixes>,
 }
 
+impl IngestSettings {
+    /// The import policy alone decides: no martians, no limits, and any first AS.
+    pub fn new(import: Arc<Policy>) -> IngestSettings {
+        IngestSettings {
+            import,
+            allow_own_as: 0,
+            enforce_first_as: false,
+            prefix_sid: false,
+            role: None,
+            martians: Arc::new(Martians::none()),
+            attributes: AttributeFilter::default(),
+            max_prefixes: None,
+        }
+    }
+}
+
 /// A session in its reader.
 #[derive(Debug)]
 pub struct IngestPeer {

@@ -2,7 +2,7 @@ mod max_prefixes;
 
 use super::*;
 use crate::message::RouteOp;
-use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use crate::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use proptest::prelude::*;
 use ribtide_policy::{
     Actions, AsPathSet, Condition, Definition, Match, Named, Numbers, Policy, PrefixCondition, PrefixSet,
@@ -30,17 +30,14 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
         multihop: false,
         families,
         egress: EgressSettings {
-            kind,
-            local_asn: 65000,
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
-            router_id: Ipv4Addr::new(10, 0, 0, 1),
-            families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::new(vec![], false)),
+            ..EgressSettings::new(
+                kind,
+                65000,
+                Ipv4Addr::new(10, 0, 0, 1),
+                families,
+                Arc::new(Policy::new(vec![], false)),
+            )
         },
     };
     IngestPeer::new(Arc::new(info), settings)
@@ -49,14 +46,9 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
 fn settings() -> IngestSettings {
     let import = Arc::new(Policy::accept());
     IngestSettings {
-        import,
-        allow_own_as: 0,
         enforce_first_as: true,
-        prefix_sid: false,
-        role: None,
         martians: Arc::new(Martians::default_list()),
-        attributes: AttributeFilter::default(),
-        max_prefixes: None,
+        ..IngestSettings::new(import)
     }
 }
 

@@ -4,7 +4,7 @@
 //! next hop does not remove a route that may be the reason for it, and both return together
 //! (`docs/adr/0020-next-hop-resolution.md`).
 //!
-//! An originated path has no feed: the router forwards by the route that it comes from.
+//! An originated path has no feed: the router forwards by the routes of other protocols.
 //!
 //! Where only the best path matters, a comparison of two numbers shows a change. With multipath or
 //! a backup path the others matter too. Two bits of each path note its part in forwarding, so the

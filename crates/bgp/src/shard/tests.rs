@@ -6,7 +6,7 @@ use super::*;
 use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
 use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, FeedSet, NONE};
-use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerKind};
+use crate::peer::{EgressSettings, FamilySet, PeerKind};
 use ribtide_prefix::{Afi, V4};
 use ribtide_wire::bgp::NextHop;
 use std::net::Ipv4Addr;
@@ -27,19 +27,13 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        egress: EgressSettings {
-            kind: PeerKind::External,
-            local_asn: 65000,
-            cluster_id: Ipv4Addr::LOCALHOST,
-            router_id: Ipv4Addr::LOCALHOST,
+        egress: EgressSettings::new(
+            PeerKind::External,
+            65000,
+            Ipv4Addr::LOCALHOST,
             families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(ribtide_policy::Policy::new(vec![], true)),
-        },
+            Arc::new(ribtide_policy::Policy::new(vec![], true)),
+        ),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::ShardBatches;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, V4, logical_shard};
 use ribtide_runtime::activity::Activity;
@@ -25,19 +25,13 @@ fn peer(n: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        egress: EgressSettings {
-            kind: PeerKind::External,
-            local_asn: 65000,
-            cluster_id: Ipv4Addr::LOCALHOST,
-            router_id: Ipv4Addr::LOCALHOST,
+        egress: EgressSettings::new(
+            PeerKind::External,
+            65000,
+            Ipv4Addr::LOCALHOST,
             families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::new(vec![], true)),
-        },
+            Arc::new(Policy::new(vec![], true)),
+        ),
     })
 }
 

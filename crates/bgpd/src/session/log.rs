@@ -5,7 +5,7 @@
 
 use ribtide_bgp::egress::LimitExceeded;
 use ribtide_bgp::fsm::{Millis, Negotiated};
-use ribtide_bgp::ingest::{LimitCrossed, LimitEvent};
+use ribtide_bgp::ingest::{LimitAction, LimitCrossed, LimitEvent};
 use ribtide_dataplane::InterfaceLine;
 use ribtide_prefix::{Afi, Map};
 use ribtide_runtime::log::target;
@@ -47,10 +47,35 @@ pub(super) enum News<'a> {
     Down(Millis, &'a str),
     /// There was no session yet: why not.
     Refused(&'a str),
-    /// A maximum of received prefixes was reached.
-    Limit(&'a LimitEvent),
-    /// There are more prefixes for it than it may be sent.
-    LimitOut(&'a LimitExceeded),
+    /// A maximum of prefixes was reached.
+    Limit(LimitLine),
+}
+
+/// A maximum of prefixes that was reached.
+pub(super) struct LimitLine {
+    afi: Afi,
+    prefixes: u64,
+    max: u32,
+    action: Option<LimitAction>,
+    sentence: &'static str,
+}
+
+impl From<&LimitEvent> for LimitLine {
+    fn from(event: &LimitEvent) -> LimitLine {
+        let (action, sentence) = match event.crossed {
+            LimitCrossed::Warning => (None, "the neighbor comes near its maximum of prefixes"),
+            LimitCrossed::Limit(action) => (Some(action), "the neighbor exceeds its maximum of prefixes"),
+        };
+        LimitLine { afi: event.afi, prefixes: event.count.into(), max: event.max, action, sentence }
+    }
+}
+
+impl From<&LimitExceeded> for LimitLine {
+    fn from(exceeded: &LimitExceeded) -> LimitLine {
+        let LimitExceeded { afi, count, max, .. } = *exceeded;
+        let sentence = "the neighbor would be sent more than its maximum of prefixes";
+        LimitLine { afi, prefixes: count, max, action: None, sentence }
+    }
 }
 
 impl Log {
@@ -120,39 +145,19 @@ impl Log {
                 lines_left_out_of_all,
                 "the neighbor gets no session"
             ),
-            News::LimitOut(LimitExceeded { afi, count, max, .. }) => tracing::warn!(
+            News::Limit(LimitLine { afi, prefixes, max, action, sentence }) => tracing::warn!(
                 target: target::BGP_SESSION,
                 %neighbor,
                 asn,
                 group,
                 family = afi.unicast_name(),
-                prefixes = count,
+                prefixes,
                 max,
+                action = action.map(tracing::field::display),
                 lines_left_out,
                 lines_left_out_of_all,
-                "the neighbor would be sent more than its maximum of prefixes"
+                "{sentence}"
             ),
-            News::Limit(LimitEvent { afi, crossed, count, max }) => {
-                let (action, sentence) = match crossed {
-                    LimitCrossed::Warning => (None, "the neighbor comes near its maximum of prefixes"),
-                    LimitCrossed::Limit(action) => {
-                        (Some(action), "the neighbor exceeds its maximum of prefixes")
-                    }
-                };
-                tracing::warn!(
-                    target: target::BGP_SESSION,
-                    %neighbor,
-                    asn,
-                    group,
-                    family = afi.unicast_name(),
-                    prefixes = count,
-                    max,
-                    action = action.map(tracing::field::display),
-                    lines_left_out,
-                    lines_left_out_of_all,
-                    "{sentence}"
-                );
-            }
         }
     }
 }
@@ -236,7 +241,7 @@ mod tests {
                 [(LimitCrossed::Warning, 80), (LimitCrossed::Limit(LimitAction::Discard), 100)]
             {
                 let event = LimitEvent { afi: Afi::Ipv6, crossed, count, max: 100 };
-                log.neighbor(9, &who(1), &News::Limit(&event));
+                log.neighbor(9, &who(1), &News::Limit((&event).into()));
             }
             log.neighbor(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
         });

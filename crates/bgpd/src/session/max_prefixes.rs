@@ -65,7 +65,7 @@ impl Sessions {
         let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let who = who(peer);
-        self.log.neighbor(now, &who, &News::Limit(&event));
+        self.log.neighbor(now, &who, &News::Limit((&event).into()));
         if event.is_exceeded() {
             peer.limits.exceeded[usize::from(event.afi == Afi::Ipv6)] += 1;
         }
@@ -88,7 +88,7 @@ impl Sessions {
         if peer.up.as_ref().is_none_or(|up| up.info.session != member.session) {
             return;
         }
-        self.log.neighbor(now, &who(peer), &News::LimitOut(&exceeded));
+        self.log.neighbor(now, &who(peer), &News::Limit((&exceeded).into()));
         peer.limits.exceeded_out[usize::from(afi == Afi::Ipv6)] += 1;
         if peer.settings.max_prefixes.sent.of(afi) != Some(max) {
             // A reload changed the limit meanwhile; the worker has removed the member.

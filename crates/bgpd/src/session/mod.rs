@@ -551,12 +551,12 @@ impl Sessions {
         };
         let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        // RFC 5082 section 3: what may come from afar is discarded. Before the options, as the other side's last packets
-        // would not arrive with them.
-        let far = peer.settings.least_ttl().and_then(|least| far_syn(&stream, least));
+        // RFC 5082 section 3: a packet with a lower TTL is discarded. The SYN is checked before the options are set:
+        // with them, the kernel would discard the packets by which such a peer closes the connection.
+        let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
         let options = || socket::set_options(&stream, &peer.settings, !peer.kind.is_internal());
         let refused =
-            far.or_else(|| Some(format!("its connection cannot have the options: {}", options().err()?)));
+            low_ttl.or_else(|| Some(format!("its connection cannot have the options: {}", options().err()?)));
         if let Some(why) = refused {
             let who =
                 Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
@@ -808,14 +808,14 @@ impl Sessions {
     }
 }
 
-/// Why the SYN of an accepted connection must come from too far away for GTSM, if it does.
-fn far_syn(stream: &TcpStream, least: u8) -> Option<String> {
+/// Why GTSM refuses an accepted connection by the TTL of its SYN, if it does.
+fn low_syn_ttl(stream: &TcpStream, least: u8) -> Option<String> {
     match ttl::syn_ttl(stream) {
         Ok(Some(ttl)) if ttl < least => {
             Some(format!("its SYN came with TTL {ttl}, and ttl-security demands {least} and more"))
         }
         Ok(Some(_)) => None,
-        // Packets that came before the socket had its least TTL are not known to come from near.
+        // The kernel accepted packets of any TTL until the socket had its least TTL.
         Ok(None) => Some("the kernel answered its SYN with a SYN cookie, so the TTL is not known".into()),
         Err(error) => Some(format!("the TTL of its SYN is not known: {error}")),
     }

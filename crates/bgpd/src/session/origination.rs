@@ -6,15 +6,14 @@
 
 use super::Sessions;
 use crate::reader::{Command, Origination};
-use ribtide_bgp::ingest::{IngestSettings, Martians};
-use ribtide_bgp::message::{EgressIn, Prefixes};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, NextHopRule, PeerInfo, PeerKind};
+use ribtide_bgp::ingest::IngestSettings;
+use ribtide_bgp::message::{EgressIn, by_family};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, PeerInfo, PeerKind};
 use ribtide_config::OriginateConfig;
 use ribtide_policy::Policy;
 use ribtide_prefix::{AnyPrefix, Families, Map};
 use ribtide_rib::Protocol;
 use ribtide_wire::bgp::attribute::Origin;
-use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -115,14 +114,14 @@ impl Sessions {
     fn send_routes(&mut self, source: LocalSource, withdrawn: &[AnyPrefix], announced: &[AnyPrefix]) {
         let Originated { config, sources, .. } = &self.originated;
         let (Some(info), Some(policy)) = (sources.get(&source), config.policies.get(&source)) else { return };
-        let settings = settings(policy);
-        // RFC 4271 section 5.1.1: what is configured is of our AS; what another protocol gave is not known to be.
+        let settings = IngestSettings::new(policy.clone());
+        // RFC 4271 section 5.1.1: a configured network is of our AS; a redistributed route is not known to be.
         let origin = match source {
             LocalSource::Network => Origin::Igp,
             LocalSource::Connected | LocalSource::Static | LocalSource::Kernel => Origin::Incomplete,
         };
-        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (families(prefixes), Families::default()));
-        let announced = announced.chunks(BATCH).map(|prefixes| (Families::default(), families(prefixes)));
+        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (by_family(prefixes), Families::default()));
+        let announced = announced.chunks(BATCH).map(|prefixes| (Families::default(), by_family(prefixes)));
         for (withdrawn, announced) in withdrawn.chain(announced) {
             let (info, settings) = (info.clone(), settings.clone());
             let routes = Origination { info, settings, origin, withdrawn, announced };
@@ -146,17 +145,8 @@ impl Sessions {
             families,
             // Nothing is sent to it.
             egress: EgressSettings {
-                kind,
-                local_asn: self.asn,
                 cluster_id: self.cluster_id,
-                router_id: self.router_id,
-                families,
-                four_octet_as: true,
-                max_message: 4096,
-                prefix_sid: false,
-                role: None,
-                next_hop: NextHopRule::Keep,
-                export: policy.clone(),
+                ..EgressSettings::new(kind, self.asn, self.router_id, families, policy.clone())
             },
         });
         for worker in 0..self.outbox.workers() {
@@ -165,8 +155,8 @@ impl Sessions {
         self.originated.sources.insert(source, info.clone());
         // The reader and the shards know it from now on, also if it never has a route.
         let (withdrawn, announced) = Default::default();
-        let routes =
-            Origination { info, settings: settings(policy), origin: Origin::Igp, withdrawn, announced };
+        let settings = IngestSettings::new(policy.clone());
+        let routes = Origination { info, settings, origin: Origin::Igp, withdrawn, announced };
         self.outbox.send_to_reader(READER, Command::Originate(Box::new(routes)));
     }
 
@@ -177,30 +167,4 @@ impl Sessions {
         self.ids.retire(info.id, info.kind);
         self.outbox.send_to_reader(READER, Command::EndOrigination(info.id, info.session));
     }
-}
-
-/// The settings of a source: its policy alone decides.
-fn settings(policy: &Arc<Policy>) -> IngestSettings {
-    IngestSettings {
-        import: policy.clone(),
-        allow_own_as: 0,
-        enforce_first_as: false,
-        prefix_sid: false,
-        role: None,
-        martians: Arc::new(Martians::none()),
-        attributes: AttributeFilter::default(),
-        max_prefixes: None,
-    }
-}
-
-/// Prefixes by family.
-fn families(prefixes: &[AnyPrefix]) -> Families<Prefixes> {
-    let mut families: Families<Prefixes> = Families::default();
-    for prefix in prefixes {
-        match prefix {
-            AnyPrefix::V4(prefix) => families.v4.push(*prefix),
-            AnyPrefix::V6(prefix) => families.v6.push(*prefix),
-        }
-    }
-    families
 }

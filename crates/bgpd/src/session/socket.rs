@@ -6,7 +6,7 @@ use ribtide_wire::netlink::{Content, dump_addresses, messages};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 /// Backlog of a listening socket.
@@ -63,24 +63,17 @@ pub(super) fn set_options(stream: &TcpStream, settings: &NeighborSettings, exter
     Ok(())
 }
 
-/// Sets a socket option that is a number.
+/// Sets an option whose value the kernel reads as a `T`.
 #[expect(unsafe_code, reason = "neither std nor socket2 has every option")]
-pub(super) fn set_int(
-    socket: &SockRef<'_>,
+pub(super) fn set_option<T>(
+    socket: RawFd,
     level: libc::c_int,
     name: libc::c_int,
-    value: libc::c_int,
+    value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads a c_int, and the length is that of one.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+    let (at, len) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads at most `len` bytes at `at`, which are those of `value`.
+    let result = unsafe { libc::setsockopt(socket, level, name, at, len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -121,22 +114,15 @@ pub(crate) fn set_md5(
         key,
     };
     let name = if prefix_len.is_some() { TCP_MD5SIG_EXT } else { TCP_MD5SIG };
-    // SAFETY: the address is at most as long as a sockaddr_storage, and the option is the struct that the kernel reads.
-    let result = unsafe {
+    // SAFETY: the address is at most as long as a sockaddr_storage.
+    unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
             (&raw mut option.address).cast::<u8>(),
             address.len() as usize,
         );
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            name,
-            (&raw const option).cast(),
-            size_of::<TcpMd5Sig>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+    set_option(socket.as_raw_fd(), libc::IPPROTO_TCP, name, &option)
 }
 
 /// The addresses of the interface that has `local`: it, and one of the other family if any.

@@ -1,6 +1,6 @@
 //! GTSM (RFC 5082): the TTL of sent packets, and the least TTL of received ones. IPv6 calls it hop limit.
 
-use super::socket::set_int;
+use super::socket::set_option;
 use libc::{IP_MINTTL, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_MINHOPCOUNT, TCP_SAVE_SYN, TCP_SAVED_SYN};
 use socket2::{Domain, SockRef};
 use std::io;
@@ -26,10 +26,10 @@ pub(super) fn set(socket: &SockRef<'_>, ttl: u8, dual_stack: bool) -> io::Result
 pub(super) fn set_least(socket: &SockRef<'_>, least: u8, dual_stack: bool) -> io::Result<()> {
     let v6 = socket.domain()? == Domain::IPV6;
     if v6 {
-        set_int(socket, IPPROTO_IPV6, IPV6_MINHOPCOUNT, least.into())?;
+        set_option(socket.as_raw_fd(), IPPROTO_IPV6, IPV6_MINHOPCOUNT, &i32::from(least))?;
     }
     if !v6 || dual_stack {
-        set_int(socket, IPPROTO_IP, IP_MINTTL, least.into())?;
+        set_option(socket.as_raw_fd(), IPPROTO_IP, IP_MINTTL, &i32::from(least))?;
     }
     Ok(())
 }
@@ -38,12 +38,11 @@ pub(super) fn set_least(socket: &SockRef<'_>, least: u8, dual_stack: bool) -> io
 /// keeps the headers of each SYN for [`syn_ttl`].
 pub(super) fn prepare_listener(socket: &SockRef<'_>, dual_stack: bool) -> io::Result<()> {
     set(socket, TTL_MAX, dual_stack)?;
-    set_int(socket, IPPROTO_TCP, TCP_SAVE_SYN, 1)
+    set_option(socket.as_raw_fd(), IPPROTO_TCP, TCP_SAVE_SYN, &1_i32)
 }
 
-/// The TTL of the SYN of an accepted connection. The least TTL of the connection holds only from the time at which it
-/// is set, so this is checked for what came before. `None` where the kernel has kept no SYN, because it answered
-/// with a SYN cookie.
+/// The TTL of the SYN of an accepted connection. [`set_least`] acts only on packets that arrive after it, so the caller
+/// checks the SYN itself. `None` where the kernel has kept no SYN, because it answered with a SYN cookie.
 pub(super) fn syn_ttl(stream: &TcpStream) -> io::Result<Option<u8>> {
     let mut headers = [0; 128];
     let len = saved_syn(stream, &mut headers)?;

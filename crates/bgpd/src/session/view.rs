@@ -7,7 +7,7 @@ use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
-use ribtide_config::MaxPrefixes;
+use ribtide_config::MaxPrefixesConfig;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
@@ -49,7 +49,7 @@ pub struct NeighborView {
     /// In how many milliseconds that ends by itself, where it is a maximum of prefixes.
     pub held_for: Option<Millis>,
     /// Its maximum prefixes.
-    pub max_prefixes: MaxPrefixes,
+    pub max_prefixes: MaxPrefixesConfig,
     /// How often it exceeded that of received ones, of IPv4 and IPv6.
     pub exceeded: [u64; 2],
     /// How often there were more to send to it, of IPv4 and IPv6.

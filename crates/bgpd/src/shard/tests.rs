@@ -5,7 +5,7 @@ use crate::stage;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::ShardBatches;
 use ribtide_bgp::message::{Confirmation, NextHopState};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, FeedKind, NextHopRule, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, FeedKind, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, V4};
 use ribtide_rib::{FibGroup, FibHop, InterfaceEvent, Rib, RibConfig, RibOut, UrgentOp};
@@ -35,19 +35,13 @@ fn peer(n: u8) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        egress: EgressSettings {
-            kind: PeerKind::External,
-            local_asn: 65000,
-            cluster_id: Ipv4Addr::LOCALHOST,
-            router_id: Ipv4Addr::LOCALHOST,
+        egress: EgressSettings::new(
+            PeerKind::External,
+            65000,
+            Ipv4Addr::LOCALHOST,
             families,
-            four_octet_as: true,
-            max_message: 4096,
-            prefix_sid: false,
-            role: None,
-            next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::new(vec![], true)),
-        },
+            Arc::new(Policy::new(vec![], true)),
+        ),
     })
 }
 

@@ -5,7 +5,7 @@ use ribtide_api::RouterState;
 use ribtide_api::route_check::{State, check};
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_config as config;
 use ribtide_model::{Difference, RouteCheck};
@@ -63,19 +63,13 @@ socket = "{}"
             kind: PeerKind::External,
             multihop: false,
             families,
-            egress: EgressSettings {
-                kind: PeerKind::External,
-                local_asn: 65001,
-                cluster_id: PEER,
-                router_id: PEER,
+            egress: EgressSettings::new(
+                PeerKind::External,
+                65001,
+                PEER,
                 families,
-                four_octet_as: true,
-                max_message: 4096,
-                prefix_sid: false,
-                role: None,
-                next_hop: NextHopRule::Keep,
-                export: Arc::new(Policy::accept()),
-            },
+                Arc::new(Policy::accept()),
+            ),
         });
         for shard in &state.owners().unwrap().shards {
             let peer = peer.clone();

@@ -103,7 +103,7 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
     }
     if let Some(role) = &n.role {
         let theirs = n.session.as_ref().and_then(|s| s.peer_role.as_ref());
-        let theirs = theirs.map_or("the peer tells none".into(), |role| format!("the peer's is {role}"));
+        let theirs = theirs.map_or("the peer sends none".into(), |role| format!("the peer's is {role}"));
         let theirs = if n.session.is_some() { format!(", {theirs}") } else { String::new() };
         out.push_str(&format!("  Our role is {role}{theirs} (RFC 9234)\n"));
     }
@@ -116,7 +116,7 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         }
     }
     if n.graceful_shutdown {
-        out.push_str("  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n");
+        out.push_str("  Graceful shutdown: routes are sent with the community, and received ones get LOCAL_PREF 0 (RFC 8326)\n");
     }
     if let (Some(left), Some(oscillations)) = (n.idle_hold_seconds, n.oscillations) {
         out.push_str(&format!(
@@ -424,13 +424,13 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         neighbor_row(&mut table, &silent);
         assert!(table.render().contains("  no policy       -   no policy  "), "{}", table.render());
         let mut related = Neighbor { role: Some("customer".into()), ..slow() };
-        assert!(neighbor(&related).contains("\n  Our role is customer, the peer tells none (RFC 9234)\n"));
+        assert!(neighbor(&related).contains("\n  Our role is customer, the peer sends none (RFC 9234)\n"));
         related.session.as_mut().unwrap().peer_role = Some("provider".into());
         assert!(neighbor(&related).contains("\n  Our role is customer, the peer's is provider (RFC 9234)\n"));
         let leaving = Neighbor { graceful_shutdown: true, ..idle.clone() };
         assert!(
             neighbor(&leaving)
-                .ends_with("\n  Graceful shutdown: traffic is asked to leave this session (RFC 8326)\n")
+                .ends_with("\n  Graceful shutdown: routes are sent with the community, and received ones get LOCAL_PREF 0 (RFC 8326)\n")
         );
         let held = Neighbor { idle_hold_seconds: Some(61), oscillations: Some(7), ..idle.clone() };
         assert!(neighbor(&held).ends_with(

@@ -244,8 +244,8 @@ pub const SHUTDOWN_TEXT_MAX: usize = 255;
 pub enum ShutdownText<'a> {
     /// UTF-8.
     Text(&'a str),
-    /// Not UTF-8, or shorter than its length: the data, at most a length and a text. The operator is told, and the session ends as with a
-    /// well-formed text (RFC 9003 section 4).
+    /// Not UTF-8, or shorter than its length: the data, at most a length and a text. The log has it, and the
+    /// session ends as with a well-formed text (RFC 9003 section 4).
     Malformed(&'a [u8]),
 }
 
