@@ -16,6 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from harness import Host, Pair, Ribtide, binary  # noqa: E402
 
+pytest_plugins = ["features"]
+
 
 def agreeing(test):
     """Runs the test; at its end `route-check` must find no difference in each router that

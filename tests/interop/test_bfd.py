@@ -148,6 +148,8 @@ protocol bgp six from ours {{ neighbor {LEFT.six} as {LEFT.asn}; ipv6 {{ import 
 """
 
 
+@pytest.mark.feature("BFD (RFC 5880, RFC 5882)")
+@pytest.mark.peers("bird")
 def test_bird(middle):
     a, b = middle.a, middle.b
     neighbor = LINK_B
@@ -265,6 +267,8 @@ exit
     return Frr(b, bgpd=bgpd, bfdd=bfdd)
 
 
+@pytest.mark.feature("BFD (RFC 5880, RFC 5882)")
+@pytest.mark.peers("frr")
 def test_frr(middle):
     a, b = middle.a, middle.b
     neighbor = LINK_B

@@ -36,6 +36,7 @@ REACHED = {
 }
 
 
+@pytest.mark.feature("maximum prefixes (RFC 4486)")
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_restart(pair, kind):
     """A neighbour that has 2,000 prefixes for us gets a NOTIFICATION with the limit of 1,000, and stays
@@ -79,6 +80,8 @@ def test_restart(pair, kind):
     assert f"ribtide_bgp_neighbor_max_prefixes_exceeded_total{{{labels}}} {limit['exceeded']}\n" in metrics
 
 
+@pytest.mark.feature("maximum prefixes (RFC 4486)")
+@pytest.mark.peers("bird")
 def test_restart_without_idle_time(pair):
     """Only `ribtide clear bgp neighbor` brings the session back."""
     router = Ribtide(pair.a, ribtide(LEFT, f"max-prefixes = {{ ipv4-unicast = {MAX}, idle-time = 0 }}"))
@@ -94,6 +97,8 @@ def test_restart_without_idle_time(pair):
     wait_for("the session is back", lambda: router.established(RIGHT.four), 30)
 
 
+@pytest.mark.feature("maximum prefixes to the peer")
+@pytest.mark.peers("bird")
 def test_sent(pair):
     """BIRD never has more than it may be sent: its session ends before, with our reason."""
     router = Ribtide(pair.a, ribtide(LEFT, f"max-prefixes-out = {{ ipv4-unicast = {MAX}, idle-time = 4 }}"))

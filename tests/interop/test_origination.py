@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from harness import Bird, Frr, Pair, Ribtide, Route, agree, wait_for
 
 ROUTER = f"""
@@ -77,6 +79,8 @@ def holds(peer, table):
     agree(table, peer.table())
 
 
+@pytest.mark.feature("originated routes")
+@pytest.mark.peers("bird")
 def test_external_peer_gets_networks_and_redistributed_routes(pair):
     ribtide = router(pair, "external", 65002, 'networks = ["192.0.2.0/24"]\nstatic = ["accept"]\nconnected = ["some-connected"]\nkernel = ["accept"]')
     peer = bird(pair)
@@ -107,6 +111,8 @@ def test_external_peer_gets_networks_and_redistributed_routes(pair):
     assert ribtide.neighbor(Pair.B4)["flaps"] == 0
 
 
+@pytest.mark.feature("originated routes")
+@pytest.mark.peers("bird")
 def test_network_that_needs_a_route_comes_and_goes_with_it(pair):
     ribtide = router(pair, "external", 65002, 'networks = ["100.64.0.0/10", "203.0.113.0/24"]\nrequire-route = true')
     peer = bird(pair)
@@ -120,6 +126,8 @@ def test_network_that_needs_a_route_comes_and_goes_with_it(pair):
     holds(peer, {"203.0.113.0/24": network, "100.64.0.0/10": network})
 
 
+@pytest.mark.feature("originated routes")
+@pytest.mark.peers("frr")
 def test_internal_peer_gets_our_address_as_next_hop(pair):
     router(pair, "internal", 65001, 'networks = ["192.0.2.0/24"]\nstatic = ["accept"]')
     peer = Frr(pair.b, f"""hostname bgpd

@@ -30,6 +30,7 @@ def size():
     return (GENERATED4 if four is None else len(four)) + GENERATED6
 
 
+@pytest.mark.feature("routes to the peer")
 @pytest.mark.parametrize("kind", KINDS)
 def test_ribtide_to_other(pair, kind):
     router = Ribtide(pair.a, ribtide(LEFT))
@@ -58,6 +59,7 @@ def test_ribtide_to_other(pair, kind):
     wait_count(other, 0)
 
 
+@pytest.mark.feature("routes from the peer")
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_to_ribtide(pair, kind):
     router = Ribtide(pair.a, ribtide(LEFT))
@@ -78,6 +80,8 @@ def test_other_to_ribtide(pair, kind):
     wait_count(router, 0)
 
 
+@pytest.mark.feature("hold timer (RFC 4271 section 6.5)")
+@pytest.mark.peers("bird")
 def test_cut_line(pair):
     """The line is cut, and the hold timer detects it. The line returns, and so does the table."""
     # Else the session would end with the link (test_fallover.py).
@@ -120,6 +124,8 @@ def test_restart(pair):
     agree(theirs, other.table())
 
 
+@pytest.mark.feature("route refresh (RFC 2918)")
+@pytest.mark.peers("bird", "frr")
 def test_route_refresh(pair):
     """BIRD and FRR ask for all routes again when their import policy changes, and get them on the same session."""
     router = Ribtide(pair.a, REFRESHED)
@@ -255,6 +261,8 @@ router bgp 65001
 """
 
 
+@pytest.mark.feature("route reflection (RFC 4456)")
+@pytest.mark.peers("bird", "frr")
 def test_route_reflection(pair):
     """Two clients in one AS get each other's routes unchanged, with ORIGINATOR_ID and
     CLUSTER_LIST (RFC 4456)."""
@@ -301,6 +309,8 @@ protocol bgp feed {{
 """
 
 
+@pytest.mark.feature("2-octet AS numbers (RFC 6793)")
+@pytest.mark.peers("bird")
 @pytest.mark.parametrize("direction", ["out", "in"])
 def test_neighbor_without_four_octet_as(pair, direction):
     """AS numbers above 65535 survive a neighbour without 4-octet AS support: AS_TRANS and
@@ -321,6 +331,8 @@ def test_neighbor_without_four_octet_as(pair, direction):
         agree(sent(theirs, RIGHT._replace(asn=65002)), mine, hops)
 
 
+@pytest.mark.feature("extended messages (RFC 8654)")
+@pytest.mark.peers("bird")
 def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
     """A message of more than 4,096 bytes is taken and passed on where both sides can (RFC 8654), large communities and
     unknown optional transitive attributes go along, and the latter are marked partial (RFC 4271 section 5)."""
@@ -409,6 +421,8 @@ dynamic-neighbors = ["198.19.0.16/28"]
     assert [r["held"] for r in reports] == [prefixes] * 2 and reports[0]["digest"] == reports[1]["digest"], reports
 
 
+@pytest.mark.feature("TCP-MD5 (RFC 2385)")
+@pytest.mark.peers("bird")
 def test_tcp_md5(pair):
     """A session with equal keys comes up, and one with different keys does not (RFC 2385)."""
     config = f"""

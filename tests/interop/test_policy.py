@@ -1,5 +1,7 @@
 """Import and export policy with BIRD: accepted and advertised routes, with all attributes."""
 
+import pytest
+
 from harness import FEED_ASN, Bird, Host, Pair, Ribtide, Route, agree, wait_for
 from harness.peers import wait_count
 from harness.speaker import Speaker, attribute, communities, prefixes, raw_update, update
@@ -107,6 +109,8 @@ def holds(bird, table):
     agree(table, bird.table())
 
 
+@pytest.mark.feature("communities by policy (RFC 1997, RFC 8092)")
+@pytest.mark.peers("bird")
 def test_import_and_export(pair):
     (pair.a.folder / "customer.txt").write_text("# as registered\n203.0.113.0/24\n198.51.100.0/22 22..24\n")
     router = Ribtide(pair.a, POLICY)

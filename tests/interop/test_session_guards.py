@@ -34,6 +34,7 @@ SHUTDOWN = {
 }
 
 
+@pytest.mark.feature("shutdown with a text (RFC 9003)")
 @pytest.mark.parametrize("kind", SHUTDOWN)
 def test_shutdown_texts_reach_the_other_side(pair, kind):
     ours = Ribtide(pair.a, ribtide(LEFT))
@@ -102,6 +103,7 @@ def guarded(kind, host, passive):
     return Frr(host, bgpd=frr(RIGHT).replace(last, last + lines))
 
 
+@pytest.mark.feature("GTSM (RFC 5082)")
 @pytest.mark.parametrize("connects", ["ours", "theirs"])
 @pytest.mark.parametrize("kind", ["bird", "frr"])
 def test_ttl_security_with_others(pair, kind, connects):
@@ -155,6 +157,7 @@ def static(communities=""):
     return f"protocol static {{ ipv4; route {PREFIX} blackhole {{ {communities} }}; }}\n"
 
 
+@pytest.mark.feature("graceful shutdown (RFC 8326)")
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_graceful_shutdown_reaches_others(pair, kind):
     ours = Ribtide(pair.a, ribtide(LEFT))
@@ -175,6 +178,8 @@ def test_graceful_shutdown_reaches_others(pair, kind):
     assert ours.neighbor(RIGHT.four)["flaps"] == 0 and feed.ended() is None
 
 
+@pytest.mark.feature("graceful shutdown (RFC 8326)")
+@pytest.mark.peers("bird")
 def test_graceful_shutdown_of_others(pair):
     """An external neighbour's community counts by default; ours for it, on its own routes, does too."""
     ours = Ribtide(pair.a, ribtide(LEFT))
@@ -219,7 +224,7 @@ def test_missing_policies_are_warned_of(host):
     assert row.count("no policy") == 2
     before = len(ours.process.logged("WARN", "no route is sent to"))
     reload(ours, ours.config.read_text().replace('export = ["accept"]\n', "", 1))
-    assert len(ours.process.logged("WARN", "no route is sent to")) == before + 1, "the new one alone"
+    wait_for("the new one alone is in the log", lambda: len(ours.process.logged("WARN", "no route is sent to")) == before + 1, 20)
 
 
 
@@ -233,6 +238,7 @@ def related(kind, host, role):
     return Frr(host, bgpd=text.replace(" address-family ipv4 unicast\n", f" address-family ipv4 unicast\n  network {PREFIX}\n", 1))
 
 
+@pytest.mark.feature("roles and OTC (RFC 9234)")
 @pytest.mark.parametrize("kind", ["bird", "frr"])
 def test_roles_of_others(pair, kind):
     """Roles that correspond, strictly; OTC of each side is understood by the other; a role that does not correspond."""

@@ -143,6 +143,9 @@ class Frr:
 class Openbgpd:
     """OpenBGPD. It installs no routes."""
 
+    #: OpenBGPD's names of well-known communities.
+    KNOWN = {"GRACEFUL_SHUTDOWN": "65535:0", "NO_EXPORT": "65535:65281", "NO_ADVERTISE": "65535:65282"}
+
     def __init__(self, host, config):
         # FRR's daemon of the same name is no program of the path.
         need("bgpctl")
@@ -167,12 +170,16 @@ class Openbgpd:
         return json.loads(self.query("-j", "show", "neighbor", neighbor))["neighbors"][0]["state"] == "Established"
 
     def count(self):
-        """How many prefixes it has."""
-        return len(self.prefixes())
+        """How many prefixes it has from neighbors."""
+        return len(self.table())
 
-    def prefixes(self):
-        """The prefixes with a best path."""
-        return {route["prefix"] for route in json.loads(self.query("-j", "show", "rib", "selected")).get("rib", [])}
+    def table(self):
+        """Prefix → Route of the best paths from neighbors."""
+        answer = json.loads(self.query("-j", "show", "rib", "selected", "detail"))
+        return {at["prefix"]: Route(as_path(at["aspath"]), at["origin"].lower(), at["exit_nexthop"], at["metric"], at["localpref"],
+                                    frozenset(self.KNOWN.get(c, c) for c in at.get("communities", [])),
+                                    frozenset(at.get("large_communities", [])))
+                for at in answer.get("rib", []) if at["neighbor"].get("description") != "LOCAL"}
 
 
 class Gobgp:
@@ -222,6 +229,65 @@ class Gobgp:
     def segment(segment):
         numbers = [str(n) for n in segment["asns"]]
         return "{" + ",".join(numbers) + "}" if segment["segment_type"] == 1 else " ".join(numbers)
+
+
+class Exabgp:
+    """ExaBGP. It has no table of its own: it prints what it receives, which this class adds up."""
+
+    def __init__(self, host, config):
+        need("exabgp")
+        self.host = host
+        self.received = host.folder / "exabgp.json"
+        script = host.folder / "exabgp-write"
+        # The shell stays, and so does the standard output that ExaBGP reads commands from.
+        script.write_text(f'#!/bin/sh\ncat >> "{self.received}"\nexit\n')
+        script.chmod(0o755)
+        path = host.folder / "exabgp.conf"
+        path.write_text(f"process write {{ run {script}; encoder json; }}\n{config}")
+        settings = {"exabgp.daemon.user": "root", "exabgp.daemon.drop": "false", "exabgp.api.cli": "false"}
+        self.process = host.start("exabgp", "env", *(f"{k}={v}" for k, v in settings.items()), "exabgp", path)
+        wait_for("ExaBGP has connected", self.received.exists, 20, alive=[self.process])
+
+    def kill(self):
+        self.process.kill()
+
+    def messages(self):
+        """What it printed, without a line that it is still writing. The data of a NOTIFICATION comes as it is."""
+        lines = self.received.read_text(errors="replace").split("\n")[:-1]
+        return [json.loads(line, strict=False) for line in lines if line]
+
+    def established(self, neighbor):
+        states = [m["neighbor"]["state"] for m in self.messages()
+                  if m["type"] == "state" and m["neighbor"]["address"]["peer"] == neighbor]
+        return bool(states) and states[-1] == "up"
+
+    def count(self):
+        """How many prefixes it has."""
+        return len(self.table())
+
+    def table(self):
+        """Prefix → Route of what all neighbors announced and did not withdraw."""
+        routes = {}
+        for message in self.messages():
+            if message["type"] == "state" and message["neighbor"]["state"] == "down":
+                gone = message["neighbor"]["address"]["peer"]
+                routes = {key: route for key, route in routes.items() if key[0] != gone}
+            if message["type"] != "update":
+                continue
+            peer = message["neighbor"]["address"]["peer"]
+            parts = message["neighbor"]["message"].get("update", {})
+            at = parts.get("attribute", {})
+            for withdrawn in parts.get("withdraw", {}).values():
+                for nlri in withdrawn:
+                    routes.pop((peer, nlri["nlri"]), None)
+            for announced in parts.get("announce", {}).values():
+                for hop, prefixes in announced.items():
+                    for nlri in prefixes:
+                        routes[peer, nlri["nlri"]] = Route(
+                            as_path(" ".join(map(str, at.get("as-path", [])))), at["origin"].lower(), hop, at.get("med", 0),
+                            at.get("local-preference", 100), frozenset(f"{a}:{b}" for a, b in at.get("community", [])),
+                            frozenset(f"{a}:{b}:{c}" for a, b, c in at.get("large-community", [])))
+        return {prefix: route for (_, prefix), route in routes.items()}
 
 
 class Redis:

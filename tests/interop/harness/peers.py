@@ -3,7 +3,7 @@ IPv6 for IPv6, and passive sessions with its feeds."""
 
 from typing import NamedTuple
 
-from .daemons import Bird, Frr, Gobgp, Openbgpd
+from .daemons import Bird, Exabgp, Frr, Gobgp, Openbgpd
 from .host import Host, Pair, wait_for
 from .table import FEED_ASN
 
@@ -120,7 +120,8 @@ def gobgp(s):
         neighbor(f, FEED_ASN, ["ipv4", "ipv6"], "true") for f in FEEDS)
 
 
-def openbgpd(s):
+def openbgpd(s, more="", networks=""):
+    """`more` belongs to the neighbor."""
     feeds = "".join(f"  neighbor {feed} {{ remote-as {FEED_ASN} }}\n" for feed in FEEDS)
     # Version 7.7 takes the machine's first IPv6 address for that of the session's interface, so IPv4 alone.
     return f"""
@@ -132,6 +133,7 @@ connect-retry 1
 neighbor {s.peer_four} {{
   remote-as {s.peer_asn}
   announce IPv4 unicast
+  {more}
 }}
 group "feeds" {{
   passive
@@ -139,11 +141,30 @@ group "feeds" {{
 {feeds}}}
 allow from any
 allow to {s.peer_four}
+{networks}
 """
+
+
+def exabgp(s, four="", six=""):
+    """`four` and `six` belong to the neighbors, such as a `static` part. Without feeds: it sends what its file names."""
+    def neighbor(local, peer, afi, more):
+        return f"""
+neighbor {peer} {{
+    router-id {s.four};
+    local-address {local};
+    local-as {s.asn};
+    peer-as {s.peer_asn};
+    family {{ {afi} unicast; }}
+    api {{ processes [ write ]; neighbor-changes; receive {{ parsed; update; }} }}
+    {more}
+}}"""
+    return neighbor(s.four, s.peer_four, "ipv4", four) + neighbor(s.six, s.peer_six, "ipv6", six)
 
 
 def start(kind, host, side):
     """Starts a speaker of that kind."""
+    if kind == "exabgp":
+        return Exabgp(host, exabgp(side))
     if kind == "openbgpd":
         return Openbgpd(host, openbgpd(side))
     if kind == "bird":
