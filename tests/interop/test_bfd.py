@@ -106,21 +106,8 @@ def down(router, peer):
     return bfd(router, peer)
 
 
-def next_hop(host, prefix="198.51.100.0/24"):
-    """The gateway of a route in the kernel, which has it by a next-hop object."""
-    routes = json.loads(host.ip("-j", "route", "show", prefix))
-    objects = {n["id"]: n for n in json.loads(host.ip("-j", "nexthop", "show"))}
-    if not routes:
-        return None
-    route = routes[0]
-    if "nhid" not in route:
-        return route.get("gateway")
-    hop = objects[route["nhid"]]
-    return ",".join(sorted(objects[m["id"]]["gateway"] for m in hop["group"])) if "group" in hop else hop.get("gateway")
-
-
 def wait_next_hop(host, gateway, prefix="198.51.100.0/24"):
-    wait_for(f"{prefix} resolves to {gateway}", lambda: next_hop(host, prefix) == gateway, 30)
+    wait_for(f"{prefix} resolves to {gateway}", lambda: host.gateways(prefix) == set(gateway.split(",") if gateway else []), 30)
 
 
 def established(router, *peers):

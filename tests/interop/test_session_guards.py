@@ -227,7 +227,6 @@ def test_missing_policies_are_warned_of(host):
     wait_for("the new one alone is in the log", lambda: len(ours.process.logged("WARN", "no route is sent to")) == before + 1, 20)
 
 
-
 def related(kind, host, role):
     """BIRD or FRR with this role."""
     if kind == "bird":

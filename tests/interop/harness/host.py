@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import itertools
+import json
 import os
 import signal
 import socket
@@ -127,6 +128,16 @@ class Host:
     def ip(self, *args):
         """`ip ARGS` inside, its output as text."""
         return self.run("ip", *args)
+
+    def gateways(self, prefix):
+        """The gateways of a route in the kernel, those of its next-hop object too; empty where there is no route."""
+        objects = {n["id"]: n for n in json.loads(self.ip("-j", "nexthop", "show"))}
+        found = set()
+        for route in json.loads(self.ip("-j", "route", "show", prefix)):
+            hop = objects.get(route.get("nhid"), route)
+            hops = [objects[member["id"]] for member in hop["group"]] if "group" in hop else [hop]
+            found |= {hop["gateway"] for hop in hops if "gateway" in hop}
+        return found
 
     def join(self, other, interface, number=None):
         """A link to another host, of this name at both ends, and with this number here. The kernel tells of a carrier up to a second late
