@@ -132,7 +132,8 @@ def test_ttl_security_refuses_a_lower_ttl(host):
     with pytest.raises(AssertionError, match="takes a session"):
         Speaker(host, FEED, FEED_ASN)
     assert ours.process.logged("the neighbor gets no session", FEED, "its SYN came with TTL 64")
-    assert ours.show("bgp", "summary")["rejected_connections"] > 0
+    assert ours.show("bgp", "summary")["rejected_by_reason"]["low-ttl"] > 0
+    assert 'bgp_refused_connections_total{reason="low-ttl"} 0' not in ours.call("GET", "/metrics")
     reload(ours, text.replace(feeds, feeds + "ttl-security = 192\n"))
     Speaker(host, FEED, FEED_ASN)
 

@@ -316,7 +316,7 @@ fn routes_go(threads: &str) {
 fn who_is_not_known_or_not_right_is_told_why() {
     let router = Router::start(CLIENTS);
     assert_eq!(Peer::dial(&router, "127.0.2.1", 65009).notified(), (6, 5));
-    assert_eq!(router.bgp().sessions.call(|s| s.totals().rejected).unwrap(), 1);
+    assert_eq!(router.bgp().sessions.call(|s| s.totals().refused.total()).unwrap(), 1);
     let mut wrong = Peer::dial(&router, "127.0.0.11", 65002);
     wrong.open();
     assert_eq!(wrong.notified(), (2, 2));

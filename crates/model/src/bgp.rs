@@ -2,6 +2,7 @@
 
 use super::PerFamilyCount;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `GET /v1/bgp/summary`.
@@ -23,8 +24,13 @@ pub struct BgpSummary {
     pub established: usize,
     /// How often established sessions of these were lost.
     pub flaps: u64,
-    /// Connections refused because no neighbour has their address, or because too many routers forwarded them (`ttl-security`).
+    /// Incoming connections that got no session.
     pub rejected_connections: u64,
+    /// The reasons and how many of these have each, without those that have none: `unknown-address` (no neighbour has the
+    /// address), `out-of-resources`, `low-ttl` (`ttl-security`), `socket-options`, `neighbor` (it has a session or another
+    /// connection, is shut down, or is held).
+    #[serde(default)]
+    pub rejected_by_reason: BTreeMap<String, u64>,
     /// Prefixes in the Loc-RIB.
     pub prefixes: PerFamilyCount,
     /// Paths in all Adj-RIB-Ins.

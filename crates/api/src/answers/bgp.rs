@@ -9,7 +9,7 @@ use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as R
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
-use ribtide_bgpd::session::{NeighborView, UpView};
+use ribtide_bgpd::session::{NeighborView, RefusedConnections, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PerFamilyCount,
@@ -50,12 +50,22 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
         neighbor_count: totals.neighbors,
         established: totals.established,
         flaps: totals.flaps,
-        rejected_connections: totals.rejected,
+        rejected_connections: totals.refused.total(),
+        rejected_by_reason: by_reason(&totals.refused),
         prefixes: routes.prefixes,
         paths: routes.paths,
         active: routes.active,
         neighbors: None,
     })
+}
+
+/// Incoming connections that got no session.
+pub(crate) fn refused_connections(router: &RouterState) -> Result<RefusedConnections, Refusal> {
+    Ok(bgp(router)?.sessions.call(|s| s.totals())?.refused)
+}
+
+fn by_reason(refused: &RefusedConnections) -> BTreeMap<String, u64> {
+    refused.by_reason().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().into(), n)).collect()
 }
 
 /// The threads of BGP.

@@ -135,6 +135,8 @@ fn shard(m: &mut Families, s: &ShardSummary) {
 }
 
 fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let refused = answers::refused_connections(router)?;
+    refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
     let mut query = NeighborQuery::default();
     loop {
         let page = answers::bgp_neighbors(router, &query, PAGE)?;

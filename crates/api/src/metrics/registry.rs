@@ -75,6 +75,8 @@ metrics! {
     SHARD_NEXT_HOPS = Gauge "bgp_shard_next_hops" ["shard"] "Next hops in use.";
     SHARD_MEMORY = Gauge "bgp_shard_memory_bytes" ["shard"] "Tables, paths and attribute sets.";
 
+    REFUSED_CONNECTIONS = Counter "bgp_refused_connections" ["reason"]
+        "Incoming connections that got no session, by reason.";
     NEIGHBOR_UP = Gauge "bgp_neighbor_up" ["neighbor", "group"] "Whether its session is established.";
     NEIGHBOR_STATE = Gauge "bgp_neighbor_state_seconds" ["neighbor", "group"]
         "How long it has been up, or in its state.";

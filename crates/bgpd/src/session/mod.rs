@@ -22,6 +22,7 @@ mod origination;
 mod outbox;
 mod peer;
 mod reconfiguration;
+mod refused;
 mod socket;
 mod ttl;
 mod view;
@@ -29,6 +30,7 @@ mod write_queue;
 mod writers;
 
 pub use reconfiguration::Neighbors;
+pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use view::{NeighborView, Totals, UpView};
@@ -243,7 +245,7 @@ impl SessionsBuilder {
             outbox: Outbox::new(outputs.workers, outputs.readers),
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
-            rejected: 0,
+            refused: RefusedConnections::default(),
             log: Log::default(),
             proven: Map::default(),
             bfd: self.bfd.1,
@@ -293,7 +295,7 @@ pub struct Sessions {
     writers: Writers,
     lingering: VecDeque<(Millis, TcpStream)>,
     /// Connections from unknown addresses.
-    rejected: u64,
+    refused: RefusedConnections,
     log: Log,
     /// What BFD says of the way to neighbours.
     proven: Map<IpAddr, Standing>,
@@ -531,7 +533,7 @@ impl Sessions {
         let id = match (known, self.range_of(from)) {
             (Some(id), _) => id,
             (None, Some(_)) if self.peers.len() >= MOST_PEERS => {
-                self.rejected += 1;
+                self.refused.add(ConnectionRefusal::OutOfResources);
                 return self.refuse(stream, &Notification::cease(cease::OUT_OF_RESOURCES));
             }
             (None, Some(settings)) => {
@@ -545,7 +547,7 @@ impl Sessions {
                 id
             }
             (None, None) => {
-                self.rejected += 1;
+                self.refused.add(ConnectionRefusal::UnknownAddress);
                 return self.refuse(stream, &Notification::cease(cease::CONNECTION_REJECTED));
             }
         };
@@ -554,14 +556,18 @@ impl Sessions {
         // RFC 5082 section 3: a packet with a lower TTL is discarded. The SYN is checked before the options are set:
         // with them, the kernel would discard the packets by which such a peer closes the connection.
         let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
-        let options = || socket::set_options(&stream, &peer.settings, !peer.kind.is_internal());
-        let refused =
-            low_ttl.or_else(|| Some(format!("its connection cannot have the options: {}", options().err()?)));
-        if let Some(why) = refused {
+        let options = || socket::set_options(&stream, &peer.settings, !peer.kind.is_internal()).err();
+        let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why)).or_else(|| {
+            Some((
+                ConnectionRefusal::SocketOptions,
+                format!("its connection cannot have the options: {}", options()?),
+            ))
+        });
+        if let Some((reason, why)) = refused {
             let who =
                 Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
             self.log.neighbor(now, &who, &News::Refused(&why));
-            self.rejected += 1;
+            self.refused.add(reason);
             return self.settle(id);
         }
         let actions = peer.handle(Event::Accepted, now);
@@ -569,6 +575,7 @@ impl Sessions {
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
         match refusal {
             Some(notification) => {
+                self.refused.add(ConnectionRefusal::Neighbor);
                 // A peer that is shut down gets the reason, whenever it connects.
                 let shutdown = peer.settings.shutdown.as_ref();
                 let shutdown =

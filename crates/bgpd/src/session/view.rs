@@ -2,6 +2,7 @@
 
 use super::Sessions;
 use super::peer::Peer;
+use super::refused::RefusedConnections;
 use super::write_queue::WriteQueue;
 use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
@@ -110,8 +111,8 @@ pub struct Totals {
     pub established: usize,
     /// Sessions lost.
     pub flaps: u64,
-    /// Connections refused because no neighbour and no range has their address, or because of GTSM.
-    pub rejected: u64,
+    /// Incoming connections that got no session.
+    pub refused: RefusedConnections,
 }
 
 impl Sessions {
@@ -139,7 +140,7 @@ impl Sessions {
             neighbors: peers.len(),
             established: peers.clone().filter(|peer| peer.up.is_some()).count(),
             flaps: peers.map(|peer| peer.fsm.flaps()).sum(),
-            rejected: self.rejected,
+            refused: self.refused,
         }
     }
 

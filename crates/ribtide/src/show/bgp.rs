@@ -3,11 +3,12 @@
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PerFamilyCount, Session};
 use ribtide_prefix::Afi;
+use std::collections::BTreeMap;
 
 /// The summary without neighbours.
 pub(super) fn summary(s: &BgpSummary) -> String {
     let mut out = format!(
-        "Router {}, AS {}, up {}\nThreading: {}\n{}: {} established, {} down; {}; {}; {} refused\n\n",
+        "Router {}, AS {}, up {}\nThreading: {}\n{}: {} established, {} down; {}; {}; {} refused{}\n\n",
         s.router_id,
         s.asn,
         duration(s.uptime_seconds),
@@ -18,6 +19,7 @@ pub(super) fn summary(s: &BgpSummary) -> String {
         count(s.flaps, "flap"),
         count(s.update_groups as u64, "update group"),
         count(s.rejected_connections, "connection"),
+        reasons(&s.rejected_by_reason),
     );
     let mut table = Table::new(&["Family", ">Prefixes", ">Paths", ">Active"]);
     for (family, afi) in FAMILIES {
@@ -27,6 +29,15 @@ pub(super) fn summary(s: &BgpSummary) -> String {
     out.push_str(&table.render());
     out.push('\n');
     out
+}
+
+/// Numbers by reason, in parentheses; empty without any.
+fn reasons(numbers: &BTreeMap<String, u64>) -> String {
+    if numbers.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> = numbers.iter().map(|(why, n)| format!("{n} {why}")).collect();
+    format!(" ({})", parts.join(", "))
 }
 
 /// The families by name.
@@ -461,6 +472,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             established: 1,
             flaps: 1,
             rejected_connections: 4,
+            rejected_by_reason: [("low-ttl".into(), 1), ("unknown-address".into(), 3)].into(),
             prefixes: PerFamilyCount { ipv4: 1000, ipv6: 1 },
             paths: PerFamilyCount { ipv4: 2000, ipv6: 2 },
             active: PerFamilyCount { ipv4: 999, ipv6: 1 },
@@ -481,7 +493,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             "\
 Router 10.0.0.1, AS 65001, up 2h05m
 Threading: RIB sharding: 2 shard threads, 1 reader; update threading: 2 update threads
-2 neighbours: 1 established, 1 down; 1 flap; 1 update group; 4 connections refused
+2 neighbours: 1 established, 1 down; 1 flap; 1 update group; 4 connections refused (1 low-ttl, 3 unknown-address)
 
 Family  Prefixes  Paths  Active
 IPv4       1,000  2,000     999
