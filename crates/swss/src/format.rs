@@ -12,13 +12,13 @@ pub(crate) fn decimal(n: u64, out: &mut String) {
 
 /// Appends a number in hexadecimal digits, without leading zeros.
 pub(crate) fn hex(n: u64, out: &mut String) {
-    let digits = (64 - (n | 1).leading_zeros()).div_ceil(4);
+    // All 16 digits, so that the compiler needs no loop.
     let mut text = [0; 16];
-    let text = &mut text[..digits as usize];
-    for (at, digit) in text.iter_mut().rev().enumerate() {
-        *digit = b"0123456789abcdef"[(n >> (4 * at) & 15) as usize];
+    for (at, digit) in text.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(n >> (60 - 4 * at) & 15) as usize];
     }
-    out.push_str(std::str::from_utf8(text).unwrap_or_default());
+    let zeros = (n | 1).leading_zeros() / 4;
+    out.push_str(std::str::from_utf8(&text[zeros as usize..]).unwrap_or_default());
 }
 
 /// Appends an address.

@@ -244,15 +244,22 @@ impl Connection {
         self.replies()
     }
 
-    /// Reads the hashes of these keys. Sends the queued commands before. Many hashes take some time
-    /// more, so that their replies need less CPU time here.
+    /// Reads the hashes of these rows, whose keys `write_key` appends. Sends the queued commands
+    /// before. Many hashes take some time more, so that their replies need less CPU time here.
     ///
     /// # Errors
     /// As [`Connection::flush`].
-    pub fn read_hashes<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Result<Hashes, TableError> {
+    pub fn read_hashes<R>(
+        &mut self,
+        rows: impl Iterator<Item = R>,
+        mut write_key: impl FnMut(&Database, R, &mut String),
+    ) -> Result<Hashes, TableError> {
         self.flush()?;
-        for key in keys {
-            resp::write_hgetall(key, &mut self.out);
+        let mut key = String::new();
+        for row in rows {
+            key.clear();
+            write_key(&self.database, row, &mut key);
+            resp::write_hgetall(&key, &mut self.out);
             self.queued += 1;
         }
         // The server answers every 16 KiB of commands with one write, and each would wake this thread.
@@ -318,7 +325,7 @@ impl Connection {
         let mut page = replies.last().map(Raw::items).unwrap_or_default();
         let next = page.next().and_then(Raw::text).filter(|next| !next.is_empty());
         *cursor = next.map_or_else(ScanCursor::default, |next| ScanCursor(next.to_owned()));
-        page.next().map(Raw::items).unwrap_or_default().filter_map(Raw::text).for_each(each);
+        page.next().map(Raw::items).unwrap_or_default().texts().flatten().for_each(each);
         self.replies = replies;
         Ok(())
     }

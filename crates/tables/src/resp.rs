@@ -138,14 +138,17 @@ pub(crate) struct NotResp;
 /// Cuts a byte stream into replies.
 #[derive(Default, Debug)]
 pub(crate) struct Decoder {
+    /// What was read, and room behind it.
     buf: Vec<u8>,
     /// The beginning of the current reply in `buf`.
     begin: usize,
     /// The end of its scanned tokens.
     scanned: usize,
+    /// The end of what was read.
+    end: usize,
     /// Its tokens beyond `scanned`.
     left: usize,
-    /// Bytes of the last read; the next one has room for twice as many.
+    /// Bytes of the last read; the next one has room for twice as many or more.
     lately: usize,
 }
 
@@ -173,20 +176,23 @@ impl Decoder {
     pub(crate) fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
         // Decoded bytes are removed once per read and not per reply: a read has thousands of short
         // replies.
-        self.buf.drain(..self.begin);
+        self.buf.copy_within(self.begin..self.end, 0);
         self.scanned -= self.begin;
+        self.end -= self.begin;
         self.begin = 0;
-        let len = self.buf.len();
-        self.buf.resize(len + self.lately.saturating_mul(2).clamp(READ_BYTES_MIN, READ_BYTES_MAX), 0);
-        let came = read(&mut self.buf[len..]);
+        // Room that is there already is not filled with zeros again.
+        let room = self.lately.saturating_mul(2).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        self.buf.resize(self.buf.len().max(self.end + room), 0);
+        let until = self.buf.len().min(self.end + READ_BYTES_MAX);
+        let came = read(&mut self.buf[self.end..until]);
         self.lately = came.as_ref().map_or(0, |n| *n);
-        self.buf.truncate(len + self.lately);
+        self.end += self.lately;
         came
     }
 
     /// Frees the buffer, when it holds no reply.
     pub(crate) fn shrink_to_fit(&mut self) {
-        if self.scanned == self.buf.len() && (self.left == 0 || self.begin == self.scanned) {
+        if self.scanned == self.end && (self.left == 0 || self.begin == self.scanned) {
             *self = Decoder::default();
         }
     }
@@ -198,7 +204,7 @@ impl Decoder {
         }
         // A long reply needs many reads; each byte is scanned once.
         while self.left > 0 {
-            let Some((token, len)) = token(self.buf.get(self.scanned..).unwrap_or_default())? else {
+            let Some((token, len)) = token(self.buf.get(self.scanned..self.end).unwrap_or_default())? else {
                 return Ok(false);
             };
             self.left -= 1;
@@ -243,7 +249,7 @@ impl<'a> Raw<'a> {
     /// expected value.
     pub(crate) fn text(self) -> Option<&'a str> {
         match token(self.0) {
-            Ok(Some((Token::Text(text), _))) => Some(std::str::from_utf8(text).unwrap_or("\u{fffd}")),
+            Ok(Some((Token::Text(text), _))) => Some(utf8(text)),
             _ => None,
         }
     }
@@ -269,6 +275,11 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// Text that is not UTF-8 becomes `\u{fffd}`, which equals no expected value.
+fn utf8(text: &[u8]) -> &str {
+    std::str::from_utf8(text).unwrap_or("\u{fffd}")
+}
+
 /// The remaining elements of an array.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Items<'a> {
@@ -287,9 +298,22 @@ impl<'a> Items<'a> {
         self.rest
     }
 
+    /// What [`Raw::text`] says of each.
+    pub(crate) fn texts(mut self) -> impl Iterator<Item = Option<&'a str>> {
+        std::iter::from_fn(move || match token(self.rest) {
+            // Nearly all are texts, so each is decoded once.
+            Ok(Some((Token::Text(text), len))) if self.left > 0 => {
+                self.left -= 1;
+                self.rest = self.rest.get(len..)?;
+                Some(Some(utf8(text)))
+            }
+            _ => self.next().map(Raw::text),
+        })
+    }
+
     /// Alternating fields and values. An element that is no text counts as empty.
     pub(crate) fn pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let mut texts = self.map(|item| item.text().unwrap_or_default());
+        let mut texts = self.texts().map(Option::unwrap_or_default);
         std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
     }
 }
@@ -564,6 +588,7 @@ mod tests {
         assert_eq!(items[0].text(), Some("a"));
         assert_eq!(items[0].items().count(), 0);
         assert_eq!(items[1].items().pairs().collect::<Vec<_>>(), [("f", "\u{fffd}")]);
+        assert_eq!(first.items().texts().collect::<Vec<_>>(), [Some("a"), None, None]);
         assert_eq!(items[2].reply(), Ok(Reply::Integer(7)));
     }
 

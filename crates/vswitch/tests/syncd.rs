@@ -306,8 +306,8 @@ fn asic_db_rows_come_once_and_a_request_ends_a_watch() {
     let (mut cursor, mut rows) = (Some(RowCursor::default()), BTreeMap::new());
     while let Some(from) = cursor.take() {
         let (page, next) = bench.syncd.rows(from, 3).unwrap();
-        for (object, id, attrs) in page {
-            assert!(rows.insert((object, id), attrs).is_none());
+        for (key, attrs) in page {
+            assert!(rows.insert(key, attrs).is_none());
         }
         cursor = next;
     }

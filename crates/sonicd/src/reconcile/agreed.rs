@@ -176,6 +176,6 @@ mod tests {
             ("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", &["SAI_PACKET_ACTION_DROP", "SAI_PACKET_ACTION_FORWARD"]),
         ];
         let id = ObjectId::from(Oid::vid(ObjectType::VirtualRouter, 7));
-        check(&fields, |rng| asic_db::Wanted::new((ObjectType::RouteEntry, id, rng.pick(&attrs).clone())));
+        check(&fields, |rng| asic_db::Wanted(((ObjectType::RouteEntry, id), rng.pick(&attrs).clone())));
     }
 }

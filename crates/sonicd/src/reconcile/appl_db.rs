@@ -1,7 +1,6 @@
 //! The rows of APPL_DB: the truth is what fpmsyncd handed over. Rows of other programs stay.
 
 use super::mirror::{Queue, Reader, WantedRow};
-use super::name_balance::Names;
 use ribtide_swss::fpmsyncd::{self, RowName};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::{Connection, Database};
@@ -41,7 +40,6 @@ pub(crate) fn reader(connection: Connection) -> Reader<RowName, ()> {
         },
         connection,
         write_name: write_row_name,
-        names: Names::default(),
         queue: Some(Queue { table: RowName::table, key: RowName::text }),
         scanned: None,
         why: Difference::why,

@@ -1,10 +1,9 @@
 //! The rows of ASIC_DB: the truth is what orchagent requested of this syncd and the chip took.
 
 use super::mirror::{Found, KeyOf, Mirror, Reader, Scanned, WantedRow, difference};
-use super::name_balance::Names;
 use crate::Error;
 use crate::syncd_stage::SyncdStage;
-use ribtide_swss::sai::{Audit, ObjectId, ObjectType, text};
+use ribtide_swss::sai::{Attr, Audit, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicRow, Difference, RowCursor, SyncdOut};
 use ribtide_tables::{Connection, Database};
 use ribtide_vswitch::VirtualSwitch;
@@ -15,36 +14,26 @@ const ASIC_STATE: &str = "ASIC_STATE";
 type Key = (ObjectType, ObjectId);
 
 /// A row of ASIC_STATE.
-pub(crate) struct Wanted {
-    key: Key,
-    row: AsicRow,
-}
-
-impl Wanted {
-    /// A row that ASIC_DB shall have.
-    pub(super) fn new(row: AsicRow) -> Wanted {
-        Wanted { key: (row.0, row.1), row }
-    }
-}
+pub(crate) struct Wanted(pub(super) AsicRow);
 
 impl WantedRow for Wanted {
     type Key = Key;
 
     fn key(&self) -> &Key {
-        &self.key
+        &self.0.0
     }
 
     fn is(&self, found: &[(&str, &str)]) -> bool {
-        is(&self.row, found)
+        is(&self.0.1, found)
     }
 
     fn compares_as(&self, other: &Wanted) -> bool {
-        self.row.2 == other.row.2
+        self.0.1 == other.0.1
     }
 }
 
-/// Whether the fields are those of the row, in any order.
-fn is<T: AsRef<str>>((_, _, attrs): &AsicRow, found: &[(T, T)]) -> bool {
+/// Whether the fields are those of a row with these attributes, in any order.
+fn is<T: AsRef<str>>(attrs: &[Attr], found: &[(T, T)]) -> bool {
     // A row that once had no attributes keeps its filler.
     let filler = |(name, _): &&(T, T)| name.as_ref() == "NULL";
     let (mut fields, mut same, mut value) = (0, !found.is_empty(), String::new());
@@ -68,7 +57,6 @@ pub(crate) fn reader(connection: Connection) -> Reader<Key, ()> {
         table: |_| "ASIC_DB ASIC_STATE",
         connection,
         write_name,
-        names: Names::default(),
         queue: None,
         scanned: Some(Scanned {
             pattern: format!("{prefix}*"),
@@ -87,7 +75,7 @@ impl Mirror for SyncdStage {
 
     fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Wanted>, Option<Self::Cursor>)> {
         let (rows, next) = self.syncd.rows(from, count)?;
-        Some((rows.into_iter().map(Wanted::new).collect(), next))
+        Some((rows.into_iter().map(Wanted).collect(), next))
     }
 
     fn unmatched(&mut self, _: &'static str, names: Vec<String>) -> Vec<Key> {
@@ -111,16 +99,14 @@ impl Mirror for SyncdStage {
     fn repair(&mut self, found: Vec<(KeyOf<Self>, Found)>, (): ()) -> Result<Vec<(Key, Difference)>, Error> {
         let (mut out, mut repaired) = (SyncdOut::default(), Vec::new());
         for ((object, id), found) in found {
-            let wanted = self.syncd.attrs(object, &id).map(|attrs| attrs.iter().cloned().collect());
-            let differs = match &wanted {
-                Some(attrs) => !is(&(object, id, Clone::clone(attrs)), &found),
-                None => !found.is_empty(),
-            };
+            let wanted = self.syncd.attrs(object, &id);
+            let differs = wanted.map_or(!found.is_empty(), |attrs| !is(attrs, &found));
+            let wanted = wanted.is_some();
             if !differs || !self.syncd.is_watched(&id) || self.syncd.in_view() {
                 continue;
             }
             self.syncd.row_again(object, id, &mut out);
-            repaired.push(((object, id), difference(wanted.is_some(), &found)));
+            repaired.push(((object, id), difference(wanted, &found)));
         }
         self.write_rows(out)?;
         Ok(repaired)
@@ -130,12 +116,11 @@ impl Mirror for SyncdStage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_swss::sai::{Attr, Oid, PacketAction};
+    use ribtide_swss::sai::PacketAction;
 
     #[test]
     fn row_without_attributes_is_missing_where_no_field_is_found() {
-        let id = ObjectId::from(Oid::vid(ObjectType::VirtualRouter, 7));
-        let bare = (ObjectType::VirtualRouter, id, Vec::new().into_iter().collect());
+        let bare = [];
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert!(!is::<&str>(&bare, &[]));
         assert!(is(&bare, &[pair("NULL", "NULL")]));
@@ -143,8 +128,7 @@ mod tests {
         let drops = Attr::RoutePacketAction(PacketAction::Drop);
         let (name, mut value) = (drops.name().to_string(), String::new());
         drops.write_value(&mut value);
-        let (object, id, _) = bare;
-        let row = (object, id, [drops].into_iter().collect());
+        let row = [drops];
         assert!(is(&row, &[pair("NULL", "NULL"), pair(&name, &value)]));
         assert!(!is(&row, &[pair(&name, "SAI_PACKET_ACTION_FORWARD")]));
         assert!(!is::<&str>(&row, &[]));

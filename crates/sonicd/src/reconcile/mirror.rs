@@ -17,7 +17,7 @@
 
 use super::RoundLog;
 use super::agreed::Agreed;
-use super::name_balance::{NameBalance, Names};
+use super::name_balance::NameBalance;
 use crate::Error;
 use crate::events::log;
 use ribtide_runtime::call::{NoReply, StageHandle};
@@ -140,8 +140,6 @@ pub(crate) struct Reader<K, P> {
     pub(crate) connection: Connection,
     /// Appends the key of a row in the database.
     pub(crate) write_name: fn(&Database, &K, &mut String),
-    /// The keys of the rows that were read last.
-    pub(crate) names: Names,
     /// The keys that the consumer has not taken yet, where there is one: such a row is under way.
     pub(crate) queue: Option<Queue<K>>,
     /// The tables, if rows are searched that the stage does not have.
@@ -153,15 +151,15 @@ pub(crate) struct Reader<K, P> {
 }
 
 impl<K, P> Reader<K, P> {
-    /// Reads rows.
-    pub(super) fn read(&mut self, keys: &[&K]) -> Result<ReadRows, Error> {
+    /// Reads rows, and passes the name of each to `each_name`.
+    pub(super) fn read(&mut self, keys: &[&K], mut each_name: impl FnMut(&str)) -> Result<ReadRows, Error> {
         // Before the rows: the consumer moves a row and removes its key in one step.
         let under_way = self.under_way(keys)?;
-        self.names.clear();
-        for key in keys {
-            self.names.push(|name| (self.write_name)(self.connection.database(), key, name));
-        }
-        let hashes = self.connection.read_hashes(self.names.iter())?;
+        let write_name = self.write_name;
+        let hashes = self.connection.read_hashes(keys.iter(), |database, key, name| {
+            write_name(database, key, name);
+            each_name(name);
+        })?;
         Ok(ReadRows { hashes, under_way })
     }
 
@@ -209,7 +207,7 @@ impl ReadRows {
 }
 
 /// What ends a round.
-pub(super) enum End {
+pub(crate) enum End {
     /// The stage has ended.
     Stopped,
     Failed(Error),
@@ -260,7 +258,6 @@ pub(crate) fn start<S: Mirror>(
             }
             thread.log.end();
             thread.reader.connection.shrink_to_fit();
-            thread.reader.names = Names::default();
             idle::purge();
         }
     };
@@ -285,17 +282,17 @@ impl PageTime {
 }
 
 /// The thread of the comparison.
-pub(super) struct Reconciler<S: Mirror> {
+pub(crate) struct Reconciler<S: Mirror> {
     handle: StageHandle<S>,
     reader: Reader<KeyOf<S>, S::Producer>,
     interval: Duration,
-    pub(super) log: RoundLog,
+    pub(crate) log: RoundLog,
     stop: StopSignal,
     began: Instant,
 }
 
 impl<S: Mirror> Reconciler<S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         handle: StageHandle<S>,
         reader: Reader<KeyOf<S>, S::Producer>,
         interval: Duration,
@@ -337,20 +334,24 @@ impl<S: Mirror> Reconciler<S> {
     }
 
     /// Compares every row once.
-    pub(super) fn round(&mut self) -> Result<(), End> {
+    pub(crate) fn round(&mut self) -> Result<(), End> {
         if !self.handle.wait(S::begin)? {
             return Ok(());
         }
         let is_other_format = self.reader.scanned.as_ref().map(|scanned| scanned.is_other_format);
-        let mut names = NameBalance::default();
+        let (mut names, mut hashes) = (NameBalance::default(), Vec::new());
         if let Some(is_other_format) = is_other_format {
             self.scan(|table, name, key| {
                 let is_suspect = is_other_format(table, key);
                 if !is_suspect {
-                    names.subtract(name);
+                    hashes.push(names.hash(name));
+                }
+                if hashes.len() >= PAGE {
+                    names.subtract(hashes.drain(..));
                 }
                 is_suspect
             })?;
+            names.subtract(hashes.drain(..));
         }
         let mut cursor = Some(S::Cursor::default());
         while let Some(from) = cursor.take() {
@@ -364,12 +365,11 @@ impl<S: Mirror> Reconciler<S> {
                     .into_iter()
                     .for_each(|row| self.log.compared(table(row.key()), rows.len() as u64));
             }
-            let found = self.reader.read(&rows.iter().map(WantedRow::key).collect::<Vec<_>>())?;
-            if is_other_format.is_some() {
-                let there =
-                    self.reader.names.iter().zip(found.hashes.iter()).filter(|(_, row)| !row.is_empty());
-                there.for_each(|(name, _)| names.add(name));
-            }
+            let keys: Vec<_> = rows.iter().map(WantedRow::key).collect();
+            let take = |name: &str| hashes.extend(is_other_format.map(|_| names.hash(name)));
+            let found = self.reader.read(&keys, take)?;
+            let there = hashes.drain(..).zip(found.hashes.iter()).filter(|(_, row)| !row.is_empty());
+            names.add(there.map(|(hash, _)| hash));
             let mut agreed = Agreed::default();
             let differing = found.settled().filter_map(|(n, found)| {
                 let row = rows.get(n)?;
@@ -452,7 +452,7 @@ impl<S: Mirror> Reconciler<S> {
         if !self.wait_until(move |stage| stage.is_written(fence))? {
             return Ok(());
         }
-        let rows = self.reader.read(&keys.iter().collect::<Vec<_>>())?;
+        let rows = self.reader.read(&keys.iter().collect::<Vec<_>>(), |_| ())?;
         let owned =
             |row: Hash<'_>| row.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let found = rows.settled().filter_map(|(n, row)| Some((keys.get(n)?.clone(), owned(row))));

@@ -1,4 +1,4 @@
-//! Names of rows, and the comparison of two sets of them by sums.
+//! The comparison of two sets of names by sums.
 
 use ribtide_prefix::HashBuilder;
 use std::hash::BuildHasher;
@@ -24,27 +24,29 @@ impl Default for NameBalance {
 }
 
 impl NameBalance {
-    /// The sum of a name, and its part of it.
-    fn place(&self, name: &str) -> (usize, u64) {
-        let hash = self.hasher.hash_one(name);
-        ((hash >> 32) as usize % SUMS, hash)
+    /// The part of a name in its sum.
+    pub(super) fn hash(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name)
     }
 
-    /// Takes in a name of the stage.
-    pub(super) fn add(&mut self, name: &str) {
-        let (at, hash) = self.place(name);
-        self.sums.get_mut(at).into_iter().for_each(|sum| *sum = sum.wrapping_add(hash));
+    /// Takes in names of the stage by their hashes. The sums are seldom in the cache; many names at a
+    /// time wait for the memory together.
+    pub(super) fn add(&mut self, hashes: impl Iterator<Item = u64>) {
+        for hash in hashes {
+            self.sums.get_mut(place(hash)).into_iter().for_each(|sum| *sum = sum.wrapping_add(hash));
+        }
     }
 
-    /// Takes in a name of the database.
-    pub(super) fn subtract(&mut self, name: &str) {
-        let (at, hash) = self.place(name);
-        self.sums.get_mut(at).into_iter().for_each(|sum| *sum = sum.wrapping_sub(hash));
+    /// Takes in names of the database by their hashes, as [`NameBalance::add`].
+    pub(super) fn subtract(&mut self, hashes: impl Iterator<Item = u64>) {
+        for hash in hashes {
+            self.sums.get_mut(place(hash)).into_iter().for_each(|sum| *sum = sum.wrapping_sub(hash));
+        }
     }
 
     /// Whether the sum of a name is not zero.
     pub(super) fn is_uneven(&self, name: &str) -> bool {
-        self.sums.get(self.place(name).0).is_some_and(|sum| *sum != 0)
+        self.sums.get(place(self.hash(name))).is_some_and(|sum| *sum != 0)
     }
 
     /// Whether every sum is zero.
@@ -53,31 +55,9 @@ impl NameBalance {
     }
 }
 
-/// Names, one behind the other in one buffer.
-#[derive(Default)]
-pub(crate) struct Names {
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl Names {
-    /// Removes all.
-    pub(super) fn clear(&mut self) {
-        self.text.clear();
-        self.ends.clear();
-    }
-
-    /// Appends the name that `write` appends.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut String)) {
-        write(&mut self.text);
-        self.ends.push(self.text.len());
-    }
-
-    /// Each name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(begin, end)| self.text.get(begin..*end).unwrap_or_default())
-    }
+/// The sum of a hash.
+fn place(hash: u64) -> usize {
+    (hash >> 32) as usize % SUMS
 }
 
 #[cfg(test)]
@@ -94,8 +74,11 @@ mod tests {
             let mut of_stage: Vec<u64> = (0..30_000).collect();
             rng.shuffle(&mut of_stage);
             let lost: Vec<u64> = of_stage.drain(..extra).collect();
-            (0..30_000).for_each(|n| balance.subtract(&name(n)));
-            of_stage.iter().for_each(|n| balance.add(&name(*n)));
+            let hash = |balance: &NameBalance, n: u64| balance.hash(&name(n));
+            let hashes: Vec<u64> = (0..30_000).map(|n| hash(&balance, n)).collect();
+            balance.subtract(hashes.into_iter());
+            let hashes: Vec<u64> = of_stage.iter().map(|n| hash(&balance, *n)).collect();
+            balance.add(hashes.into_iter());
             assert_eq!(balance.is_even(), extra == 0);
             assert!(lost.iter().all(|n| balance.is_uneven(&name(*n))));
             // Names of the same sums are few.
@@ -107,18 +90,9 @@ mod tests {
     #[test]
     fn name_that_comes_twice_is_uneven() {
         let mut balance = NameBalance::default();
-        ["a", "b", "a"].iter().for_each(|name| balance.subtract(name));
-        ["b", "a"].iter().for_each(|name| balance.add(name));
+        let [a, b] = ["a", "b"].map(|name| balance.hash(name));
+        balance.subtract([a, b, a].into_iter());
+        balance.add([b, a].into_iter());
         assert!(!balance.is_even() && balance.is_uneven("a"));
-    }
-
-    #[test]
-    fn names_come_out_as_they_went_in() {
-        let mut names = Names::default();
-        for _ in 0..2 {
-            names.clear();
-            ["a", "", "bcd"].iter().for_each(|name| names.push(|out| out.push_str(name)));
-            assert!(names.iter().eq(["a", "", "bcd"]));
-        }
     }
 }

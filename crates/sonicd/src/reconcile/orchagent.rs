@@ -6,7 +6,6 @@
 
 use super::appl_db::write_row_name;
 use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, Scanned, WantedRow};
-use super::name_balance::Names;
 use crate::orch_stage::{Feed, OrchStage};
 use crate::{Daemon, Error, row_query};
 use ribtide_swss::fpmsyncd::{FoundRow, ProducerRow};
@@ -61,7 +60,6 @@ pub(crate) fn reader(only_groups: bool, daemon: &Daemon) -> Result<Reader<RowNam
             RowName::Group(_) => "orchagent NEXTHOP_GROUP_TABLE",
         },
         write_name: write_row_name,
-        names: Names::default(),
         queue: Some(Queue { table: RowName::table, key: RowName::text }),
         // One scan: each visits all keys of the database.
         scanned: Some(Scanned { pattern: "*_TABLE:*".into(), tables, is_other_format }),

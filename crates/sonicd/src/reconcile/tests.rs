@@ -1,7 +1,6 @@
 //! Rounds of comparisons: a database of a stage that a test scripts, the rows of ASIC_DB, and the chip.
 
 use super::mirror::{Found, KeyOf, Mirror, Queue, Reader, Reconciler, Scanned, WantedRow, difference};
-use super::name_balance::Names;
 use super::*;
 use crate::redis_server::Server;
 use ribtide_runtime::call;
@@ -86,7 +85,6 @@ fn reader(server: &Server) -> Reader<String, ()> {
         table: |_| "TABLE",
         connection: Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap(),
         write_name: |_, key, out| out.extend(["TABLE:", key]),
-        names: Names::default(),
         queue: None,
         scanned: Some(Scanned {
             pattern: "TABLE:*".into(),
@@ -139,7 +137,7 @@ fn row_that_the_consumer_has_not_taken_is_under_way() {
     let mut reader =
         Reader { queue: Some(Queue { table: |_| "TABLE", key: String::clone }), ..reader(&server) };
     let keys = ["a", "b", "c"].map(str::to_owned);
-    let read = reader.read(&keys.iter().collect::<Vec<_>>()).unwrap();
+    let read = reader.read(&keys.iter().collect::<Vec<_>>(), |_| ()).unwrap();
     let fields = |(n, row): (usize, Hash<'_>)| (n, row.fields().map(|(field, _)| field.to_owned()).collect());
     let found: Vec<(usize, Vec<String>)> = read.settled().map(fields).collect();
     assert_eq!(found, [(0, vec!["field".to_owned()]), (2, vec![])]);
@@ -177,6 +175,24 @@ fn round_finds_a_key_in_the_place_of_another() {
     let (repaired, _) = round(&server, &["a", "b"], None);
     let named = |key: &str, difference| (key.to_owned(), difference);
     assert_eq!(repaired, [named("b", Difference::Missing), named("x", Difference::Surplus)]);
+}
+
+/// The names of the pages make those of the first scan even.
+#[test]
+fn round_without_a_difference_scans_once() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    let rows = ["a", "b", "c", "d", "e"];
+    rows.iter().for_each(|key| drop(client.query(&format!("HSET TABLE:{key} field value"))));
+    let mut scans = |rows| {
+        client.query("CONFIG RESETSTAT");
+        round(&server, rows, None);
+        let stats = client.query("INFO commandstats").into_text().unwrap();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).unwrap();
+        calls.split(',').next().unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(scans(&rows), 1);
+    assert_eq!(scans(&rows[..4]), 2);
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! The loop of syncd on the virtual switch, with a transport that a test scripts.
 
 use super::*;
-use crate::reconcile::mirror::Mirror;
-use crate::reconcile::{ReconcileCount, RoundLog, Tally};
+use crate::reconcile::mirror::{Mirror, Reconciler};
+use crate::reconcile::{ReconcileCount, RoundLog, Tally, asic_db};
+use crate::redis_server::Server;
 use crossbeam_channel::{Receiver, after};
-use ribtide_swss::sai::{Attr, Item, PacketAction, RouteEntry, SWITCH, Sai, Verb, VidCounter};
+use ribtide_runtime::call;
+use ribtide_runtime::thread::cpu_time;
+use ribtide_swss::Db;
+use ribtide_swss::sai::{Attr, Item, PacketAction, RouteEntry, SWITCH, Sai, Verb, VidCounter, text};
 use ribtide_swss::syncd::{AsicChange, Difference};
+use ribtide_tables::Connection;
 use ribtide_vswitch::{Behavior, PortSetup};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -203,4 +208,67 @@ fn chip_is_compared_again_only_after_a_change() {
     let status = chip.one(Verb::Remove, ObjectType::RouteEntry, &mut Item::bare(route));
     assert!(status.is_success(), "{status:?}");
     assert_eq!(round(&mut bench).repaired, 1);
+}
+
+/// What a round over ASIC_DB costs syncd at rest, for comparisons of two versions: CPU time, or
+/// instructions under callgrind.
+///
+/// ```text
+/// cargo test --release -p ribtide-sonicd --lib round_cost -- --ignored --nocapture
+/// ```
+#[test]
+#[ignore = "it measures"]
+fn round_cost() {
+    let routes: u32 = std::env::var("ROUTES").map_or(200_000, |text| text.parse().unwrap());
+    let Some(server) = Server::start() else { return };
+    let mut bench = Bench::new();
+    for n in 0..routes {
+        let dest = format!("{}.{}.{}.0/24", 20 + (n >> 16), n >> 8 & 255, n & 255);
+        bench.carry_out(Verb::Create, &dest);
+        bench.script.lock().unwrap().answers.clear();
+    }
+    let connection = || Connection::open(server.databases.get(Db::Asic), &server.stop).unwrap();
+    let mut database = connection();
+    let (mut next, mut rows) = (Some(Default::default()), 0);
+    while let Some(from) = next.take() {
+        let (page, rest) = bench.stage.syncd.rows(from, 1000).unwrap();
+        rows += page.len();
+        for ((object, id), attrs) in page {
+            let mut key = database.database().key("ASIC_STATE", "");
+            text::write_row_key(object, &id, &mut key);
+            text::row_fields(&attrs, &mut |name, value| database.queue(&["HSET", &key, name, value]));
+        }
+        database.flush().unwrap();
+        next = rest;
+    }
+    let (handle, calls) = call::pair("test");
+    let (stop, tally) = (Stop::default(), Tally::default());
+    let (reader, log, its) =
+        (asic_db::reader(connection()), RoundLog::new("syncd", tally.clone()), stop.clone());
+    let thread = std::thread::spawn(move || {
+        let mut rounds = Reconciler::new(handle, reader, Duration::ZERO, log, &its);
+        let began = cpu_time();
+        let is_done = rounds.round().is_ok();
+        rounds.log.end();
+        its.stop();
+        assert!(is_done);
+        cpu_time() - began
+    });
+    let (signal, began) = (stop.signal(), cpu_time());
+    while !stop.stopped() {
+        calls.serve(&mut bench.stage);
+        let mut select = Select::new();
+        signal.watch(&mut select);
+        calls.watch(&mut select);
+        select.ready();
+    }
+    let (stage, thread) = (cpu_time() - began, thread.join().unwrap());
+    let count = tally.counts()["ASIC_DB ASIC_STATE"];
+    assert_eq!(count, ReconcileCount { compared: rows as u64, ..ReconcileCount::default() });
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / rows as f64;
+    println!(
+        "{rows} rows: {:.3} us a row of the comparing thread, {:.3} us of the stage",
+        each(thread),
+        each(stage)
+    );
 }

@@ -129,8 +129,8 @@ pub enum RowCursor<C> {
     Routes(C),
 }
 
-/// A row of ASIC_DB.
-pub type AsicRow = (ObjectType, ObjectId, Attrs);
+/// A row of ASIC_DB: what identifies it, and its attributes.
+pub type AsicRow = ((ObjectType, ObjectId), Attrs);
 
 impl<S: Audit> Syncd<S> {
     /// Rows that ASIC_DB shall have from a position on, about `count`, and the next position. `None`
@@ -146,7 +146,7 @@ impl<S: Audit> Syncd<S> {
             return None;
         }
         let row =
-            |(object, id): (ObjectType, ObjectId)| Some((object, id, self.store.get(object, &id)?.clone()));
+            |(object, id): (ObjectType, ObjectId)| Some(((object, id), self.store.get(object, &id)?.clone()));
         Some(match from {
             RowCursor::Begin => self.rows(RowCursor::Objects(self.store.ids().collect()), count)?,
             RowCursor::Objects(mut ids) => {
