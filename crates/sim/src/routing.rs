@@ -10,7 +10,7 @@ use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{
     Confirmation, FeedSet, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
-use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, HashSeed, Shard};
 use ribtide_prefix::{AnyPrefix, Families, Rng};
 use ribtide_rib::{
@@ -129,7 +129,7 @@ impl<'n> Routing<'n> {
                 self.egress.down(peer);
                 self.send(peer.0 as usize, |stage| {
                     stage.ending.insert((peer, session));
-                    ShardIn::PeerDown { peer, session }
+                    ShardIn::PeerDown { peer, session, retained: FamilySet::default() }
                 });
             }
             Event::Announce(peer, with, prefixes) => {
