@@ -8,7 +8,7 @@
 //! ```
 
 use crate::attr::AttrSet;
-use crate::peer::{FeedKind, PeerId, PeerInfo, PrefixLimits};
+use crate::peer::{FamilySet, FeedKind, PeerId, PeerInfo, PrefixLimits};
 pub use ribtide_prefix::TrackedNextHop;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
 use smallvec::SmallVec;
@@ -38,12 +38,24 @@ pub fn by_family(prefixes: &[AnyPrefix]) -> Families<Prefixes> {
 pub enum ShardIn {
     /// A session reached Established. Precedes its first batch on the same queue.
     PeerUp(Arc<PeerInfo>),
-    /// The session ended: all of its routes are removed.
+    /// The session ended: all of its routes are removed, but those of retained families.
     PeerDown {
         /// The peer.
         peer: PeerId,
         /// The number of its session; a late message of an earlier one is ignored.
         session: u32,
+        /// Families whose routes stay in use until [`ShardIn::Sweep`], or until the next session of the
+        /// peer replaces or withdraws them (RFC 4724 section 4.2).
+        retained: FamilySet,
+    },
+    /// The routes of an ended session that were retained are removed.
+    Sweep {
+        /// The peer.
+        peer: PeerId,
+        /// The number of the ended session.
+        session: u32,
+        /// The families, retained or not.
+        families: FamilySet,
     },
     /// Routes, in the order received.
     Routes(UpdateBatch),

@@ -79,6 +79,44 @@ pub struct FamilySet {
 }
 
 impl FamilySet {
+    /// Every family.
+    pub const ALL: FamilySet = FamilySet { ipv4: true, ipv6: true };
+
+    /// Whether it is empty.
+    pub fn is_empty(self) -> bool {
+        self == FamilySet::default()
+    }
+
+    /// The set and `afi` unicast.
+    #[must_use]
+    pub fn with(self, afi: Afi) -> FamilySet {
+        match afi {
+            Afi::Ipv4 => FamilySet { ipv4: true, ..self },
+            Afi::Ipv6 => FamilySet { ipv6: true, ..self },
+        }
+    }
+
+    /// The set without `afi` unicast.
+    #[must_use]
+    pub fn without(self, afi: Afi) -> FamilySet {
+        match afi {
+            Afi::Ipv4 => FamilySet { ipv4: false, ..self },
+            Afi::Ipv6 => FamilySet { ipv6: false, ..self },
+        }
+    }
+
+    /// Families of both.
+    #[must_use]
+    pub fn and(self, other: FamilySet) -> FamilySet {
+        FamilySet { ipv4: self.ipv4 && other.ipv4, ipv6: self.ipv6 && other.ipv6 }
+    }
+
+    /// Families of this one alone.
+    #[must_use]
+    pub fn but(self, other: FamilySet) -> FamilySet {
+        FamilySet { ipv4: self.ipv4 && !other.ipv4, ipv6: self.ipv6 && !other.ipv6 }
+    }
+
     /// Whether `afi` unicast is in the set.
     pub fn has(self, afi: Afi) -> bool {
         match afi {

@@ -272,7 +272,7 @@ fn measure(load: &Load) {
         gone.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
         timed.print("a path withdrawn", load.prefixes);
     }
-    timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1 });
+    timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1, retained: FamilySet::default() });
     timed.print("a path purged", load.prefixes);
 }
 

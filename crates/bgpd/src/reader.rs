@@ -5,6 +5,8 @@
 //! without loss. A reader has no session timers, so a waiting reader delays no KEEPALIVE. The
 //! session thread checks for unread bytes before it declares a peer silent.
 
+mod retained;
+
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
 use super::shard;
@@ -12,11 +14,12 @@ use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use retained::Retained;
 use ribtide_bgp::ingest::{
     Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ShardBatches, ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
-use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
 use ribtide_prefix::{Afi, Families, Safi, for_each_family};
 use ribtide_runtime::activity::Busy;
@@ -58,8 +61,10 @@ const WAKE: Token = Token(usize::MAX);
 pub(super) enum Command {
     /// Start to read this session.
     Attach(Box<Attach>),
-    /// The session has ended.
-    Detach(PeerId, u32),
+    /// The session has ended, and the routes of these families are retained.
+    Detach(PeerId, u32, FamilySet),
+    /// Routes of a peer's ended session are retained no longer, in these families.
+    Sweep(PeerId, u32, FamilySet),
     /// Use these settings for later routes of the session.
     Import(PeerId, u32, Box<IngestSettings>),
     /// Routes that this router originates.
@@ -90,6 +95,8 @@ pub(super) struct Attach {
     pub(super) settings: IngestSettings,
     /// Time of the last received bytes, for the hold timer.
     pub(super) heard: Arc<AtomicU64>,
+    /// Families whose routes of the session before stay retained until End-of-RIB.
+    pub(super) retained: FamilySet,
 }
 
 /// A report to the session thread.
@@ -113,7 +120,8 @@ pub(super) enum What {
     Refresh(Afi),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(Afi),
-    /// The reader dropped the ended session and informed the shards.
+    /// The reader dropped the ended session and informed the shards. If its routes were retained, they
+    /// are no longer.
     Detached {
         /// The number of informed shards. Each reports when it has no route of the session.
         shards: usize,
@@ -170,6 +178,7 @@ impl ReaderBuilder {
             ingest: Ingest::default(),
             sessions: BTreeMap::new(),
             sources: BTreeMap::new(),
+            retained: Retained::default(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
             paused: None,
@@ -274,6 +283,8 @@ pub struct Reader {
     sessions: BTreeMap<PeerId, Session>,
     /// Sources of originated routes.
     sources: BTreeMap<PeerId, IngestPeer>,
+    /// Ended sessions with retained routes.
+    retained: Retained,
     /// Sessions that may have bytes to read, each once.
     ready: VecDeque<PeerId>,
     /// Sessions whose last read did not fill the buffer. Only later bytes, or the end of the
@@ -360,6 +371,9 @@ impl Reader {
     /// Adds new shards, which have no routes, and informs them of all sessions.
     pub(super) fn add_shards(&mut self, shards: Vec<Sender<ShardIn>>) {
         let mut shards: Vec<_> = shards.into_iter().map(Mailbox::new).collect();
+        for message in self.retained.messages() {
+            shards.iter_mut().for_each(|shard| shard.post(message()));
+        }
         let peers = self.sessions.values().map(|session| &session.peer).chain(self.sources.values());
         for info in peers.map(IngestPeer::info) {
             shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
@@ -394,7 +408,12 @@ impl Reader {
             any = true;
             match command {
                 Command::Attach(attach) => self.attach(*attach),
-                Command::Detach(peer, session) => self.detach(peer, session),
+                Command::Detach(peer, session, retained) => self.detach(peer, session, retained),
+                Command::Sweep(peer, session, families) => {
+                    if self.retained.is_of(peer, session) {
+                        self.sweep(peer, families);
+                    }
+                }
                 Command::Import(peer, session, settings) => {
                     let session = self.sessions.get_mut(&peer).filter(|s| s.peer.info().session == session);
                     if let Some(session) = session {
@@ -443,9 +462,10 @@ impl Reader {
     }
 
     fn attach(&mut self, attach: Attach) {
-        let Attach { stream, unread, info, settings, heard } = attach;
+        let Attach { stream, unread, info, settings, heard, retained } = attach;
         let (id, number) = (info.id, info.session);
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
+        self.sweep(id, FamilySet::ALL.but(retained));
         let registered = self.poll.registry().register(
             &mut SourceFd(&stream.as_raw_fd()),
             Token(id.0 as usize),
@@ -498,22 +518,40 @@ impl Reader {
         }
     }
 
-    fn detach(&mut self, peer: PeerId, session: u32) {
+    fn detach(&mut self, peer: PeerId, session: u32, retained: FamilySet) {
         if self.sessions.get(&peer).is_none_or(|s| s.peer.info().session != session) {
             return;
         }
         self.hand_on();
-        if let Some(session) = self.sessions.remove(&peer) {
-            // The session thread still has the connection, so a close of this descriptor does not
-            // deregister it.
-            let _ = self.poll.registry().deregister(&mut SourceFd(&session.stream.as_raw_fd()));
+        // Of consecutive restarts, only the last one leaves stale routes (RFC 4724 section 4.2).
+        self.sweep(peer, FamilySet::ALL);
+        let Some(ended) = self.sessions.remove(&peer) else { return };
+        // The session thread still has the connection, so a close of this descriptor does not
+        // deregister it.
+        let _ = self.poll.registry().deregister(&mut SourceFd(&ended.stream.as_raw_fd()));
+        if retained.is_empty() {
+            return self.announce_end(peer, session);
         }
-        self.announce_end(peer, session);
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session, retained }));
+        self.retained.begin(ended.peer.info().clone(), retained);
+    }
+
+    /// Routes of a peer's ended session are retained no longer, in these families: informs the shards,
+    /// after what its present session sent so far.
+    fn sweep(&mut self, peer: PeerId, families: FamilySet) {
+        let Some((session, is_over)) = self.retained.end(peer, families) else { return };
+        self.hand_on();
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Sweep { peer, session, families }));
+        if is_over {
+            let what = What::Detached { shards: self.shards.len() };
+            self.reports.post(Report { peer, session, what });
+        }
     }
 
     /// Informs the shards that a session has ended, and the session thread of their number.
     fn announce_end(&mut self, peer: PeerId, session: u32) {
-        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session }));
+        let retained = FamilySet::default();
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session, retained }));
         let what = What::Detached { shards: self.shards.len() };
         self.reports.post(Report { peer, session, what });
     }
@@ -545,8 +583,10 @@ impl Reader {
             }
         };
         let buffer = std::mem::take(&mut self.buffer);
-        let handled = self.messages(id, number, &buffer[..kept + read]);
+        let mut complete = FamilySet::default();
+        let handled = self.messages(id, number, &buffer[..kept + read], &mut complete);
         self.buffer = buffer;
+        self.sweep(id, complete);
         match handled.and(outcome) {
             Ok(left) => left,
             Err(what) => {
@@ -556,8 +596,15 @@ impl Reader {
         }
     }
 
-    /// Handles every complete message in `bytes` and stores the rest.
-    fn messages(&mut self, id: PeerId, number: u32, bytes: &[u8]) -> Result<(), What> {
+    /// Handles every complete message in `bytes` and stores the rest. Families whose initial routes are
+    /// complete go to `complete`.
+    fn messages(
+        &mut self,
+        id: PeerId,
+        number: u32,
+        bytes: &[u8],
+        complete: &mut FamilySet,
+    ) -> Result<(), What> {
         let mut rest = bytes;
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
@@ -573,6 +620,7 @@ impl Reader {
                         }
                         self.reports.post(Report { peer: id, session: number, what: What::Limit(event) });
                     }
+                    *complete = end_of_rib.map_or(*complete, |afi| complete.with(afi));
                     end_of_rib.map(What::EndOfRib)
                 }
                 MessageType::Keepalive => None,

@@ -1,6 +1,7 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
 mod bfd;
+mod graceful_restart;
 mod interfaces;
 mod max_prefixes;
 mod origination;
@@ -14,7 +15,7 @@ use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
 use ribtide_runtime::thread;
 use ribtide_wire::bgp::attribute::{Origin, SegmentKind};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
-use ribtide_wire::bgp::capability::Capability;
+use ribtide_wire::bgp::capability::{Capability, GracefulRestart, RestartFamilies};
 use ribtide_wire::bgp::message::{
     MAX_EXTENDED_LEN, MessageType, RefreshKind, RouteRefresh, frame, write_keepalive,
 };
@@ -98,6 +99,8 @@ struct Peer {
     stream: TcpStream,
     asn: u32,
     hold_time: u16,
+    /// The restart time that it sends for IPv4, if it has graceful restart; with F.
+    restart: Option<u16>,
     keepalives: u32,
     refreshes: u32,
     input: Vec<u8>,
@@ -125,6 +128,7 @@ impl Peer {
             stream,
             asn,
             hold_time: 90,
+            restart: None,
             keepalives: 0,
             refreshes: 0,
             input: Vec::new(),
@@ -147,13 +151,23 @@ impl Peer {
     fn open(&mut self) {
         let IpAddr::V4(local) = self.stream.local_addr().unwrap().ip().to_canonical() else { unreachable!() };
         let mut out = Vec::new();
-        let capabilities = [
+        let families = RestartFamilies::new(&[0, 1, 1, 0x80]);
+        let restart = |time| {
+            Capability::GracefulRestart(GracefulRestart {
+                restarting: false,
+                notification: false,
+                time,
+                families,
+            })
+        };
+        let mut capabilities = vec![
             Capability::Multiprotocol { afi: 1, safi: 1 },
             Capability::Multiprotocol { afi: 2, safi: 1 },
             Capability::RouteRefresh,
             Capability::ExtendedMessage,
             Capability::FourOctetAs(self.asn),
         ];
+        capabilities.extend(self.restart.map(restart));
         OpenBuilder {
             asn: self.asn,
             hold_time: self.hold_time,

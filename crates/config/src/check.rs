@@ -5,6 +5,7 @@ use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
+use super::graceful_restart::{GracefulRestartConfig, GracefulRestartTable};
 use super::max_prefixes::MaxPrefixesConfig;
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
@@ -184,6 +185,8 @@ pub struct NeighborSettings {
     pub attributes: AttributeFilter,
     /// Maximum prefixes.
     pub max_prefixes: MaxPrefixesConfig,
+    /// What a restart of it means for its routes.
+    pub graceful_restart: GracefulRestartConfig,
 }
 
 impl Config {
@@ -226,6 +229,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         policies: Policies::default(),
         bfd_defaults: (None, None, None),
         fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
+        graceful_restart: file.bgp.as_ref().and_then(|bgp| bgp.graceful_restart),
         martians: Arc::new(Martians::default_list()),
         files: Vec::new(),
     };
@@ -240,6 +244,8 @@ pub(super) struct Checker {
     pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
     /// `bgp.fast-external-fallover`, for neighbours that say nothing else.
     fast_external_fallover: bool,
+    /// What `bgp` sets for all neighbours.
+    pub(super) graceful_restart: Option<GracefulRestartTable>,
     martians: Arc<Martians>,
     /// Files that the configuration names.
     pub(super) files: Vec<PathBuf>,
@@ -334,6 +340,7 @@ impl Checker {
         if let (Some(fib), Some(file)) = (&mut fib, &file.fib) {
             fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
+        self.stale_time(self.graceful_restart, key!["bgp"]);
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, fib.as_ref(), &mut bfd));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
@@ -670,6 +677,7 @@ impl Checker {
             martians: self.martians.clone(),
             attributes,
             max_prefixes: self.max_prefixes(&both),
+            graceful_restart: self.graceful_restart(&both),
             group: name.into(),
             peer_asn,
             route_reflector_client: group.route_reflector_client,
@@ -721,10 +729,19 @@ pub(super) struct Both<'a> {
     own: Option<&'a file::Neighbor>,
     group: &'a file::Group,
     pub(super) place: &'a [Step],
-    in_group: &'a [Step],
+    pub(super) in_group: &'a [Step],
 }
 
 impl<'a> Both<'a> {
+    /// What each sets, the neighbour first.
+    pub(super) fn each<T>(
+        &self,
+        of_own: fn(&file::Neighbor) -> Option<T>,
+        of_group: fn(&file::Group) -> Option<T>,
+    ) -> (Option<T>, Option<T>) {
+        (self.own.and_then(of_own), of_group(self.group))
+    }
+
     /// The setting that counts, the neighbour's before the group's, and where it stands.
     pub(super) fn pick<T>(
         &self,

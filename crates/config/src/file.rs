@@ -3,6 +3,7 @@
 mod fib;
 mod session;
 
+use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
 pub use fib::OnStop;
@@ -130,6 +131,9 @@ pub(super) struct Bgp {
     /// of groups and neighbours win.
     #[schemars(extend("default" = true), extend("x-see" = "#fast-external-fallover"))]
     pub(super) fast_external_fallover: Option<bool>,
+    /// Graceful restart of neighbours (RFC 4724, RFC 8538); each key of the tables of groups and neighbours wins.
+    #[schemars(extend("x-default" = "as a helper"), extend("x-see" = "#graceful-restart"))]
+    pub(super) graceful_restart: Option<GracefulRestartTable>,
     /// Prefixes that are refused from every neighbour, written as in a prefix set; `[]`: none. Private, shared and
     /// documentation space is not in the default. The rest of an UPDATE is taken (RFC 4271 section 6.3).
     #[schemars(extend("default" = Martians::DEFAULT), extend("x-see" = "#policy"))]
@@ -274,6 +278,9 @@ macro_rules! with_peer_settings {
             /// How many prefixes may be advertised to it.
             #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
             pub(super) max_prefixes_out: Option<MaxPrefixesOutTable>,
+            /// Whether its routes stay in use while it restarts, and how long.
+            #[schemars(extend("x-default" = "as in `bgp`"), extend("x-see" = "#graceful-restart"))]
+            pub(super) graceful_restart: Option<GracefulRestartTable>,
             $($after)*
         }
     };

@@ -3,8 +3,9 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`], [`originate`], [`import_filter`] and [`max_prefixes`] are the parts of the check that make policies, static
-//! routes, VRFs, dataplanes, what guards a session, originated routes, lists of what is never taken, and limits.
+//! [`session`], [`originate`], [`import_filter`], [`max_prefixes`] and [`graceful_restart`] are the parts of the check that
+//! make policies, static routes, VRFs, dataplanes, what guards a session, originated routes, lists of what is never taken,
+//! limits, and what a restart means.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -15,6 +16,7 @@ mod diagnosis;
 mod fib;
 mod fib_policy;
 mod file;
+mod graceful_restart;
 mod import_filter;
 mod max_prefixes;
 mod or_table;
@@ -33,6 +35,7 @@ pub use diagnosis::{ConfigError, Problem};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
+pub use graceful_restart::GracefulRestartConfig;
 pub use max_prefixes::MaxPrefixesConfig;
 pub use originate::OriginateConfig;
 pub use process::ProcessConfig;

@@ -128,9 +128,40 @@ pub struct Neighbor {
     /// The rest of the idle time after a maximum of prefixes ended the session; absent where an operator ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_seconds_left: Option<u64>,
+    /// Its stale routes, while it restarts (RFC 4724).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<Stale>,
+    /// How often stale routes were removed because it did not come back in time.
+    #[serde(default)]
+    pub stale_expired: u64,
     /// The established session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+}
+
+/// Routes of a lost session that stay in use while the neighbour restarts (RFC 4724).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stale {
+    /// Those that it has not announced again.
+    pub paths: PerFamilyCount,
+    /// Time since the session was lost.
+    pub seconds: u64,
+    /// Time in which it must have a session again; absent where it has one, and its End-of-RIB is awaited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_seconds_left: Option<u64>,
+    /// Time after which they are removed in any case.
+    pub stale_seconds_left: u64,
+}
+
+/// The graceful restart capability of a peer (RFC 4724).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerRestart {
+    /// Families whose routes are retained when the session is lost.
+    pub families: Vec<String>,
+    /// Its restart time.
+    pub seconds: u64,
+    /// Whether they are retained also after a NOTIFICATION other than a Hard Reset (RFC 8538).
+    pub notification: bool,
 }
 
 /// A maximum of prefixes.
@@ -176,6 +207,9 @@ pub struct Session {
     /// The peer's role, if both sides sent one (RFC 9234).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_role: Option<String>,
+    /// What happens while it restarts, if both sides sent the capability (RFC 4724).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graceful_restart: Option<PeerRestart>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.

@@ -105,6 +105,9 @@ pub struct Path {
     /// The source of a path that this router originates: `network`, `connected`, `static` or `kernel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub originated: Option<String>,
+    /// Whether its neighbour restarts, and has not announced it again (RFC 4724).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
     /// Whether it is the best.
     pub best: bool,
     /// Why it is not.

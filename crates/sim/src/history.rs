@@ -89,6 +89,10 @@ pub enum Event {
     Up(usize),
     /// The session ends.
     Down(usize),
+    /// The session is lost, and the routes of these families are retained (RFC 4724).
+    Lose(usize, FamilySet),
+    /// Retained routes of a family that were not announced again are removed: End-of-RIB, or a timer.
+    Sweep(usize, Afi),
     /// The peer announces prefixes of one family.
     Announce(usize, Announcement, Vec<AnyPrefix>),
     /// The peer withdraws prefixes of one family.
@@ -134,11 +138,18 @@ impl History {
         let alike = rng.one_in(2);
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
         let mut up = vec![false; count];
+        // The families with retained routes.
+        let mut retained = vec![FamilySet::default(); count];
         let mut events = Vec::new();
         while events.len() < length {
             let who = rng.index(count);
             let event = match rng.index(20) {
+                0 if up[who] && !peers[who].kind.is_local() && rng.one_in(2) => {
+                    let ipv4 = !rng.one_in(4);
+                    Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
+                }
                 0 if up[who] => Event::Down(who),
+                0..=4 if !retained[who].is_empty() && rng.one_in(2) => Event::Sweep(who, afi(rng)),
                 _ if !up[who] => Event::Up(who),
                 1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
@@ -160,7 +171,9 @@ impl History {
             };
             match event {
                 Event::Up(who) => up[who] = true,
-                Event::Down(who) => up[who] = false,
+                Event::Down(who) => (up[who], retained[who]) = (false, FamilySet::default()),
+                Event::Lose(who, families) => (up[who], retained[who]) = (false, families),
+                Event::Sweep(who, afi) => retained[who] = retained[who].without(afi),
                 _ => {}
             }
             events.push(event);

@@ -24,6 +24,10 @@ pub enum Event {
     Up(usize),
     /// The session ends.
     Down(usize),
+    /// The session is lost, and its routes are retained (RFC 4724).
+    Lose(usize),
+    /// Retained routes that were not announced again are removed: End-of-RIB, or a timer.
+    Sweep(usize),
     /// The peer announces prefixes of one family.
     Announce(usize, Announcement, Vec<AnyPrefix>),
     /// The peer withdraws prefixes of one family.
@@ -112,10 +116,13 @@ impl Network {
         }
         network.events.extend((1..=LINKS).map(|index| link(index, true)));
         let mut up = vec![false; network.peers.len()];
+        let mut retained = up.clone();
         while network.events.len() < length {
             let who = rng.index(up.len());
             let event = match rng.index(20) {
+                0 if up[who] && rng.one_in(2) => Event::Lose(who),
                 0 if up[who] => Event::Down(who),
+                0..=2 if retained[who] => Event::Sweep(who),
                 _ if !up[who] => Event::Up(who),
                 1 | 2 => link(1 + rng.index(LINKS as usize) as u32, rng.one_in(2)),
                 3 => gateway(rng),
@@ -130,7 +137,9 @@ impl Network {
             };
             match event {
                 Event::Up(who) => up[who] = true,
-                Event::Down(who) => up[who] = false,
+                Event::Down(who) => (up[who], retained[who]) = (false, false),
+                Event::Lose(who) => (up[who], retained[who]) = (false, true),
+                Event::Sweep(who) => retained[who] = false,
                 _ => {}
             }
             network.events.push(event);

@@ -31,6 +31,8 @@ pub struct Oracle {
     up: Vec<bool>,
     /// Paths from the oldest to the newest.
     paths: BTreeMap<AnyPrefix, Vec<Learned>>,
+    /// Prefixes and peers of retained paths.
+    stale: BTreeSet<(AnyPrefix, usize)>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
 }
 
@@ -38,7 +40,8 @@ impl Oracle {
     /// A router without sessions.
     pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>, imports: Vec<Arc<Policy>>) -> Oracle {
         let up = vec![false; peers.len()];
-        Oracle { options, peers, imports, up, paths: BTreeMap::new(), next_hops: BTreeMap::new() }
+        let (paths, stale, next_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Oracle { options, peers, imports, up, paths, stale, next_hops }
     }
 
     /// Applies an event.
@@ -47,10 +50,23 @@ impl Oracle {
             Event::Up(peer) => self.up[*peer] = true,
             Event::Down(peer) => {
                 self.up[*peer] = false;
-                self.paths.values_mut().for_each(|paths| paths.retain(|path| path.peer != *peer));
+                self.remove(*peer, |_| true);
+            }
+            Event::Lose(peer, families) => {
+                self.up[*peer] = false;
+                let stale = self.stale.clone();
+                self.remove(*peer, |prefix| !families.has(prefix.afi()) || stale.contains(&(prefix, *peer)));
+                let of_peer =
+                    self.paths.iter().filter(|(_, paths)| paths.iter().any(|path| path.peer == *peer));
+                self.stale.extend(of_peer.map(|(prefix, _)| (*prefix, *peer)));
+            }
+            Event::Sweep(peer, afi) => {
+                let stale = self.stale.clone();
+                self.remove(*peer, |prefix| prefix.afi() == *afi && stale.contains(&(prefix, *peer)));
             }
             Event::Announce(peer, with, prefixes) => {
                 for prefix in self.carried(*peer, prefixes) {
+                    self.stale.remove(&(prefix, *peer));
                     let with = self.kept(*peer, with);
                     let with = Some(with).filter(|with| !is_loop(with));
                     let with =
@@ -66,6 +82,7 @@ impl Oracle {
             }
             Event::Withdraw(peer, prefixes) => {
                 for prefix in self.carried(*peer, prefixes) {
+                    self.stale.remove(&(prefix, *peer));
                     self.paths.entry(prefix).or_default().retain(|path| path.peer != *peer);
                 }
             }
@@ -75,6 +92,19 @@ impl Oracle {
             Event::Refresh(..) | Event::Dump(_) => {}
         }
         self.paths.retain(|_, paths| !paths.is_empty());
+    }
+
+    /// Removes paths of a peer.
+    fn remove(&mut self, peer: usize, is_gone: impl Fn(AnyPrefix) -> bool) {
+        for (prefix, paths) in &mut self.paths {
+            paths.retain(|path| path.peer != peer || !is_gone(*prefix));
+        }
+        self.stale.retain(|(prefix, of)| *of != peer || !is_gone(*prefix));
+    }
+
+    /// Prefixes and peers of retained paths.
+    pub fn stale(&self) -> &BTreeSet<(AnyPrefix, usize)> {
+        &self.stale
     }
 
     /// Whether a session of the peer is up.

@@ -10,7 +10,7 @@ use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{
     Confirmation, FeedSet, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
-use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, HashSeed, Shard};
 use ribtide_prefix::{AnyPrefix, Families, Rng};
 use ribtide_rib::{
@@ -44,6 +44,8 @@ pub(crate) struct Routing<'n> {
     pub(crate) egress: Egress,
     /// The latest session of each peer, and whether it is up.
     sessions: Vec<(u32, bool)>,
+    /// The ended session of each peer whose routes are retained.
+    retained: Vec<Option<u32>>,
     pub(crate) rib: Rib,
     /// In milliseconds.
     pub(crate) time: u64,
@@ -95,6 +97,7 @@ impl<'n> Routing<'n> {
             shards: (0..setup.shards).map(|_| Stage::of(shard(), queues)).collect(),
             egress: Egress::new(u32::from(setup.workers), u32::from(setup.shards), network.peers.len()),
             sessions: vec![(0, false); network.peers.len()],
+            retained: vec![None; network.peers.len()],
             rib: Rib::new(config),
             time: 0,
             inbox: VecDeque::new(),
@@ -121,17 +124,9 @@ impl<'n> Routing<'n> {
                 self.egress.up(&info);
                 self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
             }
-            Event::Down(peer) => {
-                let (session, up) = &mut self.sessions[*peer];
-                let session = *session;
-                *up = false;
-                let peer = PeerId(*peer as u32);
-                self.egress.down(peer);
-                self.send(peer.0 as usize, |stage| {
-                    stage.ending.insert((peer, session));
-                    ShardIn::PeerDown { peer, session }
-                });
-            }
+            Event::Down(peer) => self.end(*peer, FamilySet::default()),
+            Event::Lose(peer) => self.end(*peer, FamilySet::ALL),
+            Event::Sweep(peer) => self.sweep(*peer),
             Event::Announce(peer, with, prefixes) => {
                 let attrs = AttrSet::new(&with.bytes(), with.next_hop);
                 self.routes(*peer, Some(&attrs), prefixes);
@@ -139,6 +134,31 @@ impl<'n> Routing<'n> {
             Event::Withdraw(peer, prefixes) => self.routes(*peer, None, prefixes),
             Event::Network(event) => self.inbox.push_back(event.clone()),
         }
+    }
+
+    /// A session ends, and its routes of these families are retained.
+    fn end(&mut self, peer: usize, retained: FamilySet) {
+        self.sweep(peer);
+        let (session, up) = &mut self.sessions[peer];
+        let session = *session;
+        *up = false;
+        self.retained[peer] = (!retained.is_empty()).then_some(session);
+        let id = PeerId(peer as u32);
+        self.egress.down(id);
+        self.send(peer, |stage| {
+            stage.ending.extend(retained.is_empty().then_some((id, session)));
+            ShardIn::PeerDown { peer: id, session, retained }
+        });
+    }
+
+    /// Removes the retained routes of a peer, if it has any.
+    fn sweep(&mut self, peer: usize) {
+        let Some(session) = self.retained[peer].take() else { return };
+        let id = PeerId(peer as u32);
+        self.send(peer, |stage| {
+            stage.ending.insert((id, session));
+            ShardIn::Sweep { peer: id, session, families: FamilySet::ALL }
+        });
     }
 
     /// Whether a session of the peer is up.

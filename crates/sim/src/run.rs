@@ -12,7 +12,7 @@ use crate::oracle::{Learned, Oracle};
 use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of, same_table};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
-use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
@@ -47,6 +47,8 @@ struct ReaderStage {
     ingest: Ingest,
     session: u32,
     peer: Option<IngestPeer>,
+    /// The ended session with retained routes, and their families.
+    retained: Option<(u32, FamilySet)>,
     out: ShardBatches,
 }
 
@@ -60,8 +62,13 @@ impl<'w> Run<'w> {
         let fib = Fib::new(usize::from(shards), false, rng.one_in(2));
         let seed = HashSeed::random();
         let stage = || Stage::new(history.options, &seed, queues);
-        let reader =
-            || ReaderStage { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
+        let reader = || ReaderStage {
+            ingest: Ingest::default(),
+            session: 0,
+            peer: None,
+            retained: None,
+            out: ShardBatches::new(map),
+        };
         let mut run = Run {
             history,
             ordered,
@@ -246,13 +253,16 @@ impl<'w> Run<'w> {
                     1 => self.readers[*peer].out.drain().for_each(drop),
                     _ => {}
                 }
-                let (id, session) = (PeerId(*peer as u32), self.readers[*peer].session);
-                self.readers[*peer].peer = None;
-                self.egress.down(id);
-                self.send(*peer, |stage| {
-                    stage.ending.insert((id, session));
-                    ShardIn::PeerDown { peer: id, session }
-                });
+                self.end(*peer, FamilySet::default());
+            }
+            Event::Lose(peer, families) => {
+                self.flush(*peer);
+                self.end(*peer, *families);
+            }
+            Event::Sweep(peer, afi) => {
+                // What came before End-of-RIB goes ahead of it.
+                self.flush(*peer);
+                self.sweep(*peer, FamilySet::default().with(*afi));
             }
             Event::Announce(peer, with, prefixes) if self.is_local(*peer) => {
                 self.originate(*peer, with.origin, &[], prefixes);
@@ -280,6 +290,45 @@ impl<'w> Run<'w> {
                 });
             }
         }
+    }
+
+    /// A session ends, and the routes of these families are retained.
+    fn end(&mut self, peer: usize, retained: FamilySet) {
+        let (id, session) = (PeerId(peer as u32), self.readers[peer].session);
+        // Sometimes the shards are left to find out that an earlier session's routes are retained no longer.
+        match self.readers[peer].retained.take_if(|_| self.rng.one_in(2)) {
+            Some((former, _)) => self.send(peer, |stage| {
+                stage.ending.insert((id, former));
+                ShardIn::Sweep { peer: id, session: former, families: FamilySet::ALL }
+            }),
+            None => {
+                let former = self.readers[peer].retained.take();
+                let former = former.map(|(former, _)| (id, former));
+                self.shards.iter_mut().for_each(|stage| stage.ending.extend(former));
+            }
+        }
+        let is_over = retained.is_empty();
+        self.readers[peer].retained = (!is_over).then_some((session, retained));
+        self.readers[peer].peer = None;
+        self.egress.down(id);
+        self.send(peer, |stage| {
+            stage.ending.extend(is_over.then_some((id, session)));
+            ShardIn::PeerDown { peer: id, session, retained }
+        });
+    }
+
+    /// Routes of these families are retained no longer.
+    fn sweep(&mut self, peer: usize, families: FamilySet) {
+        let Some((session, left)) = &mut self.readers[peer].retained else { return };
+        *left = left.but(families);
+        let (id, session, is_over) = (PeerId(peer as u32), *session, left.is_empty());
+        if is_over {
+            self.readers[peer].retained = None;
+        }
+        self.send(peer, |stage| {
+            stage.ending.extend(is_over.then_some((id, session)));
+            ShardIn::Sweep { peer: id, session, families }
+        });
     }
 
     fn read(&mut self, peer: usize, updates: Vec<Vec<u8>>) {
@@ -418,11 +467,16 @@ impl<'w> Run<'w> {
             for_each_family!(F => {
                 let counts = self.shards.iter().map(|stage| stage.shard.peer_counts::<F>(id));
                 let (paths, bests) = counts.fold((0, 0), |sum, c| (sum.0 + c.paths, sum.1 + c.best));
+                let stale: u32 = self.shards.iter().map(|stage| stage.shard.stale_count::<F>(id)).sum();
                 let of_family = |prefix: &AnyPrefix| prefix.afi() == F::AFI;
                 let expected = self.oracle.paths().iter().filter(|(prefix, _)| of_family(prefix));
                 let expected = expected.flat_map(|(_, paths)| paths).filter(|path| path.peer == index).count();
-                assert_eq!(paths as usize, expected, "paths of a peer");
-                let expected = best.iter().filter(|(prefix, path)| of_family(prefix) && path.peer == index).count();
+                assert_eq!((paths + stale) as usize, expected, "paths of a peer");
+                let is_stale = |prefix: &AnyPrefix| self.oracle.stale().contains(&(*prefix, index));
+                let expected = self.oracle.stale().iter().filter(|(prefix, peer)| of_family(prefix) && *peer == index);
+                assert_eq!(stale as usize, expected.count(), "retained paths of a peer");
+                let of_peer = best.iter().filter(|(prefix, path)| of_family(prefix) && path.peer == index);
+                let expected = of_peer.filter(|(prefix, _)| !is_stale(prefix)).count();
                 assert_eq!(bests as usize, expected, "best paths of a peer");
             });
         }
@@ -445,6 +499,11 @@ impl<'w> Run<'w> {
             assert_eq!(seen.attrs.next_hop(), path.with.next_hop, "next hop of a path of {prefix}");
             assert_eq!(seen.lost, reason, "why a path of {prefix} lost");
             assert_eq!(seen.best, reason.is_none());
+            assert_eq!(
+                seen.stale,
+                self.oracle.stale().contains(&(prefix, path.peer)),
+                "a retained path of {prefix}"
+            );
         }
         assert!(view.paths.iter().skip(1).all(|path| !path.best), "the best path is first");
         let of = |part: Part| view.paths.iter().filter(move |path| path.part == part);
@@ -465,6 +524,9 @@ impl<'w> Run<'w> {
         for peer in 0..self.readers.len() {
             if self.oracle.is_up(peer) {
                 self.happen(&Event::Down(peer));
+            }
+            for afi in [Afi::Ipv4, Afi::Ipv6] {
+                self.happen(&Event::Sweep(peer, afi));
             }
         }
         self.settle();

@@ -18,15 +18,16 @@ def need(program):
 
 
 class Bird:
-    """BIRD 2."""
+    """BIRD 2. `recovers`: it starts as after a crash, with graceful restart."""
 
-    def __init__(self, host, config):
+    def __init__(self, host, config, recovers=False):
         need("bird")
         self.host = host
         self.socket = host.folder / "bird.ctl"
         config_file = host.folder / "bird.conf"
         config_file.write_text(config)
-        self.process = host.start("bird", "bird", "-f", "-c", config_file, "-s", self.socket, "-P", host.folder / "bird.pid")
+        self.process = host.start("bird", "bird", "-f", *["-R"] * recovers, "-c", config_file, "-s", self.socket,
+                                  "-P", host.folder / "bird.pid")
         wait_for("BIRD answers", lambda: self.query("show status"), 20, alive=[self.process])
 
     def query(self, command):
@@ -183,15 +184,15 @@ class Openbgpd:
 
 
 class Gobgp:
-    """GoBGP."""
+    """GoBGP. `recovers`: it starts as after a crash, with graceful restart."""
 
-    def __init__(self, host, config):
+    def __init__(self, host, config, recovers=False):
         need("gobgpd")
         self.host = host
         path = host.folder / "gobgpd.toml"
         path.write_text(config)
         self.process = host.start("gobgpd", "gobgpd", "-f", path, "--api-hosts", "127.0.0.1:50051", "--log-level=warn",
-                                  "--pprof-disable")
+                                  "--pprof-disable", *["-r"] * recovers)
         wait_for("gobgpd answers", lambda: self.query("global"), 20, alive=[self.process])
 
     def query(self, *command):

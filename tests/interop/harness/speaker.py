@@ -61,11 +61,11 @@ END_OF_RIB = raw_update()
 class Speaker:
     """An established session from a feed of a host to its router. Without a hold time it needs
     no KEEPALIVE. `refresh`: the router may send ROUTE-REFRESH (RFC 2918), which the test reads
-    and handles."""
+    and handles. `more`: capabilities in wire form."""
 
-    def __init__(self, host, source, asn, extended=False, hold=0, refresh=False):
+    def __init__(self, host, source, asn, extended=False, hold=0, refresh=False, more=b""):
         capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"") \
-            + (bytes([2, 0]) if refresh else b"")
+            + (bytes([2, 0]) if refresh else b"") + more
         optional = bytes([2, len(capabilities)]) + capabilities
         two = asn if asn < 65536 else 23456
         body = struct.pack("!BHH", 4, two, hold) + socket.inet_aton(source) + bytes([len(optional)]) + optional
@@ -75,6 +75,7 @@ class Speaker:
             self.send(message(OPEN, body))
             got = self.read()
             if got and got[0] == OPEN:
+                self.open = got[1]
                 self.send(message(KEEPALIVE))
                 got = self.read()
                 if got and got[0] in (KEEPALIVE, UPDATE):

@@ -6,14 +6,14 @@ use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
-use ribtide_bgp::peer::{PeerId, PeerKind};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_model::{
-    BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PerFamilyCount,
-    ReceiveCounters, SendCounters, Session, Threading, WriteQueue,
+    BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
+    ReceiveCounters, SendCounters, Session, Stale, Threading, WriteQueue,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
@@ -233,21 +233,28 @@ struct SessionState {
     /// Prefixes against the limits, of IPv4 and IPv6.
     limited: [Option<PrefixCount>; 2],
     member: Option<MemberView>,
+    stale: PerFamilyCount,
 }
 
 /// Adds the state of shards, readers and update threads to `views`, with a few calls each.
 pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neighbor>, Refusal> {
     let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
-    let ids: Vec<PeerId> = ups().map(|(id, _)| id).collect();
+    let with_paths = views.iter().filter(|view| view.up.is_some() || view.retained.is_some());
+    let ids: Vec<PeerId> = with_paths.map(|view| view.id).collect();
     let mut known: BTreeMap<PeerId, SessionState> =
         ids.iter().map(|id| (*id, SessionState::default())).collect();
     let peers = ids.clone();
     let count = move |shard: &mut Shard| -> Vec<_> {
-        peers.iter().map(|id| (*id, shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id))).collect()
+        let of = |id: PeerId| {
+            let stale = [shard.stale_count::<V4>(id), shard.stale_count::<V6>(id)];
+            (id, shard.peer_counts::<V4>(id), shard.peer_counts::<V6>(id), stale)
+        };
+        peers.iter().map(|id| of(*id)).collect()
     };
     let counted = if ids.is_empty() { Vec::new() } else { each_shard(&bgp.owners.read(), count)? };
-    for (id, v4, v6) in counted.into_iter().flatten() {
+    for (id, v4, v6, [stale_v4, stale_v6]) in counted.into_iter().flatten() {
         if let Some(known) = known.get_mut(&id) {
+            known.stale += PerFamilyCount { ipv4: stale_v4.into(), ipv6: stale_v6.into() };
             known.accepted += PerFamilyCount { ipv4: v4.paths.into(), ipv6: v6.paths.into() };
             known.active += PerFamilyCount { ipv4: v4.best.into(), ipv6: v6.best.into() };
         }
@@ -301,6 +308,13 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         session: view.up.as_ref().map(|up| session(bgp, up, known)),
         max_prefixes: max_prefixes(&view, known),
         idle_seconds_left: view.held_for.map(|left| left.div_ceil(1000)),
+        stale: view.retained.map(|retained| Stale {
+            paths: known.stale,
+            seconds: retained.age / 1000,
+            restart_seconds_left: retained.restart_left.map(|left| left.div_ceil(1000)),
+            stale_seconds_left: retained.stale_left.div_ceil(1000),
+        }),
+        stale_expired: view.stale_expired,
         group: view.group,
         description: view.description,
         asn: view.asn,
@@ -369,8 +383,12 @@ fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
     all
 }
 
+fn family_names(families: FamilySet) -> Vec<String> {
+    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
+    families.map(|afi| afi.unicast_name().into()).collect()
+}
+
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
-    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| up.negotiated.families.has(*afi));
     let member = known.member.as_ref();
     let (mut received, mut sent) = (up.received, messages(&up.sent));
     received.add(&known.read);
@@ -378,7 +396,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     Session {
         router_id: up.negotiated.router_id,
         local_address: up.local,
-        families: families.map(|afi| afi.unicast_name().into()).collect(),
+        families: family_names(up.negotiated.families),
         hold_time: up.negotiated.hold_time,
         keepalive_seconds: (up.negotiated.hold_time > 0).then_some(up.negotiated.hold_time / 3),
         heard_seconds: up.silent / 1000,
@@ -386,6 +404,11 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
         peer_role: up.negotiated.role.map(|role| role.to_string()),
+        graceful_restart: up.negotiated.restart.map(|restart| PeerRestart {
+            families: family_names(restart.families),
+            seconds: restart.time.into(),
+            notification: restart.notification,
+        }),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),

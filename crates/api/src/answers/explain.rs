@@ -114,7 +114,10 @@ fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage
         };
         messages.push(match &p.originated {
             Some(source) => format!("originated here ({source}), {path}: {standing}"),
-            None => format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop),
+            None => {
+                let stale = if p.stale { ", stale (its neighbour restarts)" } else { "" };
+                format!("from {}, next hop {}, {path}: {standing}{stale}", p.neighbor, p.next_hop)
+            }
         });
     }
     match route.prefix.parse() {

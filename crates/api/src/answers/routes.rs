@@ -153,6 +153,7 @@ fn path(view: &PathView) -> Path {
             PeerKind::Local(source) => Some(source.name().into()),
             _ => None,
         },
+        stale: view.stale,
         best: view.best,
         lost: view.lost.map(|reason| reason.to_string()),
         forwarding: match view.part {

@@ -153,6 +153,8 @@ fn neighbor(m: &mut Families, n: &Neighbor) {
     m.add(NEIGHBOR_UP, who.clone(), n.session.is_some());
     m.add(NEIGHBOR_STATE, who.clone(), n.state_seconds);
     m.add(NEIGHBOR_FLAPS, who.clone(), n.flaps);
+    by_family(m, NEIGHBOR_STALE, &who, n.stale.as_ref().map(|stale| stale.paths).unwrap_or_default());
+    m.add(NEIGHBOR_STALE_EXPIRED, who.clone(), n.stale_expired);
     for limit in &n.max_prefixes {
         let labels = || {
             let of =

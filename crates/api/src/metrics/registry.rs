@@ -87,6 +87,10 @@ metrics! {
         "Of these, best paths in force.";
     NEIGHBOR_ADVERTISED = Gauge "bgp_neighbor_advertised" ["neighbor", "group", "family"]
         "Prefixes advertised to it.";
+    NEIGHBOR_STALE = Gauge "bgp_neighbor_stale" ["neighbor", "group", "family"]
+        "Stale paths in use while it restarts.";
+    NEIGHBOR_STALE_EXPIRED = Counter "bgp_neighbor_stale_expired" ["neighbor", "group"]
+        "How often its stale paths were removed because it did not come back in time.";
     NEIGHBOR_MAX = Gauge "bgp_neighbor_max_prefixes" ["neighbor", "group", "direction", "family"]
         "Its maximum of prefixes, where it has one.";
     NEIGHBOR_MAX_COUNT = Gauge "bgp_neighbor_max_prefixes_count" ["neighbor", "group", "direction", "family"]

@@ -14,7 +14,8 @@ mod open;
 #[cfg(test)]
 mod tests;
 
-pub use open::{Negotiated, Settings};
+use crate::peer::FamilySet;
+pub use open::{Negotiated, PeerRestart, Settings};
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error};
@@ -33,6 +34,9 @@ const RETRY_PAUSE_MIN: Millis = 1_000;
 const IDLE_HOLD_MAX: Millis = 60_000;
 /// Losses of short sessions in a row that cause no idle hold.
 const TOLERATED_LOSSES: u32 = 2;
+/// The age from which on another connection of the peer means that it has restarted. That of a younger session may be the
+/// loser of a collision.
+const RESTARTED_AGE_MIN: Millis = 5_000;
 /// A session of this duration resets the pause to the shortest, and ends a row of oscillations.
 const STABLE_SESSION_TIME: Millis = 60_000;
 
@@ -143,8 +147,18 @@ pub enum Action {
     Close(Side),
     /// The session is established on this connection.
     Up(Side, Negotiated),
-    /// The session ended. Precedes [`Action::Close`] of its connection.
-    Down,
+    /// The session ended. Precedes [`Action::Close`] of its connection. `Some`: the peer's routes are
+    /// retained.
+    Down(Option<Retention>),
+}
+
+/// The routes of an ended session that stay in use, because the peer restarts (RFC 4724 section 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// The families, at least one.
+    pub families: FamilySet,
+    /// How long they wait for the next session: the peer's restart time.
+    pub time: Millis,
 }
 
 /// The states of RFC 4271 section 8.2.2.
@@ -479,6 +493,13 @@ impl Peer {
     }
 
     fn accepted(&mut self, now: Millis, out: &mut Vec<Action>) {
+        // A peer that would retain routes has lost the session before we noticed (RFC 4724 section 5).
+        if let Some(side) = self.established_side()
+            && self.negotiated().and_then(|n| n.restart).is_some_and(|restart| !restart.families.is_empty())
+            && self.established_since.is_some_and(|since| now.saturating_sub(since) >= RESTARTED_AGE_MIN)
+        {
+            self.end(side, End::Lost("the peer restarted: it opened another connection".into()), now, out);
+        }
         // An established session stays (RFC 4271 section 6.8), and so does an earlier connection of the peer's.
         let refusal = if let Some(obstacle) = &self.held {
             Some(obstacle.refusal())
@@ -594,8 +615,8 @@ impl Peer {
         let Some(connection) = self.slot(side).take() else { return };
         let was_established = matches!(connection.phase, Phase::Established(_));
         let mut was_short = false;
-        if was_established {
-            out.push(Action::Down);
+        if let Phase::Established(n) = connection.phase {
+            out.push(Action::Down(retention(&n, &end)));
             self.flaps += 1;
             let since = self.established_since.take().unwrap_or(now);
             was_short = now.saturating_sub(since) < STABLE_SESSION_TIME;
@@ -603,7 +624,8 @@ impl Peer {
                 self.forget_failures();
             }
         }
-        let is_ours = matches!(end, End::Cease(_) | End::CeaseSince(..));
+        let is_ours = end.is_ours();
+        let is_hard = is_ours && is_graceful(&connection);
         let (notification, text, is_error) = match end {
             End::Error(notification, because) => {
                 let text = format!("NOTIFICATION sent ({notification}): {because}");
@@ -631,7 +653,8 @@ impl Peer {
             && connection.phase != Phase::Connecting
         {
             let mut message = Vec::with_capacity(32);
-            notification.write(&mut message);
+            let hard = is_hard.then(|| notification.hard_reset());
+            hard.unwrap_or(notification).write(&mut message);
             out.push(Action::Send(side, message));
         }
         out.push(Action::Close(side));
@@ -683,6 +706,35 @@ impl Peer {
             self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         period - period / 4 * (self.jitter >> 48) / (1 << 16)
     }
+}
+
+impl End {
+    /// Whether we end it by our own will.
+    fn is_ours(&self) -> bool {
+        matches!(self, End::Cease(_) | End::CeaseSince(..))
+    }
+}
+
+/// Whether a NOTIFICATION that is no Hard Reset makes the peer retain routes (RFC 8538).
+fn is_graceful(connection: &Connection) -> bool {
+    match connection.phase {
+        Phase::Established(n) => n.restart.is_some_and(|restart| restart.notification),
+        Phase::Connecting | Phase::OpenSent | Phase::OpenConfirm(_) => false,
+    }
+}
+
+/// The routes that stay in use after the end of a session (RFC 4724 section 4.2, RFC 8538 section 4).
+fn retention(negotiated: &Negotiated, end: &End) -> Option<Retention> {
+    let restart = negotiated.restart?;
+    let is_retained = match end {
+        End::Lost(_) => true,
+        End::Error(..) | End::Fault(_) => restart.notification,
+        End::Received(notification) => restart.notification && !notification.is_hard_reset(),
+        // They go to the peer as a Hard Reset.
+        End::Cease(_) | End::CeaseSince(..) => false,
+    };
+    let time = 1_000 * Millis::from(restart.time);
+    (is_retained && !restart.families.is_empty()).then_some(Retention { families: restart.families, time })
 }
 
 /// The pause after the last of `count` failures in a row: it doubles up to `longest`.

@@ -2,7 +2,7 @@
 
 use crate::peer::FamilySet;
 use ribtide_prefix::{Afi, Safi};
-use ribtide_wire::bgp::capability::Capability;
+use ribtide_wire::bgp::capability::{Capability, GracefulRestart, RestartFamilies};
 use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
 use ribtide_wire::bgp::role::Role;
@@ -29,6 +29,8 @@ pub struct Settings {
     pub role: Option<Role>,
     /// Refuse a peer without the role capability.
     pub role_strict: bool,
+    /// Whether the peer's routes are retained while it restarts (RFC 4724, RFC 8538).
+    pub graceful_restart: bool,
 }
 
 /// The negotiated values of a session.
@@ -50,6 +52,40 @@ pub struct Negotiated {
     pub route_refresh: bool,
     /// The peer's role, if both sides sent one (RFC 9234).
     pub role: Option<Role>,
+    /// What the peer says of its restart, if both sides sent that capability (RFC 4724).
+    pub restart: Option<PeerRestart>,
+}
+
+/// The graceful restart capability of a peer, as far as it concerns the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerRestart {
+    /// It has restarted (R).
+    pub restarting: bool,
+    /// Whether routes are retained also when a NOTIFICATION other than a Hard Reset ends the session:
+    /// both sides sent N (RFC 8538).
+    pub notification: bool,
+    /// The seconds after which it has a session again.
+    pub time: u16,
+    /// The families of the session whose routes are retained while it restarts.
+    pub families: FamilySet,
+    /// Those of them for which it kept its forwarding over its last restart (F).
+    pub forwarding: FamilySet,
+}
+
+impl PeerRestart {
+    /// The restart of a session with these families. We always send N.
+    fn new(theirs: &GracefulRestart<'_>, session: FamilySet) -> PeerRestart {
+        let (mut families, mut forwarding) = (FamilySet::default(), FamilySet::default());
+        for (afi, safi, kept) in theirs.families.iter() {
+            let unicast = Afi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8);
+            if let Some(afi) = unicast.filter(|afi| session.has(*afi)) {
+                families = families.with(afi);
+                forwarding = if kept { forwarding.with(afi) } else { forwarding };
+            }
+        }
+        let GracefulRestart { restarting, notification, time, .. } = *theirs;
+        PeerRestart { restarting, notification, time, families, forwarding }
+    }
 }
 
 /// A refused OPEN: the peer's NOTIFICATION, and the operator's reason.
@@ -71,6 +107,12 @@ impl Settings {
         capabilities.push(Capability::RouteRefresh);
         capabilities.push(Capability::ExtendedMessage);
         capabilities.extend(self.role.map(|role| Capability::Role(role as u8)));
+        if self.graceful_restart {
+            // Without families: we retain the peer's routes, and it is not to retain ours (RFC 4724 section 3).
+            let families = RestartFamilies::default();
+            let ours = GracefulRestart { restarting: false, notification: true, time: 0, families };
+            capabilities.push(Capability::GracefulRestart(ours));
+        }
         capabilities.push(Capability::FourOctetAs(self.local_asn));
         let mut message = Vec::with_capacity(64);
         OpenBuilder {
@@ -116,6 +158,7 @@ impl Settings {
         let mut theirs = FamilySet::default();
         let mut multiprotocol = false;
         let mut roles = Vec::new();
+        let mut restart = None;
         let (mut four_octet_as, mut extended_message, mut route_refresh) = (false, false, false);
         for capability in open.capabilities() {
             match capability {
@@ -131,6 +174,8 @@ impl Settings {
                 Capability::ExtendedMessage => extended_message = true,
                 Capability::RouteRefresh => route_refresh = true,
                 Capability::Role(role) => roles.push(role),
+                // Of several, the last one counts (RFC 4724 section 3).
+                Capability::GracefulRestart(theirs) if self.graceful_restart => restart = Some(theirs),
                 _ => {}
             }
         }
@@ -157,6 +202,7 @@ impl Settings {
             extended_message,
             route_refresh,
             role,
+            restart: restart.map(|theirs| PeerRestart::new(&theirs, families)),
         })
     }
 
@@ -201,6 +247,7 @@ mod tests {
             connect_retry: 5,
             role: None,
             role_strict: false,
+            graceful_restart: true,
         }
     }
 
@@ -239,6 +286,13 @@ mod tests {
             extended_message: true,
             route_refresh: true,
             role: None,
+            restart: Some(PeerRestart {
+                restarting: false,
+                notification: true,
+                time: 0,
+                families: FamilySet::default(),
+                forwarding: FamilySet::default(),
+            }),
         };
         assert_eq!(n, expected);
     }
@@ -293,6 +347,32 @@ mod tests {
             (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh),
             (0, false, false, false)
         );
+    }
+
+    /// RFC 4724 section 3: families that the session does not carry have no routes to retain.
+    #[test]
+    fn the_restart_of_a_peer_is_that_of_the_families_of_the_session() {
+        let ours = Settings { peer_asn: None, families: FamilySet { ipv4: true, ipv6: false }, ..settings() };
+        let mut bytes = Vec::new();
+        for (afi, safi, forwarding) in [(1, 1, true), (2, 1, true), (1, 128, true), (1, 1, false)] {
+            RestartFamilies::push(&mut bytes, afi, safi, forwarding);
+        }
+        let restart = |restarting, time, bytes| {
+            let families = RestartFamilies::new(bytes);
+            Capability::GracefulRestart(GracefulRestart { restarting, notification: false, time, families })
+        };
+        let both = [restart(false, 7, &[]), restart(true, 4095, &bytes)];
+        let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &both)).unwrap();
+        let v4 = FamilySet { ipv4: true, ipv6: false };
+        let expected =
+            PeerRestart { restarting: true, notification: false, time: 4095, families: v4, forwarding: v4 };
+        assert_eq!(n.restart, Some(expected), "the last capability counts");
+        let off = Settings { graceful_restart: false, ..ours };
+        assert_eq!(negotiate(&off, &custom(65002, 90, [1, 1, 1, 1], &both)).unwrap().restart, None);
+        let open = off.open_message();
+        let body = frame(&open, MAX_LEN).unwrap().unwrap().body;
+        let is_restart = |c: &Capability<'_>| matches!(c, Capability::GracefulRestart(_));
+        assert!(!Open::parse(body).unwrap().capabilities().any(|c| is_restart(&c)), "off sends none");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, frame};
 use std::net::Ipv4Addr;
 
+mod restart;
+
 fn settings(id: u8, passive: bool) -> Settings {
     Settings {
         local_asn: 65001,
@@ -17,6 +19,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         connect_retry: 20,
         role: None,
         role_strict: false,
+        graceful_restart: false,
     }
 }
 
@@ -194,7 +197,7 @@ fn the_hold_timer_is_restarted_by_what_arrives_and_ends_the_session() {
         out = bench.tick_at(next).to_vec();
     }
     assert_eq!(bench.now, start + 140_000);
-    assert_eq!(out[0], Action::Down);
+    assert_eq!(out[0], Action::Down(None));
     assert_eq!(notified(&out[1]), Some((4, 0)));
     assert_eq!(out[2], Action::Close(Side::Ours));
     assert_eq!((bench.peer.flaps(), bench.peer.established_since()), (1, None));
@@ -231,7 +234,7 @@ fn an_unexpected_message_is_an_error_of_its_state() {
 fn a_fault_is_notified_to_the_peer() {
     let mut bench = Bench::established(true);
     let out = bench.event(Event::Fault(Side::Theirs, Notification::new(1, 1))).to_vec();
-    assert_eq!(out[0], Action::Down);
+    assert_eq!(out[0], Action::Down(None));
     assert_eq!(notified(&out[1]), Some((1, 1)));
     assert_eq!(out[2..], [Action::Close(Side::Theirs)]);
 }
@@ -309,7 +312,7 @@ fn idle_hold_does_not_follow_a_failed_connect_nor_our_own_cease() {
 fn a_notification_from_the_peer_ends_the_session_without_reply() {
     let mut bench = Bench::established(true);
     let out = bench.event(Event::Message(Side::Theirs, MessageType::Notification, &[6, 4])).to_vec();
-    assert_eq!(out, [Action::Down, Action::Close(Side::Theirs)]);
+    assert_eq!(out, [Action::Down(None), Action::Close(Side::Theirs)]);
     assert_eq!(bench.peer.last_error().unwrap().text, "NOTIFICATION received (cease: administrative reset)");
     assert_eq!(bench.state(), State::Active, "a cease is no error: the peer may come back at once");
     let mut bench = Bench::established(true);
@@ -321,7 +324,7 @@ fn a_notification_from_the_peer_ends_the_session_without_reply() {
 fn a_peer_that_takes_nothing_is_given_up() {
     let mut bench = Bench::established(false);
     let out = bench.event(Event::SendHoldExpired).to_vec();
-    assert_eq!(out[0], Action::Down);
+    assert_eq!(out[0], Action::Down(None));
     assert_eq!(notified(&out[1]), Some((8, 0)));
 }
 
@@ -329,7 +332,7 @@ fn a_peer_that_takes_nothing_is_given_up() {
 fn the_operator_stops_resets_and_starts() {
     let mut bench = Bench::established(false);
     let out = bench.event(Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN))).to_vec();
-    assert_eq!(out[0], Action::Down);
+    assert_eq!(out[0], Action::Down(None));
     assert_eq!(notified(&out[1]), Some((6, 2)));
     assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Idle, None));
     assert_eq!(bench.event(Event::Reset(Notification::cease(cease::ADMIN_RESET))), []);
@@ -346,7 +349,10 @@ fn the_operator_stops_resets_and_starts() {
 fn an_obstacle_ends_the_session_with_its_reason_until_it_is_released() {
     let mut bench = Bench::established(false);
     let actions = bench.event(Event::Hold(Obstacle::Bfd)).to_vec();
-    assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, cease::BFD_DOWN))));
+    assert_eq!(
+        (&actions[0], notified(&actions[1])),
+        (&Action::Down(None), Some((code::CEASE, cease::BFD_DOWN)))
+    );
     assert_eq!(actions[2..], [Action::Close(Side::Ours)]);
     assert_eq!(
         (bench.state(), bench.peer.held(), bench.peer.next_deadline()),
@@ -378,7 +384,7 @@ fn hold_interface_down_ceases_and_release_connects_at_once() {
     let mut bench = Bench::established(false);
     let down = || Event::Hold(Obstacle::Interface("eth1".into()));
     let actions = bench.event(down()).to_vec();
-    assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, 0))));
+    assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down(None), Some((code::CEASE, 0))));
     assert_eq!(actions[2..], [Action::Close(Side::Ours)]);
     let text = &bench.peer.last_error().unwrap().text;
     assert_eq!(text, "NOTIFICATION sent (cease): interface eth1 is down or lost its address");
@@ -410,7 +416,7 @@ fn hold_max_prefixes_names_the_limit_to_the_peer_and_rejects_connections() {
         let mut bench = Bench::established(false);
         let mut message = Vec::new();
         notification.write(&mut message);
-        let ends = [Action::Down, Action::Send(Side::Ours, message), Action::Close(Side::Ours)];
+        let ends = [Action::Down(None), Action::Send(Side::Ours, message), Action::Close(Side::Ours)];
         assert_eq!(bench.event(Event::Hold(obstacle)), ends);
         assert_eq!(bench.peer.last_error().unwrap().text, text);
         let refusal = Action::Refuse(Notification::cease(cease::CONNECTION_REJECTED));
@@ -594,7 +600,7 @@ impl Driver {
                     assert_eq!(*self.socket(side), Some(true));
                     assert!(self.up.replace(side).is_none());
                 }
-                Action::Down => assert!(self.up.take().is_some()),
+                Action::Down(_) => assert!(self.up.take().is_some()),
             }
         }
         assert_eq!(self.up.is_some(), self.bench.state() == State::Established);
@@ -770,7 +776,7 @@ fn route(machine: usize, actions: Vec<Action>, queues: &mut [[Vec<Action>; 2]; 2
                 open[1 - machine] = false;
                 queues[1 - machine][1 - machine].push(Action::Close(Side::Ours));
             }
-            Action::Up(..) | Action::Down => {}
+            Action::Up(..) | Action::Down(_) => {}
         }
     }
 }

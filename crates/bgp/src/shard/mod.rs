@@ -32,7 +32,7 @@ pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, 
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
-use crate::peer::{PeerId, PeerInfo};
+use crate::peer::{FamilySet, PeerId, PeerInfo};
 use attrs::AttrTable;
 use feed::Fed;
 use gate::Gates;
@@ -146,7 +146,8 @@ impl Shard {
     pub fn handle(&mut self, message: ShardIn, out: &mut ShardOut) {
         match message {
             ShardIn::PeerUp(info) => self.peer_up(info, out),
-            ShardIn::PeerDown { peer, session } => self.peer_down(peer, session, out),
+            ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
+            ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
             ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => self.work.dump(request),
             ShardIn::NextHops(states) => self.next_hops(&states, out),
@@ -171,14 +172,25 @@ impl Shard {
                 // An adopted logical shard brought the session earlier.
                 return;
             }
-            self.peer_down(info.id, former, out);
+            self.peer_down(info.id, former, FamilySet::default(), out);
         }
         self.core.sessions.begin(info);
     }
 
-    fn peer_down(&mut self, id: PeerId, session: u32, out: &mut ShardOut) {
+    fn peer_down(&mut self, id: PeerId, session: u32, retained: FamilySet, out: &mut ShardOut) {
         let Some(number) = self.core.sessions.number(id, session) else { return };
-        self.core.sessions.end(number);
+        self.core.sessions.end(number, retained);
+        self.purge_ended(out);
+    }
+
+    fn sweep(&mut self, id: PeerId, session: u32, families: FamilySet, out: &mut ShardOut) {
+        let Some(number) = self.core.sessions.retained(id, session) else { return };
+        self.core.sessions.sweep(number, families);
+        self.purge_ended(out);
+    }
+
+    /// Starts a purge where ended sessions have paths, and reports the others as purged.
+    fn purge_ended(&mut self, out: &mut ShardOut) {
         self.core.settle(out);
         if self.core.sessions.any_ending() {
             self.work.purge();
@@ -186,11 +198,16 @@ impl Shard {
     }
 
     fn routes(&mut self, batch: &UpdateBatch, out: &mut ShardOut) {
-        let UpdateBatch { peer, session, ops, prefixes } = batch;
-        let Some(session) = self.core.sessions.number(*peer, *session) else {
-            self.core.late += (prefixes.v4.len() + prefixes.v6.len()) as u64;
-            return;
-        };
+        match self.core.sessions.number(batch.peer, batch.session) {
+            Some(session) => self.routes_of(session, batch, out),
+            None => self.core.late += (batch.prefixes.v4.len() + batch.prefixes.v6.len()) as u64,
+        }
+    }
+
+    /// Routes of a session with this number.
+    fn routes_of(&mut self, session: u16, batch: &UpdateBatch, out: &mut ShardOut) {
+        let UpdateBatch { ops, prefixes, .. } = batch;
+        let former = self.core.sessions.former(session);
         let Shard { tables, core, numbers, .. } = self;
         numbers.clear();
         numbers.extend(
@@ -228,7 +245,7 @@ impl Shard {
                                 prefix.contains(hop) || (any_apart && core.attrs.is_apart(path.attrs, prefix.any()))
                             });
                             let path = if own { core.own_path(prefix, path) } else { path };
-                            let kept = core.announce(table, spot, prefix, path, out);
+                            let kept = core.announce(table, spot, prefix, path, former, out);
                             if own {
                                 core.announced_own::<F>(path, kept);
                                 continue;
@@ -238,7 +255,7 @@ impl Shard {
                                 core.unanswered.push(prefix);
                             }
                         }
-                        None => core.withdraw(table, spot, prefix, session, out),
+                        None => core.withdraw(table, spot, prefix, [session, former], out),
                     }
                 }
                 if let Some(path) = path {
@@ -284,9 +301,14 @@ impl Shard {
             let ops = vec![RouteOp { attrs: Some(attrs), afi: F::AFI, count: 1 }];
             UpdateBatch { peer: info.id, session: info.session, ops, prefixes }
         };
-        let batches: Vec<UpdateBatch> =
-            table.get(at).paths(&core.paths).iter().filter(concerned).map(again).collect();
-        batches.iter().for_each(|batch| self.routes(batch, out));
+        let batches: Vec<(u16, UpdateBatch)> = table
+            .get(at)
+            .paths(&core.paths)
+            .iter()
+            .filter(concerned)
+            .map(|p| (p.session, again(p)))
+            .collect();
+        batches.iter().for_each(|(session, batch)| self.routes_of(*session, batch, out));
     }
 
     /// The state of a next hop changed: schedules reselection.
@@ -522,14 +544,15 @@ impl Core {
         effect
     }
 
-    /// Adds a path or replaces the former path of the session. Returns `false` if an equal path
-    /// exists. The caller counts references to attributes.
+    /// Adds a path or replaces the former path of its session, or of the session `former`. Returns
+    /// `false` if an equal path exists. The caller counts references to attributes.
     fn announce<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
         spot: Spot,
         prefix: Prefix<F>,
         path: Path,
+        former: u16,
         out: &mut ShardOut,
     ) -> bool {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
@@ -542,8 +565,11 @@ impl Core {
         };
         let route = table.get_mut(at);
         let paths = route.paths(&self.paths);
-        let place = paths.iter().position(|other| other.session == path.session);
-        if place.is_some_and(|at| paths[at].attrs == path.attrs) {
+        let place = paths.iter().position(|other| other.session == path.session || other.session == former);
+        if let Some(at) = place
+            && paths[at].attrs == path.attrs
+            && (paths[at].session == path.session || self.take_over(route, at, path.session))
+        {
             return false;
         }
         let old = self.selected_of(route);
@@ -551,7 +577,12 @@ impl Core {
         let (mut effect, gone) = match place {
             Some(at) => {
                 let effect = self.before_departure(route, at);
-                (effect, Some(route.replace(&mut self.paths, at, path)))
+                let gone = route.replace(&mut self.paths, at, path);
+                if gone.session != path.session {
+                    self.sessions.counts::<F>(gone.session).paths -= 1;
+                    self.sessions.counts::<F>(path.session).paths += 1;
+                }
+                (effect, Some(gone))
             }
             None => {
                 self.sessions.counts::<F>(path.session).paths += 1;
@@ -577,6 +608,25 @@ impl Core {
         true
     }
 
+    /// A peer announces a retained path again, unchanged: the path gets the session number, and nothing else changes, not
+    /// its age either. Returns whether that is so; not if the new session has another identifier, which counts in the
+    /// decision.
+    #[cold]
+    fn take_over<F: Family>(&mut self, route: &mut Route<F>, at: usize, session: u16) -> bool {
+        let former = route.paths(&self.paths)[at].session;
+        let router_id = |number| self.sessions.get(number).info.router_id;
+        if router_id(former) != router_id(session) {
+            return false;
+        }
+        let best = u32::from(route.best() == Some(at));
+        let counts = self.sessions.counts::<F>(former);
+        (counts.paths, counts.best) = (counts.paths - 1, counts.best - best);
+        let counts = self.sessions.counts::<F>(session);
+        (counts.paths, counts.best) = (counts.paths + 1, counts.best + best);
+        route.set_session(&mut self.paths, at, session);
+        true
+    }
+
     /// Gives a path a number of its own for its attributes, because its next hop lies inside its
     /// prefix or depends on it. Call [`Core::announced_own`] after the announcement.
     #[cold]
@@ -596,30 +646,30 @@ impl Core {
         self.attrs.announced::<F>(path.attrs, true, u32::from(kept));
     }
 
-    /// Removes the path of a session, if there is one.
+    /// Removes the path of one of two sessions of a peer, if there is one.
     fn withdraw<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
         spot: Spot,
         prefix: Prefix<F>,
-        session: u16,
+        sessions: [u16; 2],
         out: &mut ShardOut,
     ) {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             return;
         };
         let route = table.get_mut(at);
-        let place = route.paths(&self.paths).iter().position(|path| path.session == session);
+        let place = route.paths(&self.paths).iter().position(|path| sessions.contains(&path.session));
         if place.is_some_and(|place| !self.forget(route, place, out)) {
             table.remove(at);
             table.shrink_if_sparse();
         }
     }
 
-    /// Removes the paths of ended sessions from a route. Returns whether a path is left.
+    /// Removes the paths of ended sessions from a route, but retained ones. Returns whether a path is left.
     fn purge<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
         let over = |core: &Core, route: &Route<F>| {
-            route.paths(&core.paths).iter().position(|path| !core.sessions.get(path.session).up)
+            route.paths(&core.paths).iter().position(|path| !core.sessions.get(path.session).keeps::<F>())
         };
         while let Some(at) = over(self, route) {
             if !self.forget(route, at, out) {

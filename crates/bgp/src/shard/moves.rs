@@ -256,10 +256,12 @@ impl Shard {
         });
     }
 
-    /// The local number of a session that was up in the former shard.
+    /// The local number of a session that was up in the former shard, or had retained paths there.
     fn number(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) -> u16 {
         let (peer, session) = (info.id, info.session);
-        let number = match self.core.sessions.number(peer, session) {
+        let sessions = &mut self.core.sessions;
+        let number = sessions.number(peer, session).or_else(|| sessions.retained_again(peer, session));
+        let number = match number {
             Some(number) => Some(number),
             None if self.core.sessions.latest(peer).is_some_and(|latest| latest >= session) => {
                 self.core.sessions.begin_ended(info)

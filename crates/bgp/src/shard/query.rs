@@ -22,6 +22,8 @@ pub struct PathView {
     pub attrs: AttrSet,
     /// The peer that sent it.
     pub peer: Arc<PeerInfo>,
+    /// Whether it is retained: its session ended, and the peer restarts (RFC 4724).
+    pub stale: bool,
     /// Whether it is the best path.
     pub best: bool,
     /// The step of the decision process that rejected it. `None` for the best path, and for one
@@ -158,6 +160,12 @@ impl Shard {
         self.core.sessions.of(peer).map_or_else(PeerCounts::default, |session| *session.counts.get::<F>())
     }
 
+    /// Retained paths of a peer, of its last session or the one before.
+    pub fn stale_count<F: Family>(&self, peer: PeerId) -> u32 {
+        let retained = self.core.sessions.retained_of(peer).filter(|session| session.keeps::<F>());
+        retained.map_or(0, |session| session.counts.get::<F>().paths)
+    }
+
     /// Totals. O(sessions and next hops), not O(routes).
     pub fn counts(&self) -> Counts {
         let Core { attrs, paths, late, .. } = &self.core;
@@ -216,6 +224,7 @@ impl Core {
                 best: route.best() == Some(index),
                 attrs: self.attrs.get(path.attrs).clone(),
                 peer: self.sessions.get(path.session).info.clone(),
+                stale: self.sessions.get(path.session).is_retained(),
                 lost,
                 cost: self.cost(*path),
                 // Without a best path nothing is forwarded. The part of the best path itself has no

@@ -167,6 +167,14 @@ impl<F: Family> Route<F> {
         }
     }
 
+    /// Gives the path at `index` another session.
+    pub(super) fn set_session(&mut self, store: &mut PathStore, index: usize, session: u16) {
+        match self.is_several() {
+            true => store.get_mut(self.path.attrs, self.len())[index].session = session,
+            false => self.path.session = session,
+        }
+    }
+
     /// Adds a path as the newest. The selected one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();

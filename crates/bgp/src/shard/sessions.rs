@@ -2,9 +2,13 @@
 //!
 //! A path names a session, not a peer: when a peer's next session begins before all paths of the former one have been
 //! swept out, the two are not confused, and no session has to wait for the purge.
+//!
+//! The paths of an ended session may be retained (RFC 4724 section 4.2). They stay usable, and the peer's next session takes
+//! them over one by one: its path of a prefix replaces the retained one, and so does its withdrawal. A sweep removes the
+//! rest. A peer has at most one session with retained paths.
 
 use super::query::PeerCounts;
-use crate::peer::{PeerId, PeerInfo};
+use crate::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_prefix::{Families, Family, PerFamily};
 use std::sync::Arc;
 
@@ -27,8 +31,14 @@ pub(super) struct Sessions {
 /// A session, up or not.
 pub(super) struct Session {
     pub(super) info: Arc<PeerInfo>,
-    /// Whether it lasts.
+    /// Whether its paths are usable: it lasts, or they are retained.
     pub(super) up: bool,
+    /// The families of usable paths; none unless `up`. What others have is to be swept.
+    keeps: FamilySet,
+    /// Whether it ended. Its usable paths are retained ones.
+    ended: bool,
+    /// The number of the peer's earlier session whose paths are retained, or [`NONE`].
+    former: u16,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
     pub(super) recursive: bool,
     /// Whether this router originates its paths.
@@ -44,9 +54,13 @@ pub(super) struct Session {
 #[derive(Clone, Copy)]
 struct Last {
     session: u32,
-    /// Its number while it is up.
+    /// Its number while it lasts.
     number: u16,
+    /// The number of an ended session with retained paths: this one or the one before.
+    retained: u16,
 }
+
+const UNKNOWN: Last = Last { session: 0, number: NONE, retained: NONE };
 
 impl PerFamily for PeerCounts {
     type Of<F: Family> = PeerCounts;
@@ -54,10 +68,38 @@ impl PerFamily for PeerCounts {
 
 impl Session {
     /// A session that is up, and whose end will be confirmed; or one that is over, and whose end was not sent to any worker.
-    fn new(info: Arc<PeerInfo>, up: bool) -> Session {
+    fn new(info: Arc<PeerInfo>, up: bool, former: u16) -> Session {
         let recursive = info.feed_kind().recursive;
         let originated = info.kind.is_local();
-        Session { info, up, recursive, originated, confirm: up, held: 0, counts: Families::default() }
+        let keeps = if up { FamilySet::ALL } else { FamilySet::default() };
+        Session {
+            info,
+            up,
+            keeps,
+            ended: !up,
+            former,
+            recursive,
+            originated,
+            confirm: up,
+            held: 0,
+            counts: Families::default(),
+        }
+    }
+
+    /// Whether its paths of a family are usable.
+    pub(super) fn keeps<F: Family>(&self) -> bool {
+        self.keeps.has(F::AFI)
+    }
+
+    /// Whether its paths are retained.
+    pub(super) fn is_retained(&self) -> bool {
+        self.up && self.ended
+    }
+
+    /// Whether it has paths to be swept.
+    fn is_to_sweep(&self) -> bool {
+        let left = |keeps: bool, counts: PeerCounts| !keeps && counts.paths > 0;
+        left(self.keeps.ipv4, self.counts.v4) || left(self.keeps.ipv6, self.counts.v6) || !self.up
     }
 
     /// Whether nothing of it is left.
@@ -90,6 +132,32 @@ impl Sessions {
         (last.session == session && last.number != NONE).then_some(last.number)
     }
 
+    /// The session before this one whose paths are retained, or a number that no path has.
+    pub(super) fn former(&self, number: u16) -> u16 {
+        self.get(number).former
+    }
+
+    /// The number of a peer's ended session, if its paths are retained.
+    pub(super) fn retained(&self, peer: PeerId, session: u32) -> Option<u16> {
+        let number = self.last(peer)?.retained;
+        (number != NONE && self.get(number).info.session == session).then_some(number)
+    }
+
+    /// The same, for a session of which more paths come in, perhaps of families that are to be swept.
+    pub(super) fn retained_again(&mut self, peer: PeerId, session: u32) -> Option<u16> {
+        let number = self.retained(peer, session)?;
+        if !self.ending.contains(&number) {
+            self.ending.push(number);
+        }
+        Some(number)
+    }
+
+    /// The session of a peer whose paths are retained.
+    pub(super) fn retained_of(&self, peer: PeerId) -> Option<&Session> {
+        let number = self.last(peer)?.retained;
+        (number != NONE).then(|| self.get(number))
+    }
+
     /// The session of a peer that is up.
     pub(super) fn of(&self, peer: PeerId) -> Option<&Session> {
         let number = self.last(peer)?.number;
@@ -111,27 +179,60 @@ impl Sessions {
     pub(super) fn begin(&mut self, info: Arc<PeerInfo>) -> Option<u16> {
         let at = info.id.0 as usize;
         if self.last.len() <= at {
-            self.last.resize(at + 1, Last { session: 0, number: NONE });
+            self.last.resize(at + 1, UNKNOWN);
         }
-        let session = info.session;
-        let number = self.add(Session::new(info, true));
-        self.last[at] = Last { session, number: number.unwrap_or(NONE) };
+        let (session, retained) = (info.session, self.last[at].retained);
+        let number = self.add(Session::new(info, true, retained));
+        self.last[at] = Last { session, number: number.unwrap_or(NONE), retained };
         number
     }
 
     /// A number for a session that is known to be over, and of which paths come in nevertheless.
     pub(super) fn begin_ended(&mut self, info: Arc<PeerInfo>) -> Option<u16> {
-        let number = self.add(Session::new(info, false))?;
+        let number = self.add(Session::new(info, false, NONE))?;
         self.ending.push(number);
         Some(number)
     }
 
-    /// A session that is up ends; its paths are still to be swept.
-    pub(super) fn end(&mut self, number: u16) {
+    /// A session that is up ends. Its paths of these families are retained, in place of those of an earlier session; its
+    /// others are still to be swept.
+    pub(super) fn end(&mut self, number: u16, retained: FamilySet) {
         let Some(session) = &mut self.list[usize::from(number)] else { return };
-        session.up = false;
-        self.last[session.info.id.0 as usize].number = NONE;
-        self.ending.push(number);
+        session.ended = true;
+        session.former = NONE;
+        let at = session.info.id.0 as usize;
+        let former = std::mem::replace(&mut self.last[at].retained, number);
+        self.last[at].number = NONE;
+        if former != NONE {
+            self.release_families(former, FamilySet::ALL);
+        }
+        self.release_families(number, FamilySet::ALL.but(retained));
+    }
+
+    /// Paths of these families are retained no longer, and are still to be swept.
+    pub(super) fn sweep(&mut self, number: u16, families: FamilySet) {
+        self.release_families(number, families);
+    }
+
+    fn release_families(&mut self, number: u16, families: FamilySet) {
+        let Some(session) = &mut self.list[usize::from(number)] else { return };
+        session.keeps = session.keeps.but(families);
+        session.up = !session.keeps.is_empty();
+        if !session.up {
+            let last = &mut self.last[session.info.id.0 as usize];
+            if last.retained == number {
+                last.retained = NONE;
+            }
+            let next = last.number;
+            if let Some(next) = self.list.get_mut(usize::from(next)).and_then(Option::as_mut)
+                && next.former == number
+            {
+                next.former = NONE;
+            }
+        }
+        if !self.ending.contains(&number) {
+            self.ending.push(number);
+        }
     }
 
     /// Followers know a path of it that may be best no longer.
@@ -151,7 +252,7 @@ impl Sessions {
 
     /// Whether any paths are to be swept.
     pub(super) fn any_ending(&self) -> bool {
-        !self.ending.is_empty()
+        self.ending.iter().any(|number| self.get(*number).is_to_sweep())
     }
 
     /// Drops sessions that ended and of which nothing is left, and calls `confirm` with each.
@@ -159,6 +260,10 @@ impl Sessions {
         let Sessions { list, unused, ending, .. } = self;
         ending.retain(|number| {
             let ended = &mut list[usize::from(*number)];
+            // With retained paths, it waits for the end of these.
+            if ended.as_ref().is_some_and(|session| session.up) {
+                return ended.as_ref().is_some_and(Session::is_to_sweep);
+            }
             let Some(session) = ended.take_if(|session| session.is_gone()) else { return true };
             if session.confirm {
                 confirm(session.info.id, session.info.session);

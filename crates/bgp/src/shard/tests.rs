@@ -1,6 +1,7 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
 mod originated;
+mod retained;
 
 use super::*;
 use crate::attr::AttrSet;
@@ -135,9 +136,9 @@ fn a_session_that_ended_leaves_step_by_step_also_when_the_next_has_begun() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 0 });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 0, retained: FamilySet::default() });
     assert!(!bench.shard.work_left(), "an earlier session");
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1 });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::default() });
     bench.shard.step(&mut bench.out);
     let first = bench.out.take();
     assert!((1..5000).contains(&sources(&first).len()), "a part of it: {}", sources(&first).len());
@@ -304,7 +305,7 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     fresh.handle(ShardIn::PeerUp(one.clone()));
     fresh.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.8"), NextHopState::Unreachable)]));
     assert_eq!(sources(&fresh.finish()), [(Some(2), None); 1000]);
-    fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
+    fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1, retained: FamilySet::default() });
     assert_eq!(fresh.finish().purged, [(one.id, 1)]);
     assert_eq!(fresh.shard.counts().ipv4.paths, 1000);
 }
@@ -342,7 +343,7 @@ fn gate_best_path_waits_for_the_fib_and_the_former_stays_advertised() {
     );
     assert_eq!(bench.shard.lookup(prefix(0)).unwrap().standing, Standing::Waiting { former: true });
     // The former one's session ends, and nothing changes before the new one is forwarded.
-    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1 });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1, retained: FamilySet::default() });
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(2), None)], vec![]));
     bench.shard.fence();
@@ -583,7 +584,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
     assert_eq!(bench.shard.counts().attribute_sets, 0);
 
     let mut bench = moved_to_unknown();
-    bench.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
+    bench.handle(ShardIn::PeerDown { peer: one.id, session: 1, retained: FamilySet::default() });
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None)], vec![(one.id, 1)]));
     assert_eq!(bench.shard.counts().attribute_sets, 0);

@@ -72,16 +72,15 @@ impl Ids {
             let retired = ending.retired;
             self.ending.remove(&(id, session));
             if let Some(kind) = retired {
-                self.free.entry(kind).or_default().push(id);
+                self.retire(id, kind);
             }
         }
     }
 
-    /// Removes a peer. Its number is free when its last session has no trace.
+    /// Removes a peer. Its number is free when none of its sessions has a trace: retained routes may outlast a later one.
     pub(super) fn retire(&mut self, id: PeerId, kind: PeerKind) {
-        let last = self.sessions.get(id.0 as usize).copied().unwrap_or(0);
-        match self.ending.get_mut(&(id, last)) {
-            Some(ending) => ending.retired = Some(kind),
+        match self.ending.range_mut((id, 0)..=(id, u32::MAX)).next_back() {
+            Some((_, ending)) => ending.retired = Some(kind),
             None => self.free.entry(kind).or_default().push(id),
         }
     }

@@ -1,15 +1,16 @@
 //! Start and end of a session: messages to readers, workers and, through readers, shards.
 
+use super::graceful_restart::{self, Retained};
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
 use crate::reader::{Attach, Command};
 use mio::Interest;
 use mio::unix::SourceFd;
-use ribtide_bgp::fsm::{Event, Negotiated, Side};
+use ribtide_bgp::fsm::{Event, Negotiated, Retention, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo, PrefixLimits};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PrefixLimits};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
@@ -44,10 +45,14 @@ impl Sessions {
         let described = self.describe(id, side, negotiated, &interfaces);
         self.interfaces = interfaces;
         let (info, local) = described?;
-        let (worker, reader) = (self.worker_for(&info.egress), self.least_loaded_reader());
+        let worker = self.worker_for(&info.egress);
+        // The reader of the session before has the retained routes.
+        let retained = self.peers.get(&id).and_then(|peer| peer.retained);
+        let reader = retained.map_or_else(|| self.least_loaded_reader(), |retained| retained.reader);
 
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         let settings = ingest(&peer.settings);
+        let retained = graceful_restart::kept(peer, negotiated);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
         // The reader reads from now; only writability matters here.
@@ -59,7 +64,8 @@ impl Sessions {
             .map_err(|error| format!("the connection cannot be given to a reader: {error}"))?;
         let unread = std::mem::take(&mut connection.input);
         let heard = Arc::new(AtomicU64::new(self.clock.now()));
-        let attach = Attach { stream, unread, info: info.clone(), settings, heard: heard.clone() };
+        let peer_info = info.clone();
+        let attach = Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), retained };
         let up = Up {
             info: info.clone(),
             side,
@@ -72,6 +78,7 @@ impl Sessions {
             limits: PrefixLimits::default(),
         };
         peer.up = Some(up);
+        self.restarted(id, retained);
 
         // Workers learn of a source before its reader can send the first route.
         for at in 0..self.outbox.workers() {
@@ -86,17 +93,20 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends the session of a peer.
-    pub(super) fn down(&mut self, id: PeerId) {
+    /// Ends the session of a peer, whose routes may be retained.
+    pub(super) fn down(&mut self, id: PeerId, retention: Option<Retention>) {
+        let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stalled = None;
         if let Some(connection) = peer.connection() {
             connection.output.cut();
         }
         let Some(up) = peer.up.take() else { return };
+        let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
+        peer.retained = retention.map(|retention| Retained::new(retention, up.info.session, up.reader, now));
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
         self.ids.ended(id, up.info.session);
-        self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session));
+        self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
     }

@@ -43,8 +43,10 @@ pub(super) struct Who<'a> {
 /// What happened to a neighbour.
 pub(super) enum News<'a> {
     Up(&'a Negotiated),
-    /// After how long, and why.
-    Down(Millis, &'a str),
+    /// After how long, and why; and how long its routes stay in use without a new one, if they do.
+    Down(Millis, &'a str, Option<Millis>),
+    /// Routes that stayed in use are removed: why.
+    Swept(&'a str),
     /// There was no session yet: why not.
     Refused(&'a str),
     /// A maximum of prefixes was reached.
@@ -124,16 +126,27 @@ impl Log {
                     "the session is up"
                 );
             }
-            News::Down(after, reason) => tracing::warn!(
+            News::Down(after, reason, retained) => tracing::warn!(
                 target: target::BGP_SESSION,
                 %neighbor,
                 asn,
                 group,
                 reason,
                 uptime_s = after / 1000,
+                routes_retained_s = retained.map(|time| time / 1000),
                 lines_left_out,
                 lines_left_out_of_all,
                 "the session is down"
+            ),
+            News::Swept(reason) => tracing::warn!(
+                target: target::BGP_SESSION,
+                %neighbor,
+                asn,
+                group,
+                reason,
+                lines_left_out,
+                lines_left_out_of_all,
+                "the neighbor's stale routes are removed"
             ),
             News::Refused(reason) => tracing::warn!(
                 target: target::BGP_SESSION,
@@ -227,6 +240,7 @@ mod tests {
             extended_message: true,
             route_refresh: true,
             role: None,
+            restart: None,
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();
@@ -235,7 +249,7 @@ mod tests {
             log.neighbor(
                 9,
                 &who(1),
-                &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)"),
+                &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)", None),
             );
             for (crossed, count) in
                 [(LimitCrossed::Warning, 80), (LimitCrossed::Limit(LimitAction::Discard), 100)]

@@ -12,6 +12,7 @@
 
 mod bfd;
 mod connection;
+mod graceful_restart;
 mod ids;
 mod interfaces;
 mod keys;
@@ -29,6 +30,7 @@ mod view;
 mod write_queue;
 mod writers;
 
+pub use graceful_restart::RetainedView;
 pub use reconfiguration::Neighbors;
 pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
@@ -431,9 +433,13 @@ impl Sessions {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let told = matches!(event, Event::Message(_, MessageType::Notification, _));
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
+        let ends_retention = graceful_restart::ends_retention(&event);
         let actions = peer.handle(event, now);
         if told || actions.iter().any(is_news) {
             self.report_news(id, &actions, before, now);
+        }
+        if ends_retention {
+            self.end_retention(id);
         }
         self.act(id, actions);
     }
@@ -445,12 +451,17 @@ impl Sessions {
         let error = peer.fsm.last_error().filter(|e| Some(e.at) != before.1);
         let why = error.map_or("the other connection stays", |e| e.text.as_str());
         let up = actions.iter().find_map(|a| if let Action::Up(_, n) = a { Some(n) } else { None });
-        let news = match up {
-            Some(negotiated) => News::Up(negotiated),
-            None if actions.contains(&Action::Down) => News::Down(now.saturating_sub(before.0), why),
+        let down =
+            actions.iter().find_map(|a| if let Action::Down(retention) = a { Some(retention) } else { None });
+        let news = match (up, down) {
+            (Some(negotiated), _) => News::Up(negotiated),
+            (None, Some(retention)) => {
+                let uptime = now.saturating_sub(before.0);
+                News::Down(uptime, why, retention.map(|retention| retention.time))
+            }
             // The loser of a collision is no event in the life of the session.
-            None if error.is_none() => return,
-            None => News::Refused(why),
+            (None, None) if error.is_none() => return,
+            (None, None) => News::Refused(why),
         };
         let asn = up.map(|n| n.asn).or(peer.up.as_ref().map(|up| up.info.asn));
         let asn = asn.or(peer.fsm.settings().peer_asn);
@@ -465,7 +476,7 @@ impl Sessions {
                 Action::Send(side, message) => self.send(id, side, message),
                 Action::Close(side) => self.close(id, side),
                 Action::Up(side, negotiated) => self.up(id, side, &negotiated),
-                Action::Down => self.down(id),
+                Action::Down(retention) => self.down(id, retention),
                 // Answered where the connection was accepted.
                 Action::Refuse(_) => {}
             }
@@ -473,8 +484,8 @@ impl Sessions {
         self.settle(id);
     }
 
-    /// Enters the peer's next timer, and forgets a dynamic peer that is gone. One that must wait after a limit, or is in
-    /// an idle hold, is remembered.
+    /// Enters the peer's next timer, and forgets a dynamic peer that is gone. One that must wait after a limit, is in an
+    /// idle hold, or has retained routes, is remembered.
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let (before, after) = (peer.deadline, peer.next_deadline());
@@ -483,7 +494,7 @@ impl Sessions {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id)));
         }
-        let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some();
+        let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some() || peer.retained.is_some();
         if peer.dynamic && !peer.has_connections() && !waits {
             let (address, kind) = (peer.address, peer.kind);
             after.map(|at| self.timers.remove(&(at, id)));
@@ -504,6 +515,7 @@ impl Sessions {
             if peer.limits.until().is_some_and(|until| until <= now) {
                 self.end_limit_wait(id);
             }
+            self.end_overdue_retention(id, now);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             let limit = peer.fsm.send_hold();
             let stalled = peer.stalled.zip(limit).is_some_and(|(since, limit)| since + limit <= now);
@@ -570,7 +582,8 @@ impl Sessions {
             self.refused.add(reason);
             return self.settle(id);
         }
-        let actions = peer.handle(Event::Accepted, now);
+        let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
+        let mut actions = peer.handle(Event::Accepted, now);
         let refusal =
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
         match refusal {
@@ -584,8 +597,16 @@ impl Sessions {
                 self.act(id, actions);
             }
             None => {
+                // The end of a lost session, whose connection may have the same side, goes first.
+                let close = actions.iter().rposition(|a| matches!(a, Action::Close(_)));
+                let opening = actions.split_off(close.map_or(0, |at| at + 1));
+                if !actions.is_empty() {
+                    self.report_news(id, &actions, before, now);
+                    self.act(id, actions);
+                }
+                let Some(peer) = self.peers.get_mut(&id) else { return };
                 *peer.slot(Side::Theirs) = Some(Connection::new(stream, false));
-                self.act(id, actions);
+                self.act(id, opening);
                 self.watch(id, Side::Theirs, Interest::READABLE | Interest::WRITABLE);
             }
         }
@@ -799,7 +820,11 @@ impl Sessions {
             What::Refresh(afi) => self.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi)),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } => {}
-            What::EndOfRib(afi) => up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true,
+            What::EndOfRib(afi) => {
+                up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true;
+                self.refreshed(id, afi);
+                self.settle(id);
+            }
         }
     }
 
@@ -836,7 +861,7 @@ fn kind_of(message: &[u8]) -> Option<MessageType> {
 /// Whether an operator wants to hear of it.
 fn is_news(action: &Action) -> bool {
     match action {
-        Action::Up(..) | Action::Down => true,
+        Action::Up(..) | Action::Down(_) => true,
         Action::Send(_, message) => kind_of(message) == Some(MessageType::Notification),
         Action::Connect | Action::Refuse(_) | Action::Close(_) => false,
     }

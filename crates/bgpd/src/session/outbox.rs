@@ -70,6 +70,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ribtide_bgp::peer::FamilySet;
     use ribtide_bgp::peer::PeerId;
     use ribtide_runtime::ring::Rings;
 
@@ -81,13 +82,13 @@ mod tests {
         let mut outbox = Outbox::new(vec![worker], vec![reader]);
         for peer in 0..2 {
             outbox.send_to_worker(0, EgressIn::MemberDown(PeerId(peer)));
-            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1));
+            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1, FamilySet::default()));
         }
-        assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(0), 1))));
+        assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(0), 1, _))));
         assert!(reader_gets.try_recv().is_none() && !outbox.is_empty());
         assert!(matches!(worker_gets.try_recv(), Some(EgressIn::MemberDown(PeerId(0)))));
         outbox.retry();
-        assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(1), 1))));
+        assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(1), 1, _))));
         assert!(outbox.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! A neighbour of the session thread: its FSM, connections and established session.
 
 use super::connection::Connection;
+use super::graceful_restart::Retained;
 use super::max_prefixes::LimitState;
 use super::write_queue::Backlog;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
@@ -34,6 +35,10 @@ pub(super) struct Peer {
     pub(super) stalled: Option<Millis>,
     /// What its maximum prefixes did.
     pub(super) limits: LimitState,
+    /// Routes of its lost session that stay in use.
+    pub(super) retained: Option<Retained>,
+    /// How often such routes were removed because the neighbour did not come back in time.
+    pub(super) stale_expired: u64,
 }
 
 /// An established session.
@@ -88,6 +93,7 @@ impl Peer {
             connect_retry: settings.connect_retry,
             role: settings.role,
             role_strict: settings.role_strict,
+            graceful_restart: settings.graceful_restart.helper,
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
@@ -107,6 +113,8 @@ impl Peer {
             deadline: None,
             stalled: None,
             limits: LimitState::default(),
+            retained: None,
+            stale_expired: 0,
         }
     }
 
@@ -171,6 +179,7 @@ impl Peer {
     /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
-        [self.fsm.next_deadline(), send_hold, self.limits.until()].into_iter().flatten().min()
+        let retained = self.retained.map(|retained| retained.deadline(&self.settings));
+        [self.fsm.next_deadline(), send_hold, self.limits.until(), retained].into_iter().flatten().min()
     }
 }

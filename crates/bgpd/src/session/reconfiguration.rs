@@ -73,6 +73,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         martians,
         attributes,
         max_prefixes,
+        graceful_restart,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -87,7 +88,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *ttl_security == old.ttl_security
         && *role == old.role
         && *role_strict == old.role_strict
-        && *password == old.password;
+        && *password == old.password
+        && graceful_restart.helper == old.graceful_restart.helper;
     let import = *import != old.import
         || *enforce_first_as != old.enforce_first_as
         || *prefix_sid != old.prefix_sid
@@ -103,6 +105,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *bfd != old.bfd
         || *fast_external_fallover != old.fast_external_fallover
         || *max_prefixes != old.max_prefixes
+        || *graceful_restart != old.graceful_restart
     {
         Difference::Soft { import, export }
     } else {
@@ -195,8 +198,11 @@ impl Sessions {
                     self.send_otherwise(id);
                 }
                 if import {
+                    // The former settings accepted them, and no peer sends them again.
+                    self.end_retention(id);
                     self.import_again(id);
                 }
+                self.settle(id);
             }
         }
         if shuts_down.is_some() {

@@ -1,6 +1,7 @@
 //! Queries about sessions, and commands of operators.
 
 use super::Sessions;
+use super::graceful_restart::RetainedView;
 use super::peer::Peer;
 use super::refused::RefusedConnections;
 use super::write_queue::WriteQueue;
@@ -73,6 +74,10 @@ pub struct NeighborView {
     pub last_down: Option<String>,
     /// For how many milliseconds that has been over.
     pub last_down_age: Option<Millis>,
+    /// The routes of a lost session that stay in use while it restarts (RFC 4724).
+    pub retained: Option<RetainedView>,
+    /// How often such routes were removed because it did not come back in time.
+    pub stale_expired: u64,
     /// The established session.
     pub up: Option<UpView>,
 }
@@ -198,6 +203,8 @@ impl Sessions {
             last_error_age: peer.fsm.last_error().map(age),
             last_down: peer.fsm.last_down().map(|e| e.text.clone()),
             last_down_age: peer.fsm.last_down().map(age),
+            retained: peer.retained.map(|retained| retained.view(&peer.settings, self.clock.now())),
+            stale_expired: peer.stale_expired,
             up,
         }
     }

@@ -1,7 +1,9 @@
 //! BGP: the summary, neighbours, update groups.
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
-use ribtide_model::{BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PerFamilyCount, Session};
+use ribtide_model::{
+    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Session, Stale,
+};
 use ribtide_prefix::Afi;
 use std::collections::BTreeMap;
 
@@ -74,7 +76,11 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
         n.state.clone(),
         duration(n.state_seconds),
         n.flaps.to_string(),
-        if n.import_missing { NO_POLICY.into() } else { of(|s| s.accepted) },
+        match &n.stale {
+            _ if n.import_missing => NO_POLICY.into(),
+            Some(stale) if n.session.is_none() => format!("{} stale", number(stale.paths.total())),
+            _ => of(|s| s.accepted),
+        },
         of(|s| s.active),
         if n.export_missing { NO_POLICY.into() } else { of(|s| s.advertised) },
         limits(&n.max_prefixes),
@@ -135,6 +141,24 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
             duration(left)
         ));
     }
+    if let Some(stale) = &n.stale {
+        let Stale { paths, seconds, restart_seconds_left, stale_seconds_left } = stale;
+        let waits = match restart_seconds_left {
+            Some(left) => format!("a new session within {}", duration(*left)),
+            None => "its End-of-RIB".into(),
+        };
+        out.push_str(&format!(
+            "  Restarts since {}: stale paths in use {} IPv4, {} IPv6; waits for {waits}, at most {} more (RFC 4724)\n",
+            duration(*seconds),
+            number(paths.ipv4),
+            number(paths.ipv6),
+            duration(*stale_seconds_left),
+        ));
+    }
+    if n.stale_expired > 0 {
+        let times = count(n.stale_expired, "time");
+        out.push_str(&format!("  Stale paths were removed {times} because it did not come back in time\n"));
+    }
     let mut line = |what, why: &Option<String>, seconds: Option<u64>| {
         let Some(why) = why else { return };
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
@@ -191,6 +215,20 @@ fn session(s: &Session) -> String {
             (false, false) => "",
         },
     );
+    if let Some(PeerRestart { families, seconds, notification }) = &s.graceful_restart {
+        let after = if *notification { ", after a NOTIFICATION too" } else { "" };
+        out.push_str(&match families.is_empty() {
+            true => {
+                "  Graceful restart: the peer keeps no forwarding, so nothing is retained while it restarts\n"
+                    .into()
+            }
+            false => format!(
+                "  Graceful restart: {} retained for {} without a session{after}\n",
+                families.join(" "),
+                duration(*seconds)
+            ),
+        });
+    }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     for (name, count) in [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)] {
         routes.row([format!("    {name}"), number(count.ipv4), number(count.ipv6)]);
@@ -333,6 +371,8 @@ mod tests {
             last_down_seconds: Some(7520),
             max_prefixes: vec![limit("ipv4-unicast", "received", Some(1_000_000), "discard")],
             idle_seconds_left: None,
+            stale: None,
+            stale_expired: 0,
             session: Some(Session {
                 router_id: [1, 1, 1, 1].into(),
                 local_address: "192.0.2.9".parse().unwrap(),
@@ -344,6 +384,11 @@ mod tests {
                 extended_messages: false,
                 route_refresh: true,
                 peer_role: None,
+                graceful_restart: Some(PeerRestart {
+                    families: vec!["ipv4-unicast".into()],
+                    seconds: 120,
+                    notification: true,
+                }),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -389,6 +434,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Hold time 90 s, a KEEPALIVE at least every 30 s, last message 3s ago
   Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh yes
   Read by reader-0, sent to by egress-1, update group 1.2, lagging in it
+  Graceful restart: ipv4-unicast retained for 2m00s without a session, after a NOTIFICATION too
   Routes             IPv4  IPv6
     accepted    1,000,000     0
     active        900,000     0
@@ -425,6 +471,19 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
              \x20 No session for 3m12s, or until `ribtide clear bgp neighbor 192.0.2.1`\n\
              \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
+        let stale = Stale {
+            paths: PerFamilyCount { ipv4: 1200, ipv6: 1 },
+            seconds: 5,
+            restart_seconds_left: Some(115),
+            stale_seconds_left: 355,
+        };
+        let restarts = Neighbor { stale: Some(stale.clone()), stale_expired: 1, ..idle.clone() };
+        assert!(neighbor(&restarts).contains(
+            "  Restarts since 5s: stale paths in use 1,200 IPv4, 1 IPv6; waits for a new session within 1m55s, at most \
+             5m55s more (RFC 4724)\n  Stale paths were removed 1 time because it did not come back in time\n"
+        ));
+        let stale = Some(Stale { restart_seconds_left: None, ..stale });
+        assert!(neighbor(&Neighbor { stale, ..slow() }).contains("waits for its End-of-RIB, at most"));
         let idle =
             Neighbor { state: "Idle".into(), max_prefixes: Vec::new(), idle_seconds_left: None, ..idle };
         let silent = Neighbor { import_missing: true, export_missing: true, ..idle.clone() };

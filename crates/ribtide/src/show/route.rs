@@ -54,7 +54,9 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             p.originated.as_ref().map_or_else(|| p.neighbor.to_string(), |source| format!("({source})")),
             option(p.local_pref),
             option(p.med),
-            format!("{} {origin}{lost}", p.as_path).trim_start().into(),
+            format!("{} {origin}{}{lost}", p.as_path, if p.stale { "  (stale)" } else { "" })
+                .trim_start()
+                .into(),
         ]
     })
 }

@@ -212,8 +212,9 @@ impl Router<'_> {
         // A shortened script may have lost the event before.
         let (peer, needs) = match event {
             Event::Up(peer) => (*peer, false),
-            Event::Down(peer) | Event::Announce(peer, ..) | Event::Withdraw(peer, _) => (*peer, true),
-            Event::Network(_) => (usize::MAX, false),
+            Event::Down(peer) | Event::Lose(peer) => (*peer, true),
+            Event::Announce(peer, ..) | Event::Withdraw(peer, _) => (*peer, true),
+            Event::Sweep(_) | Event::Network(_) => (usize::MAX, false),
         };
         if self.process.routing.is_up(peer) != needs {
             return;

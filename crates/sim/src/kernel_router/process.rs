@@ -153,7 +153,8 @@ impl Neighbours {
     pub(super) fn note(&mut self, event: &Event) {
         match event {
             Event::Up(peer) => self.up[*peer] = true,
-            Event::Down(peer) => {
+            // A process that starts has no routes of an earlier session.
+            Event::Down(peer) | Event::Lose(peer) => {
                 self.up[*peer] = false;
                 self.announced[*peer].clear();
             }
@@ -177,7 +178,7 @@ impl Neighbours {
             Event::Network(RibIn::Gateway(gateway)) => {
                 self.gateways.insert(gateway.address, *gateway);
             }
-            Event::Network(_) => {}
+            Event::Sweep(_) | Event::Network(_) => {}
         }
     }
 

@@ -10,6 +10,8 @@ mod code {
     pub(super) const EXTENDED_MESSAGE: u8 = 6;
     /// BGP role (RFC 9234).
     pub(super) const ROLE: u8 = 9;
+    /// Graceful restart (RFC 4724).
+    pub(super) const GRACEFUL_RESTART: u8 = 64;
     /// Four-octet AS numbers (RFC 6793).
     pub(super) const FOUR_OCTET_AS: u8 = 65;
 }
@@ -30,6 +32,8 @@ pub enum Capability<'a> {
     ExtendedMessage,
     /// The sender's role, one of [`Role`](super::role::Role) or unassigned.
     Role(u8),
+    /// Graceful restart: what the sender does and wants when its session is lost.
+    GracefulRestart(GracefulRestart<'a>),
     /// AS numbers have four bytes; the sender's own.
     FourOctetAs(u32),
     /// One that ribtide does not use, or one of the above with an invalid length.
@@ -52,6 +56,10 @@ impl<'a> Capability<'a> {
             (code::ROUTE_REFRESH, []) => Capability::RouteRefresh,
             (code::EXTENDED_MESSAGE, []) => Capability::ExtendedMessage,
             (code::ROLE, [role]) => Capability::Role(*role),
+            (code::GRACEFUL_RESTART, value) => match GracefulRestart::parse(value) {
+                Some(restart) => Capability::GracefulRestart(restart),
+                None => Capability::Unknown { code, value },
+            },
             (code::FOUR_OCTET_AS, [a, b, c, d]) => {
                 Capability::FourOctetAs(u32::from_be_bytes([*a, *b, *c, *d]))
             }
@@ -74,9 +82,77 @@ impl<'a> Capability<'a> {
             Capability::RouteRefresh => put(code::ROUTE_REFRESH, &[]),
             Capability::ExtendedMessage => put(code::EXTENDED_MESSAGE, &[]),
             Capability::Role(role) => put(code::ROLE, &[role]),
+            Capability::GracefulRestart(GracefulRestart { restarting, notification, time, families }) => {
+                let flags = u16::from(restarting) << 15 | u16::from(notification) << 14;
+                let [high, low] = (flags | time.min(GracefulRestart::TIME_MAX)).to_be_bytes();
+                put(code::GRACEFUL_RESTART, &[&[high, low], families.bytes].concat());
+            }
             Capability::FourOctetAs(asn) => put(code::FOUR_OCTET_AS, &asn.to_be_bytes()),
             Capability::Unknown { code, value } => put(code, value),
         }
+    }
+}
+
+/// The graceful restart capability (RFC 4724 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GracefulRestart<'a> {
+    /// R: the sender has restarted, and its peer must not wait for its End-of-RIB.
+    pub restarting: bool,
+    /// N: the sender also keeps routes when a NOTIFICATION other than a Hard Reset ends the session
+    /// (RFC 8538 section 2).
+    pub notification: bool,
+    /// The seconds in which the sender expects to have a session again, at most
+    /// [`GracefulRestart::TIME_MAX`].
+    pub time: u16,
+    /// The families whose forwarding the sender can keep over its restart.
+    pub families: RestartFamilies<'a>,
+}
+
+/// Families of a graceful restart capability, as received or to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct RestartFamilies<'a> {
+    /// AFI, SAFI and flags, four bytes each.
+    bytes: &'a [u8],
+}
+
+/// F of a family's flags: the sender kept its forwarding over the restart.
+const FORWARDING: u8 = 0x80;
+
+impl GracefulRestart<'_> {
+    /// The longest restart time: it has twelve bits.
+    pub const TIME_MAX: u16 = 0x0fff;
+
+    /// Reads the value of the capability; `None` if its length is wrong.
+    fn parse(value: &[u8]) -> Option<GracefulRestart<'_>> {
+        let ([high, low], bytes) = value.split_first_chunk::<2>()?;
+        let head = u16::from_be_bytes([*high, *low]);
+        bytes.len().is_multiple_of(4).then_some(GracefulRestart {
+            restarting: head & 0x8000 != 0,
+            notification: head & 0x4000 != 0,
+            time: head & GracefulRestart::TIME_MAX,
+            families: RestartFamilies { bytes },
+        })
+    }
+}
+
+impl<'a> RestartFamilies<'a> {
+    /// Families to send, in wire form: see [`RestartFamilies::push`].
+    pub fn new(bytes: &'a [u8]) -> RestartFamilies<'a> {
+        RestartFamilies { bytes }
+    }
+
+    /// Appends a family in wire form. `forwarding`: its forwarding was kept over the last restart.
+    pub fn push(out: &mut Vec<u8>, afi: u16, safi: u8, forwarding: bool) {
+        out.extend_from_slice(&afi.to_be_bytes());
+        out.extend_from_slice(&[safi, if forwarding { FORWARDING } else { 0 }]);
+    }
+
+    /// AFI, SAFI and F of each family. One may be there more than once.
+    pub fn iter(self) -> impl Iterator<Item = (u16, u8, bool)> + use<'a> {
+        let (families, _) = self.bytes.as_chunks::<4>();
+        families
+            .iter()
+            .map(|[a, b, safi, flags]| (u16::from_be_bytes([*a, *b]), *safi, flags & FORWARDING != 0))
     }
 }
 

@@ -152,6 +152,24 @@ impl Notification {
         Notification::with_data(code::CEASE, cease::MAX_PREFIXES, data)
     }
 
+    /// This NOTIFICATION inside of a Hard Reset, which no side answers with a graceful restart (RFC 8538
+    /// section 3.1).
+    #[must_use]
+    pub fn hard_reset(&self) -> Self {
+        let data = [&[self.code, self.subcode], &self.data[..]].concat();
+        Notification::with_data(code::CEASE, cease::HARD_RESET, data)
+    }
+
+    /// Whether it is a Hard Reset.
+    pub fn is_hard_reset(&self) -> bool {
+        self.code == code::CEASE && self.subcode == cease::HARD_RESET
+    }
+
+    /// The NOTIFICATION inside of a Hard Reset, if there is one.
+    fn inside(&self) -> Option<Notification> {
+        (self.is_hard_reset() && self.data.len() >= 2).then(|| Notification::parse(&self.data))
+    }
+
     /// Parses the body of a NOTIFICATION. Missing fields count as unspecific, because errors in it
     /// must not be reported (RFC 4271 section 6.4).
     pub fn parse(body: &[u8]) -> Self {
@@ -223,6 +241,11 @@ impl fmt::Display for Notification {
         }
         if let Some(text) = self.shutdown_text() {
             write!(f, " ({text})")?;
+        }
+        // One level: a Hard Reset inside of another is shown as such.
+        if let Some(inside) = self.inside() {
+            let data = if inside.is_hard_reset() { Vec::new() } else { inside.data };
+            write!(f, " ({})", Notification { data, ..inside })?;
         }
         if let Some((afi, safi, max)) = self.prefix_bound() {
             match Afi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8) {
@@ -304,6 +327,19 @@ mod tests {
         assert_eq!(received, sent);
         // The 128th character would need a 256th byte.
         assert_eq!(shutdown(&"ä".repeat(128)), sent);
+    }
+
+    /// RFC 8538 section 3.1: code, subcode and data of the reason are the data.
+    #[test]
+    fn a_hard_reset_has_its_reason_inside() {
+        let hard = shutdown("bye").hard_reset();
+        assert_eq!((hard.code, hard.subcode, &hard.data[..]), (6, 9, &[6, 2, 3, b'b', b'y', b'e'][..]));
+        assert_eq!(hard.to_string(), "cease: hard reset (cease: administrative shutdown (\"bye\"))");
+        let deep = hard.hard_reset().hard_reset();
+        assert_eq!(deep.to_string(), "cease: hard reset (cease: hard reset)");
+        for data in [vec![], vec![6]] {
+            assert_eq!(Notification::with_data(6, 9, data).to_string(), "cease: hard reset");
+        }
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl OpenBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::capability::{GracefulRestart, RestartFamilies};
     use super::super::message::{MAX_LEN, frame};
     use super::*;
 
@@ -204,6 +205,12 @@ mod tests {
             Capability::RouteRefresh,
             Capability::ExtendedMessage,
             Capability::FourOctetAs(70000),
+            Capability::GracefulRestart(GracefulRestart {
+                restarting: false,
+                notification: true,
+                time: 4095,
+                families: RestartFamilies::new(&[0, 1, 1, 0x80, 0, 2, 1, 0]),
+            }),
             Capability::Unknown { code: 70, value: &[] },
             Capability::Unknown { code: 200, value: &[1, 2, 3] },
         ];
@@ -250,11 +257,16 @@ mod tests {
             26, 2, 24, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,
         ]);
         let open = Open::parse(&lists).unwrap();
-        // Add-path, extended next hops and graceful restart, of which ribtide supports none.
+        // Add-path and extended next hops, of which ribtide supports neither, and graceful restart.
         let expected = [
             Capability::Unknown { code: 69, value: &[0, 1, 1, 3] },
             Capability::Unknown { code: 5, value: &[0, 1, 0, 1, 0, 2] },
-            Capability::Unknown { code: 64, value: &[0x80, 120, 0, 2, 1, 0x80] },
+            Capability::GracefulRestart(GracefulRestart {
+                restarting: true,
+                notification: false,
+                time: 120,
+                families: RestartFamilies::new(&[0, 2, 1, 0x80]),
+            }),
             Capability::ExtendedMessage,
         ];
         assert_eq!(open.capabilities().collect::<Vec<_>>(), expected);
@@ -267,6 +279,32 @@ mod tests {
         assert_eq!(open.asn(), 65001);
         let unknown = Capability::Unknown { code: 65, value: &[0, 0, 1] };
         assert_eq!(open.capabilities().collect::<Vec<_>>(), [unknown]);
+    }
+
+    /// RFC 4724 section 3: flags and time, then four bytes for each family.
+    #[test]
+    fn graceful_restart_has_its_flags_in_front_and_its_families_behind() {
+        let mut families = Vec::new();
+        RestartFamilies::push(&mut families, 2, 1, true);
+        RestartFamilies::push(&mut families, 1, 1, false);
+        let families = RestartFamilies::new(&families);
+        let ours = GracefulRestart { restarting: true, notification: true, time: 300, families };
+        let mut out = Vec::new();
+        Capability::GracefulRestart(ours).write(&mut out);
+        assert_eq!(out, [64, 10, 0xc1, 0x2c, 0, 2, 1, 0x80, 0, 1, 1, 0]);
+        assert_eq!(ours.families.iter().collect::<Vec<_>>(), [(2, 1, true), (1, 1, false)]);
+        let long = GracefulRestart { time: u16::MAX, ..GracefulRestart { restarting: false, ..ours } };
+        let mut out = Vec::new();
+        Capability::GracefulRestart(long).write(&mut out);
+        assert_eq!(out[2..4], [0x4f, 0xff], "a time beyond twelve bits is no flag");
+        // Of another length, it is no offer.
+        for value in [&[][..], &[0], &[0, 9, 0], &[0, 9, 0, 1, 1]] {
+            let list =
+                [&[value.len() as u8 + 4, 2, value.len() as u8 + 2, 64, value.len() as u8], value].concat();
+            let read = body(&list);
+            let read: Vec<_> = Open::parse(&read).unwrap().capabilities().collect();
+            assert_eq!(read, [Capability::Unknown { code: 64, value }]);
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn originated_path_wins_needs_no_next_hop_and_is_not_fed() {
         assert_eq!(effects.feed.changes.v4, [(prefix(2), 0)]);
 
         // The source ends.
-        bench.handle(ShardIn::PeerDown { peer: PeerId(9), session: 1 });
+        bench.handle(ShardIn::PeerDown { peer: PeerId(9), session: 1, retained: FamilySet::default() });
         let effects = bench.finish();
         let mut changes = sources(&effects);
         changes.sort();
