@@ -260,6 +260,7 @@ def other(kind, host, four, six, recovers=False):
     return daemon
 
 
+@pytest.mark.feature("graceful restart of the peer (RFC 4724, RFC 8538)")
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_killed(pair, kind):
     """Its routes stay while it starts again, none is withdrawn, and what it has no more goes at the end; in the
