@@ -226,42 +226,23 @@ SIX = [f"2001:db8:{n}::/48" for n in range(6)]
 
 
 def other(kind, host, four, six, recovers=False):
-    """A neighbour with graceful restart that originates these prefixes."""
+    """BIRD with graceful restart that originates these prefixes, or the configuration of such an FRR."""
     if kind == "bird":
         statics = "".join(
             f"protocol static {{ {family}; {' '.join(f'route {prefix} blackhole;' for prefix in of)} }}\n"
             for family, of in (("ipv4", four), ("ipv6", six)))
         restart = f"graceful restart on; graceful restart time {RESTART};"
         return Bird(host, bird(RIGHT).replace("enable extended", f"{restart} enable extended") + statics, recovers)
-    if kind == "frr":
-        networks = [("ipv4", "".join(f"  network {prefix}\n" for prefix in four)), ("ipv6", "".join(f"  network {p}\n" for p in six))]
-        text = frr(RIGHT).replace(f" bgp router-id {RIGHT.four}\n", f" bgp router-id {RIGHT.four}\n bgp graceful-restart\n"
-                                  f" bgp graceful-restart preserve-fw-state\n bgp graceful-restart restart-time {RESTART}\n")
-        for family, lines in networks:
-            text = text.replace(f" address-family {family} unicast\n", f" address-family {family} unicast\n{lines}")
-        return text
-    restart = f"""
-  [neighbors.graceful-restart.config]
-    enabled = true
-    restart-time = {RESTART}
-    notification-enabled = true
-"""
-    text = gobgp(RIGHT).replace("  [neighbors.timers.config]", restart + "  [neighbors.timers.config]")
-    text = text.replace("  [[neighbors.afi-safis]]\n", "  [[neighbors.afi-safis]]\n    [neighbors.afi-safis.mp-graceful-restart.config]\n"
-                        "      enabled = true\n")
-    # It announces what it has when the session comes up, so it gets that before.
-    text = text.replace(f"    peer-as = {RIGHT.peer_asn}\n", f"    peer-as = {RIGHT.peer_asn}\n    admin-down = true\n")
-    daemon = Gobgp(host, text, recovers)
-    for prefix in [*four, *six]:
-        family = "ipv6" if ":" in prefix else "ipv4"
-        daemon.query("global", "rib", "add", "-a", family, prefix)
-    for address in (LEFT.four, LEFT.six):
-        daemon.query("neighbor", address, "enable")
-    return daemon
+    networks = [("ipv4", "".join(f"  network {prefix}\n" for prefix in four)), ("ipv6", "".join(f"  network {p}\n" for p in six))]
+    text = frr(RIGHT).replace(f" bgp router-id {RIGHT.four}\n", f" bgp router-id {RIGHT.four}\n bgp graceful-restart\n"
+                              f" bgp graceful-restart preserve-fw-state\n bgp graceful-restart restart-time {RESTART}\n")
+    for family, lines in networks:
+        text = text.replace(f" address-family {family} unicast\n", f" address-family {family} unicast\n{lines}")
+    return text
 
 
 @pytest.mark.feature("graceful restart of the peer (RFC 4724, RFC 8538)")
-@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+@pytest.mark.parametrize("kind", ["bird", "frr"])
 def test_killed(pair, kind):
     """Its routes stay while it starts again, none is withdrawn, and what it has no more goes at the end; in the
     kernel, too."""
@@ -300,3 +281,28 @@ def test_killed(pair, kind):
     counts = kernel.stop()
     assert counts.get("deleted route") == 2 and not counts.get("new route"), (counts, kernel.prefixes)
     assert ours.neighbor(RIGHT.four)["stale_expired"] == 0
+
+
+def test_killed_without_recovery(pair):
+    """GoBGP's routes stay while it is away. It starts as if for the first time, so its new session has no F."""
+    ours = router(pair.a)
+    restart = f"""  [neighbors.graceful-restart.config]
+    enabled = true
+    restart-time = {RESTART}
+    notification-enabled = true
+"""
+    text = gobgp(RIGHT).replace("  [neighbors.timers.config]", restart + "  [neighbors.timers.config]")
+    text = text.replace("      afi-safi-name = ", "      enabled = true\n      afi-safi-name = ").replace(
+        "-unicast\"\n", "-unicast\"\n    [neighbors.afi-safis.mp-graceful-restart.config]\n      enabled = true\n")
+    first = Gobgp(pair.b, text)
+    first.query("global", "rib", "add", FOUR[0])
+    wait_count(ours, 1, 60)
+    offered = ours.neighbor(RIGHT.four)["session"]["graceful_restart"]
+    assert offered == {"families": ["ipv4-unicast"], "seconds": RESTART, "notification": True}
+    first.kill()
+    wait_for("the session is lost", lambda: not ours.established(RIGHT.four), 20)
+    assert stale(ours, RIGHT.four)["paths"]["ipv4"] == 1 and ours.count() == 1
+    Gobgp(pair.b, text)
+    wait_for("the session is back", lambda: ours.established(RIGHT.four), 60)
+    wait_count(ours, 0, 20)
+    assert stale(ours, RIGHT.four) is None

@@ -184,15 +184,15 @@ class Openbgpd:
 
 
 class Gobgp:
-    """GoBGP. `recovers`: it starts as after a crash, with graceful restart."""
+    """GoBGP."""
 
-    def __init__(self, host, config, recovers=False):
+    def __init__(self, host, config):
         need("gobgpd")
         self.host = host
         path = host.folder / "gobgpd.toml"
         path.write_text(config)
         self.process = host.start("gobgpd", "gobgpd", "-f", path, "--api-hosts", "127.0.0.1:50051", "--log-level=warn",
-                                  "--pprof-disable", *["-r"] * recovers)
+                                  "--pprof-disable")
         wait_for("gobgpd answers", lambda: self.query("global"), 20, alive=[self.process])
 
     def query(self, *command):

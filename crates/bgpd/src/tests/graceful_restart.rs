@@ -75,6 +75,8 @@ fn stale_routes_move_with_their_shards() {
     lose(&router, peer, &mut other);
     router.bgp().resize(Threads::Number(5), None).unwrap();
     assert_eq!(stale(&router, RESTARTING), 1000);
+    // The reader of the lost session is not the least loaded one any more, and has to be taken nevertheless.
+    let _third = Peer::up(&router, "127.0.1.9", 65009);
     let mut peer = up(&router, RESTARTING, 65001, 60);
     peer.announce(&p4(0, 400));
     until("taken over", || stale(&router, RESTARTING) == 600);

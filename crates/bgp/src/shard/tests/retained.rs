@@ -151,6 +151,25 @@ fn retained_paths_move_to_another_shard_and_are_swept_there() {
     assert_eq!(other.shard.counts().ipv4.paths, 1);
 }
 
+/// The former owner gave a part away before the session ended, and the new one takes it afterwards.
+#[test]
+fn a_part_that_arrives_after_the_end_leaves_the_other_family() {
+    let (mut bench, mut other, one) = (Bench::new(), Bench::new(), peer(1, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..5);
+    let six: Prefix<V6> = "2001:db8::/32".parse().unwrap();
+    let mut batches = ShardBatches::new([0; 64]);
+    batches.extend(&one, Some(&set(0, 7)), [six].into_iter());
+    batches.drain().for_each(|(_, batch)| bench.handle(ShardIn::Routes(batch)));
+    let all: Vec<_> = (0..LOGICAL_SHARDS)
+        .map(|logical| bench.shard.extract(logical, Cut::START, usize::MAX, &mut bench.out))
+        .collect();
+    other.handle(down(1, V4_ONLY));
+    other.finish();
+    all.into_iter().for_each(|moved| other.shard.adopt(moved, &mut other.out));
+    other.finish();
+    assert_eq!((other.shard.lookup(six).is_none(), stale(&other)), (true, 5));
+}
+
 /// With suppression, the advertised path of a retained session stays so while another waits for the FIB.
 #[test]
 fn a_retained_path_may_be_the_advertised_one_of_a_closed_gate() {
