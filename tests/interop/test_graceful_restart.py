@@ -283,6 +283,8 @@ def test_killed(pair, kind):
     assert ours.neighbor(RIGHT.four)["stale_expired"] == 0
 
 
+@pytest.mark.feature("graceful restart of the peer (RFC 4724, RFC 8538)")
+@pytest.mark.peers("gobgp")
 def test_killed_without_recovery(pair):
     """GoBGP's routes stay while it is away. It starts as if for the first time, so its new session has no F."""
     ours = router(pair.a)
