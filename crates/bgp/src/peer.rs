@@ -207,8 +207,15 @@ pub struct FeedKind {
 pub struct EgressSettings {
     /// Relation of the receivers.
     pub kind: PeerKind,
-    /// Our AS on these sessions.
+    /// Our AS on these sessions: that of our OPEN, but to internal peers the router's.
     pub local_asn: u32,
+    /// Our own AS, where the receivers know us by another one, and paths show both: it is prepended before
+    /// `local_asn` (RFC 7705 section 3.1).
+    pub hidden_asn: Option<u32>,
+    /// The AS of the external receivers, where ours replaces it in paths.
+    pub as_override: Option<u32>,
+    /// Whether and how private AS numbers in paths do not reach the external receivers.
+    pub remove_private_as: Option<RemovePrivateAs>,
     /// Our cluster id as a route reflector (RFC 4456 section 7).
     pub cluster_id: Ipv4Addr,
     /// Our BGP identifier.
@@ -242,6 +249,9 @@ impl EgressSettings {
         EgressSettings {
             kind,
             local_asn,
+            hidden_asn: None,
+            as_override: None,
+            remove_private_as: None,
             cluster_id: router_id,
             router_id,
             families,
@@ -253,6 +263,18 @@ impl EgressSettings {
             export,
         }
     }
+}
+
+/// How private AS numbers (RFC 6996) are removed from the paths of sent routes. Those of the receivers stay, because
+/// they show loops, and so do our own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RemovePrivateAs {
+    /// From every path; else only from paths without a public AS number.
+    pub all: bool,
+    /// Our own AS takes their place, so that the path keeps its length.
+    pub replace: bool,
+    /// The AS of the receivers.
+    pub peer_asn: u32,
 }
 
 /// The rule for NEXT_HOP of sent routes.

@@ -1,6 +1,7 @@
 //! Checks of the configuration file: defaults, ranges, and combinations that are refused.
 
 use super::api::ApiConfig;
+use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
@@ -15,7 +16,7 @@ use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
 use ribtide_bgp::ingest::Martians;
-use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
+use ribtide_bgp::peer::{FamilySet, MOST_PEERS, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::log::{Format, Levels, LogSettings};
@@ -136,8 +137,10 @@ pub struct NeighborSettings {
     pub group: String,
     /// Its AS.
     pub peer_asn: AnyAsn,
-    /// Whether it is a client of our route reflector.
-    pub route_reflector_client: bool,
+    /// External, internal, or a client of our route reflector.
+    pub kind: PeerKind,
+    /// AS numbers of its sessions and paths.
+    pub as_numbers: AsNumbers,
     /// The text for its operator with which it is shut down, empty for none; `None`: it is not shut down.
     pub shutdown: Option<String>,
     /// Move traffic away from it before a shutdown (RFC 8326); the policies contain what that changes.
@@ -580,7 +583,8 @@ impl Checker {
         let in_group = key!["bgp", "group", name];
         let both = Both { own, group, place, in_group };
         let external = kind == file::GroupKind::External;
-        let peer_asn = self.peer_asn(&both, kind, dynamic, router.asn);
+        let as_numbers = self.as_numbers(&both, external, router.asn);
+        let peer_asn = self.peer_asn(&both, kind, dynamic, router.asn, as_numbers.local_as);
         let (hold_time, at) = both.pick("hold-time", |n| &n.hold_time, |g| &g.hold_time);
         let hold_time = hold_time.copied().unwrap_or(90);
         if (1..3).contains(&hold_time) {
@@ -679,8 +683,13 @@ impl Checker {
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
             group: name.into(),
+            kind: match kind {
+                file::GroupKind::External => PeerKind::External,
+                file::GroupKind::Internal if group.route_reflector_client => PeerKind::Client,
+                file::GroupKind::Internal => PeerKind::Internal,
+            },
+            as_numbers,
             peer_asn,
-            route_reflector_client: group.route_reflector_client,
             shutdown: self.shutdown(&both),
             graceful_shutdown: graceful_shutdown.initiator,
             passive: dynamic || both.value(|n| &n.passive, |g| &g.passive).unwrap_or(false),

@@ -3,6 +3,7 @@
 mod fib;
 mod session;
 
+use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
@@ -259,6 +260,20 @@ macro_rules! with_peer_settings {
             /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
             #[schemars(extend("x-default" = "`true` for external neighbours"))]
             pub(super) enforce_first_as: Option<bool>,
+            /// The AS by which the neighbour knows us, where that is not `router.asn`: a number, or a table of `asn`, `prepend`,
+            /// `replace` and `dual` (RFC 7705).
+            #[schemars(extend("x-default" = "none"), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) local_as: Option<LocalAsSetting>,
+            /// How often each AS of ours may be in a received path, 0 to 10; a path with more is a loop.
+            #[schemars(extend("default" = 0), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) allowas_in: Option<u8>,
+            /// In paths sent to the external neighbour, our AS replaces the neighbour's.
+            #[schemars(extend("default" = false), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) as_override: Option<bool>,
+            /// From paths sent to the external neighbour, remove private AS numbers (RFC 6996): `true`, or a table of `all` and
+            /// `replace`.
+            #[schemars(extend("default" = false), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) remove_private_as: Option<RemovePrivateAsSetting>,
             /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]

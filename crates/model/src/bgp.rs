@@ -93,6 +93,9 @@ pub struct Neighbor {
     /// Our role towards it (RFC 9234).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// Its rules for AS numbers in paths, each as in the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub as_numbers: Vec<String>,
     /// Whether it is external and has no import policy, so that none of its routes is accepted (RFC 8212).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub import_missing: bool,
@@ -185,6 +188,8 @@ pub struct MaxPrefixes {
 /// An established session. Counters begin with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
+    /// Our AS as the peer knows it.
+    pub local_asn: u32,
     /// The peer's BGP identifier.
     pub router_id: Ipv4Addr,
     /// The local address.

@@ -1,11 +1,12 @@
 //! The permission to send a path to a group, and its attributes.
 
+use super::as_path;
 use super::paths::Path;
 use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags, is_private, number};
 use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
@@ -116,7 +117,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     let path = if internal {
         AsPath::new(path)
     } else {
-        prepended = build::prepend(AsPath::new(path), settings.local_asn, 1);
+        prepended = as_path::external(settings, AsPath::new(path));
         AsPath::new(&prepended)
     };
     if settings.four_octet_as {
@@ -168,6 +169,10 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
         build::list(out, a.flags, a.code, &leaving(a.value, 20, internal));
     }
     match (copy_below(code::OTC, out, code::OTC), settings.role) {
+        // RFC 9234 section 5: an Internet-facing AS sends no OTC with a private AS number behind it.
+        (Some(a), _) if settings.remove_private_as.is_some() && number(a.value).is_some_and(is_private) => {
+            build::attribute(out, a.flags, a.code, &settings.local_asn.to_be_bytes());
+        }
         (Some(a), _) => build::attribute(out, a.flags, a.code, a.value),
         // RFC 9234 section 5, egress rule 1.
         (None, Some(role)) if role.marks_sent() => {

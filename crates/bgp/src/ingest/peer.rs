@@ -18,9 +18,13 @@ use std::sync::Arc;
 pub struct IngestSettings {
     /// The import policy.
     pub import: Arc<Policy>,
-    /// How often the local AS may be in a path before the path counts as a loop; 0 is the rule of
+    /// How often each AS of ours may be in a path before the path counts as a loop; 0 is the rule of
     /// RFC 4271 section 9.1.2.
     pub allow_own_as: u8,
+    /// Our AS numbers beside that of the session, which show loops too; 0: none.
+    pub other_own_as: [u32; 2],
+    /// Our AS on the session, where it is prepended to received paths (RFC 7705 section 3.1).
+    pub prepended_as: Option<u32>,
     /// Refuse paths of an external peer that do not begin with its AS (RFC 4271 section 6.3).
     pub enforce_first_as: bool,
     /// Accept the Prefix-SID of an external peer (RFC 8669 section 4).
@@ -41,6 +45,8 @@ impl IngestSettings {
         IngestSettings {
             import,
             allow_own_as: 0,
+            other_own_as: [0; 2],
+            prepended_as: None,
             enforce_first_as: false,
             prefix_sid: false,
             role: None,
@@ -70,9 +76,12 @@ pub(super) struct Context {
     /// `None` if it changes nothing.
     pub(super) filter: Option<AttributeFilter>,
     local_asn: u32,
+    /// 0: none.
+    other_own_as: [u32; 2],
     router_id: Ipv4Addr,
     cluster_id: Ipv4Addr,
     allow_own_as: u8,
+    prepended_as: Option<u32>,
     /// The AS that paths must begin with; 0: any.
     first_as: u32,
     /// Our role, and the peer's AS.
@@ -148,6 +157,8 @@ impl Context {
             },
             filter: Some(settings.attributes).filter(|filter| !filter.is_empty()),
             local_asn: info.egress.local_asn,
+            other_own_as: settings.other_own_as,
+            prepended_as: settings.prepended_as,
             router_id: info.egress.router_id,
             cluster_id: info.egress.cluster_id,
             allow_own_as: settings.allow_own_as,
@@ -163,8 +174,11 @@ impl Context {
         match attribute.code {
             code::AS_PATH => {
                 let path = AsPath::new(value);
-                let own = path.asns().filter(|asn| *asn == self.local_asn).count();
-                if own > usize::from(self.allow_own_as) {
+                let loops =
+                    |own| path.asns().filter(|asn| *asn == own).count() > usize::from(self.allow_own_as);
+                if loops(self.local_asn)
+                    || (self.other_own_as != [0; 2] && self.other_own_as.into_iter().any(loops))
+                {
                     return Err(Refusal::AsLoop);
                 }
                 if self.first_as != 0 && path.neighbor_as() != Some(self.first_as) {
@@ -183,6 +197,11 @@ impl Context {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The AS that is prepended to received paths.
+    pub(super) fn prepended_as(&self) -> Option<u32> {
+        self.prepended_as
     }
 
     /// The value of OTC for routes without one (RFC 9234 section 5, ingress rule 3).

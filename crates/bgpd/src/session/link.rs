@@ -10,7 +10,9 @@ use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Retention, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PrefixLimits};
+use ribtide_bgp::peer::{
+    EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PrefixLimits, RemovePrivateAs,
+};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
@@ -18,11 +20,14 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The import settings of a neighbour.
-pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
+/// The import settings of a neighbour for its session, of a router with AS `asn`.
+pub(super) fn ingest(settings: &NeighborSettings, info: &PeerInfo, asn: u32) -> IngestSettings {
+    let local_as = settings.as_numbers.local_as.filter(|_| !info.kind.is_internal());
     IngestSettings {
         import: settings.import.clone(),
-        allow_own_as: 0,
+        allow_own_as: settings.as_numbers.allowas_in,
+        other_own_as: local_as.map_or([0; 2], |local_as| [asn, local_as.asn]),
+        prepended_as: local_as.filter(|l| l.prepend && l.asn == info.egress.local_asn).map(|l| l.asn),
         enforce_first_as: settings.enforce_first_as,
         prefix_sid: settings.prefix_sid,
         role: settings.role,
@@ -51,7 +56,7 @@ impl Sessions {
         let reader = retained.map_or_else(|| self.least_loaded_reader(), |retained| retained.reader);
 
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
-        let settings = ingest(&peer.settings);
+        let settings = ingest(&peer.settings, &info, self.asn);
         let retained = graceful_restart::kept(peer, negotiated);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
@@ -193,9 +198,18 @@ impl Sessions {
         } else {
             NextHopRule::Keep
         };
+        let as_numbers = &peer.settings.as_numbers;
+        let external = !peer.kind.is_internal();
+        let local_asn = if external { negotiated.local_asn } else { self.asn };
+        let hides = local_asn != self.asn && as_numbers.local_as.is_some_and(|local_as| !local_as.replace);
         EgressSettings {
             kind: peer.kind,
-            local_asn: self.asn,
+            local_asn,
+            hidden_asn: hides.then_some(self.asn),
+            as_override: (external && as_numbers.as_override).then_some(negotiated.asn),
+            remove_private_as: as_numbers.remove_private_as.filter(|_| external).map(|remove| {
+                RemovePrivateAs { all: remove.all, replace: remove.replace, peer_asn: negotiated.asn }
+            }),
             cluster_id: self.cluster_id,
             router_id: self.router_id,
             families: negotiated.families,

@@ -418,7 +418,7 @@ impl Sessions {
     }
 
     fn add(&mut self, address: IpAddr, settings: NeighborSettings, dynamic: bool) -> PeerId {
-        let kind = peer::kind(&settings, self.asn);
+        let kind = settings.kind;
         let id = self.ids.take(kind);
         let mut peer = Peer::new(id, address, settings, self.asn, self.router_id, self.clock.now());
         peer.dynamic = dynamic;

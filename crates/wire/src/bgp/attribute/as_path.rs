@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+/// Whether an AS number is for private use (RFC 6996 section 5): 64512 to 65534, and 4200000000 to 4294967294.
+pub fn is_private(asn: u32) -> bool {
+    matches!(asn, 64_512..=65_534 | 4_200_000_000..=4_294_967_294)
+}
+
 /// The kind of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -274,6 +279,19 @@ mod tests {
         assert!(empty.is_empty() && empty.hop_count() == 0 && empty.to_string().is_empty());
         let set = path(&[(1, &[5])]);
         assert_eq!((AsPath::new(&set).first_as(), AsPath::new(&set).neighbor_as()), (None, None));
+    }
+
+    /// RFC 6996 section 5; RFC 7300 reserves the last number of each size.
+    #[test]
+    fn private_as_numbers() {
+        for (private, public) in [
+            (64_512, 64_511),
+            (65_534, 65_535),
+            (4_200_000_000, 4_199_999_999),
+            (4_294_967_294, 4_294_967_295),
+        ] {
+            assert!(is_private(private) && !is_private(public), "{private} {public}");
+        }
     }
 
     #[test]
