@@ -8,7 +8,7 @@
 //! no comparison of all paths.
 
 use crate::attr::AttrSet;
-use crate::peer::{PeerInfo, PeerKind};
+use crate::peer::PeerInfo;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::fmt;
@@ -408,7 +408,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
     if order.is_ne() {
         return (order, Reason::IgpCost);
     }
-    if options.prefer_oldest && a.peer.kind == PeerKind::External {
+    if options.prefer_oldest && a.peer.kind.is_external() {
         return (Ordering::Less, Reason::OldestPath);
     }
     let order = router_id(a).cmp(&router_id(b));
@@ -428,7 +428,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{EgressSettings, FamilySet, PeerId};
+    use crate::peer::{EgressSettings, FamilySet, PeerId, PeerKind};
     use proptest::prelude::*;
     use std::sync::Arc;
 

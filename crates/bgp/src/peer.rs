@@ -20,6 +20,8 @@ pub const MOST_PEERS: usize = 32_767;
 pub enum PeerKind {
     /// Another AS.
     External,
+    /// Another AS, a client of this route server: routes between two clients pass unchanged (RFC 7947).
+    RouteServerClient,
     /// Our AS, an ordinary internal peer.
     Internal,
     /// Our AS, a client of this route reflector.
@@ -61,6 +63,11 @@ impl PeerKind {
     /// Whether it stands for routes that this router originates.
     pub fn is_local(self) -> bool {
         matches!(self, PeerKind::Local(_))
+    }
+
+    /// Whether the peer is of another AS.
+    pub fn is_external(self) -> bool {
+        matches!(self, PeerKind::External | PeerKind::RouteServerClient)
     }
 
     /// Whether the peer is of our own AS.
@@ -177,7 +184,7 @@ impl PeerInfo {
     /// This peer as the source of a route in policies.
     pub fn source(&self) -> Source {
         let kind = match self.kind {
-            PeerKind::External => RouteType::External,
+            PeerKind::External | PeerKind::RouteServerClient => RouteType::External,
             PeerKind::Internal | PeerKind::Client => RouteType::Internal,
             PeerKind::Local(_) => RouteType::Local,
         };

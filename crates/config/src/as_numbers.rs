@@ -3,6 +3,7 @@
 use super::check::{Both, Checker};
 use super::diagnosis::key;
 use super::or_table::or_table;
+use ribtide_wire::bgp::role::Role;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -149,6 +150,47 @@ impl Checker {
             );
         }
         AsNumbers { local_as, allowas_in, as_override, remove_private_as }
+    }
+
+    /// Whether the neighbour is a client of our route server, whose role and rules for paths are these.
+    pub(super) fn route_server_client(
+        &mut self,
+        both: &Both<'_>,
+        external: bool,
+        role: Option<Role>,
+        rules: AsNumbers,
+    ) -> bool {
+        let (client, at) =
+            both.pick("route-server-client", |n| &n.route_server_client, |g| &g.route_server_client);
+        if client != Some(&true) {
+            return false;
+        }
+        if !external {
+            self.problem(
+                &at.key(),
+                "a client of a route server is of another AS (RFC 7947); write type = \"external\", or remove this",
+            );
+        }
+        if role.is_some_and(|role| role != Role::RouteServer) {
+            self.problem(
+                &at.key(),
+                "towards a client of this route server our role is \"rs\" (RFC 9234); write that, or remove one of the two",
+            );
+        }
+        let next_hop_self = both.pick("next-hop-self", |n| &n.next_hop_self, |g| &g.next_hop_self).0;
+        for (set, name) in [
+            (rules.as_override, "as-override"),
+            (rules.remove_private_as.is_some(), "remove-private-as"),
+            (next_hop_self == Some(&true), "next-hop-self"),
+        ] {
+            if set {
+                let message = format!(
+                    "a route server leaves path and next hop as they are (RFC 7947 section 2.2); remove {name}, or this"
+                );
+                self.problem(&at.key(), message);
+            }
+        }
+        true
     }
 
     fn local_as(&mut self, both: &Both<'_>, external: bool, ours: u32) -> Option<LocalAs> {

@@ -137,7 +137,7 @@ pub struct NeighborSettings {
     pub group: String,
     /// Its AS.
     pub peer_asn: AnyAsn,
-    /// External, internal, or a client of our route reflector.
+    /// External or a client of our route server, internal or a client of our route reflector.
     pub kind: PeerKind,
     /// AS numbers of its sessions and paths.
     pub as_numbers: AsNumbers,
@@ -636,6 +636,7 @@ impl Checker {
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
         let (role, role_strict) = self.role(&both, external);
+        let route_server_client = self.route_server_client(&both, external, role, as_numbers);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
         let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at.key()));
@@ -676,7 +677,9 @@ impl Checker {
             );
         }
         NeighborSettings {
-            enforce_first_as: enforce_first_as.copied().unwrap_or(external),
+            enforce_first_as: enforce_first_as
+                .copied()
+                .unwrap_or(external && role != Some(Role::RouteServerClient)),
             prefix_sid: prefix_sid.copied().unwrap_or(false),
             martians: self.martians.clone(),
             attributes,
@@ -684,6 +687,7 @@ impl Checker {
             graceful_restart: self.graceful_restart(&both),
             group: name.into(),
             kind: match kind {
+                file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,
                 file::GroupKind::External => PeerKind::External,
                 file::GroupKind::Internal if group.route_reflector_client => PeerKind::Client,
                 file::GroupKind::Internal => PeerKind::Internal,

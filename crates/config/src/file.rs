@@ -257,8 +257,8 @@ macro_rules! with_peer_settings {
             #[schemars(extend("x-default" = $fallover), extend("x-see" = "#fast-external-fallover"))]
             pub(super) fast_external_fallover: Option<bool>,
             /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
-            /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
-            #[schemars(extend("x-default" = "`true` for external neighbours"))]
+            /// routes count as withdrawn). A route server leaves its own AS out.
+            #[schemars(extend("x-default" = "`true` for external neighbours, but with `role = \"rs-client\"`"))]
             pub(super) enforce_first_as: Option<bool>,
             /// The AS by which the neighbour knows us, where that is not `router.asn`: a number, or a table of `asn`, `prepend`,
             /// `replace` and `dual` (RFC 7705).
@@ -274,6 +274,10 @@ macro_rules! with_peer_settings {
             /// `replace`.
             #[schemars(extend("default" = false), extend("x-see" = "#as-numbers-in-paths"))]
             pub(super) remove_private_as: Option<RemovePrivateAsSetting>,
+            /// The external neighbour is a client of this route server: routes between two clients keep path, next hop, MED and
+            /// communities (RFC 7947).
+            #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
+            pub(super) route_server_client: Option<bool>,
             /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]

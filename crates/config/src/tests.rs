@@ -441,6 +441,29 @@ fn as_numbers_are_the_neighbours_before_its_groups() {
 }
 
 #[test]
+fn route_server_client_is_external_and_transparent() {
+    let of = |group: &str, own: &str| settings(&format!("{EXTERNAL}\n{group}"), own);
+    let client = "route-server-client = true";
+    assert_eq!(of(client, "").kind, PeerKind::RouteServerClient);
+    assert_eq!(of(client, "route-server-client = false").kind, PeerKind::External);
+    assert_eq!(of("role = \"rs\"", client).kind, PeerKind::RouteServerClient);
+    assert!(of(client, "").enforce_first_as, "a client's path begins with its AS");
+    assert!(!of("role = \"rs-client\"", "").enforce_first_as, "a route server's does not");
+    assert!(of("role = \"rs-client\"", "enforce-first-as = true").enforce_first_as);
+    let group = |settings: &str| error(&format!("[bgp.group.a]\nneighbors = [\"10.0.0.2\"]\n{settings}\n"));
+    assert!(group(&format!("type = \"internal\"\n{client}")).contains("is of another AS"));
+    for (setting, expected) in [
+        ("role = \"provider\"", "our role is \"rs\""),
+        ("as-override = true", "remove as-override"),
+        ("remove-private-as = true", "remove remove-private-as"),
+        ("next-hop-self = true", "remove next-hop-self"),
+    ] {
+        let message = group(&format!("{EXTERNAL}\n{client}\n{setting}"));
+        assert!(message.contains(expected), "{setting}: {message}");
+    }
+}
+
+#[test]
 fn a_groups_mistake_is_told_once_and_in_the_group() {
     let message = error(
         "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",

@@ -79,7 +79,7 @@ pub struct Neighbor {
     /// Its AS, configured or received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asn: Option<u32>,
-    /// `external`, `internal` or `client`.
+    /// `external`, `rs-client` (of our route server), `internal` or `client` (of our route reflector).
     pub kind: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,

@@ -321,6 +321,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         asn: view.asn,
         kind: match view.kind {
             PeerKind::External => "external",
+            PeerKind::RouteServerClient => "rs-client",
             PeerKind::Internal => "internal",
             PeerKind::Client => "client",
             PeerKind::Local(_) => "local",

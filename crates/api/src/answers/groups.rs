@@ -94,6 +94,10 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     let to = match kind {
         PeerKind::External if *prefix_sid => "to external peers inside the SR domain (prefix-sid)".to_owned(),
         PeerKind::External => "to external peers".to_owned(),
+        PeerKind::RouteServerClient if *prefix_sid => {
+            "to route server clients inside the SR domain (prefix-sid)".to_owned()
+        }
+        PeerKind::RouteServerClient => "to route server clients".to_owned(),
         PeerKind::Internal => "to internal peers".to_owned(),
         PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
         PeerKind::Local(_) => "to no peer".to_owned(),
