@@ -22,6 +22,8 @@ pub enum PeerKind {
     External,
     /// Another AS, a client of this route server: routes between two clients pass unchanged (RFC 7947).
     RouteServerClient,
+    /// Another member AS of our confederation (RFC 5065).
+    Confederation,
     /// Our AS, an ordinary internal peer.
     Internal,
     /// Our AS, a client of this route reflector.
@@ -65,9 +67,15 @@ impl PeerKind {
         matches!(self, PeerKind::Local(_))
     }
 
-    /// Whether the peer is of another AS.
+    /// Whether the peer is of another AS, outside of our confederation.
     pub fn is_external(self) -> bool {
         matches!(self, PeerKind::External | PeerKind::RouteServerClient)
+    }
+
+    /// Whether the peer is of our own AS or confederation, to which LOCAL_PREF, MED and NEXT_HOP go as they are (RFC 5065
+    /// section 5.2).
+    pub fn is_inside(self) -> bool {
+        matches!(self, PeerKind::Internal | PeerKind::Client | PeerKind::Confederation)
     }
 
     /// Whether the peer is of our own AS.
@@ -185,7 +193,7 @@ impl PeerInfo {
     pub fn source(&self) -> Source {
         let kind = match self.kind {
             PeerKind::External | PeerKind::RouteServerClient => RouteType::External,
-            PeerKind::Internal | PeerKind::Client => RouteType::Internal,
+            PeerKind::Confederation | PeerKind::Internal | PeerKind::Client => RouteType::Internal,
             PeerKind::Local(_) => RouteType::Local,
         };
         Source { neighbor: self.address, kind }
@@ -193,7 +201,7 @@ impl PeerInfo {
 
     /// The kind of this peer's routes for the RIB manager.
     pub fn feed_kind(&self) -> FeedKind {
-        let internal = self.kind.is_internal();
+        let internal = self.kind.is_inside();
         FeedKind { internal, recursive: internal || self.multihop }
     }
 }
@@ -214,9 +222,10 @@ pub struct FeedKind {
 pub struct EgressSettings {
     /// Relation of the receivers.
     pub kind: PeerKind,
-    /// Our AS on these sessions: that of our OPEN, but to internal peers the router's.
+    /// Our AS on these sessions: that of our OPEN, but to internal peers the router's. It is the identifier of our
+    /// confederation to peers outside of it.
     pub local_asn: u32,
-    /// Our own AS, where the receivers know us by another one, and paths show both: it is prepended before
+    /// Our own AS or confederation, where the receivers know us by another AS, and paths show both: it is prepended before
     /// `local_asn` (RFC 7705 section 3.1).
     pub hidden_asn: Option<u32>,
     /// The AS of the external receivers, where ours replaces it in paths.

@@ -2,6 +2,7 @@
 
 use super::check::{Both, Checker};
 use super::diagnosis::key;
+use super::file::GroupKind;
 use super::or_table::or_table;
 use ribtide_wire::bgp::role::Role;
 use schemars::JsonSchema;
@@ -115,9 +116,10 @@ or_table!(
 const ALLOWAS_IN_MAX: u8 = 10;
 
 impl Checker {
-    /// The AS numbers of a neighbour of an external or internal group of a router of AS `ours`.
-    pub(super) fn as_numbers(&mut self, both: &Both<'_>, external: bool, ours: u32) -> AsNumbers {
-        let local_as = self.local_as(both, external, ours);
+    /// The AS numbers of a neighbour of a group of this kind of a router of AS `ours`.
+    pub(super) fn as_numbers(&mut self, both: &Both<'_>, kind: GroupKind, ours: u32) -> AsNumbers {
+        let external = kind == GroupKind::External;
+        let local_as = self.local_as(both, kind, ours);
         let (allowas_in, at) = both.pick("allowas-in", |n| &n.allowas_in, |g| &g.allowas_in);
         let allowas_in = allowas_in.copied().unwrap_or(0);
         if allowas_in > ALLOWAS_IN_MAX {
@@ -193,7 +195,8 @@ impl Checker {
         true
     }
 
-    fn local_as(&mut self, both: &Both<'_>, external: bool, ours: u32) -> Option<LocalAs> {
+    fn local_as(&mut self, both: &Both<'_>, kind: GroupKind, ours: u32) -> Option<LocalAs> {
+        let external = kind == GroupKind::External;
         let (setting, at) = both.pick("local-as", |n| &n.local_as, |g| &g.local_as);
         let place = at.key();
         let (asn, table) = match setting? {
@@ -206,6 +209,19 @@ impl Checker {
                  or remove it"
             );
             self.problem(&place, message);
+        }
+        let identifier = self.our_confederation.as_ref().map(|ours| ours.identifier);
+        if Some(asn) == identifier && external {
+            self.problem(
+                &place,
+                "neighbours outside of our confederation know us by its identifier anyway; remove local-as",
+            );
+        }
+        if kind == GroupKind::Confederation {
+            self.problem(
+                &place,
+                "neighbours inside of our confederation know us by our member AS (RFC 5065 section 4); remove local-as",
+            );
         }
         let of = |value: fn(&LocalAsTable) -> Option<bool>| table.and_then(value);
         let (prepend, replace, dual) = (of(|t| t.prepend), of(|t| t.replace), of(|t| t.dual));

@@ -4,6 +4,7 @@ mod fib;
 mod session;
 
 use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
+use super::confederation::ConfederationTable;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
@@ -143,6 +144,9 @@ pub(super) struct Bgp {
     #[serde(default)]
     #[schemars(extend("x-see" = "#bgporiginate"))]
     pub(super) originate: Originate,
+    /// The confederation that this router is a member of (RFC 5065).
+    #[schemars(extend("x-see" = "#bgpconfederation"))]
+    pub(super) confederation: Option<ConfederationTable>,
     /// Groups of neighbours, by name.
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,
@@ -311,7 +315,8 @@ with_peer_settings!(
     Group,
     "`bgp.fast-external-fallover`",
     {
-        /// `"internal"` or `"external"`: whether its neighbours are in our AS.
+        /// `"internal"` or `"external"`: whether its neighbours are in our AS. `"confederation"`: they are in other member ASes
+        /// of our confederation.
         #[serde(rename = "type")]
         #[schemars(extend("x-default" = "required"))]
         pub(super) kind: Option<GroupKind>,
@@ -430,6 +435,7 @@ pub(super) struct BfdTable {
 pub(super) enum GroupKind {
     Internal,
     External,
+    Confederation,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]

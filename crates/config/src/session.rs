@@ -34,8 +34,34 @@ impl Checker {
                 }
                 AnyAsn::Exactly(ours)
             }
+            (GroupKind::Confederation, Some(PeerAsn::Number(n))) => {
+                if self.our_confederation.as_ref().is_some_and(|ours| !ours.members.contains(&n)) {
+                    let message = format!(
+                        "AS {n} is no member of our confederation; add it to bgp.confederation.members, or write type = \
+                         \"external\""
+                    );
+                    self.problem(&at.key(), message);
+                }
+                AnyAsn::Exactly(n)
+            }
+            (GroupKind::Confederation, _) => {
+                self.problem(
+                    both.place,
+                    "a neighbour in another member AS needs its number: write peer-asn in the group or at the neighbour",
+                );
+                AnyAsn::AnyExternal
+            }
+            (GroupKind::External, Some(PeerAsn::Number(n)))
+                if self.our_confederation.as_ref().is_some_and(|ours| ours.members.contains(&n)) =>
+            {
+                let message =
+                    format!("AS {n} is a member of our confederation; write type = \"confederation\"");
+                self.problem(&at.key(), message);
+                AnyAsn::Exactly(n)
+            }
             (GroupKind::External, Some(PeerAsn::Number(n))) => {
-                if n == ours || n == 0 || Some(n) == other {
+                let identifier = self.our_confederation.as_ref().map(|ours| ours.identifier);
+                if n == ours || n == 0 || Some(n) == other || Some(n) == identifier {
                     let message = format!(
                         "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
                     );

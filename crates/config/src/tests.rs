@@ -441,6 +441,45 @@ fn as_numbers_are_the_neighbours_before_its_groups() {
 }
 
 #[test]
+fn confederation_members_are_a_kind_of_group() {
+    let table = "[bgp.confederation]\nidentifier = 100\nmembers = [65002, 65003]\n";
+    let of = |kind: &str, asn: u32, more: &str| {
+        let group = format!(
+            "[bgp.group.g]\ntype = \"{kind}\"\npeer-asn = {asn}\nneighbors = [\"192.0.2.1\"]\n{more}\n"
+        );
+        let text = format!("{BASE}{table}{group}");
+        parse(&text).map_err(|e| ConfigError::new(Path::new("ribtide.toml"), &text, e).to_string())
+    };
+    let bgp = of("confederation", 65003, "next-hop-self = true").unwrap().bgp.unwrap();
+    let settings = &bgp.neighbors.values().next().unwrap().settings;
+    assert_eq!((settings.kind, settings.peer_asn), (PeerKind::Confederation, AnyAsn::Exactly(65003)));
+    assert!(settings.next_hop_self && !settings.enforce_first_as && !settings.import.is_missing());
+    let ours = ConfederationConfig { identifier: 100, members: [65002, 65003].into() };
+    assert_eq!(bgp.confederation, Some(ours));
+    assert!(of("external", 7, "").is_ok() && of("internal", 65001, "").is_ok());
+    for (kind, asn, more, expected) in [
+        ("confederation", 65004, "", "AS 65004 is no member of our confederation"),
+        ("confederation", 65002, "local-as = 7", "know us by our member AS"),
+        ("confederation", 65002, "role = \"peer\"", "roles are for external sessions"),
+        ("confederation", 65002, "route-reflector-client = true", "only internal peers can be clients"),
+        ("confederation", 65002, "as-override = true", "remove as-override"),
+        ("external", 65002, "", "write type = \"confederation\""),
+        ("external", 100, "", "an external peer cannot have AS 100"),
+        ("external", 7, "local-as = 100", "know us by its identifier anyway"),
+    ] {
+        let message = of(kind, asn, more).unwrap_err();
+        assert!(message.contains(expected), "{kind} {asn} {more}: {message}");
+    }
+    let confederation = |table: &str| error(&format!("[bgp.confederation]\n{table}\n"));
+    assert!(confederation("identifier = 0").contains("AS 0 is reserved"));
+    assert!(confederation("identifier = 65001").contains("65001 is router.asn, our member AS"));
+    assert!(confederation("identifier = 100\nmembers = [65001]").contains("AS 65001 is no other member"));
+    assert!(confederation("identifier = 100\nmembers = [100]").contains("AS 100 is no other member"));
+    let without = "[bgp.group.g]\ntype = \"confederation\"\npeer-asn = 65002\nneighbors = [\"192.0.2.1\"]\n";
+    assert!(error(without).contains("there is no confederation; write [bgp.confederation]"));
+}
+
+#[test]
 fn route_server_client_is_external_and_transparent() {
     let of = |group: &str, own: &str| settings(&format!("{EXTERNAL}\n{group}"), own);
     let client = "route-server-client = true";

@@ -79,7 +79,7 @@ pub struct Neighbor {
     /// Its AS, configured or received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asn: Option<u32>,
-    /// `external`, `rs-client` (of our route server), `internal` or `client` (of our route reflector).
+    /// `external`, `rs-client` (of our route server), `confederation` (another member AS), `internal` or `client` (of our route reflector).
     pub kind: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
@@ -310,7 +310,8 @@ pub struct ReceiveCounters {
     pub loops: u64,
     /// Announcements refused by the import policy.
     pub rejected: u64,
-    /// Announcements refused because the path does not begin with the neighbour's AS (RFC 4271 section 6.3).
+    /// Announcements refused because the path does not begin with the neighbour's AS (RFC 4271 section 6.3), in an
+    /// AS_CONFED_SEQUENCE if it is another member of our confederation (RFC 5065 section 5).
     pub first_as: u64,
     /// Announcements refused because the prefix is in `bgp.martians` or the next hop is a loopback address.
     pub martians: u64,

@@ -322,6 +322,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         kind: match view.kind {
             PeerKind::External => "external",
             PeerKind::RouteServerClient => "rs-client",
+            PeerKind::Confederation => "confederation",
             PeerKind::Internal => "internal",
             PeerKind::Client => "client",
             PeerKind::Local(_) => "local",
@@ -510,7 +511,7 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         discarded_attributes: c.discarded_attributes,
         loops: loops.into_iter().map(|r| c.refused(r)).sum(),
         rejected: c.refused(Refused::ImportPolicy),
-        first_as: c.refused(Refused::FirstAs),
+        first_as: c.refused(Refused::FirstAs) + c.refused(Refused::MemberAs),
         martians: c.refused(Refused::Martian),
         route_leaks: c.refused(Refused::RouteLeak),
         beyond_max: c.refused(Refused::MaxPrefixes),

@@ -98,6 +98,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
             "to route server clients inside the SR domain (prefix-sid)".to_owned()
         }
         PeerKind::RouteServerClient => "to route server clients".to_owned(),
+        PeerKind::Confederation => "to members of the confederation".to_owned(),
         PeerKind::Internal => "to internal peers".to_owned(),
         PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
         PeerKind::Local(_) => "to no peer".to_owned(),

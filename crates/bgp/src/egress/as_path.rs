@@ -1,6 +1,6 @@
 //! AS_PATH of sent routes.
 //!
-//! The changes happen in this order: private AS numbers, the override of the receivers' AS, our own AS. The export
+//! The changes happen in this order: the segments of our confederation (RFC 5065 section 4.1), private AS numbers, the override of the receivers' AS, our own AS. The export
 //! policy has seen the path before.
 
 use crate::peer::{EgressSettings, RemovePrivateAs};
@@ -11,9 +11,12 @@ use ribtide_wire::bgp::{AsPath, build};
 pub(super) fn external(settings: &EgressSettings, path: AsPath<'_>) -> Vec<u8> {
     let EgressSettings { local_asn, hidden_asn, as_override, remove_private_as, .. } = settings;
     let own = hidden_asn.unwrap_or(*local_asn);
-    if let (None, None, None) = (hidden_asn, as_override, remove_private_as) {
+    let in_confederation = path.segments().next().is_some_and(|first| first.kind.is_confed());
+    if let (None, None, None, false) = (hidden_asn, as_override, remove_private_as, in_confederation) {
         return build::prepend(path, own, 1);
     }
+    let outside = outside(path);
+    let path = AsPath::new(&outside);
     let removal = remove_private_as.filter(|removal| removal.applies(settings, path));
     let mut edited = Vec::with_capacity(path.as_bytes().len());
     for segment in path.segments() {
@@ -29,6 +32,15 @@ pub(super) fn external(settings: &EgressSettings, path: AsPath<'_>) -> Vec<u8> {
         Some(_) => build::prepend(AsPath::new(&path), *local_asn, 1),
         None => path,
     }
+}
+
+/// The path without the segments of a confederation.
+fn outside(path: AsPath<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.as_bytes().len());
+    for segment in path.segments().filter(|segment| !segment.kind.is_confed()) {
+        write_segment(&mut out, segment.kind, segment.asns());
+    }
+    out
 }
 
 /// Appends a segment, unless it has no AS number.
@@ -89,6 +101,21 @@ mod tests {
     fn private(all: bool, replace: bool) -> impl Fn(&mut EgressSettings) {
         let removal = RemovePrivateAs { all, replace, peer_asn: 65020 };
         move |settings| settings.remove_private_as = Some(removal)
+    }
+
+    /// RFC 5065 section 4.1: what is behind the border of the confederation 3333 is not seen.
+    #[test]
+    fn external_path_has_no_segment_of_the_confederation() {
+        use SegmentKind::{ConfedSequence, ConfedSet, Sequence, Set};
+        let plain = |_: &mut EgressSettings| {};
+        let path =
+            [(ConfedSequence, &[65001, 65002][..]), (ConfedSet, &[65003]), (Sequence, &[7]), (Set, &[8])];
+        assert_eq!(sent(plain, &path), "3333 7 {8}");
+        assert_eq!(sent(plain, &path[..2]), "3333");
+        let local_as = |s: &mut EgressSettings| (s.local_asn, s.hidden_asn) = (4444, Some(3333));
+        assert_eq!(sent(local_as, &path), "4444 3333 7 {8}");
+        let public = [(ConfedSequence, &[7][..]), (Sequence, &[64512])];
+        assert_eq!(sent(private(false, false), &public), "3333", "a member AS is not in the path any more");
     }
 
     /// RFC 7705 section 3: AS 3333 poses as AS 4444, with and without "Replace Old AS".

@@ -35,12 +35,15 @@ pub(super) fn forbidden(
     if is_transparent(settings, source) {
         return None;
     }
-    // Well-known communities (RFC 1997). There are no confederations here, so that NO_EXPORT_SUBCONFED is NO_EXPORT.
+    // Well-known communities (RFC 1997). Without a confederation NO_EXPORT_SUBCONFED is NO_EXPORT.
     if attrs.no_advertise() {
         return Some("it has the community no-advertise");
     }
-    if !settings.kind.is_internal() && (attrs.no_export() || attrs.no_export_subconfed()) {
+    if !settings.kind.is_inside() && attrs.no_export() {
         return Some("it has the community no-export, and the peer is external");
+    }
+    if !settings.kind.is_internal() && attrs.no_export_subconfed() {
+        return Some("it has the community no-export-subconfed, and the peer is not of our AS");
     }
     None
 }
@@ -104,7 +107,7 @@ fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
 /// section 2.2.3); that of an originated route does.
 pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
     let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
-    let internal = settings.kind.is_internal();
+    let internal = settings.kind.is_inside();
     let reflected = is_reflected(settings, source);
     let transparent = is_transparent(settings, source);
     let mut rest = attrs.attributes().peekable();
@@ -127,10 +130,13 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
 
     let path = copy_below(code::AS_PATH, out, code::AS_PATH).map(|a| a.value).unwrap_or_default();
     let prepended;
-    let path = if internal || transparent {
+    let path = if settings.kind.is_internal() || transparent {
         AsPath::new(path)
     } else {
-        prepended = as_path::external(settings, AsPath::new(path));
+        prepended = match settings.kind {
+            PeerKind::Confederation => build::prepend_member(AsPath::new(path), settings.local_asn),
+            _ => as_path::external(settings, AsPath::new(path)),
+        };
         AsPath::new(&prepended)
     };
     if settings.four_octet_as {
@@ -335,6 +341,47 @@ mod tests {
         assert!(forbidden(&to_server, &client, Afi::Ipv6, &otc).is_some(), "roles hold as ever");
     }
 
+    /// RFC 5065 sections 4.1 and 5.2, RFC 1997. We are member AS 70000.
+    #[test]
+    fn confederation_members_get_local_attributes_and_a_member_as() {
+        use PeerKind::{Confederation, External, Internal};
+        let mut block = Vec::new();
+        build::origin(&mut block, ribtide_wire::bgp::attribute::Origin::Igp);
+        build::as_path(&mut block, AsPath::new(&[3, 1, 0, 0, 0, 9, 2, 1, 0, 0, 0, 7]));
+        build::med(&mut block, 5);
+        build::local_pref(&mut block, 200);
+        let sent = |from: PeerKind, to: PeerKind| {
+            let (source, settings) = (peer(from, true), peer(to, true).egress);
+            let attrs = AttrSet::new(&block, HOP);
+            let path = Path { attrs, source: source.id, next_hop: None, keeps_med: false };
+            let mut sent = Vec::new();
+            attributes(&settings, &source, &path, &mut sent);
+            let set = AttrSet::new(&sent, HOP);
+            let path = AsPath::new(set.value(code::AS_PATH).unwrap()).to_string();
+            (path, set.med(), set.local_pref(), set.originator_id().is_some())
+        };
+        let text = |path: &str, med, local_pref| (path.to_owned(), med, local_pref, false);
+        assert_eq!(sent(Internal, Confederation), text("(70000 9) 7", Some(5), Some(200)));
+        assert_eq!(sent(External, Confederation), text("(70000 9) 7", Some(5), Some(200)));
+        assert_eq!(sent(Confederation, Confederation), text("(70000 9) 7", Some(5), Some(200)));
+        assert_eq!(sent(Confederation, Internal), text("(9) 7", Some(5), Some(200)));
+        assert_eq!(sent(Confederation, External), text("70000 7", None, None));
+
+        let with = |community: u32| {
+            let mut block = block.clone();
+            build::list(&mut block, 0xc0, code::COMMUNITIES, &community.to_be_bytes());
+            AttrSet::new(&block, HOP)
+        };
+        let may = |attrs: &AttrSet, to: PeerKind| {
+            forbidden(&peer(to, true).egress, &peer(Confederation, true), Afi::Ipv4, attrs).is_none()
+        };
+        for (community, to) in [(0xffff_ff01, [true, true, false]), (0xffff_ff03, [true, false, false])] {
+            assert_eq!([Internal, Confederation, External].map(|kind| may(&with(community), kind)), to);
+        }
+        let keep = peer(Confederation, true).egress;
+        assert_eq!(next_hop(&keep, &peer(External, true), Afi::Ipv4, HOP, None), Some(HOP));
+    }
+
     /// RFC 9234 section 5: the OTC of a private AS behind us becomes ours.
     #[test]
     fn otc_of_a_private_as_is_ours_with_remove_private_as() {
@@ -375,15 +422,19 @@ mod tests {
             body.extend_from_slice(&(block.len() as u16).to_be_bytes());
             body.extend_from_slice(&block);
             body.extend_from_slice(&[8, 10]);
-            let context = UpdateContext { four_octet_as: true, external: !internal, prefix_sid: false };
+            let context = UpdateContext { four_octet_as: true, external: !internal, prefix_sid: false, confederation: false };
             let update = parse(&body, &context).unwrap();
             let mut kept = Vec::new();
             update.attributes().for_each(|a| build::attribute(&mut kept, a.flags, a.code, a.value));
             let attrs = AttrSet::new(&kept, HOP);
             let source = peer(if internal { PeerKind::Internal } else { PeerKind::External }, true);
-            for kind in
-                [PeerKind::External, PeerKind::RouteServerClient, PeerKind::Internal, PeerKind::Client]
-            {
+            for kind in [
+                PeerKind::External,
+                PeerKind::RouteServerClient,
+                PeerKind::Confederation,
+                PeerKind::Internal,
+                PeerKind::Client,
+            ] {
                 for four_octet_as in [true, false] {
                     let to = peer(kind, four_octet_as);
                     let path = Path { attrs: attrs.clone(), source: source.id, next_hop: None, keeps_med: true };
@@ -392,7 +443,7 @@ mod tests {
                     let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
                     UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
                     let body = frame(&message, 4096).unwrap().unwrap().body;
-                    let context = UpdateContext { four_octet_as, external: !kind.is_internal(), prefix_sid: false };
+                    let context = UpdateContext { four_octet_as, external: !kind.is_inside(), prefix_sid: false, confederation: kind.is_inside() };
                     let again = parse(body, &context).unwrap();
                     prop_assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
                     for a in Attributes::new(again.raw_attributes()) {

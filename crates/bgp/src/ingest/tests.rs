@@ -136,6 +136,53 @@ fn attributes_are_kept_in_order_without_what_only_concerns_this_session() {
     assert_eq!(peer.counters.discarded_attributes, 1, "LOCAL_PREF from an external peer");
 }
 
+/// RFC 5065 sections 4 and 5: segments of a confederation are for its members alone, and a path from another member AS begins
+/// with one. We are member 65000 of the confederation 100.
+#[test]
+fn confederation_segments_are_those_of_members() {
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let member =
+        IngestSettings { confederation: true, other_own_as: [100, 0], enforce_first_as: false, ..settings() };
+    let alone = IngestSettings { enforce_first_as: false, ..settings() };
+    let segments = |segments: &[(u8, &[u32])]| {
+        let mut value = Vec::new();
+        for (kind, asns) in segments {
+            value.extend_from_slice(&[*kind, asns.len() as u8]);
+            asns.iter().for_each(|asn| value.extend_from_slice(&asn.to_be_bytes()));
+        }
+        let mut block = Vec::new();
+        build::origin(&mut block, Origin::Igp);
+        build::as_path(&mut block, AsPath::new(&value));
+        announce_v4(&block, &["10.0.0.0/8"])
+    };
+    use PeerKind::{Confederation, External, Internal};
+    // The peer is of AS 65001.
+    for (kind, settings, path, refused, malformed) in [
+        (Confederation, &member, &[(3, &[65001][..]), (2, &[7])][..], None, false),
+        (Confederation, &member, &[(3, &[65001, 65002])], None, false),
+        (Confederation, &member, &[(2, &[65001, 7])], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[(3, &[65002, 65001])], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[(4, &[65001])], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[(3, &[65001, 65000])], Some(Refusal::AsLoop), false),
+        (Confederation, &member, &[(3, &[65001]), (2, &[7, 100])], Some(Refusal::AsLoop), false),
+        (Internal, &member, &[(3, &[65002]), (2, &[7])], None, false),
+        (Internal, &member, &[], None, false),
+        (External, &member, &[(2, &[65001, 100])], Some(Refusal::AsLoop), false),
+        (External, &member, &[(3, &[65001]), (2, &[7])], None, true),
+        (Internal, &alone, &[(3, &[65002]), (2, &[7])], None, true),
+    ] {
+        let mut peer = peer(kind, settings.clone());
+        ingest.update(&mut peer, &segments(path), &mut out).unwrap();
+        let counters = &peer.counters;
+        let (why, faults) = (counters.last_refusal, counters.treated_as_withdraw);
+        assert_eq!((why, faults), (refused, u64::from(malformed)), "{kind:?} {path:?}");
+        assert_eq!(counters.announced, u64::from(refused.is_none() && !malformed), "{kind:?} {path:?}");
+        ops(&mut out);
+    }
+}
+
 /// RFC 7705 section 3: the AS that the peer knows us by comes before the path, after all checks of the path.
 #[test]
 fn local_as_is_prepended_to_received_paths() {

@@ -229,7 +229,7 @@ impl Sessions {
         let Some(peer) = self.peers.get(&id) else { return };
         let Some(up) = &peer.up else { return };
         let (side, reader, families) = (up.side, up.reader, up.info.families);
-        let settings = super::link::ingest(&peer.settings, &up.info, self.asn);
+        let settings = self.ingest(&peer.settings, &up.info);
         let command = Command::Import(id, up.info.session, Box::new(settings));
         self.outbox.send_to_reader(reader, command);
         self.request_routes(id, side, families);

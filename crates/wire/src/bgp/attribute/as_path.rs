@@ -151,6 +151,13 @@ impl<'a> AsPath<'a> {
         }
     }
 
+    /// Whether the path begins with an AS_CONFED_SEQUENCE whose first is `asn`: that of a peer in another member AS of our
+    /// confederation does (RFC 5065 section 5).
+    pub fn begins_with_member(self, asn: u32) -> bool {
+        let first = self.segments().next();
+        first.is_some_and(|s| s.kind == SegmentKind::ConfedSequence && s.asns().next() == Some(asn))
+    }
+
     /// The neighbouring AS, by which MULTI_EXIT_DISC values are comparable: the first AS number beyond the local
     /// confederation, `None` when the route is from inside or begins with a set.
     #[inline]
