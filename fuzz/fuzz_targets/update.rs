@@ -8,8 +8,9 @@ use ribtide_wire::bgp::{UpdateContext, invariants};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (four_octet_as, external, body) = input;
-    for prefix_sid in [false, true] {
-        let ctx = UpdateContext { four_octet_as, external, prefix_sid };
+    for also in [false, true] {
+        let (prefix_sid, confederation) = (also, also && !external);
+        let ctx = UpdateContext { four_octet_as, external, prefix_sid, confederation };
         if let Ok(update) = parse(body, &ctx) {
             invariants::check(&update, &ctx);
         }

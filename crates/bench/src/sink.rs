@@ -314,7 +314,12 @@ impl Receiver {
         let got = Got { routes: table.then(Routes::default), ..Got::default() };
         let got = Arc::new(Mutex::new(got));
         let peer: Peer = *opened.peer();
-        let context = UpdateContext { four_octet_as: true, external: !peer.internal, prefix_sid: false };
+        let context = UpdateContext {
+            four_octet_as: true,
+            external: !peer.internal,
+            prefix_sid: false,
+            confederation: false,
+        };
         let taking = Arc::clone(&got);
         let session = opened.start(move |body| {
             let update = parse(body, &context)?;

@@ -8,7 +8,7 @@
 //! no comparison of all paths.
 
 use crate::attr::AttrSet;
-use crate::peer::{PeerInfo, PeerKind};
+use crate::peer::PeerInfo;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::fmt;
@@ -83,7 +83,7 @@ pub enum Reason {
     Origin,
     /// Another from the same neighboring AS has a lower MULTI_EXIT_DISC.
     Med,
-    /// Another is external.
+    /// Another is external; a path of another member AS of our confederation is not.
     ExternalOverInternal,
     /// Another has a lower interior cost to its next hop.
     IgpCost,
@@ -397,7 +397,8 @@ fn pairwise(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOption
 
 /// Compares two usable paths by the rules after MED, a total order.
 fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptions) -> (Ordering, Reason) {
-    let internal = |path: Candidate<'_>| path.peer.kind.is_internal();
+    // RFC 5065 section 5.3: a path of another member AS is internal.
+    let internal = |path: Candidate<'_>| path.peer.kind.is_inside();
     let router_id = |path: Candidate<'_>| path.rank.originator_id.unwrap_or(path.peer.router_id);
     let (a, b) = (older, newer);
     let order = internal(a).cmp(&internal(b));
@@ -408,7 +409,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
     if order.is_ne() {
         return (order, Reason::IgpCost);
     }
-    if options.prefer_oldest && a.peer.kind == PeerKind::External {
+    if options.prefer_oldest && a.peer.kind.is_external() {
         return (Ordering::Less, Reason::OldestPath);
     }
     let order = router_id(a).cmp(&router_id(b));
@@ -428,7 +429,7 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{EgressSettings, FamilySet, PeerId};
+    use crate::peer::{EgressSettings, FamilySet, PeerId, PeerKind};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -489,7 +490,13 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(n, row)| {
-                let kind = if row.external { PeerKind::External } else { PeerKind::Internal };
+                // RFC 5065 section 5.3: another member AS is internal.
+                let kind = match (row.external, n % 2) {
+                    (true, 0) => PeerKind::External,
+                    (true, _) => PeerKind::RouteServerClient,
+                    (false, 0) => PeerKind::Internal,
+                    (false, _) => PeerKind::Confederation,
+                };
                 let families = FamilySet { ipv4: true, ipv6: true };
                 PeerInfo {
                     id: PeerId(n as u32),

@@ -20,6 +20,10 @@ pub const MOST_PEERS: usize = 32_767;
 pub enum PeerKind {
     /// Another AS.
     External,
+    /// Another AS, a client of this route server: routes between two clients pass unchanged (RFC 7947).
+    RouteServerClient,
+    /// Another member AS of our confederation (RFC 5065).
+    Confederation,
     /// Our AS, an ordinary internal peer.
     Internal,
     /// Our AS, a client of this route reflector.
@@ -61,6 +65,17 @@ impl PeerKind {
     /// Whether it stands for routes that this router originates.
     pub fn is_local(self) -> bool {
         matches!(self, PeerKind::Local(_))
+    }
+
+    /// Whether the peer is of another AS, outside of our confederation.
+    pub fn is_external(self) -> bool {
+        matches!(self, PeerKind::External | PeerKind::RouteServerClient)
+    }
+
+    /// Whether the peer is of our own AS or confederation, to which LOCAL_PREF, MED and NEXT_HOP go as they are (RFC 5065
+    /// section 5.2).
+    pub fn is_inside(self) -> bool {
+        matches!(self, PeerKind::Internal | PeerKind::Client | PeerKind::Confederation)
     }
 
     /// Whether the peer is of our own AS.
@@ -177,8 +192,8 @@ impl PeerInfo {
     /// This peer as the source of a route in policies.
     pub fn source(&self) -> Source {
         let kind = match self.kind {
-            PeerKind::External => RouteType::External,
-            PeerKind::Internal | PeerKind::Client => RouteType::Internal,
+            PeerKind::External | PeerKind::RouteServerClient => RouteType::External,
+            PeerKind::Confederation | PeerKind::Internal | PeerKind::Client => RouteType::Internal,
             PeerKind::Local(_) => RouteType::Local,
         };
         Source { neighbor: self.address, kind }
@@ -186,7 +201,7 @@ impl PeerInfo {
 
     /// The kind of this peer's routes for the RIB manager.
     pub fn feed_kind(&self) -> FeedKind {
-        let internal = self.kind.is_internal();
+        let internal = self.kind.is_inside();
         FeedKind { internal, recursive: internal || self.multihop }
     }
 }
@@ -207,8 +222,16 @@ pub struct FeedKind {
 pub struct EgressSettings {
     /// Relation of the receivers.
     pub kind: PeerKind,
-    /// Our AS on these sessions.
+    /// Our AS on these sessions: that of our OPEN, but to internal peers the router's. It is the identifier of our
+    /// confederation to peers outside of it.
     pub local_asn: u32,
+    /// Our own AS or confederation, where the receivers know us by another AS, and paths show both: it is prepended before
+    /// `local_asn` (RFC 7705 section 3.1).
+    pub hidden_asn: Option<u32>,
+    /// The AS of the external receivers, where ours replaces it in paths.
+    pub as_override: Option<u32>,
+    /// Whether and how private AS numbers in paths do not reach the external receivers.
+    pub remove_private_as: Option<RemovePrivateAs>,
     /// Our cluster id as a route reflector (RFC 4456 section 7).
     pub cluster_id: Ipv4Addr,
     /// Our BGP identifier.
@@ -242,6 +265,9 @@ impl EgressSettings {
         EgressSettings {
             kind,
             local_asn,
+            hidden_asn: None,
+            as_override: None,
+            remove_private_as: None,
             cluster_id: router_id,
             router_id,
             families,
@@ -253,6 +279,18 @@ impl EgressSettings {
             export,
         }
     }
+}
+
+/// How private AS numbers (RFC 6996) are removed from the paths of sent routes. Those of the receivers stay, because
+/// they show loops, and so do our own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RemovePrivateAs {
+    /// From every path; else only from paths without a public AS number.
+    pub all: bool,
+    /// Our own AS takes their place, so that the path keeps its length.
+    pub replace: bool,
+    /// The AS of the receivers.
+    pub peer_asn: u32,
 }
 
 /// The rule for NEXT_HOP of sent routes.

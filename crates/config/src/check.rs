@@ -1,7 +1,9 @@
 //! Checks of the configuration file: defaults, ranges, and combinations that are refused.
 
 use super::api::ApiConfig;
+use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
+use super::confederation::ConfederationConfig;
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
@@ -15,7 +17,7 @@ use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
 use ribtide_bgp::ingest::Martians;
-use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
+use ribtide_bgp::peer::{FamilySet, MOST_PEERS, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::log::{Format, Levels, LogSettings};
@@ -94,6 +96,8 @@ pub struct BgpConfig {
     pub backup_path: bool,
     /// The routes that this router originates.
     pub originate: OriginateConfig,
+    /// The confederation that we are a member of.
+    pub confederation: Option<ConfederationConfig>,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
@@ -136,8 +140,10 @@ pub struct NeighborSettings {
     pub group: String,
     /// Its AS.
     pub peer_asn: AnyAsn,
-    /// Whether it is a client of our route reflector.
-    pub route_reflector_client: bool,
+    /// External or a client of our route server, of our confederation, internal or a client of our route reflector.
+    pub kind: PeerKind,
+    /// AS numbers of its sessions and paths.
+    pub as_numbers: AsNumbers,
     /// The text for its operator with which it is shut down, empty for none; `None`: it is not shut down.
     pub shutdown: Option<String>,
     /// Move traffic away from it before a shutdown (RFC 8326); the policies contain what that changes.
@@ -231,6 +237,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
         graceful_restart: file.bgp.as_ref().and_then(|bgp| bgp.graceful_restart),
         martians: Arc::new(Martians::default_list()),
+        our_confederation: None,
         files: Vec::new(),
     };
     let config = c.config(file, folder);
@@ -247,6 +254,8 @@ pub(super) struct Checker {
     /// What `bgp` sets for all neighbours.
     pub(super) graceful_restart: Option<GracefulRestartTable>,
     martians: Arc<Martians>,
+    /// `bgp.confederation`.
+    pub(super) our_confederation: Option<ConfederationConfig>,
     /// Files that the configuration names.
     pub(super) files: Vec<PathBuf>,
 }
@@ -455,6 +464,7 @@ impl Checker {
             link_bandwidth: file.link_bandwidth_ext_community,
             backup_path: file.backup_path,
             originate: self.originate(&file.originate, fib.is_some(), imports),
+            confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
         };
@@ -462,6 +472,7 @@ impl Checker {
             let message = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
             self.problem(key!["bgp", "multipath"], message);
         }
+        self.our_confederation.clone_from(&bgp.confederation);
         if let Some(texts) = &file.martians {
             self.martians = Arc::new(self.martians(key!["bgp", "martians"], texts));
         }
@@ -491,7 +502,7 @@ impl Checker {
             );
             return;
         };
-        if file.route_reflector_client && kind == file::GroupKind::External {
+        if file.route_reflector_client && kind != file::GroupKind::Internal {
             self.problem(
                 &at(key!["route-reflector-client"]),
                 "only internal peers can be clients of a route reflector (RFC 4456); write type = \"internal\" or remove this",
@@ -580,7 +591,14 @@ impl Checker {
         let in_group = key!["bgp", "group", name];
         let both = Both { own, group, place, in_group };
         let external = kind == file::GroupKind::External;
-        let peer_asn = self.peer_asn(&both, kind, dynamic, router.asn);
+        if kind == file::GroupKind::Confederation && self.our_confederation.is_none() {
+            self.problem(
+                &[in_group, &key!["type"][..]].concat(),
+                "there is no confederation; write [bgp.confederation] with identifier and members, or another type",
+            );
+        }
+        let as_numbers = self.as_numbers(&both, kind, router.asn);
+        let peer_asn = self.peer_asn(&both, kind, dynamic, router.asn, as_numbers.local_as);
         let (hold_time, at) = both.pick("hold-time", |n| &n.hold_time, |g| &g.hold_time);
         let hold_time = hold_time.copied().unwrap_or(90);
         if (1..3).contains(&hold_time) {
@@ -632,6 +650,7 @@ impl Checker {
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
         let (role, role_strict) = self.role(&both, external);
+        let route_server_client = self.route_server_client(&both, external, role, as_numbers);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
         let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at.key()));
@@ -672,15 +691,24 @@ impl Checker {
             );
         }
         NeighborSettings {
-            enforce_first_as: enforce_first_as.copied().unwrap_or(external),
+            enforce_first_as: enforce_first_as
+                .copied()
+                .unwrap_or(external && role != Some(Role::RouteServerClient)),
             prefix_sid: prefix_sid.copied().unwrap_or(false),
             martians: self.martians.clone(),
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
             group: name.into(),
+            kind: match kind {
+                file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,
+                file::GroupKind::External => PeerKind::External,
+                file::GroupKind::Confederation => PeerKind::Confederation,
+                file::GroupKind::Internal if group.route_reflector_client => PeerKind::Client,
+                file::GroupKind::Internal => PeerKind::Internal,
+            },
+            as_numbers,
             peer_asn,
-            route_reflector_client: group.route_reflector_client,
             shutdown: self.shutdown(&both),
             graceful_shutdown: graceful_shutdown.initiator,
             passive: dynamic || both.value(|n| &n.passive, |g| &g.passive).unwrap_or(false),

@@ -3,6 +3,8 @@
 mod fib;
 mod session;
 
+use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
+use super::confederation::ConfederationTable;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
@@ -142,6 +144,9 @@ pub(super) struct Bgp {
     #[serde(default)]
     #[schemars(extend("x-see" = "#bgporiginate"))]
     pub(super) originate: Originate,
+    /// The confederation that this router is a member of (RFC 5065).
+    #[schemars(extend("x-see" = "#bgpconfederation"))]
+    pub(super) confederation: Option<ConfederationTable>,
     /// Groups of neighbours, by name.
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,
@@ -256,9 +261,27 @@ macro_rules! with_peer_settings {
             #[schemars(extend("x-default" = $fallover), extend("x-see" = "#fast-external-fallover"))]
             pub(super) fast_external_fallover: Option<bool>,
             /// Of external neighbours, refuse paths that do not begin with the neighbour's AS (RFC 4271 section 6.3; the
-            /// routes count as withdrawn). A client of a route server that leaves its own AS out needs `false` towards it.
-            #[schemars(extend("x-default" = "`true` for external neighbours"))]
+            /// routes count as withdrawn). A route server leaves its own AS out.
+            #[schemars(extend("x-default" = "`true` for external neighbours, but with `role = \"rs-client\"`"))]
             pub(super) enforce_first_as: Option<bool>,
+            /// The AS by which the neighbour knows us, where that is not `router.asn`: a number, or a table of `asn`, `prepend`,
+            /// `replace` and `dual` (RFC 7705).
+            #[schemars(extend("x-default" = "none"), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) local_as: Option<LocalAsSetting>,
+            /// How often each AS of ours may be in a received path, 0 to 10; a path with more is a loop.
+            #[schemars(extend("default" = 0), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) allowas_in: Option<u8>,
+            /// In paths sent to the external neighbour, our AS replaces the neighbour's.
+            #[schemars(extend("default" = false), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) as_override: Option<bool>,
+            /// From paths sent to the external neighbour, remove private AS numbers (RFC 6996): `true`, or a table of `all` and
+            /// `replace`.
+            #[schemars(extend("default" = false), extend("x-see" = "#as-numbers-in-paths"))]
+            pub(super) remove_private_as: Option<RemovePrivateAsSetting>,
+            /// The external neighbour is a client of this route server: routes between two clients keep path, next hop, MED and
+            /// communities (RFC 7947).
+            #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
+            pub(super) route_server_client: Option<bool>,
             /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]
@@ -292,7 +315,8 @@ with_peer_settings!(
     Group,
     "`bgp.fast-external-fallover`",
     {
-        /// `"internal"` or `"external"`: whether its neighbours are in our AS.
+        /// `"internal"` or `"external"`: whether its neighbours are in our AS. `"confederation"`: they are in other member ASes
+        /// of our confederation.
         #[serde(rename = "type")]
         #[schemars(extend("x-default" = "required"))]
         pub(super) kind: Option<GroupKind>,
@@ -411,6 +435,7 @@ pub(super) struct BfdTable {
 pub(super) enum GroupKind {
     Internal,
     External,
+    Confederation,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]

@@ -3,15 +3,18 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`], [`originate`], [`import_filter`], [`max_prefixes`] and [`graceful_restart`] are the parts of the check that
-//! make policies, static routes, VRFs, dataplanes, what guards a session, originated routes, lists of what is never taken,
-//! limits, and what a restart means.
+//! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`max_prefixes`] and
+//! [`graceful_restart`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what guards a
+//! session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, limits, and what a
+//! restart means.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod api;
+mod as_numbers;
 mod bfd;
 mod check;
+mod confederation;
 mod diagnosis;
 mod fib;
 mod fib_policy;
@@ -29,8 +32,10 @@ mod threads;
 mod vrf;
 
 pub use api::{ApiConfig, SocketGroup, Token};
+pub use as_numbers::{AsNumbers, LocalAs, RemovePrivateAs};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
+pub use confederation::ConfederationConfig;
 pub use diagnosis::{ConfigError, Problem};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;

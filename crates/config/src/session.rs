@@ -1,5 +1,6 @@
 //! Checks of what ends and guards a session: the AS and role of its neighbour, shutdown, GTSM, missing policies.
 
+use super::as_numbers::LocalAs;
 use super::check::{AnyAsn, BgpConfig, Both, Checker, NeighborSettings};
 use super::file::{self, GroupKind, PeerAsn};
 use super::policy::Direction;
@@ -12,21 +13,55 @@ use std::collections::BTreeMap;
 
 impl Checker {
     /// The AS that a neighbour of a group of this kind must have.
-    pub(super) fn peer_asn(&mut self, both: &Both<'_>, kind: GroupKind, dynamic: bool, ours: u32) -> AnyAsn {
+    pub(super) fn peer_asn(
+        &mut self,
+        both: &Both<'_>,
+        kind: GroupKind,
+        dynamic: bool,
+        ours: u32,
+        local_as: Option<LocalAs>,
+    ) -> AnyAsn {
+        let other = local_as.map(|local_as| local_as.asn);
         let (peer_asn, at) = both.pick("peer-asn", |n| &n.peer_asn, |g| &g.peer_asn);
         match (kind, peer_asn.copied()) {
             (GroupKind::Internal, None | Some(PeerAsn::Kind(GroupKind::Internal))) => AnyAsn::Exactly(ours),
             (GroupKind::Internal, Some(PeerAsn::Number(n))) => {
-                if n != ours {
+                if n != ours && Some(n) != other {
                     let message = format!(
                         "an internal peer has our own AS {ours}, not {n}; write type = \"external\" or remove peer-asn"
                     );
                     self.problem(&at.key(), message);
                 }
+                AnyAsn::Exactly(ours)
+            }
+            (GroupKind::Confederation, Some(PeerAsn::Number(n))) => {
+                if self.our_confederation.as_ref().is_some_and(|ours| !ours.members.contains(&n)) {
+                    let message = format!(
+                        "AS {n} is no member of our confederation; add it to bgp.confederation.members, or write type = \
+                         \"external\""
+                    );
+                    self.problem(&at.key(), message);
+                }
+                AnyAsn::Exactly(n)
+            }
+            (GroupKind::Confederation, _) => {
+                self.problem(
+                    both.place,
+                    "a neighbour in another member AS needs its number: write peer-asn in the group or at the neighbour",
+                );
+                AnyAsn::AnyExternal
+            }
+            (GroupKind::External, Some(PeerAsn::Number(n)))
+                if self.our_confederation.as_ref().is_some_and(|ours| ours.members.contains(&n)) =>
+            {
+                let message =
+                    format!("AS {n} is a member of our confederation; write type = \"confederation\"");
+                self.problem(&at.key(), message);
                 AnyAsn::Exactly(n)
             }
             (GroupKind::External, Some(PeerAsn::Number(n))) => {
-                if n == ours || n == 0 {
+                let identifier = self.our_confederation.as_ref().map(|ours| ours.identifier);
+                if n == ours || n == 0 || Some(n) == other || Some(n) == identifier {
                     let message = format!(
                         "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
                     );

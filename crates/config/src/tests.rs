@@ -1,6 +1,7 @@
 mod originate;
 
 use super::*;
+use ribtide_bgp::peer::PeerKind;
 use ribtide_runtime::log::{Format, LogSettings};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -67,7 +68,7 @@ fn the_example_of_the_design_is_accepted() {
     assert_eq!(bgp.neighbors.len(), 3);
     let own: IpAddr = "127.0.0.4".parse().unwrap();
     assert_eq!(bgp.neighbors[&own].settings.hold_time, 30);
-    assert!(bgp.neighbors[&own].settings.passive && bgp.neighbors[&own].settings.route_reflector_client);
+    assert!(bgp.neighbors[&own].settings.passive && bgp.neighbors[&own].settings.kind == PeerKind::Client);
     assert_eq!(bgp.dynamic[0].settings.peer_asn, AnyAsn::Exactly(65001));
     let asic = config.fib.unwrap().asics[VIRTUAL_ASIC];
     assert!(asic.lab);
@@ -391,6 +392,113 @@ fn role_is_ours_and_of_external_neighbours() {
     assert!(group(&format!("{EXTERNAL}\nrole-strict = true")).contains("write role = "));
     for list in ["discard-attributes = [\"otc\"]", "treat-as-withdraw = [35]"] {
         assert!(group(&format!("{EXTERNAL}\nrole = \"peer\"\n{list}")).contains("shows route leaks"));
+    }
+}
+
+#[test]
+fn as_numbers_are_the_neighbours_before_its_groups() {
+    let of = |group: &str, own: &str| settings(&format!("{EXTERNAL}\n{group}"), own).as_numbers;
+    assert_eq!(of("", ""), AsNumbers::default());
+    let plain = LocalAs { asn: 65010, prepend: true, replace: false, dual: false };
+    assert_eq!(of("local-as = 65010", "").local_as, Some(plain));
+    let table = "local-as = { asn = 4200000000, prepend = false, replace = true, dual = true }";
+    let full = LocalAs { asn: 4_200_000_000, prepend: false, replace: true, dual: true };
+    assert_eq!(of("local-as = 65010", table).local_as, Some(full));
+    let all = RemovePrivateAs { all: true, replace: false };
+    let rules =
+        of("allowas-in = 3\nas-override = true\nremove-private-as = { all = true }", "allowas-in = 0");
+    let expected =
+        AsNumbers { local_as: None, allowas_in: 0, as_override: true, remove_private_as: Some(all) };
+    assert_eq!(rules, expected);
+    assert_eq!(of("remove-private-as = true", "").remove_private_as, Some(RemovePrivateAs::default()));
+    assert_eq!(of("remove-private-as = true", "remove-private-as = false").remove_private_as, None);
+
+    let group = |settings: &str| error(&format!("[bgp.group.a]\nneighbors = [\"10.0.0.2\"]\n{settings}\n"));
+    for (settings, expected) in [
+        ("local-as = 0", "local-as is another AS than the router's 65001"),
+        ("local-as = 65001", "local-as is another AS than the router's 65001"),
+        ("local-as = { asn = 65001 }", "local-as is another AS than the router's 65001"),
+        ("local-as = 5000000000", "local-as is another AS than the router's 65001"),
+        ("local-as = { prepend = true }", "`asn` is missing"),
+        ("local-as = true", "an AS number, or a table of asn, prepend, replace and dual"),
+        ("local-as = 65002", "an external peer cannot have AS 65002"),
+        ("allowas-in = 11", "write 0 to 10"),
+        ("remove-private-as = \"all\"", "a table of all and replace"),
+    ] {
+        let message = group(&format!("{EXTERNAL}\n{settings}"));
+        assert!(message.contains(expected), "{settings}: {message}");
+    }
+    let internal = "type = \"internal\"";
+    assert!(group(&format!("{internal}\nas-override = true")).contains("remove as-override"));
+    assert!(group(&format!("{internal}\nremove-private-as = true")).contains("remove remove-private-as"));
+    assert!(
+        group(&format!("{internal}\nlocal-as = {{ asn = 7, dual = true }}"))
+            .contains("write local-as = 7 alone")
+    );
+    let either = settings("type = \"internal\"\nlocal-as = 65010\npeer-asn = 65010", "");
+    let local_as = LocalAs { asn: 65010, prepend: false, replace: false, dual: true };
+    assert_eq!((either.as_numbers.local_as, either.peer_asn), (Some(local_as), AnyAsn::Exactly(65001)));
+}
+
+#[test]
+fn confederation_members_are_a_kind_of_group() {
+    let table = "[bgp.confederation]\nidentifier = 100\nmembers = [65002, 65003]\n";
+    let of = |kind: &str, asn: u32, more: &str| {
+        let group = format!(
+            "[bgp.group.g]\ntype = \"{kind}\"\npeer-asn = {asn}\nneighbors = [\"192.0.2.1\"]\n{more}\n"
+        );
+        let text = format!("{BASE}{table}{group}");
+        parse(&text).map_err(|e| ConfigError::new(Path::new("ribtide.toml"), &text, e).to_string())
+    };
+    let bgp = of("confederation", 65003, "next-hop-self = true").unwrap().bgp.unwrap();
+    let settings = &bgp.neighbors.values().next().unwrap().settings;
+    assert_eq!((settings.kind, settings.peer_asn), (PeerKind::Confederation, AnyAsn::Exactly(65003)));
+    assert!(settings.next_hop_self && !settings.enforce_first_as && !settings.import.is_missing());
+    let ours = ConfederationConfig { identifier: 100, members: [65002, 65003].into() };
+    assert_eq!(bgp.confederation, Some(ours));
+    assert!(of("external", 7, "").is_ok() && of("internal", 65001, "").is_ok());
+    for (kind, asn, more, expected) in [
+        ("confederation", 65004, "", "AS 65004 is no member of our confederation"),
+        ("confederation", 65002, "local-as = 7", "know us by our member AS"),
+        ("confederation", 65002, "role = \"peer\"", "roles are for external sessions"),
+        ("confederation", 65002, "route-reflector-client = true", "only internal peers can be clients"),
+        ("confederation", 65002, "as-override = true", "remove as-override"),
+        ("external", 65002, "", "write type = \"confederation\""),
+        ("external", 100, "", "an external peer cannot have AS 100"),
+        ("external", 7, "local-as = 100", "know us by its identifier anyway"),
+    ] {
+        let message = of(kind, asn, more).unwrap_err();
+        assert!(message.contains(expected), "{kind} {asn} {more}: {message}");
+    }
+    let confederation = |table: &str| error(&format!("[bgp.confederation]\n{table}\n"));
+    assert!(confederation("identifier = 0").contains("AS 0 is reserved"));
+    assert!(confederation("identifier = 65001").contains("65001 is router.asn, our member AS"));
+    assert!(confederation("identifier = 100\nmembers = [65001]").contains("AS 65001 is no other member"));
+    assert!(confederation("identifier = 100\nmembers = [100]").contains("AS 100 is no other member"));
+    let without = "[bgp.group.g]\ntype = \"confederation\"\npeer-asn = 65002\nneighbors = [\"192.0.2.1\"]\n";
+    assert!(error(without).contains("there is no confederation; write [bgp.confederation]"));
+}
+
+#[test]
+fn route_server_client_is_external_and_transparent() {
+    let of = |group: &str, own: &str| settings(&format!("{EXTERNAL}\n{group}"), own);
+    let client = "route-server-client = true";
+    assert_eq!(of(client, "").kind, PeerKind::RouteServerClient);
+    assert_eq!(of(client, "route-server-client = false").kind, PeerKind::External);
+    assert_eq!(of("role = \"rs\"", client).kind, PeerKind::RouteServerClient);
+    assert!(of(client, "").enforce_first_as, "a client's path begins with its AS");
+    assert!(!of("role = \"rs-client\"", "").enforce_first_as, "a route server's does not");
+    assert!(of("role = \"rs-client\"", "enforce-first-as = true").enforce_first_as);
+    let group = |settings: &str| error(&format!("[bgp.group.a]\nneighbors = [\"10.0.0.2\"]\n{settings}\n"));
+    assert!(group(&format!("type = \"internal\"\n{client}")).contains("is of another AS"));
+    for (setting, expected) in [
+        ("role = \"provider\"", "our role is \"rs\""),
+        ("as-override = true", "remove as-override"),
+        ("remove-private-as = true", "remove remove-private-as"),
+        ("next-hop-self = true", "remove next-hop-self"),
+    ] {
+        let message = group(&format!("{EXTERNAL}\n{client}\n{setting}"));
+        assert!(message.contains(expected), "{setting}: {message}");
     }
 }
 

@@ -310,6 +310,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     match (bgp, &old.bgp) {
         (Some(new), Some(old)) => {
             let BgpConfig {
+                confederation,
                 listen,
                 shards,
                 update_threads,
@@ -327,6 +328,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 neighbors: _,
                 dynamic: _,
             } = new;
+            key("bgp.confederation", *confederation == old.confederation);
             key("bgp.listen", *listen == old.listen);
             let off = |threads: Threads| threads == Threads::Off;
             key("bgp.shards (from or to \"off\")", off(*shards) == off(old.shards));

@@ -79,7 +79,7 @@ pub struct Neighbor {
     /// Its AS, configured or received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asn: Option<u32>,
-    /// `external`, `internal` or `client`.
+    /// `external`, `rs-client` (of our route server), `confederation` (another member AS), `internal` or `client` (of our route reflector).
     pub kind: String,
     /// Whether it belongs to a dynamic range.
     pub dynamic: bool,
@@ -93,6 +93,9 @@ pub struct Neighbor {
     /// Our role towards it (RFC 9234).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// Its rules for AS numbers in paths, each as in the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub as_numbers: Vec<String>,
     /// Whether it is external and has no import policy, so that none of its routes is accepted (RFC 8212).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub import_missing: bool,
@@ -185,6 +188,8 @@ pub struct MaxPrefixes {
 /// An established session. Counters begin with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
+    /// Our AS as the peer knows it.
+    pub local_asn: u32,
     /// The peer's BGP identifier.
     pub router_id: Ipv4Addr,
     /// The local address.
@@ -305,7 +310,8 @@ pub struct ReceiveCounters {
     pub loops: u64,
     /// Announcements refused by the import policy.
     pub rejected: u64,
-    /// Announcements refused because the path does not begin with the neighbour's AS (RFC 4271 section 6.3).
+    /// Announcements refused because the path does not begin with the neighbour's AS (RFC 4271 section 6.3), in an
+    /// AS_CONFED_SEQUENCE if it is another member of our confederation (RFC 5065 section 5).
     pub first_as: u64,
     /// Announcements refused because the prefix is in `bgp.martians` or the next hop is a loopback address.
     pub martians: u64,

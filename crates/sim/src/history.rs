@@ -197,7 +197,8 @@ pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
 }
 
 fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
-    let kind = *rng.pick(&[PeerKind::External, PeerKind::External, PeerKind::Internal, PeerKind::Client]);
+    use PeerKind::{Client, External, Internal, RouteServerClient};
+    let kind = *rng.pick(&[External, External, RouteServerClient, RouteServerClient, Internal, Client]);
     let kind = if rng.one_in(10) { PeerKind::Local(*rng.pick(&LocalSource::ALL)) } else { kind };
     let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) || kind.is_local() };
     let byte = n as u8 + 1;
@@ -210,20 +211,20 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200)),
     };
     let next_hop = match own {
-        own if kind == PeerKind::External => own,
+        own if kind.is_external() => own,
         NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
         _ => NextHopRule::Keep,
     };
-    let export = policy(rng, kind == PeerKind::External);
+    let export = policy(rng, kind.is_external());
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
         address,
-        asn: if kind == PeerKind::External { 64500 + rng.index(3) as u32 } else { LOCAL_ASN },
+        asn: if kind.is_external() { 64500 + rng.index(3) as u32 } else { LOCAL_ASN },
         // A small range, so that later rules decide too.
         router_id: Ipv4Addr::new(10, 1, 0, rng.index(4) as u8),
         kind,
-        multihop: kind == PeerKind::External && rng.one_in(3),
+        multihop: kind.is_external() && rng.one_in(3),
         families,
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,

@@ -185,7 +185,7 @@ impl Oracle {
     /// The attributes that count: external peers may not send all of them.
     fn kept(&self, peer: usize, with: &Announcement) -> Announcement {
         let mut with = with.clone();
-        if self.peers[peer].kind == PeerKind::External {
+        if self.peers[peer].kind.is_external() {
             with.local_pref = None;
             with.originator = None;
             with.clusters.clear();
@@ -295,7 +295,7 @@ impl Oracle {
     /// RFC 4271 section 9.1.2.2 and RFC 4456 section 9: one rule after the other removes paths, until one is left.
     fn eliminate(&self, paths: &[Learned], lost: &mut [Option<Reason>]) {
         let peer = |path: &Learned| &self.peers[path.peer];
-        let external = |path: &Learned| peer(path).kind == PeerKind::External;
+        let external = |path: &Learned| peer(path).kind.is_external();
         lowest(paths, lost, Reason::Originated, |path| !peer(path).kind.is_local());
         let originated = |path: &&Learned| self.cost(path).is_some() && peer(path).kind.is_local();
         if paths.iter().any(|path| originated(&path)) {
@@ -340,17 +340,26 @@ impl Oracle {
         let internal_to_internal = from.is_internal() && to_kind.is_internal();
         let no_export =
             path.with.communities.contains(&0xffff_ff01) || path.with.communities.contains(&0xffff_ff03);
+        let no_advertise = path.with.communities.contains(&0xffff_ff02);
+        // RFC 7947 section 2.2.4.
+        let transparent = is_transparent(from, to_kind);
         path.peer != to
             && (!internal_to_internal || reflected)
-            && !path.with.communities.contains(&0xffff_ff02)
-            && !(no_export && to_kind == PeerKind::External)
+            && (transparent || !(no_advertise || (no_export && to_kind.is_external())))
     }
 
     /// The attributes as sent to a peer; `None` without a next hop to send.
     fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix, med_set: bool) -> Option<Announcement> {
         let (from, to) = (&self.peers[path.peer], &self.peers[to]);
         let mut with = path.with;
-        if to.kind == PeerKind::External {
+        // RFC 7947 section 2.2.
+        if is_transparent(from.kind, to.kind) {
+            with.local_pref = None;
+            with.originator = None;
+            with.clusters.clear();
+            return Some(with);
+        }
+        if to.kind.is_external() {
             match with.path.first_mut() {
                 Some((true, asns)) => asns.insert(0, LOCAL_ASN),
                 _ => with.path.insert(0, (true, vec![LOCAL_ASN])),
@@ -380,6 +389,11 @@ impl Oracle {
         };
         Some(with)
     }
+}
+
+/// Whether a route of such a peer passes a route server unchanged to such another.
+fn is_transparent(from: PeerKind, to: PeerKind) -> bool {
+    from == PeerKind::RouteServerClient && to == PeerKind::RouteServerClient
 }
 
 /// Removes the remaining paths without the lowest `key`.

@@ -11,6 +11,7 @@ use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
+use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
     ReceiveCounters, SendCounters, Session, Stale, Threading, WriteQueue,
@@ -320,6 +321,8 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         asn: view.asn,
         kind: match view.kind {
             PeerKind::External => "external",
+            PeerKind::RouteServerClient => "rs-client",
+            PeerKind::Confederation => "confederation",
             PeerKind::Internal => "internal",
             PeerKind::Client => "client",
             PeerKind::Local(_) => "local",
@@ -338,6 +341,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         state_seconds: view.state_age / 1000,
         shutdown: view.shutdown,
         role: view.role.map(|role| role.to_string()),
+        as_numbers: as_numbers(&view.as_numbers),
         import_missing: view.import_missing,
         export_missing: view.export_missing,
         graceful_shutdown: view.graceful_shutdown,
@@ -349,6 +353,25 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
     }
+}
+
+/// The rules of a neighbour for AS numbers, as the configuration has them.
+fn as_numbers(rules: &AsNumbers) -> Vec<String> {
+    let AsNumbers { local_as, allowas_in, as_override, remove_private_as } = rules;
+    let mut all = Vec::new();
+    if let Some(LocalAs { asn, prepend, replace, dual }) = local_as {
+        all.push(format!("local-as {asn} (prepend {prepend}, replace {replace}, dual {dual})"));
+    }
+    if *allowas_in > 0 {
+        all.push(format!("allowas-in {allowas_in}"));
+    }
+    if let Some(RemovePrivateAs { all: of_all, replace }) = remove_private_as {
+        all.push(format!("remove-private-as (all {of_all}, replace {replace})"));
+    }
+    if *as_override {
+        all.push("as-override".into());
+    }
+    all
 }
 
 /// The limits of a neighbour, with what counts against them.
@@ -394,6 +417,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     received.add(&known.read);
     sent.update = member.map_or(0, |m| m.counters.messages);
     Session {
+        local_asn: up.negotiated.local_asn,
         router_id: up.negotiated.router_id,
         local_address: up.local,
         families: family_names(up.negotiated.families),
@@ -487,7 +511,7 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         discarded_attributes: c.discarded_attributes,
         loops: loops.into_iter().map(|r| c.refused(r)).sum(),
         rejected: c.refused(Refused::ImportPolicy),
-        first_as: c.refused(Refused::FirstAs),
+        first_as: c.refused(Refused::FirstAs) + c.refused(Refused::MemberAs),
         martians: c.refused(Refused::Martian),
         route_leaks: c.refused(Refused::RouteLeak),
         beyond_max: c.refused(Refused::MaxPrefixes),

@@ -3,7 +3,7 @@
 use super::bgp::{bgp, every_neighbor, group_id, known_group, known_worker, send_counters, update_thread};
 use super::{Refusal, RouterState};
 use ribtide_bgp::egress::GroupView;
-use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind, RemovePrivateAs};
 use ribtide_model::{Group, GroupMember, Groups};
 use ribtide_prefix::Afi;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +78,9 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     let EgressSettings {
         kind,
         local_asn,
+        hidden_asn,
+        as_override,
+        remove_private_as,
         cluster_id,
         router_id,
         families,
@@ -91,6 +94,11 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     let to = match kind {
         PeerKind::External if *prefix_sid => "to external peers inside the SR domain (prefix-sid)".to_owned(),
         PeerKind::External => "to external peers".to_owned(),
+        PeerKind::RouteServerClient if *prefix_sid => {
+            "to route server clients inside the SR domain (prefix-sid)".to_owned()
+        }
+        PeerKind::RouteServerClient => "to route server clients".to_owned(),
+        PeerKind::Confederation => "to members of the confederation".to_owned(),
         PeerKind::Internal => "to internal peers".to_owned(),
         PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
         PeerKind::Local(_) => "to no peer".to_owned(),
@@ -102,9 +110,19 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         Some(role) => format!("{to}, our role {role}"),
         None => to,
     };
-    vec![
-        to,
-        format!("from AS {local_asn}, router id {router_id}"),
+    let mut settings = vec![to, format!("from AS {local_asn}, router id {router_id}")];
+    if let Some(asn) = hidden_asn {
+        settings.push(format!("AS {asn} in paths behind AS {local_asn}"));
+    }
+    if let Some(RemovePrivateAs { all, replace, peer_asn }) = remove_private_as {
+        let what = if *replace { "replaced" } else { "removed" };
+        let which = if *all { "from all paths" } else { "from paths without a public one" };
+        settings.push(format!("private AS numbers but {peer_asn} {what} {which}"));
+    }
+    if let Some(asn) = as_override {
+        settings.push(format!("AS {asn} in paths overridden"));
+    }
+    settings.extend([
         families.join(" "),
         format!("{}-octet AS numbers", if *four_octet_as { 4 } else { 2 }),
         format!("messages of up to {max_message} bytes"),
@@ -122,7 +140,8 @@ fn settings(s: &EgressSettings) -> Vec<String> {
             ),
         },
         format!("export policy {}", export.name()),
-    ]
+    ]);
+    settings
 }
 
 #[cfg(test)]
@@ -140,6 +159,9 @@ mod tests {
             settings: EgressSettings {
                 kind: PeerKind::Client,
                 local_asn: 65001,
+                hidden_asn: Some(65009),
+                as_override: Some(65020),
+                remove_private_as: Some(RemovePrivateAs { all: true, replace: false, peer_asn: 65020 }),
                 cluster_id: [10, 0, 0, 9].into(),
                 router_id: [10, 0, 0, 1].into(),
                 families: FamilySet { ipv4: true, ipv6: true },
@@ -171,8 +193,12 @@ mod tests {
         assert_eq!(members, [[false, false, true], [true, true, false]]);
         assert_eq!((group.positions, group.stops), (3, 4));
         assert_eq!((group.waiting, group.prefixes_per_update), (12, Some(2.5)));
+        let as_numbers = ", AS 65009 in paths behind AS 65001, private AS numbers but 65020 removed from all paths, \
+                          AS 65020 in paths overridden";
+        let settings = group.settings.join(", ");
+        assert!(settings.contains(as_numbers), "{settings}");
         assert_eq!(
-            group.settings.join(", "),
+            settings.replace(as_numbers, ""),
             "to route reflector clients of cluster 10.0.0.9, from AS 65001, router id 10.0.0.1, ipv4-unicast \
              ipv6-unicast, 4-octet AS numbers, messages of up to 65535 bytes, next hop ours: 192.0.2.1 for IPv4, none \
              for IPv6, export policy accept"

@@ -1,11 +1,12 @@
 //! The permission to send a path to a group, and its attributes.
 
+use super::as_path;
 use super::paths::Path;
 use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags, is_private, number};
 use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
@@ -26,16 +27,23 @@ pub(super) fn forbidden(
             "it came from an internal peer, and neither of the two is a client of a route reflector",
         );
     }
-    // Well-known communities (RFC 1997). There are no confederations here, so that NO_EXPORT_SUBCONFED is NO_EXPORT.
-    if attrs.no_advertise() {
-        return Some("it has the community no-advertise");
-    }
-    if !settings.kind.is_internal() && (attrs.no_export() || attrs.no_export_subconfed()) {
-        return Some("it has the community no-export, and the peer is external");
-    }
     // RFC 9234 section 5, egress rule 2.
     if settings.role.is_some_and(Role::keeps_marked) && attrs.value(code::OTC).is_some() {
         return Some("it has the attribute OTC, which a provider, a peer and a route server must not get");
+    }
+    // A route server does not process communities (RFC 7947 section 2.2.4).
+    if is_transparent(settings, source) {
+        return None;
+    }
+    // Well-known communities (RFC 1997). Without a confederation NO_EXPORT_SUBCONFED is NO_EXPORT.
+    if attrs.no_advertise() {
+        return Some("it has the community no-advertise");
+    }
+    if !settings.kind.is_inside() && attrs.no_export() {
+        return Some("it has the community no-export, and the peer is external");
+    }
+    if !settings.kind.is_internal() && attrs.no_export_subconfed() {
+        return Some("it has the community no-export-subconfed, and the peer is not of our AS");
     }
     None
 }
@@ -52,6 +60,8 @@ pub(super) fn next_hop(
     match (by_policy, settings.next_hop) {
         (Some(NewNextHop::Address(next_hop)), _) => kept(afi, next_hop),
         (Some(NewNextHop::Own), rule) => own(rule, afi),
+        // RFC 7947 section 2.2.1. The clients are on one link, so that a link-local address is valid too.
+        (None, _) if is_transparent(settings, source) => kept(afi, received).map(|_| received),
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
         (None, rule @ NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(rule, afi),
@@ -81,18 +91,25 @@ fn kept(afi: Afi, received: NextHop) -> Option<NextHop> {
     }
 }
 
+/// Whether a route from one client of this route server goes to another (RFC 7947 section 2.2). Its path, next hop, MED and
+/// communities stay as they are. A route of any other source is sent to a client as to any external peer.
+fn is_transparent(settings: &EgressSettings, source: &PeerInfo) -> bool {
+    (source.kind, settings.kind) == (PeerKind::RouteServerClient, PeerKind::RouteServerClient)
+}
+
 fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
     settings.kind.is_internal() && source.kind.is_internal()
 }
 
 /// Appends the attributes of a path from `source` for the group's members, without the next hop.
 ///
-/// A received MULTI_EXIT_DISC never leaves the AS (RFC 4271 section 5.1.4); that of an originated
-/// route does.
+/// A received MULTI_EXIT_DISC never leaves the AS (RFC 4271 section 5.1.4), but through a route server (RFC 7947
+/// section 2.2.3); that of an originated route does.
 pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
     let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
-    let internal = settings.kind.is_internal();
+    let internal = settings.kind.is_inside();
     let reflected = is_reflected(settings, source);
+    let transparent = is_transparent(settings, source);
     let mut rest = attrs.attributes().peekable();
     // Both sets are sorted by code: rewrite some, and copy those between.
     let mut copy_below = |code: u8, out: &mut Vec<u8>, wanted: u8| -> Option<Attribute<'_>> {
@@ -113,10 +130,13 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
 
     let path = copy_below(code::AS_PATH, out, code::AS_PATH).map(|a| a.value).unwrap_or_default();
     let prepended;
-    let path = if internal {
+    let path = if settings.kind.is_internal() || transparent {
         AsPath::new(path)
     } else {
-        prepended = build::prepend(AsPath::new(path), settings.local_asn, 1);
+        prepended = match settings.kind {
+            PeerKind::Confederation => build::prepend_member(AsPath::new(path), settings.local_asn),
+            _ => as_path::external(settings, AsPath::new(path)),
+        };
         AsPath::new(&prepended)
     };
     if settings.four_octet_as {
@@ -126,7 +146,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     }
 
     if let Some(med) = copy_below(code::MED, out, code::MED)
-        && (internal || keeps_med || source.kind.is_local())
+        && (internal || transparent || keeps_med || source.kind.is_local())
     {
         build::attribute(out, med.flags, med.code, med.value);
     }
@@ -153,7 +173,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     }
 
     if let Some(a) = copy_below(code::EXTENDED_COMMUNITIES, out, code::EXTENDED_COMMUNITIES) {
-        build::list(out, a.flags, a.code, &leaving(a.value, 8, internal));
+        build::list(out, a.flags, a.code, &leaving(a.value, 8, internal || transparent));
     }
 
     if !settings.four_octet_as {
@@ -165,9 +185,13 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
         }
     }
     if let Some(a) = copy_below(code::IPV6_EXTENDED_COMMUNITIES, out, code::IPV6_EXTENDED_COMMUNITIES) {
-        build::list(out, a.flags, a.code, &leaving(a.value, 20, internal));
+        build::list(out, a.flags, a.code, &leaving(a.value, 20, internal || transparent));
     }
     match (copy_below(code::OTC, out, code::OTC), settings.role) {
+        // RFC 9234 section 5: an Internet-facing AS sends no OTC with a private AS number behind it.
+        (Some(a), _) if settings.remove_private_as.is_some() && number(a.value).is_some_and(is_private) => {
+            build::attribute(out, a.flags, a.code, &settings.local_asn.to_be_bytes());
+        }
         (Some(a), _) => build::attribute(out, a.flags, a.code, a.value),
         // RFC 9234 section 5, egress rule 1.
         (None, Some(role)) if role.marks_sent() => {
@@ -179,15 +203,15 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     copy_below(u8::MAX, out, u8::MAX);
 }
 
-/// The extended communities of `size` bytes that are sent. To external peers go neither those that
+/// The extended communities of `size` bytes that are sent, `all` or those that leave the AS. To external peers go neither those that
 /// are not transitive (RFC 4360 section 6, RFC 5701 section 2) nor that of a tunnel (RFC 9012
 /// section 11).
-fn leaving(list: &[u8], size: usize, internal: bool) -> Vec<u8> {
+fn leaving(list: &[u8], size: usize, all: bool) -> Vec<u8> {
     const NON_TRANSITIVE: u8 = 0x40;
     const ENCAPSULATION: [u8; 2] = [0x03, 0x0c];
     let goes = |community: &&[u8]| {
         let transitive = community.first().is_some_and(|kind| kind & NON_TRANSITIVE == 0);
-        internal || (transitive && !community.starts_with(&ENCAPSULATION))
+        all || (transitive && !community.starts_with(&ENCAPSULATION))
     };
     list.chunks_exact(size).filter(goes).flatten().copied().collect()
 }
@@ -195,7 +219,7 @@ fn leaving(list: &[u8], size: usize, internal: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{FamilySet, PeerId};
+    use crate::peer::{FamilySet, PeerId, RemovePrivateAs};
     use proptest::prelude::*;
     use ribtide_policy::Policy;
     use ribtide_prefix::{Prefix, V4};
@@ -203,7 +227,7 @@ mod tests {
     use ribtide_wire::bgp::build::UpdatePacker;
     use ribtide_wire::bgp::message::frame;
     use ribtide_wire::bgp::update::{Disposition, UpdateContext, parse};
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
     use std::sync::Arc;
 
     const HOP: NextHop = NextHop::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -268,6 +292,117 @@ mod tests {
         }
     }
 
+    /// RFC 7947 section 2.2, of a source of this kind to a receiver of that kind. We are AS 70000.
+    #[test]
+    fn route_server_passes_routes_of_clients_to_clients_unchanged() {
+        let global: Ipv6Addr = "2001:db8::1".parse().unwrap();
+        let link_local: Ipv6Addr = "fe80::1".parse().unwrap();
+        let hop = NextHop::V6 { global, link_local: Some(link_local) };
+        let mut block = Vec::new();
+        build::origin(&mut block, ribtide_wire::bgp::attribute::Origin::Igp);
+        build::as_path(&mut block, AsPath::new(&[2, 1, 0, 1, 0x11, 0x71]));
+        build::med(&mut block, 7);
+        let no_export = [0xff, 0xff, 0xff, 0x01, 0xff, 0xff, 0xff, 0x02];
+        build::list(&mut block, 0xc0, code::COMMUNITIES, &no_export);
+        build::list(&mut block, 0xc0, code::EXTENDED_COMMUNITIES, &[0x40, 4, 0, 1, 0, 0, 0, 0]);
+        let attrs = AttrSet::new(&block, hop);
+        let mut to_client = peer(PeerKind::RouteServerClient, true).egress;
+        let own: Ipv6Addr = "2001:db8::9".parse().unwrap();
+        to_client.next_hop = NextHopRule::Own { v4: None, v6: Some(own) };
+        to_client.families.ipv6 = true;
+        let client = peer(PeerKind::RouteServerClient, true);
+        assert_eq!(forbidden(&to_client, &client, Afi::Ipv6, &attrs), None);
+        assert_eq!(next_hop(&to_client, &client, Afi::Ipv6, hop, None), Some(hop));
+        let by_policy = next_hop(&to_client, &client, Afi::Ipv6, hop, Some(NewNextHop::Own));
+        assert_eq!(by_policy, Some(NextHop::V6 { global: own, link_local: None }));
+        let path = Path { attrs: attrs.clone(), source: client.id, next_hop: None, keeps_med: false };
+        let sent = |settings: &EgressSettings, source: &PeerInfo| {
+            let mut sent = Vec::new();
+            attributes(settings, source, &path, &mut sent);
+            sent
+        };
+        assert_eq!(sent(&to_client, &client), block);
+        // Neither a route of another source to a client, nor one of a client to others.
+        let external = EgressSettings { kind: PeerKind::External, ..to_client.clone() };
+        for (settings, source) in [(&to_client, PeerKind::External), (&external, PeerKind::RouteServerClient)]
+        {
+            let source = peer(source, true);
+            assert!(forbidden(settings, &source, Afi::Ipv6, &attrs).is_some());
+            let hop = next_hop(settings, &source, Afi::Ipv6, hop, None);
+            assert_eq!(hop, Some(NextHop::V6 { global: own, link_local: None }));
+            let sent = sent(settings, &source);
+            let has = |code| Attributes::new(&sent).any(|a| a.code == code);
+            assert!(!has(code::MED) && !has(code::EXTENDED_COMMUNITIES));
+            let path = Attributes::new(&sent).find(|a| a.code == code::AS_PATH).unwrap().value;
+            assert_eq!(AsPath::new(path).to_string(), "70000 70001");
+        }
+        let otc = AttrSet::new(&[&block[..], &[0xc0, code::OTC, 4, 0, 0, 0, 7]].concat(), hop);
+        let to_server = EgressSettings { role: Some(Role::RouteServerClient), ..to_client };
+        assert!(forbidden(&to_server, &client, Afi::Ipv6, &otc).is_some(), "roles hold as ever");
+    }
+
+    /// RFC 5065 sections 4.1 and 5.2, RFC 1997. We are member AS 70000.
+    #[test]
+    fn confederation_members_get_local_attributes_and_a_member_as() {
+        use PeerKind::{Confederation, External, Internal};
+        let mut block = Vec::new();
+        build::origin(&mut block, ribtide_wire::bgp::attribute::Origin::Igp);
+        build::as_path(&mut block, AsPath::new(&[3, 1, 0, 0, 0, 9, 2, 1, 0, 0, 0, 7]));
+        build::med(&mut block, 5);
+        build::local_pref(&mut block, 200);
+        let sent = |from: PeerKind, to: PeerKind| {
+            let (source, settings) = (peer(from, true), peer(to, true).egress);
+            let attrs = AttrSet::new(&block, HOP);
+            let path = Path { attrs, source: source.id, next_hop: None, keeps_med: false };
+            let mut sent = Vec::new();
+            attributes(&settings, &source, &path, &mut sent);
+            let set = AttrSet::new(&sent, HOP);
+            let path = AsPath::new(set.value(code::AS_PATH).unwrap()).to_string();
+            (path, set.med(), set.local_pref(), set.originator_id().is_some())
+        };
+        let text = |path: &str, med, local_pref| (path.to_owned(), med, local_pref, false);
+        assert_eq!(sent(Internal, Confederation), text("(70000 9) 7", Some(5), Some(200)));
+        assert_eq!(sent(External, Confederation), text("(70000 9) 7", Some(5), Some(200)));
+        assert_eq!(sent(Confederation, Confederation), text("(70000 9) 7", Some(5), Some(200)));
+        assert_eq!(sent(Confederation, Internal), text("(9) 7", Some(5), Some(200)));
+        assert_eq!(sent(Confederation, External), text("70000 7", None, None));
+
+        let with = |community: u32| {
+            let mut block = block.clone();
+            build::list(&mut block, 0xc0, code::COMMUNITIES, &community.to_be_bytes());
+            AttrSet::new(&block, HOP)
+        };
+        let may = |attrs: &AttrSet, to: PeerKind| {
+            forbidden(&peer(to, true).egress, &peer(Confederation, true), Afi::Ipv4, attrs).is_none()
+        };
+        for (community, to) in [(0xffff_ff01, [true, true, false]), (0xffff_ff03, [true, false, false])] {
+            assert_eq!([Internal, Confederation, External].map(|kind| may(&with(community), kind)), to);
+        }
+        let keep = peer(Confederation, true).egress;
+        assert_eq!(next_hop(&keep, &peer(External, true), Afi::Ipv4, HOP, None), Some(HOP));
+    }
+
+    /// RFC 9234 section 5: the OTC of a private AS behind us becomes ours.
+    #[test]
+    fn otc_of_a_private_as_is_ours_with_remove_private_as() {
+        let source = peer(PeerKind::External, true);
+        let mut settings = peer(PeerKind::External, true).egress;
+        let removal = RemovePrivateAs { all: false, replace: false, peer_asn: 9 };
+        for (removal, asn, expected) in
+            [(None, 64_512, 64_512), (Some(removal), 64_512, 70_000), (Some(removal), 7, 7)]
+        {
+            settings.remove_private_as = removal;
+            let block =
+                [&[0x40, 1, 1, 0, 0x40, 2, 0, 0xc0, code::OTC, 4][..], &u32::to_be_bytes(asn)].concat();
+            let attrs = AttrSet::new(&block, HOP);
+            let path = Path { attrs, source: source.id, next_hop: None, keeps_med: false };
+            let mut sent = Vec::new();
+            attributes(&settings, &source, &path, &mut sent);
+            let otc = Attributes::new(&sent).find(|a| a.code == code::OTC).and_then(|a| number(a.value));
+            assert_eq!(otc, Some(expected));
+        }
+    }
+
     proptest! {
         /// A strict peer accepts sent attributes, with any flags that RFC 4271 section 4.3 forbids
         /// and RFC 7606 accepts.
@@ -287,13 +422,19 @@ mod tests {
             body.extend_from_slice(&(block.len() as u16).to_be_bytes());
             body.extend_from_slice(&block);
             body.extend_from_slice(&[8, 10]);
-            let context = UpdateContext { four_octet_as: true, external: !internal, prefix_sid: false };
+            let context = UpdateContext { four_octet_as: true, external: !internal, prefix_sid: false, confederation: false };
             let update = parse(&body, &context).unwrap();
             let mut kept = Vec::new();
             update.attributes().for_each(|a| build::attribute(&mut kept, a.flags, a.code, a.value));
             let attrs = AttrSet::new(&kept, HOP);
             let source = peer(if internal { PeerKind::Internal } else { PeerKind::External }, true);
-            for kind in [PeerKind::External, PeerKind::Internal, PeerKind::Client] {
+            for kind in [
+                PeerKind::External,
+                PeerKind::RouteServerClient,
+                PeerKind::Confederation,
+                PeerKind::Internal,
+                PeerKind::Client,
+            ] {
                 for four_octet_as in [true, false] {
                     let to = peer(kind, four_octet_as);
                     let path = Path { attrs: attrs.clone(), source: source.id, next_hop: None, keeps_med: true };
@@ -302,7 +443,7 @@ mod tests {
                     let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
                     UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
                     let body = frame(&message, 4096).unwrap().unwrap().body;
-                    let context = UpdateContext { four_octet_as, external: !kind.is_internal(), prefix_sid: false };
+                    let context = UpdateContext { four_octet_as, external: !kind.is_inside(), prefix_sid: false, confederation: kind.is_inside() };
                     let again = parse(body, &context).unwrap();
                     prop_assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
                     for a in Attributes::new(again.raw_attributes()) {

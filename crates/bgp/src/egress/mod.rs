@@ -21,6 +21,7 @@
 //! whole. One dump of a group is in progress at a time, and later members share the next. A route
 //! refresh (RFC 2918) takes the same path.
 
+mod as_path;
 mod cohort;
 mod export;
 mod group;

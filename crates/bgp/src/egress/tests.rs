@@ -124,6 +124,7 @@ impl Table {
                 external: info.kind == PeerKind::External,
                 // As the most liberal receiver: the tables are compared.
                 prefix_sid: true,
+                confederation: false,
             };
             let update = update::parse(frame.body, &context).unwrap();
             assert_eq!(update.disposition(), update::Disposition::Normal);

@@ -18,7 +18,7 @@ use crate::peer::FamilySet;
 pub use open::{Negotiated, PeerRestart, Settings};
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
-use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error};
+use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error, open as open_error};
 
 /// Milliseconds on a monotonic clock.
 pub type Millis = u64;
@@ -223,7 +223,8 @@ pub struct IdleHold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Connecting,
-    OpenSent,
+    /// With this AS of ours.
+    OpenSent(u32),
     OpenConfirm(Negotiated),
     Established(Negotiated),
 }
@@ -257,6 +258,8 @@ enum End {
 #[derive(Clone, Debug)]
 pub struct Peer {
     settings: Settings,
+    /// Our AS in the next OPEN.
+    local_asn: u32,
     mode: Mode,
     /// The obstacle between [`Event::Hold`] and [`Event::Release`].
     held: Option<Obstacle>,
@@ -280,6 +283,7 @@ impl Peer {
     /// A stopped peer. `seed` sets its timers apart from those of other peers.
     pub fn new(settings: Settings, seed: u64) -> Peer {
         Peer {
+            local_asn: settings.local_asn,
             settings,
             mode: Mode::Stopped,
             held: None,
@@ -305,7 +309,7 @@ impl Peer {
     pub fn state(&self) -> State {
         let of = |c: &Connection| match c.phase {
             Phase::Connecting => State::Connect,
-            Phase::OpenSent => State::OpenSent,
+            Phase::OpenSent(_) => State::OpenSent,
             Phase::OpenConfirm(_) => State::OpenConfirm,
             Phase::Established(_) => State::Established,
         };
@@ -522,7 +526,9 @@ impl Peer {
             return self.end(side, End::Received(Notification::parse(body)), now, out);
         }
         match (connection.phase, kind) {
-            (Phase::OpenSent, MessageType::Open) => self.opened(side, body, now, out),
+            (Phase::OpenSent(local_asn), MessageType::Open) => {
+                self.opened(side, body, local_asn, now, out);
+            }
             (Phase::OpenConfirm(n), MessageType::Keepalive) => {
                 let expires = hold(&n, now);
                 *self.slot(side) = Some(Connection { phase: Phase::Established(n), expires, ..connection });
@@ -541,7 +547,7 @@ impl Peer {
             (phase, kind) => {
                 let (subcode, state) = match phase {
                     Phase::Connecting => (fsm_error::UNSPECIFIED, "Connect"),
-                    Phase::OpenSent => (fsm_error::UNEXPECTED_IN_OPEN_SENT, "OpenSent"),
+                    Phase::OpenSent(_) => (fsm_error::UNEXPECTED_IN_OPEN_SENT, "OpenSent"),
                     Phase::OpenConfirm(_) => (fsm_error::UNEXPECTED_IN_OPEN_CONFIRM, "OpenConfirm"),
                     Phase::Established(_) => (fsm_error::UNEXPECTED_IN_ESTABLISHED, "Established"),
                 };
@@ -551,9 +557,9 @@ impl Peer {
         }
     }
 
-    /// Handles an expected OPEN.
-    fn opened(&mut self, side: Side, body: &[u8], now: Millis, out: &mut Vec<Action>) {
-        let negotiated = match self.settings.negotiate(body) {
+    /// Handles an expected OPEN, after ours with AS `local_asn`.
+    fn opened(&mut self, side: Side, body: &[u8], local_asn: u32, now: Millis, out: &mut Vec<Action>) {
+        let negotiated = match self.settings.negotiate(body, local_asn) {
             Ok(negotiated) => negotiated,
             Err(refusal) => {
                 return self.end(side, End::Error(refusal.notification, refusal.because), now, out);
@@ -562,7 +568,7 @@ impl Peer {
         // RFC 4271 section 6.8, and RFC 6286 section 2.3 for equal identifiers: the connection
         // stays that the side with the greater identifier, then AS, opened.
         if self.slot(side.other()).is_some_and(|c| matches!(c.phase, Phase::OpenConfirm(_))) {
-            let us = (self.settings.router_id, self.settings.local_asn);
+            let us = (self.settings.router_id, local_asn);
             let stays = if us > (negotiated.router_id, negotiated.asn) { Side::Ours } else { Side::Theirs };
             self.end(stays.other(), End::Cease(Notification::cease(cease::COLLISION)), now, out);
             if stays != side {
@@ -576,8 +582,9 @@ impl Peer {
 
     fn send_open(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
         let expires = Some(now + OPEN_TIMEOUT);
-        *self.slot(side) = Some(Connection { phase: Phase::OpenSent, expires, keepalive: None });
-        out.push(Action::Send(side, self.settings.open_message()));
+        let phase = Phase::OpenSent(self.local_asn);
+        *self.slot(side) = Some(Connection { phase, expires, keepalive: None });
+        out.push(Action::Send(side, self.settings.open_message(self.local_asn)));
     }
 
     fn send_keepalive(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
@@ -626,6 +633,7 @@ impl Peer {
         }
         let is_ours = end.is_ours();
         let is_hard = is_ours && is_graceful(&connection);
+        let retries = self.retries_with_another_as(&connection, &end);
         let (notification, text, is_error) = match end {
             End::Error(notification, because) => {
                 let text = format!("NOTIFICATION sent ({notification}): {because}");
@@ -644,7 +652,7 @@ impl Peer {
                 (Some(notification), text, false)
             }
             End::Received(notification) => {
-                let is_error = notification.code != code::CEASE;
+                let is_error = notification.code != code::CEASE && !retries;
                 (None, format!("NOTIFICATION received ({notification})"), is_error)
             }
             End::Lost(text) => (None, text, false),
@@ -680,6 +688,22 @@ impl Peer {
         } else {
             self.connect_at = Some(now + self.jittered(connect_pause));
         }
+    }
+
+    /// Whether our next OPEN has another AS, because the peer refused that of this connection.
+    fn retries_with_another_as(&mut self, connection: &Connection, end: &End) -> bool {
+        let End::Received(Notification { code: code::OPEN, subcode: open_error::BAD_PEER_AS, .. }) = end
+        else {
+            return false;
+        };
+        let refused = match connection.phase {
+            Phase::OpenSent(asn) => asn,
+            Phase::OpenConfirm(n) => n.local_asn,
+            Phase::Connecting | Phase::Established(_) => return false,
+        };
+        let Some(other) = self.settings.other_asn(refused) else { return false };
+        self.local_asn = other;
+        true
     }
 
     fn slot(&mut self, side: Side) -> &mut Option<Connection> {
@@ -719,7 +743,7 @@ impl End {
 fn is_graceful(connection: &Connection) -> bool {
     match connection.phase {
         Phase::Established(n) => n.restart.is_some_and(|restart| restart.notification),
-        Phase::Connecting | Phase::OpenSent | Phase::OpenConfirm(_) => false,
+        Phase::Connecting | Phase::OpenSent(_) | Phase::OpenConfirm(_) => false,
     }
 }
 

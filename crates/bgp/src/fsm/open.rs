@@ -13,6 +13,9 @@ use std::net::Ipv4Addr;
 pub struct Settings {
     /// Our AS.
     pub local_asn: u32,
+    /// Our other AS during a migration: sent after the peer refused the first with Bad Peer AS, and so on in turn
+    /// (RFC 7705 section 4.2). An internal peer may have either.
+    pub alternate_asn: Option<u32>,
     /// Our BGP identifier.
     pub router_id: Ipv4Addr,
     /// The peer's AS; `None` accepts any but ours.
@@ -36,6 +39,8 @@ pub struct Settings {
 /// The negotiated values of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
+    /// Our AS as the peer knows it: that of our OPEN.
+    pub local_asn: u32,
     /// The peer's AS.
     pub asn: u32,
     /// The peer's BGP identifier.
@@ -98,8 +103,20 @@ pub(super) struct Refusal {
 const FAMILIES: [Afi; 2] = [Afi::Ipv4, Afi::Ipv6];
 
 impl Settings {
-    /// The OPEN message that we send.
-    pub(super) fn open_message(&self) -> Vec<u8> {
+    /// Our first OPEN message.
+    #[cfg(test)]
+    pub(super) fn first_open(&self) -> Vec<u8> {
+        self.open_message(self.local_asn)
+    }
+
+    /// The AS to send after a peer refused `asn`, if there is another.
+    pub(super) fn other_asn(&self, asn: u32) -> Option<u32> {
+        let alternate = self.alternate_asn?;
+        Some(if asn == alternate { self.local_asn } else { alternate })
+    }
+
+    /// The OPEN message with which we are of AS `asn`.
+    pub(super) fn open_message(&self, asn: u32) -> Vec<u8> {
         let mut capabilities = Vec::with_capacity(8);
         for afi in FAMILIES.into_iter().filter(|afi| self.families.has(*afi)) {
             capabilities.push(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
@@ -113,10 +130,10 @@ impl Settings {
             let ours = GracefulRestart { restarting: false, notification: true, time: 0, families };
             capabilities.push(Capability::GracefulRestart(ours));
         }
-        capabilities.push(Capability::FourOctetAs(self.local_asn));
+        capabilities.push(Capability::FourOctetAs(asn));
         let mut message = Vec::with_capacity(64);
         OpenBuilder {
-            asn: self.local_asn,
+            asn,
             hold_time: self.hold_time,
             router_id: self.router_id,
             capabilities: &capabilities,
@@ -125,21 +142,23 @@ impl Settings {
         message
     }
 
-    /// Negotiates the session with the peer's OPEN.
-    pub(super) fn negotiate(&self, body: &[u8]) -> Result<Negotiated, Refusal> {
+    /// Negotiates the session with the peer's OPEN, after ours with AS `local_asn`.
+    pub(super) fn negotiate(&self, body: &[u8], local_asn: u32) -> Result<Negotiated, Refusal> {
         let open = Open::parse(body)
             .map_err(|notification| Refusal { because: notification.to_string(), notification })?;
         let refuse =
             |subcode, because| Err(Refusal { notification: Notification::new(code::OPEN, subcode), because });
         let asn = open.asn();
+        let internal = self.peer_asn == Some(self.local_asn);
         match self.peer_asn {
+            Some(_) if internal && self.alternate_asn == Some(asn) => {}
             Some(wanted) if wanted != asn => {
                 return refuse(
                     subcode::BAD_PEER_AS,
                     format!("the peer says it is AS {asn}, but AS {wanted} is configured"),
                 );
             }
-            None if asn == self.local_asn => {
+            None if asn == local_asn => {
                 return refuse(
                     subcode::BAD_PEER_AS,
                     format!("the peer says it is AS {asn}, our own, but an external peer is configured"),
@@ -148,7 +167,7 @@ impl Settings {
             _ => {}
         }
         // RFC 6286 section 2.2: only inside an AS must identifiers differ.
-        if asn == self.local_asn && open.router_id == self.router_id {
+        if (internal || asn == local_asn) && open.router_id == self.router_id {
             return refuse(
                 subcode::BAD_IDENTIFIER,
                 format!("the peer has our router id {}; give one of the two another", open.router_id),
@@ -194,6 +213,7 @@ impl Settings {
             Err(because) => return refuse(subcode::ROLE_MISMATCH, because),
         };
         Ok(Negotiated {
+            local_asn,
             asn,
             router_id: open.router_id,
             hold_time: self.hold_time.min(open.hold_time),
@@ -239,6 +259,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             local_asn: 65001,
+            alternate_asn: None,
             router_id: Ipv4Addr::new(10, 0, 0, 1),
             peer_asn: Some(4_200_000_000),
             families: FamilySet { ipv4: true, ipv6: true },
@@ -265,7 +286,7 @@ mod tests {
     }
 
     fn negotiate(ours: &Settings, message: &[u8]) -> Result<Negotiated, Refusal> {
-        ours.negotiate(frame(message, MAX_LEN).unwrap().unwrap().body)
+        ours.negotiate(frame(message, MAX_LEN).unwrap().unwrap().body, ours.local_asn)
     }
 
     fn custom(asn: u32, hold_time: u16, router_id: [u8; 4], capabilities: &[Capability<'_>]) -> Vec<u8> {
@@ -276,8 +297,9 @@ mod tests {
 
     #[test]
     fn two_of_us_agree_on_everything() {
-        let n = negotiate(&settings(), &theirs().open_message()).unwrap();
+        let n = negotiate(&settings(), &theirs().first_open()).unwrap();
         let expected = Negotiated {
+            local_asn: 65001,
             asn: 4_200_000_000,
             router_id: Ipv4Addr::new(10, 0, 0, 2),
             hold_time: 30,
@@ -301,7 +323,7 @@ mod tests {
     #[test]
     fn roles_must_correspond_and_strict_mode_demands_one() {
         let ours = |role, role_strict| Settings { role, role_strict, ..settings() };
-        let they = |role| theirs_with(role).open_message();
+        let they = |role| theirs_with(role).first_open();
         for role in [Role::Provider, Role::RouteServer, Role::RouteServerClient, Role::Customer, Role::Peer] {
             for their_role in (0..6).map(Role::from_u8) {
                 let outcome = negotiate(&ours(Some(role), false), &they(their_role)).map(|n| n.role);
@@ -338,6 +360,24 @@ mod tests {
         assert!(with(&[9]).unwrap_err().contains("its role is number 9, but ours is customer"));
     }
 
+    /// RFC 7705 section 4.2: an internal peer may have either AS.
+    #[test]
+    fn alternate_as_is_that_of_an_internal_peer_too() {
+        let ours = Settings { peer_asn: Some(65001), alternate_asn: Some(65010), ..settings() };
+        let open = |asn, router_id| custom(asn, 90, router_id, &[]);
+        for asn in [65001, 65010] {
+            let n = negotiate(&ours, &open(asn, [1, 1, 1, 1])).unwrap();
+            assert_eq!((n.asn, n.local_asn), (asn, 65001));
+            let same_id = negotiate(&ours, &open(asn, [10, 0, 0, 1])).unwrap_err();
+            assert_eq!(same_id.notification, Notification::new(2, 3));
+        }
+        assert!(negotiate(&ours, &open(65011, [1, 1, 1, 1])).is_err());
+        let external = Settings { peer_asn: Some(65002), ..ours.clone() };
+        assert!(negotiate(&external, &open(65010, [1, 1, 1, 1])).is_err(), "only an internal one");
+        assert_eq!((ours.other_asn(65001), ours.other_asn(65010)), (Some(65010), Some(65001)));
+        assert_eq!(settings().other_asn(65001), None);
+    }
+
     #[test]
     fn a_peer_without_capabilities_speaks_plain_bgp() {
         let ours = Settings { peer_asn: Some(65002), ..settings() };
@@ -369,7 +409,7 @@ mod tests {
         assert_eq!(n.restart, Some(expected), "the last capability counts");
         let off = Settings { graceful_restart: false, ..ours };
         assert_eq!(negotiate(&off, &custom(65002, 90, [1, 1, 1, 1], &both)).unwrap().restart, None);
-        let open = off.open_message();
+        let open = off.first_open();
         let body = frame(&open, MAX_LEN).unwrap().unwrap().body;
         let is_restart = |c: &Capability<'_>| matches!(c, Capability::GracefulRestart(_));
         assert!(!Open::parse(body).unwrap().capabilities().any(|c| is_restart(&c)), "off sends none");

@@ -11,6 +11,7 @@ mod restart;
 fn settings(id: u8, passive: bool) -> Settings {
     Settings {
         local_asn: 65001,
+        alternate_asn: None,
         router_id: Ipv4Addr::new(10, 0, 0, id),
         peer_asn: Some(65001),
         families: FamilySet { ipv4: true, ipv6: true },
@@ -21,6 +22,46 @@ fn settings(id: u8, passive: bool) -> Settings {
         role_strict: false,
         graceful_restart: false,
     }
+}
+
+/// RFC 7705 section 4.2: the other AS comes after Bad Peer AS, without an idle hold, and the first one again after
+/// that.
+#[test]
+fn alternate_as_is_sent_after_bad_peer_as() {
+    let migrating = Settings { alternate_asn: Some(4_200_000_007), ..settings(1, false) };
+    let mut bench = Bench { peer: Peer::new(migrating.clone(), 7), now: 1_000, out: Vec::new() };
+    let sent = |actions: &[Action], asn: u32| {
+        let open = migrating.open_message(asn);
+        assert!(actions.contains(&Action::Send(Side::Ours, open)), "{asn} {actions:?}");
+    };
+    assert_eq!(bench.event(Event::Start), [Action::Connect]);
+    let mut last = 65001;
+    sent(bench.event(Event::Connected), last);
+    for asn in [4_200_000_007, 65001, 4_200_000_007] {
+        bench.event(Event::Message(Side::Ours, MessageType::Notification, &[2, 2]));
+        assert_eq!((bench.state(), bench.peer.idle_hold()), (State::Active, None), "after {last}");
+        let next = bench.peer.next_deadline().unwrap();
+        assert_eq!(bench.tick_at(next), [Action::Connect]);
+        sent(bench.event(Event::Connected), asn);
+        last = asn;
+    }
+    // Another error changes nothing, and is one.
+    bench.event(Event::Message(Side::Ours, MessageType::Notification, &[2, 4]));
+    assert_eq!((bench.state(), bench.peer.local_asn), (State::Idle, last));
+    let next = bench.peer.next_deadline().unwrap();
+    bench.tick_at(next);
+    bench.event(Event::Connected);
+    bench.open(Side::Ours, 2);
+    bench.keepalive(Side::Ours);
+    assert_eq!(bench.peer.negotiated().map(|n| n.local_asn), Some(4_200_000_007));
+    // Both connections were refused for the same AS: the other one comes next, not the same again.
+    let mut bench = Bench { peer: Peer::new(migrating, 7), now: 1_000, out: Vec::new() };
+    bench.event(Event::Start);
+    bench.event(Event::Connected);
+    bench.event(Event::Accepted);
+    bench.event(Event::Message(Side::Ours, MessageType::Notification, &[2, 2]));
+    bench.event(Event::Message(Side::Theirs, MessageType::Notification, &[2, 2]));
+    assert_eq!(bench.peer.local_asn, 4_200_000_007);
 }
 
 /// The machine with its clock and last actions.
@@ -53,7 +94,7 @@ impl Bench {
     }
 
     fn open(&mut self, side: Side, id: u8) -> Vec<Action> {
-        let message = settings(id, false).open_message();
+        let message = settings(id, false).first_open();
         self.event(Event::Message(side, MessageType::Open, &message[HEADER_LEN..])).to_vec()
     }
 
@@ -161,7 +202,7 @@ fn a_peer_that_never_opens_is_given_up() {
 fn a_bad_open_gets_a_notification_and_is_the_last_error() {
     let mut bench = Bench::new(true);
     bench.event(Event::Accepted);
-    let other = Settings { local_asn: 65002, ..settings(2, false) }.open_message();
+    let other = Settings { local_asn: 65002, ..settings(2, false) }.first_open();
     let out = bench.event(Event::Message(Side::Theirs, MessageType::Open, &other[HEADER_LEN..])).to_vec();
     assert_eq!(notified(&out[0]), Some((2, 2)));
     assert_eq!(out[1..], [Action::Close(Side::Theirs)]);
@@ -207,7 +248,7 @@ fn the_hold_timer_is_restarted_by_what_arrives_and_ends_the_session() {
 fn without_hold_time_there_are_no_timers() {
     let mut bench = Bench::new(true);
     bench.event(Event::Accepted);
-    let open = Settings { hold_time: 0, ..settings(2, false) }.open_message();
+    let open = Settings { hold_time: 0, ..settings(2, false) }.first_open();
     bench.event(Event::Message(Side::Theirs, MessageType::Open, &open[HEADER_LEN..]));
     bench.keepalive(Side::Theirs);
     assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Established, None));
@@ -486,7 +527,7 @@ fn of_two_connections_the_one_of_the_greater_identifier_stays() {
 fn equal_identifiers_of_two_as_are_ordered_by_as() {
     let mut bench = colliding();
     bench.peer.settings.peer_asn = None;
-    let open = Settings { local_asn: 65002, ..settings(1, false) }.open_message();
+    let open = Settings { local_asn: 65002, ..settings(1, false) }.first_open();
     bench.event(Event::Message(Side::Ours, MessageType::Open, &open[HEADER_LEN..]));
     let out = bench.event(Event::Message(Side::Theirs, MessageType::Open, &open[HEADER_LEN..])).to_vec();
     assert_eq!(out[1], Action::Close(Side::Ours));
@@ -628,7 +669,7 @@ impl Driver {
             }
             Random::Closed(s) if open(self, s) => self.event(Event::Closed(side(s), "reset".into())),
             Random::Open(s, id, hold_time) if open(self, s) => {
-                let message = Settings { hold_time, ..settings(id, false) }.open_message();
+                let message = Settings { hold_time, ..settings(id, false) }.first_open();
                 self.event(Event::Message(side(s), MessageType::Open, &message[HEADER_LEN..]));
             }
             Random::Bytes(s, kind, bytes) if open(self, s) => {

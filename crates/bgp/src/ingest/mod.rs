@@ -29,7 +29,7 @@ use ribtide_policy::PolicyResult;
 use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
-use ribtide_wire::bgp::{NextHop, Notification};
+use ribtide_wire::bgp::{AsPath, NextHop, Notification, build};
 
 /// Reads UPDATEs and caches recent attribute sets.
 #[derive(Default)]
@@ -141,9 +141,13 @@ impl Ingest {
     /// Reads the attributes of `update` into the scratch memory, unless one forbids the routes.
     fn read(&mut self, context: &Context, update: &Update<'_>, next_hop: NextHop) -> Result<(), Refusal> {
         self.content.begin(next_hop);
-        for attribute in update.attributes() {
-            context.check(&attribute)?;
-            self.content.push(&attribute);
+        if let Some(asn) = context.prepended_as() {
+            self.read_prepending(context, update, asn)?;
+        } else {
+            for attribute in update.attributes() {
+                context.check(&attribute)?;
+                self.content.push(&attribute);
+            }
         }
         if let Some(asn) = context.received_otc()
             && !Attributes::new(self.content.attributes()).any(|attribute| attribute.code == code::OTC)
@@ -152,6 +156,21 @@ impl Ingest {
             self.content.push(&Attribute { flags, code: code::OTC, value: &asn.to_be_bytes() });
         }
         self.content.sort();
+        Ok(())
+    }
+
+    /// Reads the attributes with `asn` before the path. The checks are about the path as received.
+    #[cold]
+    fn read_prepending(&mut self, context: &Context, update: &Update<'_>, asn: u32) -> Result<(), Refusal> {
+        for attribute in update.attributes() {
+            context.check(&attribute)?;
+            if attribute.code == code::AS_PATH {
+                let value = build::prepend(AsPath::new(attribute.value), asn, 1);
+                self.content.push(&Attribute { value: &value, ..attribute });
+            } else {
+                self.content.push(&attribute);
+            }
+        }
         Ok(())
     }
 

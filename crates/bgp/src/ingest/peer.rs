@@ -2,7 +2,7 @@
 
 use super::Martians;
 use super::max_prefixes::{Accepted, AcceptedPrefixes, LimitEvent, MaxPrefixes, PrefixCount};
-use crate::peer::PeerInfo;
+use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, for_each_family};
 use ribtide_wire::bgp::AsPath;
@@ -18,9 +18,15 @@ use std::sync::Arc;
 pub struct IngestSettings {
     /// The import policy.
     pub import: Arc<Policy>,
-    /// How often the local AS may be in a path before the path counts as a loop; 0 is the rule of
+    /// How often each AS of ours may be in a path before the path counts as a loop; 0 is the rule of
     /// RFC 4271 section 9.1.2.
     pub allow_own_as: u8,
+    /// Our AS numbers beside that of the session, which show loops too; 0: none.
+    pub other_own_as: [u32; 2],
+    /// We are a member of a confederation (RFC 5065).
+    pub confederation: bool,
+    /// Our AS on the session, where it is prepended to received paths (RFC 7705 section 3.1).
+    pub prepended_as: Option<u32>,
     /// Refuse paths of an external peer that do not begin with its AS (RFC 4271 section 6.3).
     pub enforce_first_as: bool,
     /// Accept the Prefix-SID of an external peer (RFC 8669 section 4).
@@ -41,6 +47,9 @@ impl IngestSettings {
         IngestSettings {
             import,
             allow_own_as: 0,
+            other_own_as: [0; 2],
+            confederation: false,
+            prepended_as: None,
             enforce_first_as: false,
             prefix_sid: false,
             role: None,
@@ -70,9 +79,14 @@ pub(super) struct Context {
     /// `None` if it changes nothing.
     pub(super) filter: Option<AttributeFilter>,
     local_asn: u32,
+    /// 0: none.
+    other_own_as: [u32; 2],
     router_id: Ipv4Addr,
     cluster_id: Ipv4Addr,
     allow_own_as: u8,
+    prepended_as: Option<u32>,
+    /// The member AS of the peer, with which paths must begin; 0: any.
+    first_member_as: u32,
     /// The AS that paths must begin with; 0: any.
     first_as: u32,
     /// Our role, and the peer's AS.
@@ -139,19 +153,23 @@ fn accepted(settings: &IngestSettings) -> Families<AcceptedPrefixes> {
 
 impl Context {
     fn new(info: &PeerInfo, settings: &IngestSettings) -> Context {
-        let external = !info.kind.is_internal();
+        let external = !info.kind.is_inside();
         Context {
             update: UpdateContext {
                 four_octet_as: info.egress.four_octet_as,
                 external,
                 prefix_sid: settings.prefix_sid,
+                confederation: settings.confederation && !external,
             },
             filter: Some(settings.attributes).filter(|filter| !filter.is_empty()),
             local_asn: info.egress.local_asn,
+            other_own_as: settings.other_own_as,
+            prepended_as: settings.prepended_as,
             router_id: info.egress.router_id,
             cluster_id: info.egress.cluster_id,
             allow_own_as: settings.allow_own_as,
             role: settings.role.map(|role| (role, info.asn)),
+            first_member_as: if info.kind == PeerKind::Confederation { info.asn } else { 0 },
             first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
         }
     }
@@ -163,12 +181,18 @@ impl Context {
         match attribute.code {
             code::AS_PATH => {
                 let path = AsPath::new(value);
-                let own = path.asns().filter(|asn| *asn == self.local_asn).count();
-                if own > usize::from(self.allow_own_as) {
+                let loops =
+                    |own| path.asns().filter(|asn| *asn == own).count() > usize::from(self.allow_own_as);
+                if loops(self.local_asn)
+                    || (self.other_own_as != [0; 2] && self.other_own_as.into_iter().any(loops))
+                {
                     return Err(Refusal::AsLoop);
                 }
                 if self.first_as != 0 && path.neighbor_as() != Some(self.first_as) {
                     return Err(Refusal::FirstAs);
+                }
+                if self.first_member_as != 0 && !path.begins_with_member(self.first_member_as) {
+                    return Err(Refusal::MemberAs);
                 }
             }
             code::ORIGINATOR_ID if router_ids(value).any(|id| id == self.router_id) => {
@@ -183,6 +207,11 @@ impl Context {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The AS that is prepended to received paths.
+    pub(super) fn prepended_as(&self) -> Option<u32> {
+        self.prepended_as
     }
 
     /// The value of OTC for routes without one (RFC 9234 section 5, ingress rule 3).
@@ -234,6 +263,8 @@ pub enum Refusal {
     ClusterLoop,
     /// AS_PATH does not begin with the AS of the peer (RFC 4271 section 6.3).
     FirstAs,
+    /// AS_PATH does not begin with the member AS of the peer in an AS_CONFED_SEQUENCE (RFC 5065 section 5).
+    MemberAs,
     /// The import policy rejected it.
     ImportPolicy,
     /// The prefix is a martian (RFC 4271 section 6.3), or the next hop is a loopback address.
@@ -246,11 +277,12 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 8] = [
+    pub const ALL: [Refusal; 9] = [
         Refusal::AsLoop,
         Refusal::OriginatorLoop,
         Refusal::ClusterLoop,
         Refusal::FirstAs,
+        Refusal::MemberAs,
         Refusal::ImportPolicy,
         Refusal::Martian,
         Refusal::RouteLeak,
@@ -265,6 +297,7 @@ impl fmt::Display for Refusal {
             Refusal::OriginatorLoop => "own router id is the originator",
             Refusal::ClusterLoop => "own cluster in the cluster list",
             Refusal::FirstAs => "path does not begin with the peer's AS",
+            Refusal::MemberAs => "path does not begin with the peer's member AS in an AS_CONFED_SEQUENCE",
             Refusal::ImportPolicy => "import policy",
             Refusal::Martian => "the prefix is a martian (bgp.martians), or the next hop a loopback address",
             Refusal::RouteLeak => "a route leak: the attribute OTC does not agree with the role",

@@ -136,6 +136,73 @@ fn attributes_are_kept_in_order_without_what_only_concerns_this_session() {
     assert_eq!(peer.counters.discarded_attributes, 1, "LOCAL_PREF from an external peer");
 }
 
+/// RFC 5065 sections 4 and 5: segments of a confederation are for its members alone, and a path from another member AS begins
+/// with one. We are member 65000 of the confederation 100.
+#[test]
+fn confederation_segments_are_those_of_members() {
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let member =
+        IngestSettings { confederation: true, other_own_as: [100, 0], enforce_first_as: false, ..settings() };
+    let alone = IngestSettings { enforce_first_as: false, ..settings() };
+    let segments = |segments: &[(u8, &[u32])]| {
+        let mut value = Vec::new();
+        for (kind, asns) in segments {
+            value.extend_from_slice(&[*kind, asns.len() as u8]);
+            asns.iter().for_each(|asn| value.extend_from_slice(&asn.to_be_bytes()));
+        }
+        let mut block = Vec::new();
+        build::origin(&mut block, Origin::Igp);
+        build::as_path(&mut block, AsPath::new(&value));
+        announce_v4(&block, &["10.0.0.0/8"])
+    };
+    use PeerKind::{Confederation, External, Internal};
+    // The peer is of AS 65001.
+    for (kind, settings, path, refused, malformed) in [
+        (Confederation, &member, &[(3, &[65001][..]), (2, &[7])][..], None, false),
+        (Confederation, &member, &[(3, &[65001, 65002])], None, false),
+        (Confederation, &member, &[(2, &[65001, 7])], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[(3, &[65002, 65001])], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[(4, &[65001])], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[], Some(Refusal::MemberAs), false),
+        (Confederation, &member, &[(3, &[65001, 65000])], Some(Refusal::AsLoop), false),
+        (Confederation, &member, &[(3, &[65001]), (2, &[7, 100])], Some(Refusal::AsLoop), false),
+        (Internal, &member, &[(3, &[65002]), (2, &[7])], None, false),
+        (Internal, &member, &[], None, false),
+        (External, &member, &[(2, &[65001, 100])], Some(Refusal::AsLoop), false),
+        (External, &member, &[(3, &[65001]), (2, &[7])], None, true),
+        (Internal, &alone, &[(3, &[65002]), (2, &[7])], None, true),
+    ] {
+        let mut peer = peer(kind, settings.clone());
+        ingest.update(&mut peer, &segments(path), &mut out).unwrap();
+        let counters = &peer.counters;
+        let (why, faults) = (counters.last_refusal, counters.treated_as_withdraw);
+        assert_eq!((why, faults), (refused, u64::from(malformed)), "{kind:?} {path:?}");
+        assert_eq!(counters.announced, u64::from(refused.is_none() && !malformed), "{kind:?} {path:?}");
+        ops(&mut out);
+    }
+}
+
+/// RFC 7705 section 3: the AS that the peer knows us by comes before the path, after all checks of the path.
+#[test]
+fn local_as_is_prepended_to_received_paths() {
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let ours = IngestSettings { prepended_as: Some(65010), other_own_as: [65010, 0], ..settings() };
+    let mut external = peer(PeerKind::External, ours);
+    let med: fn(&mut Vec<u8>) = |out| build::med(out, 5);
+    for (asns, kept) in
+        [(&[65001, 9][..], Some(&[65010, 65001, 9][..])), (&[9], None), (&[65001, 65010], None)]
+    {
+        ingest
+            .update(&mut external, &announce_v4(&attributes(asns, med), &["10.0.0.0/8"]), &mut out)
+            .unwrap();
+        assert_eq!(ops(&mut out), [(kept.map(|kept| attributes(kept, med)), 1)], "{asns:?}");
+    }
+    let refused = [Refusal::FirstAs, Refusal::AsLoop].map(|why| external.counters.refused(why));
+    assert_eq!(refused, [1, 1]);
+}
+
 #[test]
 fn what_is_refused_goes_as_if_withdrawn() {
     let own = Ipv4Addr::new(10, 0, 0, 1);
@@ -174,6 +241,23 @@ fn what_is_refused_goes_as_if_withdrawn() {
     assert_eq!(closed.counters.refused(Refusal::ImportPolicy), 1);
 
     let looped = announce_v4(&attributes(&[65001, 65000], |_| {}), &["10.0.0.0/8"]);
+    // Each AS of ours counts by itself (allowas-in), and none is forgotten.
+    for (allow_own_as, asns, loops) in [
+        (0, &[65001, 65010][..], true),
+        (1, &[65001, 65010, 65000], false),
+        (1, &[65001, 65010, 7, 65010], true),
+        (1, &[65001, 65020, 65020], true),
+        (2, &[65001, 65010, 65010, 65000, 65000], false),
+    ] {
+        let other_own_as = [65010, 65020];
+        let ours = IngestSettings { allow_own_as, other_own_as, ..settings() };
+        let mut external = peer(PeerKind::External, ours);
+        ingest
+            .update(&mut external, &announce_v4(&attributes(asns, |_| {}), &["10.0.0.0/8"]), &mut out)
+            .unwrap();
+        assert_eq!(external.counters.refused(Refusal::AsLoop), u64::from(loops), "{asns:?}");
+        ops(&mut out);
+    }
     let mut tolerant = peer(PeerKind::External, IngestSettings { allow_own_as: 1, ..settings() });
     ingest.update(&mut tolerant, &looped, &mut out).unwrap();
     assert_eq!(tolerant.counters.announced, 1);

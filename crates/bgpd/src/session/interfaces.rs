@@ -143,7 +143,7 @@ fn may_have_begun_after(established: Millis, now: Millis) -> bool {
 
 /// Whether the neighbour's session ends with the interface to it.
 fn falls_over(peer: &Peer) -> bool {
-    peer.settings.fast_external_fallover && !peer.kind.is_internal() && !peer.settings.is_multihop()
+    peer.settings.fast_external_fallover && peer.kind.is_external() && !peer.settings.is_multihop()
 }
 
 fn named(addresses: &[IpAddr]) -> String {

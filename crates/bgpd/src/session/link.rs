@@ -10,7 +10,9 @@ use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Retention, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PrefixLimits};
+use ribtide_bgp::peer::{
+    EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PrefixLimits, RemovePrivateAs,
+};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
@@ -18,11 +20,20 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The import settings of a neighbour.
-pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
+/// The import settings of a neighbour for its session. `other_own_as`: the AS numbers of ours beside that of the session.
+fn ingest(
+    settings: &NeighborSettings,
+    info: &PeerInfo,
+    other_own_as: [u32; 2],
+    confederation: bool,
+) -> IngestSettings {
+    let local_as = settings.as_numbers.local_as.filter(|_| info.kind.is_external());
     IngestSettings {
         import: settings.import.clone(),
-        allow_own_as: 0,
+        allow_own_as: settings.as_numbers.allowas_in,
+        other_own_as,
+        confederation,
+        prepended_as: local_as.filter(|l| l.prepend && l.asn == info.egress.local_asn).map(|l| l.asn),
         enforce_first_as: settings.enforce_first_as,
         prefix_sid: settings.prefix_sid,
         role: settings.role,
@@ -33,6 +44,15 @@ pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
 }
 
 impl Sessions {
+    /// The import settings of a neighbour for its session.
+    pub(super) fn ingest(&self, settings: &NeighborSettings, info: &PeerInfo) -> IngestSettings {
+        let local_as = settings.as_numbers.local_as.filter(|_| info.kind.is_external());
+        let ours = [Some(self.asn), self.confederation, local_as.map(|local_as| local_as.asn)];
+        let mut others = ours.into_iter().flatten().filter(|asn| *asn != info.egress.local_asn);
+        let mut other = || others.next().unwrap_or(0);
+        ingest(settings, info, [other(), other()], self.confederation.is_some())
+    }
+
     /// The session of a peer is established on the connection of `side`.
     pub(super) fn up(&mut self, id: PeerId, side: Side, negotiated: &Negotiated) {
         if let Err(why) = self.hand_over(id, side, negotiated) {
@@ -50,8 +70,9 @@ impl Sessions {
         let retained = self.peers.get(&id).and_then(|peer| peer.retained);
         let reader = retained.map_or_else(|| self.least_loaded_reader(), |retained| retained.reader);
 
+        let Some(peer) = self.peers.get(&id) else { return Ok(()) };
+        let settings = self.ingest(&peer.settings, &info);
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
-        let settings = ingest(&peer.settings);
         let retained = graceful_restart::kept(peer, negotiated);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
@@ -184,7 +205,7 @@ impl Sessions {
         interfaces: &[InterfaceConfig],
     ) -> EgressSettings {
         let own = || socket::own_addresses(local, interfaces);
-        let next_hop = if !peer.kind.is_internal() || peer.settings.next_hop_self {
+        let next_hop = if peer.kind.is_external() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
         } else if self.originated.is_configured() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
@@ -193,9 +214,19 @@ impl Sessions {
         } else {
             NextHopRule::Keep
         };
+        let as_numbers = &peer.settings.as_numbers;
+        let external = peer.kind.is_external();
+        let local_asn = if external { negotiated.local_asn } else { self.asn };
+        let asn = self.asn_for(peer.kind);
+        let hides = local_asn != asn && as_numbers.local_as.is_some_and(|local_as| !local_as.replace);
         EgressSettings {
             kind: peer.kind,
-            local_asn: self.asn,
+            local_asn,
+            hidden_asn: hides.then_some(asn),
+            as_override: (external && as_numbers.as_override).then_some(negotiated.asn),
+            remove_private_as: as_numbers.remove_private_as.filter(|_| external).map(|remove| {
+                RemovePrivateAs { all: remove.all, replace: remove.replace, peer_asn: negotiated.asn }
+            }),
             cluster_id: self.cluster_id,
             router_id: self.router_id,
             families: negotiated.families,

@@ -232,6 +232,7 @@ mod tests {
     #[test]
     fn neighbor_up_down_and_refused_have_level_sentence_and_fields() {
         let negotiated = Negotiated {
+            local_asn: 65001,
             asn: 65010,
             router_id: [1, 1, 1, 1].into(),
             hold_time: 90,

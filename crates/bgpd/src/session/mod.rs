@@ -55,7 +55,7 @@ use ribtide_bfd::Standing;
 use ribtide_bfdd::BfdNews;
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId};
+use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId, PeerKind};
 use ribtide_config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_prefix::Map;
@@ -233,6 +233,7 @@ impl SessionsBuilder {
             listeners: self.listeners,
             clock,
             asn: setup.asn,
+            confederation: setup.bgp.confederation.as_ref().map(|ours| ours.identifier),
             router_id: setup.router_id,
             cluster_id: setup.bgp.cluster_id,
             interfaces: setup.interfaces.to_vec(),
@@ -277,6 +278,8 @@ pub struct Sessions {
     listeners: Vec<TcpListener>,
     clock: Clock,
     asn: u32,
+    /// The identifier of our confederation.
+    confederation: Option<u32>,
     router_id: Ipv4Addr,
     cluster_id: Ipv4Addr,
     interfaces: Vec<InterfaceConfig>,
@@ -418,13 +421,22 @@ impl Sessions {
     }
 
     fn add(&mut self, address: IpAddr, settings: NeighborSettings, dynamic: bool) -> PeerId {
-        let kind = peer::kind(&settings, self.asn);
+        let kind = settings.kind;
         let id = self.ids.take(kind);
-        let mut peer = Peer::new(id, address, settings, self.asn, self.router_id, self.clock.now());
+        let asn = self.asn_for(kind);
+        let mut peer = Peer::new(id, address, settings, asn, self.router_id, self.clock.now());
         peer.dynamic = dynamic;
         self.peers.insert(id, peer);
         self.by_address.insert(address, id);
         id
+    }
+
+    /// Our AS for peers of this kind, which `local-as` may hide.
+    fn asn_for(&self, kind: PeerKind) -> u32 {
+        match self.confederation {
+            Some(identifier) if kind.is_external() => identifier,
+            _ => self.asn,
+        }
     }
 
     /// Tells a peer's machine of an event and does what it answers.
@@ -568,7 +580,7 @@ impl Sessions {
         // RFC 5082 section 3: a packet with a lower TTL is discarded. The SYN is checked before the options are set:
         // with them, the kernel would discard the packets by which such a peer closes the connection.
         let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
-        let options = || socket::set_options(&stream, &peer.settings, !peer.kind.is_internal()).err();
+        let options = || socket::set_options(&stream, &peer.settings, peer.kind.is_external()).err();
         let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why)).or_else(|| {
             Some((
                 ConnectionRefusal::SocketOptions,
@@ -630,7 +642,7 @@ impl Sessions {
 
     fn connect(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        match socket::connect(peer.address, &peer.settings, !peer.kind.is_internal()) {
+        match socket::connect(peer.address, &peer.settings, peer.kind.is_external()) {
             Ok(stream) => {
                 *peer.slot(Side::Ours) = Some(Connection::new(stream, true));
                 self.watch(id, Side::Ours, Interest::READABLE | Interest::WRITABLE);

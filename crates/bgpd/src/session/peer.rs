@@ -57,20 +57,6 @@ pub(super) struct Up {
     pub(super) limits: PrefixLimits,
 }
 
-/// The kind of a peer.
-pub(super) fn kind(settings: &NeighborSettings, local_asn: u32) -> PeerKind {
-    match settings.peer_asn {
-        AnyAsn::Exactly(asn) if asn == local_asn => {
-            if settings.route_reflector_client {
-                PeerKind::Client
-            } else {
-                PeerKind::Internal
-            }
-        }
-        _ => PeerKind::External,
-    }
-}
-
 impl Peer {
     pub(super) fn new(
         id: PeerId,
@@ -80,8 +66,14 @@ impl Peer {
         router_id: Ipv4Addr,
         now: Millis,
     ) -> Peer {
+        let (first, alternate) = match settings.as_numbers.local_as {
+            None => (local_asn, None),
+            Some(local_as) if local_as.dual => (local_asn, Some(local_as.asn)),
+            Some(local_as) => (local_as.asn, None),
+        };
         let machine = fsm::Settings {
-            local_asn,
+            local_asn: first,
+            alternate_asn: alternate,
             router_id,
             peer_asn: match settings.peer_asn {
                 AnyAsn::Exactly(asn) => Some(asn),
@@ -101,7 +93,7 @@ impl Peer {
             id,
             address,
             description: None,
-            kind: kind(&settings, local_asn),
+            kind: settings.kind,
             settings,
             dynamic: false,
             interface: None,

@@ -4,7 +4,7 @@ use super::{Sessions, keys};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::PeerId;
-use ribtide_config::{BgpConfig, NeighborSettings};
+use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;
@@ -49,7 +49,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         import,
         export,
         peer_asn,
-        route_reflector_client,
+        kind,
+        as_numbers,
         // A session ends or begins for it, whatever the difference is.
         shutdown: _,
         // The policies contain what it changes.
@@ -76,7 +77,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         graceful_restart,
     } = new;
     let same_session = *peer_asn == old.peer_asn
-        && *route_reflector_client == old.route_reflector_client
+        && *kind == old.kind
+        && as_numbers.local_as == old.as_numbers.local_as
         && *passive == old.passive
         && *families == old.families
         && *hold_time == old.hold_time
@@ -90,13 +92,18 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *role_strict == old.role_strict
         && *password == old.password
         && graceful_restart.helper == old.graceful_restart.helper;
+    let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
     let import = *import != old.import
+        || allowas_in != old.as_numbers.allowas_in
         || *enforce_first_as != old.enforce_first_as
         || *prefix_sid != old.prefix_sid
         || *martians != old.martians
         || *attributes != old.attributes
         || max_prefixes.received != old.max_prefixes.received;
-    let export = *export != old.export || *prefix_sid != old.prefix_sid;
+    let export = *export != old.export
+        || *prefix_sid != old.prefix_sid
+        || as_override != old.as_numbers.as_override
+        || remove_private_as != old.as_numbers.remove_private_as;
     if !same_session {
         Difference::Session
     } else if import
@@ -222,7 +229,8 @@ impl Sessions {
         let Some(peer) = self.peers.get(&id) else { return };
         let Some(up) = &peer.up else { return };
         let (side, reader, families) = (up.side, up.reader, up.info.families);
-        let command = Command::Import(id, up.info.session, Box::new(super::link::ingest(&peer.settings)));
+        let settings = self.ingest(&peer.settings, &up.info);
+        let command = Command::Import(id, up.info.session, Box::new(settings));
         self.outbox.send_to_reader(reader, command);
         self.request_routes(id, side, families);
     }

@@ -9,7 +9,7 @@ use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
-use ribtide_config::MaxPrefixesConfig;
+use ribtide_config::{AsNumbers, MaxPrefixesConfig};
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
@@ -36,6 +36,8 @@ pub struct NeighborView {
     pub dynamic: bool,
     /// Our role towards it (RFC 9234).
     pub role: Option<Role>,
+    /// Its rules for AS numbers.
+    pub as_numbers: AsNumbers,
     /// Whether RFC 8212 rejects all its routes, because it is external and has no import policy.
     pub import_missing: bool,
     /// The same for routes to it and the export policy.
@@ -181,6 +183,7 @@ impl Sessions {
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
             role: peer.settings.role,
+            as_numbers: peer.settings.as_numbers,
             import_missing: peer.settings.import.is_missing(),
             export_missing: peer.settings.export.is_missing(),
             graceful_shutdown: peer.settings.graceful_shutdown,

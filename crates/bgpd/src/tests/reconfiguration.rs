@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::session::Neighbors;
+use ribtide_bgp::peer::EgressSettings;
 
 fn config(bgp: &str) -> BgpConfig {
     let text = format!("[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\n{bgp}");
@@ -130,6 +131,52 @@ fn prefix_sid_changes_both_directions_and_keeps_the_session() {
         assert_eq!(own.settings.prefix_sid, prefix_sid);
     }
     assert_eq!(router.neighbor("127.0.1.1").unwrap().flaps, 0);
+}
+
+/// A path that changes with the settings is sent again, and one that may be accepted is requested; `local-as` is part
+/// of the session.
+#[test]
+fn as_numbers_change_with_a_reload() {
+    let router = Router::start(CLIENTS);
+    let mut source = Peer::up(&router, "127.0.0.11", 65001);
+    let mut external = Peer::up(&router, "127.0.1.1", 65005);
+    source.announce(&p4(0, 10));
+    external.until("routes", |p| p.routes.len() == 10);
+    let has = |peer: &Peer, path: &[u8]| {
+        peer.routes.values().all(|attributes| attributes.windows(path.len()).any(|at| at == path))
+    };
+    let begins = |asn: u32| [&[0x40, 2][..], &[6, 2, 1], &asn.to_be_bytes()].concat();
+    assert!(has(&external, &begins(65001)));
+    let with =
+        |settings: &str| CLIENTS.replace("type = \"external\"", &format!("type = \"external\"\n{settings}"));
+    let refreshed = Neighbors { refreshed: addresses(&["127.0.1.1"]), ..Neighbors::default() };
+    for (settings, requests) in
+        [("allowas-in = 2", 1), ("as-override = true", 2), ("remove-private-as = true", 2), ("", 2)]
+    {
+        external.routes.clear();
+        assert_eq!(router.reconfigure(&with(settings)), Ok(refreshed.clone()), "{settings}");
+        external.until("asked for its routes", |p| p.refreshes == requests);
+        if !settings.starts_with("allowas") {
+            external.until("every route again", |p| p.routes.len() == 10);
+        }
+        let up = router.neighbor("127.0.1.1").unwrap().up.unwrap();
+        let groups = router.bgp().workers[up.worker].call(|w| w.groups()).unwrap();
+        let own = groups.iter().find(|group| group.members.contains(&up.info.id)).unwrap();
+        let EgressSettings { as_override, remove_private_as, .. } = &own.settings;
+        assert_eq!(
+            (as_override.is_some(), remove_private_as.is_some()),
+            (settings.starts_with("as-"), settings.starts_with("remove"))
+        );
+    }
+    assert_eq!(router.neighbor("127.0.1.1").unwrap().flaps, 0);
+    let local_as = with("local-as = { asn = 65010, replace = true }");
+    let reset = router.reconfigure(&local_as);
+    assert_eq!(reset, Ok(Neighbors { reset: addresses(&["127.0.1.1"]), ..Neighbors::default() }));
+    until("its session is over", || router.neighbor("127.0.1.1").is_none());
+    let mut external = Peer::up(&router, "127.0.1.1", 65005);
+    external.until("routes", |p| p.routes.len() == 10);
+    assert!(has(&external, &begins(65010)));
+    assert_eq!(router.neighbor("127.0.1.1").unwrap().up.unwrap().negotiated.local_asn, 65010);
 }
 
 /// RFC 8326 section 4.2: the community goes out, LOCAL_PREF 0 and the community come in, and no session ends.

@@ -124,6 +124,9 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         let theirs = if n.session.is_some() { format!(", {theirs}") } else { String::new() };
         out.push_str(&format!("  Our role is {role}{theirs} (RFC 9234)\n"));
     }
+    if !n.as_numbers.is_empty() {
+        out.push_str(&format!("  AS numbers: {}\n", n.as_numbers.join(", ")));
+    }
     for (missing, what) in [
         (n.import_missing, "import policy: no route is accepted from it"),
         (n.export_missing, "export policy: no route is sent to it"),
@@ -196,10 +199,11 @@ fn session(s: &Session) -> String {
         None => "No hold time".into(),
     };
     let mut out = format!(
-        "  Local address {}, peer's router ID {}\n  {timers}, last message {} ago\n\
+        "  Local address {}, AS {}, peer's router ID {}\n  {timers}, last message {} ago\n\
          \x20 Families {}; 4-octet AS {}, extended messages {}, route refresh {}\n\
          \x20 Read by {}, sent to by {}, update group {}{}\n",
         s.local_address,
+        s.local_asn,
         s.router_id,
         duration(s.heard_seconds),
         s.families.join(" "),
@@ -359,6 +363,7 @@ mod tests {
             state_seconds: 192,
             shutdown: None,
             role: None,
+            as_numbers: vec![],
             import_missing: false,
             export_missing: false,
             graceful_shutdown: false,
@@ -374,6 +379,7 @@ mod tests {
             stale: None,
             stale_expired: 0,
             session: Some(Session {
+                local_asn: 65001,
                 router_id: [1, 1, 1, 1].into(),
                 local_address: "192.0.2.9".parse().unwrap(),
                 families: vec!["ipv4-unicast".into()],
@@ -430,7 +436,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Last session ended, 2h05m ago: the connection ended: closed by the peer
   Last error, 2h05m ago: NOTIFICATION received (cease: administrative reset)
   Maximum of ipv4-unicast prefixes received: 1,000,000 of 1,000,000, exceeded 1 time; discard
-  Local address 192.0.2.9, peer's router ID 1.1.1.1
+  Local address 192.0.2.9, AS 65001, peer's router ID 1.1.1.1
   Hold time 90 s, a KEEPALIVE at least every 30 s, last message 3s ago
   Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh yes
   Read by reader-0, sent to by egress-1, update group 1.2, lagging in it

@@ -105,7 +105,7 @@ fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
 
 fn contexts() -> impl Strategy<Value = UpdateContext> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(four_octet_as, external, prefix_sid)| {
-        UpdateContext { four_octet_as, external, prefix_sid }
+        UpdateContext { four_octet_as, external, prefix_sid, confederation: !external }
     })
 }
 

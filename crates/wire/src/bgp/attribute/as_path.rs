@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+/// Whether an AS number is for private use (RFC 6996 section 5): 64512 to 65534, and 4200000000 to 4294967294.
+pub fn is_private(asn: u32) -> bool {
+    matches!(asn, 64_512..=65_534 | 4_200_000_000..=4_294_967_294)
+}
+
 /// The kind of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -146,6 +151,13 @@ impl<'a> AsPath<'a> {
         }
     }
 
+    /// Whether the path begins with an AS_CONFED_SEQUENCE whose first is `asn`: that of a peer in another member AS of our
+    /// confederation does (RFC 5065 section 5).
+    pub fn begins_with_member(self, asn: u32) -> bool {
+        let first = self.segments().next();
+        first.is_some_and(|s| s.kind == SegmentKind::ConfedSequence && s.asns().next() == Some(asn))
+    }
+
     /// The neighbouring AS, by which MULTI_EXIT_DISC values are comparable: the first AS number beyond the local
     /// confederation, `None` when the route is from inside or begins with a set.
     #[inline]
@@ -274,6 +286,19 @@ mod tests {
         assert!(empty.is_empty() && empty.hop_count() == 0 && empty.to_string().is_empty());
         let set = path(&[(1, &[5])]);
         assert_eq!((AsPath::new(&set).first_as(), AsPath::new(&set).neighbor_as()), (None, None));
+    }
+
+    /// RFC 6996 section 5; RFC 7300 reserves the last number of each size.
+    #[test]
+    fn private_as_numbers() {
+        for (private, public) in [
+            (64_512, 64_511),
+            (65_534, 65_535),
+            (4_200_000_000, 4_199_999_999),
+            (4_294_967_294, 4_294_967_295),
+        ] {
+            assert!(is_private(private) && !is_private(public), "{private} {public}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ pub(super) mod as_path;
 mod community;
 pub(crate) mod registry;
 
-pub use as_path::{AsPath, Asns, Segment, SegmentKind, Segments};
+pub use as_path::{AsPath, Asns, Segment, SegmentKind, Segments, is_private};
 pub use community::{
     Communities, Community, ExtendedCommunities, ExtendedCommunity, LargeCommunities, LargeCommunity,
     ParseCommunityError,

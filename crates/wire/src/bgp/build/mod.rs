@@ -71,16 +71,43 @@ pub fn as4_path(out: &mut Vec<u8>, path: AsPath<'_>) {
     known(out, code::AS4_PATH, &value);
 }
 
-/// The value of an AS_PATH (four bytes) that is `path` after `count` times `asn`.
+/// The value of an AS_PATH (four bytes) that is `path` after `count` times `asn`. Segments of a confederation stay before
+/// them, because they are those of the neighbours inside (RFC 5065 section 4.1).
 pub fn prepend(path: AsPath<'_>, asn: u32, count: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.as_bytes().len() + 2 + 4 * usize::from(count));
+    let mut segments = path.segments().peekable();
+    while let Some(s) = segments.next_if(|s| s.kind.is_confed()) {
+        segment(&mut out, s.kind, s.as_bytes());
+    }
     if count > 0 {
         out.extend_from_slice(&[SegmentKind::Sequence as u8, count]);
         (0..count).for_each(|_| out.extend_from_slice(&asn.to_be_bytes()));
     }
-    for s in path.segments() {
+    for s in segments {
         join_segment(&mut out, s.kind, s.as_bytes());
     }
+    out
+}
+
+/// The value of an AS_PATH (four bytes) that is `path` after the member AS `asn` of a confederation (RFC 5065 section 4).
+pub fn prepend_member(path: AsPath<'_>, asn: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.as_bytes().len() + 6);
+    let mut segments = path.segments().peekable();
+    out.extend_from_slice(&[SegmentKind::ConfedSequence as u8, 1]);
+    out.extend_from_slice(&asn.to_be_bytes());
+    let first = segments.next_if(|s| s.kind == SegmentKind::ConfedSequence);
+    if let Some(first) = first {
+        match first.asns().len() {
+            255 => segment(&mut out, first.kind, first.as_bytes()),
+            count => {
+                if let Some(field) = out.get_mut(1) {
+                    *field += count as u8;
+                }
+                out.extend_from_slice(first.as_bytes());
+            }
+        }
+    }
+    segments.for_each(|s| segment(&mut out, s.kind, s.as_bytes()));
     out
 }
 

@@ -8,7 +8,8 @@ use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use proptest::prelude::*;
 use ribtide_prefix::{Afi, Family, Prefix, V4, V6};
 
-const CONTEXT: UpdateContext = UpdateContext { four_octet_as: true, external: false, prefix_sid: false };
+const CONTEXT: UpdateContext =
+    UpdateContext { four_octet_as: true, external: false, prefix_sid: false, confederation: false };
 
 /// A path value.
 fn path(segments: &[(u8, &[u32])]) -> Vec<u8> {
@@ -253,11 +254,28 @@ proptest! {
         let packer = UpdatePacker::new(&attributes, NextHop::V4([10, 0, 0, 1].into()), MAX_LEN);
         let mut out = Vec::new();
         packer.announce([Prefix::<V4>::default_route()], &mut out).unwrap();
-        let old = UpdateContext { four_octet_as: false, external: true, prefix_sid: false };
+        let old = UpdateContext { four_octet_as: false, external: true, prefix_sid: false, confederation: false };
         let update = parse(&out[19..], &old).unwrap();
         prop_assert_eq!(update.disposition(), Disposition::Normal);
         let read: Vec<_> = update.attributes().collect();
         prop_assert_eq!(read.len(), 2);
         prop_assert_eq!(read[1].value, value.as_slice());
     }
+}
+
+/// RFC 5065 section 4.1: a member AS joins the first AS_CONFED_SEQUENCE, or begins one.
+#[test]
+fn member_as_is_prepended_to_the_first_confederation_sequence() {
+    let of = |path: &[u8]| AsPath::new(&prepend_member(AsPath::new(path), 65001)).to_string();
+    assert_eq!(of(&[]), "(65001)");
+    assert_eq!(of(&[2, 1, 0, 0, 0, 7]), "(65001) 7");
+    assert_eq!(of(&[3, 1, 0, 0, 0, 9, 2, 1, 0, 0, 0, 7]), "(65001 9) 7");
+    assert_eq!(of(&[4, 1, 0, 0, 0, 9, 1, 1, 0, 0, 0, 7]), "(65001) [9] {7}");
+    let mut full = vec![3, 255];
+    (0..255).for_each(|_| full.extend_from_slice(&9u32.to_be_bytes()));
+    let longer = prepend_member(AsPath::new(&full), 65001);
+    assert_eq!(longer[..8], [3, 1, 0, 0, 0xfd, 0xe9, 3, 255]);
+    // Other AS numbers are behind those of the confederation.
+    let path = prepend(AsPath::new(&[3, 1, 0, 0, 0, 9, 2, 1, 0, 0, 0, 7]), 8, 2);
+    assert_eq!(AsPath::new(&path).to_string(), "(9) 8 8 7");
 }

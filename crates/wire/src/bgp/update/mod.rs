@@ -32,6 +32,8 @@ pub struct UpdateContext {
     pub external: bool,
     /// The Prefix-SID of an external peer is accepted (RFC 8669 section 4); that of an internal one always is.
     pub prefix_sid: bool,
+    /// The peer is inside our confederation, so that AS_PATH may have its segments (RFC 5065 section 4).
+    pub confederation: bool,
 }
 
 /// The outcome of the announced routes of an UPDATE.

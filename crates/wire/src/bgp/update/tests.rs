@@ -4,11 +4,14 @@ use super::*;
 use crate::bgp::attribute::{Aggregator, AsPath};
 use crate::bgp::build;
 
-const EXTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: true, prefix_sid: false };
+const EXTERNAL: UpdateContext =
+    UpdateContext { four_octet_as: true, external: true, prefix_sid: false, confederation: false };
 /// An external peer inside the SR domain.
 const SR_DOMAIN: UpdateContext = UpdateContext { prefix_sid: true, ..EXTERNAL };
-const INTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: false, prefix_sid: false };
-const OLD: UpdateContext = UpdateContext { four_octet_as: false, external: true, prefix_sid: false };
+const INTERNAL: UpdateContext =
+    UpdateContext { four_octet_as: true, external: false, prefix_sid: false, confederation: false };
+const OLD: UpdateContext =
+    UpdateContext { four_octet_as: false, external: true, prefix_sid: false, confederation: false };
 
 /// An attribute as bytes.
 fn attr(flags: u8, code: u8, value: &[u8]) -> Vec<u8> {
@@ -466,7 +469,9 @@ fn as_path_rules() {
         withdraws(&with(wrong), &EXTERNAL, 2, FaultKind::Value);
     }
     keeps(&with(&[]), &INTERNAL);
-    keeps(&with(&[3, 1, 0, 0, 0, 1]), &INTERNAL);
+    // RFC 5065 section 5: only inside of a confederation.
+    withdraws(&with(&[3, 1, 0, 0, 0, 1]), &INTERNAL, 2, FaultKind::Value);
+    keeps(&with(&[3, 1, 0, 0, 0, 1]), &UpdateContext { confederation: true, ..INTERNAL });
     // The same bytes are a path for one kind of session and none for the other.
     withdraws(&with(&[2, 1, 0, 1]), &EXTERNAL, 2, FaultKind::Value);
     keeps(&with(&[2, 1, 0, 1]), &OLD);
@@ -754,8 +759,8 @@ fn old_peers_paths_are_merged() {
     // A set counts one.
     let set = [2, 1, 0xfd, 0xe9, 1, 2, 0x5b, 0xa0, 0, 3];
     assert_eq!(merged(&old_route(&set, &[as4(1, &[70000, 3])])).0, "65001 {70000,3}");
-    // The leading confederation segments of an internal peer stay.
-    let internal = UpdateContext { external: false, ..OLD };
+    // The leading confederation segments of a peer inside stay.
+    let internal = UpdateContext { external: false, confederation: true, ..OLD };
     let confed = old_route(&[3, 1, 0xfc, 0, 2, 1, 0x5b, 0xa0], &[as4(2, &[70000])]);
     let update = parse(&confed, &internal).unwrap();
     let path = update.attributes().find(|a| a.code == 2).unwrap();
