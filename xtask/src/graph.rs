@@ -24,8 +24,9 @@ const fn row(name: &'static str, uses: &'static [&'static str], tests_use: &'sta
 const GRAPH: &[Row] = &[
     row("prefix", &[], &[]),
     row("wire", &["prefix"], &[]),
-    row("policy", &["prefix", "wire"], &[]),
-    row("bgp", &["prefix", "wire", "policy"], &[]),
+    row("rpki", &["prefix", "wire"], &[]),
+    row("policy", &["prefix", "wire", "rpki"], &[]),
+    row("bgp", &["prefix", "wire", "rpki", "policy"], &[]),
     row("bfd", &["prefix", "wire"], &[]),
     row("rib", &["prefix"], &[]),
     row("swss", &["prefix", "wire"], &[]),
