@@ -430,7 +430,12 @@ impl Session {
                 self.fail(why, now, effects);
                 self.state = State::Waiting { until: now };
             }
-            _ => self.fail(why, now, effects),
+            _ => {
+                // A cache with another Session ID says so with Corrupt Data: the next query is a Reset Query, whose
+                // answer replaces the records.
+                self.id = None;
+                self.fail(why, now, effects);
+            }
         }
     }
 

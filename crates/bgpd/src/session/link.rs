@@ -28,6 +28,7 @@ pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
         martians: settings.martians.clone(),
         attributes: settings.attributes,
         max_prefixes: settings.max_prefixes.received,
+        keep_received: settings.keep_received,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reload of the neighbours, while other sessions continue.
 
-use super::{Sessions, keys};
+use super::{Sessions, keys, link};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::PeerId;
@@ -33,7 +33,7 @@ enum Difference {
     None,
     /// The session continues.
     Soft {
-        /// Request a route refresh from the peer.
+        /// Evaluate import again: with the routes that the reader keeps, or with a route refresh.
         import: bool,
         /// Send the difference to the peer.
         export: bool,
@@ -70,6 +70,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         fast_external_fallover,
         enforce_first_as,
         prefix_sid,
+        keep_received,
         martians,
         attributes,
         max_prefixes,
@@ -93,6 +94,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *prefix_sid != old.prefix_sid
         || *martians != old.martians
         || *attributes != old.attributes
+        || *keep_received != old.keep_received
         || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export || *prefix_sid != old.prefix_sid;
     if !same_session {
@@ -156,9 +158,10 @@ impl Sessions {
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
         let mut takes = difference(&peer.settings, &settings);
+        let kept = link::ingest(&peer.settings).is_local_change(&link::ingest(&settings));
         // Without route refresh, only a new session brings the routes again.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
-        if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable {
+        if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable && !kept {
             takes = Difference::Session;
         }
         let shuts_down = settings.shutdown.clone().filter(|_| peer.settings.shutdown.is_none());
@@ -195,7 +198,7 @@ impl Sessions {
                     self.send_otherwise(id);
                 }
                 if import {
-                    self.import_again(id);
+                    self.import_again(id, kept);
                 }
             }
         }
@@ -211,14 +214,16 @@ impl Sessions {
     }
 
     /// Sends the new import settings of an established session to its reader, and then requests a
-    /// route refresh.
-    fn import_again(&mut self, id: PeerId) {
+    /// route refresh, unless the reader has `kept` the routes.
+    fn import_again(&mut self, id: PeerId, kept: bool) {
         let Some(peer) = self.peers.get(&id) else { return };
         let Some(up) = &peer.up else { return };
         let (side, reader, families) = (up.side, up.reader, up.info.families);
-        let command = Command::Import(id, up.info.session, Box::new(super::link::ingest(&peer.settings)));
+        let command = Command::Import(id, up.info.session, Box::new(link::ingest(&peer.settings)));
         self.outbox.send_to_reader(reader, command);
-        self.request_routes(id, side, families);
+        if !kept {
+            self.request_routes(id, side, families);
+        }
     }
 
     /// Removes a neighbour and its session. Its number is free when no trace is left.

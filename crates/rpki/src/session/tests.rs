@@ -232,6 +232,20 @@ fn wrong_pdus_end_the_session_with_their_code() {
     assert_eq!((reports(&effects), session.id(), counts(session.records())), (vec![7], None, (1, 1)));
 }
 
+/// A restarted cache refuses the Session ID of its former life with Corrupt Data (section 5.1), as StayRTR does.
+#[test]
+fn a_refused_serial_query_leads_to_a_reset_query() {
+    let mut session = synchronized();
+    session.closed("reset", at(20));
+    session.tick(at(21));
+    assert_eq!(session.connected(at(21)), [sent(1, Pdu::SerialQuery { session: 7, serial: 1 })]);
+    let report = Pdu::ErrorReport { code: ErrorCode::CORRUPT_DATA, pdu: &[], text: b"Session ID mismatch" };
+    assert_eq!(session.received(&bytes(1, &[report]), at(21)), [Effect::Close]);
+    assert_eq!(counts(session.records()), (1, 1), "until the answer");
+    session.tick(at(23));
+    assert_eq!(session.connected(at(23)), [sent(1, Pdu::ResetQuery)]);
+}
+
 #[test]
 fn silence_ends_a_query_and_an_attempt() {
     let mut session = Session::new(Overrides::default(), at(0));
