@@ -150,7 +150,7 @@ fn a_cache_that_refuses_is_tried_again() {
     let mut cache = Played::new();
     let table = cache.table("");
     let address = cache.listener.local_addr().unwrap();
-    // Nobody listens.
+    // No process listens.
     cache.listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let running = Running::new(&table);
     let view = running.wait("a refusal", |view| view.caches[0].failures > 0);

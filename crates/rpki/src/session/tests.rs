@@ -80,7 +80,7 @@ fn start_and_refresh() {
     assert_eq!(session.received(&notify(1), at(10)), []);
     let query = |serial| sent(1, Pdu::SerialQuery { session: 7, serial });
     assert_eq!(session.received(&notify(2), at(10)), [query(1)]);
-    // Nothing of an answer is used before its end, and a notification during it leads to one query.
+    // Nothing of an answer is used before its end, and one notification during it causes one query.
     let response = Pdu::CacheResponse { session: 7 };
     let part = bytes(1, &[response, record(true, "11.0.0.0/8", 1), record(false, "10.0.0.0/8", 1)]);
     for byte in &part {
@@ -234,7 +234,7 @@ fn wrong_pdus_end_the_session_with_their_code() {
 
 /// A restarted cache refuses the Session ID of its former life with Corrupt Data (section 5.1), as StayRTR does.
 #[test]
-fn a_refused_serial_query_leads_to_a_reset_query() {
+fn a_refused_serial_query_is_followed_by_a_reset_query() {
     let mut session = synchronized();
     session.closed("reset", at(20));
     session.tick(at(21));
