@@ -149,9 +149,9 @@ mod tests {
         assert_eq!(
             text.lines().collect::<Vec<_>>(),
             [
-                "Cache              Pref  State    Version  Session  Serial     IPv4    IPv6    Age  Expires in  Used  Failures",
+                "Cache              Pref  State    Version  Session  Serial     IPv4    IPv6     Age  Expires in  Used  Failures",
                 "192.0.2.1:323         1  idle           1        7      12  412,000  98,000  10m00s       1h50m  yes          0",
-                "[2001:db8::1]:323     1  waiting        -        -       -        0       0      -           -  no           3",
+                "[2001:db8::1]:323     1  waiting        -        -       -        0       0       -           -  no           3",
                 "[2001:db8::1]:323: Connection refused; next step in 8s",
                 "In use: 412,001 IPv4 and 98,000 IPv6 payloads; local exceptions: 1 filter, 2 assertions",
             ]
