@@ -4,7 +4,7 @@ use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::Changed;
 use super::request::{
     AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, PageQuery,
-    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, limit,
+    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};
@@ -27,6 +27,8 @@ const MAX_PAGE: usize = 10_000;
 const MAX_NEIGHBORS: usize = 256;
 /// Next-hop groups of a page at most. With 512 hops each they take the RIB manager about 10 ms.
 const MAX_GROUPS: usize = 64;
+/// Routes before import policy of a page at most: the policy runs for each.
+const MAX_RECEIVED: usize = 1000;
 /// Addresses of a lookup at most.
 const MAX_LOOKUP: usize = 65_536;
 
@@ -63,6 +65,17 @@ impl Endpoints {
         T: Serialize + Send + 'static,
     {
         let handler = move |s, Named(name), UrlQuery(Nothing {})| blocking(s, move |i| answer(i, &name));
+        self.with(Method::GET, path, get(handler))
+    }
+
+    /// `GET path` with a variable part and a query of type `Q`.
+    fn read_part<Q, T>(self, path: &'static str, answer: fn(&ApiState, &str, Q) -> Result<T, Refusal>) -> Self
+    where
+        Q: DeserializeOwned + Send + 'static,
+        T: Serialize + Send + 'static,
+    {
+        let handler =
+            move |s, Named(name), UrlQuery(q): UrlQuery<Q>| blocking(s, move |i| answer(i, &name, q));
         self.with(Method::GET, path, get(handler))
     }
 
@@ -129,6 +142,9 @@ pub(super) fn endpoints() -> Endpoints {
             answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
         })
         .read_one("/v1/bgp/neighbors/{address}", |i, address| answers::bgp_neighbor(i, address))
+        .read_part("/v1/bgp/neighbors/{address}/received", |i, address, q: PageQuery| {
+            answers::received(i, address, q.cursor.as_deref(), limit(q.limit, MAX_RECEIVED)?)
+        })
         .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
@@ -169,6 +185,11 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))
         .read("/v1/bfd", |i, q: BfdQuery| answers::bfd(i, q.peer))
+        .read("/v1/rpki", |i, Nothing {}| answers::rpki(i))
+        .read("/v1/rpki/table", |i, q: PageQuery| {
+            answers::rpki_table(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+        })
+        .read("/v1/rpki/validation", |i, q: ValidationQuery| answers::rpki_validation(i, &q.prefix, q.asn))
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
         .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))
         .change("/v1/asic", |i, change: SetAsic| answers::set_asic(i, change))

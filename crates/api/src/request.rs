@@ -236,6 +236,14 @@ pub(super) struct PageQuery {
     pub(super) limit: Option<usize>,
 }
 
+/// A prefix with an origin AS; without one: NONE.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValidationQuery {
+    pub(super) prefix: String,
+    pub(super) asn: Option<u32>,
+}
+
 /// A prefix, or an address.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,6 +12,8 @@ use ribtide_dataplane::kernel::KernelHandle;
 use ribtide_model::Reloaded;
 use ribtide_rib::{Cursor, FailedCursor, VrfId};
 use ribtide_ribd::RibHandle;
+use ribtide_rpkid::Engine;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;
@@ -34,6 +36,8 @@ pub struct RouterState {
     pub meters: Meters,
     /// BGP, when configured.
     pub bgp: Option<Bgp>,
+    /// Origin validation, when configured.
+    pub rpki: Option<StageHandle<Engine>>,
     /// BFD.
     pub bfd: Bfd,
     /// The RIB manager, when routes are installed.

@@ -98,3 +98,37 @@ fn announced() {
     assert_eq!(peer.counters.announced, count);
     println!("a prefix: {:.1} ns", since.elapsed().as_nanos() as f64 / count as f64);
 }
+
+/// What a route costs that is kept before import policy: memory of the reader, and time.
+#[test]
+#[ignore = "a measurement"]
+fn kept() {
+    let (updates, prefixes) = updates();
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+        statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number")
+            * 4096
+    };
+    let (mut ingest, mut peer) = (Ingest::default(), peer());
+    let settings = IngestSettings { keep_received: true, ..IngestSettings::new(Arc::new(Policy::accept())) };
+    peer.set(settings);
+    let mut out = ShardBatches::new(std::array::from_fn(|logical| logical as u16 % 2));
+    // The caches of a reader, which are not the routes'.
+    ingest.update(&mut peer, &updates[0], &mut out).expect("the UPDATE is well formed");
+    let (before, since) = (resident(), Instant::now());
+    for batch in updates.chunks(BATCH) {
+        for update in batch {
+            ingest.update(&mut peer, update, &mut out).expect("the UPDATE is well formed");
+        }
+        out.drain().for_each(drop);
+    }
+    let taken = since.elapsed();
+    assert_eq!(peer.received_len::<V4>(), prefixes);
+    ingest.forget();
+    let all = (resident() - before) as f64;
+    println!(
+        "a route: {:.1} bytes with its share of {UPDATES} attribute sets, {:.1} ns",
+        all / prefixes as f64,
+        taken.as_nanos() as f64 / prefixes as f64
+    );
+}

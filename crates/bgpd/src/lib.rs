@@ -43,8 +43,10 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::shard::HashSeed;
 use ribtide_config::{BgpConfig, Config, Threads};
 use ribtide_dataplane::InterfaceNews;
+use ribtide_prefix::Families;
 use ribtide_rib::RibIn;
 use ribtide_ribd::{FeedbackChannel, Redistributed};
+use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::activity::Activity;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
@@ -57,7 +59,7 @@ use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Shard threads that one reader can keep busy.
@@ -91,6 +93,15 @@ pub struct Bgp {
     pub session_thread: JoinHandle<()>,
     /// Locked while the number of shards changes.
     factory: Mutex<ShardFactory>,
+}
+
+/// Hands another table of validated ROA payloads to readers. `changed`: the prefixes whose payloads differ from the table
+/// before. Waits only for room in a reader's queue of calls; a stopped reader is ignored.
+pub fn set_vrps(readers: &[StageHandle<Reader>], vrps: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
+    for reader in readers {
+        let (vrps, changed) = (vrps.clone(), changed.clone());
+        drop(reader.start(move |reader| reader.set_vrps(vrps, &changed)));
+    }
 }
 
 /// The stages without threads of their own.

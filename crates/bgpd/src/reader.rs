@@ -16,12 +16,14 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use retained::Retained;
 use ribtide_bgp::ingest::{
-    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ShardBatches, ShardMap,
+    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ReceivedView, ShardBatches,
+    ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
-use ribtide_prefix::{Afi, Families, Safi, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Safi, V4, V6, for_each_family};
+use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -36,7 +38,7 @@ use ribtide_wire::bgp::message::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,6 +54,8 @@ const FLUSH_THRESHOLD: usize = 4096;
 /// input: some milliseconds of work.
 const HELD_BACK_READ: usize = 8 * 1024;
 const HELD_BACK_FLUSH_THRESHOLD: usize = 1024;
+/// Kept routes that are looked at in a turn after a change of policy or of RPKI data: some milliseconds.
+const EVALUATED_AGAIN: usize = 4096;
 /// Poll interval for room in shards during a move.
 const SHARDS_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -235,11 +239,12 @@ impl Stage for ReaderStage {
         }
         let commanded = self.reader.take_commands();
         let did = self.reader.read();
+        let again = self.reader.evaluate_again();
         let more = did && self.poll(Duration::ZERO);
         self.reader.hand_on();
         match self.reader.room() {
             false => Turn::Held,
-            true if commanded || did || news || more => Turn::Busy,
+            true if commanded || did || news || again || more => Turn::Busy,
             true => Turn::Idle,
         }
     }
@@ -390,6 +395,54 @@ impl Reader {
     /// Ends a pause and returns its length.
     pub(super) fn resume(&mut self) -> Duration {
         self.paused.take().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Validates routes against another table from now on, and the kept ones again.
+    /// `changed`: the prefixes whose payloads differ from the table before.
+    pub fn set_vrps(&mut self, vrps: Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
+        let before = self.ingest.set_vrps(vrps);
+        for session in self.sessions.values_mut() {
+            session.peer.validate_again(&before, changed);
+        }
+    }
+
+    /// A page of the routes of a session before import policy, in order; `None` where they are not kept.
+    pub fn received_page(
+        &self,
+        peer: PeerId,
+        after: Option<AnyPrefix>,
+        limit: usize,
+    ) -> Option<Vec<ReceivedView>> {
+        let peer = &self.sessions.get(&peer)?.peer;
+        peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
+    }
+
+    /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.
+    pub fn received_of(&self, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
+        let peers = self.sessions.values().map(|session| &session.peer);
+        peers
+            .filter_map(|peer| Some((peer.info().address, self.ingest.view_received(peer, prefix)?)))
+            .collect()
+    }
+
+    /// The number of routes of a session before import policy, IPv4 and IPv6, where they are kept.
+    pub fn received_len(&self, peer: PeerId) -> Option<[usize; 2]> {
+        let peer = &self.sessions.get(&peer)?.peer;
+        peer.keeps_received().then(|| [peer.received_len::<V4>(), peer.received_len::<V6>()])
+    }
+
+    /// Evaluates the import policy again for kept routes of one session. Returns whether there were any.
+    fn evaluate_again(&mut self) -> bool {
+        let pending =
+            self.sessions.iter_mut().find(|(_, session)| session.peer.is_pending() && !session.ended);
+        let Some((id, session)) = pending else { return false };
+        self.busy.set(true);
+        self.ingest.evaluate_again(&mut session.peer, &mut self.batches, EVALUATED_AGAIN);
+        let (id, number) = (*id, session.peer.info().session);
+        if let Err(what) = report_limits(session, id, number, &mut self.reports) {
+            self.end(id, number, what);
+        }
+        true
     }
 
     /// Whether no batch waits here.
@@ -614,12 +667,7 @@ impl Reader {
                 MessageType::Update => {
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
                     let end_of_rib = done.map_err(What::Fault)?;
-                    for event in session.peer.take_limit_events().into_iter().flatten() {
-                        if event.ends_session() {
-                            return Err(What::Limit(event));
-                        }
-                        self.reports.post(Report { peer: id, session: number, what: What::Limit(event) });
-                    }
+                    report_limits(session, id, number, &mut self.reports)?;
                     *complete = end_of_rib.map_or(*complete, |afi| complete.with(afi));
                     end_of_rib.map(What::EndOfRib)
                 }
@@ -661,4 +709,24 @@ impl Reader {
             self.queue(peer);
         }
     }
+}
+
+/// Reports the maximums of prefixes that a session reached.
+///
+/// # Errors
+/// One of them ends the session.
+#[inline]
+fn report_limits(
+    session: &mut Session,
+    id: PeerId,
+    number: u32,
+    reports: &mut Mailbox<Report>,
+) -> Result<(), What> {
+    for event in session.peer.take_limit_events().into_iter().flatten() {
+        if event.ends_session() {
+            return Err(What::Limit(event));
+        }
+        reports.post(Report { peer: id, session: number, what: What::Limit(event) });
+    }
+    Ok(())
 }

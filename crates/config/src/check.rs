@@ -12,6 +12,7 @@ use super::max_prefixes::MaxPrefixesConfig;
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
+use super::rpki::RpkiConfig;
 use super::session::{is_multihop, missing_policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
@@ -45,6 +46,8 @@ pub struct Config {
     pub stall_exit: Duration,
     /// BGP, when configured.
     pub bgp: Option<BgpConfig>,
+    /// Origin validation, when configured.
+    pub rpki: Option<RpkiConfig>,
     /// The dataplanes; `None`: no routes are installed (a route reflector).
     pub fib: Option<FibConfig>,
     /// The management interface.
@@ -61,7 +64,7 @@ pub struct Config {
     pub bfd: BfdConfig,
     /// The other VRFs.
     pub vrfs: BTreeMap<String, VrfConfig>,
-    /// The files that the configuration names: prefix sets and the token.
+    /// The files that the configuration names: prefix sets, local exceptions and the token.
     pub files: Vec<PathBuf>,
 }
 
@@ -185,6 +188,8 @@ pub struct NeighborSettings {
     /// Accept Prefix-SIDs from this external neighbour, and send them to it (RFC 8669 sections 4 and 5); `false` for
     /// internal ones, which always have them.
     pub prefix_sid: bool,
+    /// Keep its routes before import policy.
+    pub keep_received: bool,
     /// Prefixes that are refused: `bgp.martians`.
     pub martians: Arc<Martians>,
     /// Attributes that are ignored from it.
@@ -238,6 +243,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         graceful_restart: file.bgp.as_ref().and_then(|bgp| bgp.graceful_restart),
         martians: Arc::new(Martians::default_list()),
         our_confederation: None,
+        validates: file.rpki.is_some(),
         files: Vec::new(),
     };
     let config = c.config(file, folder);
@@ -256,6 +262,8 @@ pub(super) struct Checker {
     martians: Arc<Martians>,
     /// `bgp.confederation`.
     pub(super) our_confederation: Option<ConfederationConfig>,
+    /// Whether there is an `[rpki]` table.
+    pub(super) validates: bool,
     /// Files that the configuration names.
     pub(super) files: Vec<PathBuf>,
 }
@@ -350,6 +358,11 @@ impl Checker {
             fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
         self.stale_time(self.graceful_restart, key!["bgp"]);
+        let rpki = file.rpki.as_ref().map(|rpki| self.rpki(rpki, folder));
+        if rpki.is_some() && file.bgp.is_none() {
+            let message = "without a [bgp] table there are no routes to validate; add one, or remove this";
+            self.problem(key!["rpki"], message);
+        }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, fib.as_ref(), &mut bfd));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
@@ -361,6 +374,7 @@ impl Checker {
             stall_timeout,
             stall_exit,
             bgp,
+            rpki,
             fib,
             api,
             log,
@@ -695,6 +709,7 @@ impl Checker {
                 .copied()
                 .unwrap_or(external && role != Some(Role::RouteServerClient)),
             prefix_sid: prefix_sid.copied().unwrap_or(false),
+            keep_received: both.value(|n| &n.keep_received, |g| &g.keep_received).unwrap_or(false),
             martians: self.martians.clone(),
             attributes,
             max_prefixes: self.max_prefixes(&both),

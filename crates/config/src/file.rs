@@ -27,6 +27,9 @@ pub(super) struct File {
     /// BGP. Without this table no BGP runs.
     #[serde(default)]
     pub(super) bgp: Option<Bgp>,
+    /// Origin validation with the RPKI. Without this table there is none.
+    #[serde(default)]
+    pub(super) rpki: Option<Rpki>,
     /// What all BFD sessions have that say nothing else.
     #[serde(default)]
     pub(super) bfd: BfdDefaults,
@@ -286,6 +289,10 @@ macro_rules! with_peer_settings {
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]
             pub(super) prefix_sid: Option<bool>,
+            /// Keep its routes before import policy too: `show bgp neighbor ADDRESS received` shows them, and another
+            /// policy needs no ROUTE-REFRESH. An import policy that tests `rpki` keeps them in any case.
+            #[schemars(extend("default" = false), extend("x-see" = "#routes-before-import-policy"))]
+            pub(super) keep_received: Option<bool>,
             /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
             /// `"prefix-sid"`, `"large-communities"`. Not ORIGIN, AS_PATH, NEXT_HOP, MP_REACH_NLRI, MP_UNREACH_NLRI,
             /// AS4_PATH. Tunnel Encapsulation is never taken from an external neighbour or sent to one (RFC 9012 section 11).
@@ -641,6 +648,43 @@ pub(super) struct Track {
     pub(super) address: Option<IpAddr>,
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Rpki {
+    /// `[[rpki.cache]]` tables: the caches.
+    #[serde(default)]
+    #[schemars(extend("x-see" = "#rpki"))]
+    pub(super) cache: Vec<RpkiCache>,
+    /// A file of local exceptions (SLURM, RFC 8416); its path is taken from the configuration's folder. A reload reads
+    /// it again.
+    pub(super) slurm: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RpkiCache {
+    /// Its address. The connection is TCP without transport security.
+    pub(super) address: IpAddr,
+    /// Its TCP port.
+    #[schemars(extend("default" = 323))]
+    pub(super) port: Option<u16>,
+    /// 0 to 255. The records of all caches of the lowest preference that have some are used together.
+    #[schemars(extend("default" = 1))]
+    pub(super) preference: Option<u8>,
+    /// Our address of the connection.
+    #[schemars(extend("x-default" = "the system's choice"))]
+    pub(super) local_address: Option<IpAddr>,
+    /// Seconds between a complete answer and the next query, 1 to 86400.
+    #[schemars(extend("x-default" = "the cache's"))]
+    pub(super) refresh_interval: Option<u32>,
+    /// Seconds between a failed query and the next, and the longest time between attempts to connect, 1 to 7200.
+    #[schemars(extend("x-default" = "the cache's"))]
+    pub(super) retry_interval: Option<u32>,
+    /// Seconds after the last complete answer in which its records are used, 600 to 172800.
+    #[schemars(extend("x-default" = "the cache's"))]
+    pub(super) expire_interval: Option<u32>,
+}
+
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Policy {
@@ -765,6 +809,18 @@ pub(super) struct Conditions {
     pub(super) med: Option<Amount>,
     /// LOCAL_PREF: a number or a range. Without LOCAL_PREF a route counts as 100.
     pub(super) local_pref: Option<Amount>,
+    /// The validation state of the route as received: `"valid"`, `"invalid"` or `"not-found"`. In import of neighbours
+    /// only.
+    #[schemars(extend("x-see" = "#rpki"))]
+    pub(super) rpki: Option<ValidityName>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ValidityName {
+    Valid,
+    Invalid,
+    NotFound,
 }
 
 #[derive(Debug, JsonSchema)]

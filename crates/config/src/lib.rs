@@ -3,10 +3,10 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`max_prefixes`] and
-//! [`graceful_restart`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what guards a
-//! session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, limits, and what a
-//! restart means.
+//! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`max_prefixes`],
+//! [`graceful_restart`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
+//! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, limits, what a
+//! restart means, and origin validation.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,6 +26,7 @@ mod or_table;
 mod originate;
 mod policy;
 mod process;
+mod rpki;
 mod session;
 mod statics;
 mod threads;
@@ -46,6 +47,7 @@ pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;
 pub use ribtide_settings::DEFAULT_VRF;
+pub use rpki::{RpkiCache, RpkiConfig};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use threads::{CpuChoice, Threads};
 pub use vrf::{VrfConfig, VrfSetup};

@@ -7,9 +7,10 @@ use super::file;
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
     Named, NumberSet, Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources,
-    Statement, Then,
+    Statement, Then, ValidityCondition,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_rpki::Validity;
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -110,6 +111,19 @@ impl Checker {
                  [fib.policy] or [vrf.NAME.policy]",
             );
         }
+        if policy.tests_validity() {
+            let message = match direction {
+                Direction::Import if self.validates => None,
+                Direction::Import => Some(
+                    "a policy of this list tests rpki, and there is no [rpki] table, so every route would be not-found; add one",
+                ),
+                Direction::Export => Some(
+                    "a policy of this list tests rpki, which works in import of neighbours only; set a community there, and \
+                     match that here",
+                ),
+            };
+            message.into_iter().for_each(|message| self.problem(place, message));
+        }
         if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
             self.problem(
                 place,
@@ -206,6 +220,7 @@ impl Checker {
             name: file.name.clone(),
             conditions,
             prefix_conditions,
+            validity: file.conditions.rpki.map(|name| ValidityCondition(validity(name))),
             actions: self.actions(&under(at, "actions"), &file.actions, local_asn),
             then: match file.actions.policy_result {
                 Some(file::PolicyResult::Accept) => Then::Accept,
@@ -229,6 +244,8 @@ impl Checker {
             as_path_length,
             med,
             local_pref,
+            // It needs the prefix too.
+            rpki: _,
         } = file;
         let mut all = Vec::new();
         // The cheap ones first: the first that does not hold ends the statement.
@@ -476,6 +493,14 @@ fn afi(name: file::FamilyName) -> Afi {
     match name {
         file::FamilyName::Ipv4Unicast => Afi::Ipv4,
         file::FamilyName::Ipv6Unicast => Afi::Ipv6,
+    }
+}
+
+fn validity(name: file::ValidityName) -> Validity {
+    match name {
+        file::ValidityName::Valid => Validity::Valid,
+        file::ValidityName::Invalid => Validity::Invalid,
+        file::ValidityName::NotFound => Validity::NotFound,
     }
 }
 

@@ -37,6 +37,8 @@ pub enum NotReloaded {
     Bfd(io::Error),
     /// The BFD thread does not reply.
     NoBfd(NoReply),
+    /// The RPKI thread does not reply.
+    NoRpki(NoReply),
     /// The neighbours.
     Neighbors(String),
     /// The session thread does not reply.
@@ -67,7 +69,7 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
-            NotReloaded::NoBfd(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoRib(e) => {
@@ -109,7 +111,7 @@ impl Reloader {
     /// Reads the file again and applies its changes, those that may fail first.
     ///
     /// # Errors
-    /// Why nothing changed. After [`NotReloaded::Shards`] BFD sessions may have changed; after
+    /// Why nothing changed. After [`NotReloaded::Shards`] BFD sessions and RPKI caches may have changed; after
     /// [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`] also the number of shards; after
     /// [`NotReloaded::NoRib`] everything except static routes, VRFs and the `[fib]` table.
     pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
@@ -132,6 +134,13 @@ impl Reloader {
         let requested = new.bfd.clone();
         let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&requested));
         let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
+        let rpki = match (&router.rpki, &new.rpki) {
+            (Some(running), Some(rpki)) => {
+                let rpki = rpki.clone();
+                running.wait(move |engine| engine.configure(&rpki)).map_err(NotReloaded::NoRpki)?
+            }
+            _ => ribtide_rpkid::Changes::default(),
+        };
         let (shards, neighbors) = match (&router.bgp, &new.bgp) {
             (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
             _ => (None, Neighbors::default()),
@@ -186,6 +195,7 @@ impl Reloader {
             api_token,
             fib_policy,
             originate,
+            rpki: rpki != ribtide_rpkid::Changes::default(),
             log: other_log,
             vrfs_added: changed.added,
             vrfs_removed: changed.removed,
@@ -254,6 +264,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         stall_timeout,
         stall_exit,
         bgp,
+        rpki,
         fib,
         api,
         log: _,
@@ -307,6 +318,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     key("process.seccomp", *seccomp == old.process.seccomp);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("bfd.listen", bfd.listen == old.bfd.listen);
+    key("rpki (the table as a whole)", rpki.is_some() == old.rpki.is_some());
     match (bgp, &old.bgp) {
         (Some(new), Some(old)) => {
             let BgpConfig {

@@ -5,7 +5,7 @@ use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
 use ribtide_api::{Api, RouterState, SocketFile, answers};
 use ribtide_bfdd as bfd;
-use ribtide_bgpd::{BgpBuilder, initial_routes};
+use ribtide_bgpd::{BgpBuilder, initial_routes, set_vrps};
 use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_dataplane::fpm::{self, FpmHandle};
@@ -54,6 +54,8 @@ pub enum StartError {
     Bgp(io::Error),
     /// BFD cannot listen.
     Bfd(io::Error),
+    /// Origin validation has no thread.
+    Rpki(io::Error),
     /// The kernel dataplane cannot work, or the kernel's interfaces cannot be watched.
     Kernel(io::Error),
     /// The virtual ASIC cannot work.
@@ -68,7 +70,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Api(e) => e.fmt(f),
-            StartError::Bgp(e) | StartError::Bfd(e) | StartError::Kernel(e) => e.fmt(f),
+            StartError::Bgp(e) | StartError::Bfd(e) | StartError::Rpki(e) | StartError::Kernel(e) => e.fmt(f),
             StartError::Asic(e) => e.fmt(f),
             StartError::Vrf(e) => f.write_str(e),
             StartError::Thread(e) => {
@@ -210,6 +212,14 @@ impl Router {
             }
             _ => None,
         };
+        let rpki = match (&bgp, &config.rpki) {
+            (Some(bgp), Some(rpki)) => {
+                let readers = bgp.readers.clone();
+                let publish = Box::new(move |vrps: &_, changed: &_| set_vrps(&readers, vrps, changed));
+                Some(ribtide_rpkid::start(rpki, publish, clock, stop.clone()).map_err(StartError::Rpki)?)
+            }
+            _ => None,
+        };
         if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
             initial_routes::watch(
                 bgp.neighbors.len(),
@@ -227,6 +237,7 @@ impl Router {
             rings,
             meters,
             bgp,
+            rpki,
             bfd,
             rib: handle,
             kernel: on_kernel,

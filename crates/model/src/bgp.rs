@@ -222,6 +222,9 @@ pub struct Session {
     /// Its update group there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_group: Option<String>,
+    /// Routes before import policy, where they are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<PerFamilyCount>,
     /// Paths accepted by import.
     pub accepted: PerFamilyCount,
     /// Of these, best paths in force.
@@ -321,6 +324,9 @@ pub struct ReceiveCounters {
     /// Announcements refused because they are beyond the maximum of prefixes.
     #[serde(default)]
     pub beyond_max: u64,
+    /// Kept routes whose import policy ran again.
+    #[serde(default)]
+    pub evaluated_again: u64,
     /// The last reason for any of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reason: Option<String>,
@@ -337,6 +343,7 @@ impl ReceiveCounters {
             ignored: _,
             treated_as_withdraw: _,
             discarded_attributes: _,
+            evaluated_again: _,
             loops,
             rejected,
             first_as,

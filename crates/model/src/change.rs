@@ -110,6 +110,9 @@ pub struct Reloaded {
     /// Whether other routes are originated, or by another policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub originate: bool,
+    /// Whether RPKI caches or local exceptions changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rpki: bool,
     /// Whether the log has other levels or another format.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
@@ -153,7 +156,16 @@ pub struct Reloaded {
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reloaded {
-            file, shards, nexthop_cache, suppression, api_token, fib_policy, originate, log, ..
+            file,
+            shards,
+            nexthop_cache,
+            suppression,
+            api_token,
+            fib_policy,
+            originate,
+            rpki,
+            log,
+            ..
         } = self;
         let mut changes: Vec<String> = shards.iter().map(ToString::to_string).collect();
         changes.extend(nexthop_cache.iter().map(ToString::to_string));
@@ -161,6 +173,7 @@ impl fmt::Display for Reloaded {
         changes.extend(api_token.then(|| "another API token is in force".into()));
         changes.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
         changes.extend(originate.then(|| "other routes are originated".into()));
+        changes.extend(rpki.then(|| "there are other RPKI caches or local exceptions".into()));
         changes.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
@@ -217,6 +230,7 @@ mod tests {
             api_token: false,
             fib_policy: false,
             originate: false,
+            rpki: false,
             log: false,
             vrfs_added: vec![],
             vrfs_removed: vec![],

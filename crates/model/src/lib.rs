@@ -13,6 +13,7 @@ mod performance;
 mod pipeline;
 mod route;
 mod route_check;
+mod rpki;
 mod tracked;
 
 pub use asic::*;
@@ -26,6 +27,7 @@ pub use performance::*;
 pub use pipeline::*;
 pub use route::*;
 pub use route_check::*;
+pub use rpki::*;
 pub use tracked::*;
 
 use ribtide_prefix::Afi;

@@ -122,6 +122,9 @@ pub struct Path {
     pub as_path: String,
     /// `igp`, `egp` or `incomplete`.
     pub origin: String,
+    /// The validation state with the present RPKI data, with origin validation: `valid`, `invalid` or `not-found`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<String>,
     /// LOCAL_PREF, when it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_pref: Option<u32>,

@@ -46,6 +46,7 @@ impl GracefulShutdown {
             name: name.into(),
             conditions: (self == GracefulShutdown::Receiver).then(tagged).into_iter().collect(),
             prefix_conditions: Vec::new(),
+            validity: None,
             actions,
             then: Then::Accept,
         })

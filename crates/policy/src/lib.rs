@@ -31,8 +31,8 @@ pub use numbers::{NumberSet, Numbers};
 pub use policy::{Policy, PolicyResult};
 pub use prefix_set::{PrefixRange, PrefixSet};
 pub use regex::Regex;
-pub use route::{Changes, DEFAULT_LOCAL_PREF, NewNextHop, Route, RouteType, Source};
+pub use route::{Changes, DEFAULT_LOCAL_PREF, NewNextHop, Route, RouteType, Source, Validation};
 pub use statement::{
     Actions, ChangeCommunities, Condition, Definition, Match, Med, Named, PrefixCondition, Prepend,
-    SetNextHop, Sources, Statement, Then,
+    SetNextHop, Sources, Statement, Then, ValidityCondition,
 };

@@ -1,7 +1,8 @@
 //! Memo: the results of a policy for all routes with one attribute set.
 //!
 //! Where only attributes decide, the result is the same for every prefix. Where statements test
-//! prefixes, the rest is a tree of tests "is the prefix in this set?" with outcomes as leaves. The
+//! prefixes, the rest is a tree of tests "is the prefix in this set?" or "is this its validation
+//! state?" with outcomes as leaves, so it also holds for another table of payloads. The
 //! tree grows on demand: a prefix with new results runs the policy once, and all others only look
 //! up sets.
 
@@ -12,7 +13,7 @@ use ribtide_prefix::{Family, Prefix};
 /// The results of a policy for one attribute set and source. `T` is the caller's value for an
 /// accepted route, usually a handle of the changed attributes.
 ///
-/// Every call must pass the same policy and route.
+/// Every call must pass the same policy and route, but for the table in [`Route::validation`].
 #[derive(Debug)]
 pub struct Memo<T>(State<T>);
 
@@ -29,10 +30,10 @@ struct Tree<T> {
     outcomes: Vec<Option<T>>,
 }
 
-/// Whether the prefix is in a set of the policy, and the next node for each result.
+/// A test on the prefix, as [`Policy::holds`] numbers them, and the next node for each result.
 #[derive(Debug)]
 struct PrefixTest {
-    set: u32,
+    number: u32,
     /// Next for false, next for true.
     next: [Next; 2],
 }
@@ -83,7 +84,7 @@ impl<T> Memo<T> {
         match &mut self.0 {
             State::Settled(outcome) => outcome.as_mut(),
             State::Open(tree) => {
-                let outcome = match tree.find(policy, prefix) {
+                let outcome = match tree.find(policy, route, prefix) {
                     Some(outcome) => outcome,
                     None => tree.learn(policy, route, prefix, make),
                 };
@@ -96,10 +97,10 @@ impl<T> Memo<T> {
 impl<T> Tree<T> {
     /// The outcome for the prefix's results, if an earlier prefix had them.
     #[inline]
-    fn find<F: Family>(&self, policy: &Policy, prefix: Prefix<F>) -> Option<u32> {
+    fn find<F: Family>(&self, policy: &Policy, route: &Route<'_>, prefix: Prefix<F>) -> Option<u32> {
         let mut test = self.tests.first()?;
         loop {
-            match test.next[usize::from(policy.holds(test.set, prefix))] {
+            match test.next[usize::from(policy.holds(test.number, route, prefix))] {
                 Next::Unvisited => return None,
                 Next::PrefixTest(at) => test = &self.tests[at as usize],
                 Next::Outcome(outcome) => return Some(outcome),
@@ -119,13 +120,13 @@ impl<T> Tree<T> {
         if self.tests.len() >= Self::MAX_TESTS {
             *self = Tree { tests: Vec::new(), outcomes: Vec::new() };
         }
-        // Each set is tested once, also when several statements name it.
+        // Each test is made once, also when several statements have it.
         let mut results: Vec<(u32, bool)> = Vec::new();
-        let holds = |set| {
-            let known = results.iter().find(|(tested, _)| *tested == set).map(|(_, result)| *result);
+        let holds = |test| {
+            let known = results.iter().find(|(tested, _)| *tested == test).map(|(_, result)| *result);
             Some(known.unwrap_or_else(|| {
-                let result = policy.holds(set, prefix);
-                results.push((set, result));
+                let result = policy.holds(test, route, prefix);
+                results.push((test, result));
                 result
             }))
         };
@@ -133,7 +134,7 @@ impl<T> Tree<T> {
         self.outcomes.push(outcome.map(make));
         let outcome = (self.outcomes.len() - 1) as u32;
         let mut from: Option<(usize, bool)> = None;
-        for (set, result) in results {
+        for (test, result) in results {
             let known = match from {
                 None if self.tests.is_empty() => None,
                 None => Some(0),
@@ -143,7 +144,7 @@ impl<T> Tree<T> {
                 },
             };
             let at = known.unwrap_or_else(|| {
-                self.tests.push(PrefixTest { set, next: [Next::Unvisited; 2] });
+                self.tests.push(PrefixTest { number: test, next: [Next::Unvisited; 2] });
                 let at = self.tests.len() - 1;
                 self.link(from, Next::PrefixTest(at as u32));
                 at

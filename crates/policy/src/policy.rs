@@ -5,6 +5,7 @@ use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
 use crate::statement::{Actions, Condition, Definition, Named, SetNextHop, Sources, Statement, Then};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_rpki::Validity;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Policy {
     last: Option<(Step, Statement)>,
     /// The result of the list for every route, if it neither tests nor changes routes.
     constant: Option<PolicyResult>,
+    /// Whether any statement tests the validation state.
+    tests_validity: bool,
     hash: u64,
 }
 
@@ -81,6 +84,7 @@ impl Policy {
             graceful_shutdown,
             last: graceful_shutdown.statement().map(last),
             constant: None,
+            tests_validity: false,
             hash: 0,
         };
         let mut hasher = DefaultHasher::new();
@@ -98,6 +102,7 @@ impl Policy {
             }
         }
         policy.constant = policy.constant_list();
+        policy.tests_validity = policy.steps.iter().any(|step| policy.statement(step).validity.is_some());
         policy
     }
 
@@ -140,12 +145,21 @@ impl Policy {
     fn constant_list(&self) -> Option<PolicyResult> {
         let Some(step) = self.steps.first() else { return Some(self.end) };
         let statement = self.statement(step);
-        let plain = statement.conditions.is_empty() && step.sets.is_empty() && statement.actions.is_empty();
+        let plain = statement.conditions.is_empty()
+            && step.sets.is_empty()
+            && statement.validity.is_none()
+            && statement.actions.is_empty();
         match statement.then {
             Then::Accept if plain => Some(PolicyResult::Accept),
             Then::Reject if plain => Some(PolicyResult::Reject),
             _ => None,
         }
+    }
+
+    /// Whether any statement tests the validation state, so that a change of the table of payloads may change
+    /// results.
+    pub fn tests_validity(&self) -> bool {
+        self.tests_validity
     }
 
     /// Whether any statement sets the next hop.
@@ -176,39 +190,44 @@ impl Policy {
             let condition = statement.conditions.iter().find(|condition| !known(condition));
             let actions = Actions { source: Sources::default(), ..statement.actions.clone() };
             let action = (!actions.is_empty()).then(|| actions.to_string());
-            condition.map(ToString::to_string).or(action)
+            let validity = statement.validity.map(|validity| validity.to_string());
+            condition.map(ToString::to_string).or(validity).or(action)
         })
     }
 
     /// The result for a route: its changes, or `None` when it is rejected. Evaluates every
     /// statement; use a [`Memo`](crate::Memo) for repeated evaluation.
     pub fn evaluate<F: Family>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
-        self.run(route, |set| Some(self.holds(set, prefix)), |_| {}).flatten()
+        self.run(route, |test| Some(self.holds(test, route, prefix)), |_| {}).flatten()
     }
 
     /// The result for a route, with a sentence for each tried statement: whether it held, the
     /// reason, and its action.
     pub fn explain(&self, route: &Route<'_>, prefix: AnyPrefix) -> (Option<Changes>, Vec<String>) {
         let mut sentences = Vec::new();
-        let holds = |set| match prefix {
-            AnyPrefix::V4(prefix) => Some(self.holds(set, prefix)),
-            AnyPrefix::V6(prefix) => Some(self.holds(set, prefix)),
+        let holds = |test| match prefix {
+            AnyPrefix::V4(prefix) => Some(self.holds(test, route, prefix)),
+            AnyPrefix::V6(prefix) => Some(self.holds(test, route, prefix)),
         };
         let changes = self.run(route, holds, |event| sentences.push(event.to_string())).flatten();
         (changes, sentences)
     }
 
+    /// The result of a test on the prefix: of the set of this number, or of [`validity_test`].
     #[inline]
-    pub(crate) fn holds<F: Family>(&self, set: u32, prefix: Prefix<F>) -> bool {
-        self.sets[set as usize].set().contains(prefix)
+    pub(crate) fn holds<F: Family>(&self, test: u32, route: &Route<'_>, prefix: Prefix<F>) -> bool {
+        match self.sets.get(test as usize) {
+            Some(set) => set.set().contains(prefix),
+            None => validity_test(route.validity(prefix)) == test,
+        }
     }
 
     fn statement(&self, step: &Step) -> &Statement {
         &self.definitions[step.definition as usize].statements[step.statement as usize]
     }
 
-    /// Tries the statements. `holds` tests whether the prefix is in the set of a number; without
-    /// its result, the run ends with `None`. Otherwise returns the result of [`Policy::evaluate`].
+    /// Tries the statements. `holds` is the result of a test on the prefix, by number; without it,
+    /// the run ends with `None`. Otherwise returns the result of [`Policy::evaluate`].
     pub(crate) fn run<'p>(
         &'p self,
         route: &Route<'_>,
@@ -232,6 +251,12 @@ impl Policy {
                     report(Event::Passed { policy, step, statement, not: condition });
                     continue 'steps;
                 }
+            }
+            if let Some(validity) = &statement.validity
+                && !holds(validity_test(validity.0))?
+            {
+                report(Event::Passed { policy, step, statement, not: validity });
+                continue;
             }
             report(Event::Held { policy, step, statement });
             draft.apply(&statement.actions);
@@ -257,6 +282,11 @@ impl Policy {
         }
         draft.changes
     }
+}
+
+/// The number of the test for a validation state. The numbers of sets are lower.
+fn validity_test(validity: Validity) -> u32 {
+    u32::MAX - validity as u32
 }
 
 /// The number of a set in `sets`, which is added if it is new.
@@ -297,7 +327,8 @@ impl fmt::Display for Event<'_> {
                 place(f, policy, step, statement)?;
                 let conditions = statement.conditions.iter().map(ToString::to_string);
                 let prefix_conditions = statement.prefix_conditions.iter().map(ToString::to_string);
-                let held: Vec<String> = conditions.chain(prefix_conditions).collect();
+                let validity = statement.validity.iter().map(ToString::to_string);
+                let held: Vec<String> = conditions.chain(prefix_conditions).chain(validity).collect();
                 match held.as_slice() {
                     [] => f.write_str("holds for every route")?,
                     [one] => write!(f, "{one} holds")?,
@@ -357,7 +388,7 @@ mod tests {
     fn route(attributes: &[u8]) -> Route<'_> {
         let neighbor = Ipv4Addr::new(192, 0, 2, 1);
         let source = Source { neighbor: neighbor.into(), kind: RouteType::External };
-        Route { attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source }
+        Route { attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source, validation: None }
     }
 
     /// Rejects what is tagged 1:666, prefers the customer's own prefixes, and leaves the rest to the end of the list.

@@ -2,7 +2,8 @@
 
 use crate::community::Kind;
 use crate::statement::{Actions, Med, SetNextHop};
-use ribtide_prefix::Afi;
+use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_rpki::{Origin as OriginAs, Validity, Vrps};
 use ribtide_wire::bgp::attribute::{
     AsPath, Attribute, Attributes, Origin, code, expected_flags, flags, number,
 };
@@ -24,6 +25,25 @@ pub struct Route<'a> {
     pub afi: Afi,
     /// The neighbour that advertised it.
     pub source: Source,
+    /// How to validate it, where the policy [tests that](crate::Policy::tests_validity).
+    pub validation: Option<Validation<'a>>,
+}
+
+/// The origin of a route, and the table it is validated against.
+#[derive(Clone, Copy, Debug)]
+pub struct Validation<'a> {
+    /// The table.
+    pub vrps: &'a Vrps,
+    /// The origin of the route as received.
+    pub origin: OriginAs,
+}
+
+impl Route<'_> {
+    /// The validation state for a prefix; not found without a table.
+    pub(crate) fn validity<F: Family>(&self, prefix: Prefix<F>) -> Validity {
+        self.validation
+            .map_or(Validity::NotFound, |Validation { vrps, origin }| vrps.validate(prefix, origin))
+    }
 }
 
 /// The neighbour that a route was learnt from, at import and at export alike.

@@ -6,6 +6,7 @@ use crate::numbers::Numbers;
 use crate::prefix_set::PrefixSet;
 use crate::route::{Draft, RouteType};
 use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_rpki::Validity;
 use ribtide_wire::bgp::attribute::Origin;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -171,6 +172,17 @@ impl fmt::Display for PrefixCondition {
     }
 }
 
+/// A condition on a route's validation state (RFC 6811): at import only. It is the state of the route as
+/// received, whatever earlier statements changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ValidityCondition(pub Validity);
+
+impl fmt::Display for ValidityCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rpki {}", self.0)
+    }
+}
+
 /// The actions of a statement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Actions {
@@ -329,8 +341,10 @@ pub struct Statement {
     pub name: String,
     /// Conditions; all must hold.
     pub conditions: Vec<Condition>,
-    /// Prefix conditions; all must hold. They are tested last.
+    /// Prefix conditions; all must hold. They are tested after the conditions.
     pub prefix_conditions: Vec<PrefixCondition>,
+    /// The validation state, which depends on the prefix too. It is tested last.
+    pub validity: Option<ValidityCondition>,
     /// The actions on the route.
     pub actions: Actions,
     /// The result.

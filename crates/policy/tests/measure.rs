@@ -105,6 +105,7 @@ fn prefix_set_of_a_million() {
         name: String::new(),
         conditions,
         prefix_conditions,
+        validity: None,
         actions: Actions { local_pref, ..Actions::default() },
         then,
     };
@@ -113,7 +114,13 @@ fn prefix_set_of_a_million() {
     let attributes = [0x40, 1, 1, 0, 0xc0, 8, 4, 0, 1, 0, 1];
     let neighbor = Ipv4Addr::new(192, 0, 2, 1);
     let source = Source { neighbor: neighbor.into(), kind: RouteType::External };
-    let route = Route { attributes: &attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source };
+    let route = Route {
+        attributes: &attributes,
+        next_hop: NextHop::V4(neighbor),
+        afi: Afi::Ipv4,
+        source,
+        validation: None,
+    };
     for (what, prefix_conditions) in [
         ("attributes decide", vec![]),
         ("a prefix set decides", vec![PrefixCondition { set, invert: false }]),

@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use ribtide_policy::{
     Actions, AnyCommunity, AsPathSet, ChangeCommunities, CommunityPattern, CommunitySet, Condition,
     Definition, Match, Med, Memo, Named, NewNextHop, Numbers, Policy, PrefixCondition, PrefixRange,
-    PrefixSet, Prepend, Route, RouteType, SetNextHop, Source, Statement, Then,
+    PrefixSet, Prepend, Route, RouteType, SetNextHop, Source, Statement, Then, Validation, ValidityCondition,
 };
-use ribtide_prefix::{Afi, Prefix, V4};
+use ribtide_prefix::{Afi, Families, Prefix, V4};
+use ribtide_rpki::{Validity, Vrp, Vrps};
 use ribtide_wire::bgp::attribute::{
     AsPath, Attribute, Attributes, Communities, LargeCommunities, Origin, code, flags, number,
 };
@@ -97,13 +98,15 @@ fn naive(
     external: bool,
     mut route: Plain,
     prefix: Prefix<V4>,
+    validity: Validity,
 ) -> Option<Plain> {
     let received = route.next_hop;
     'policies: for definition in definitions {
         for statement in &definition.statements {
             let prefix_holds =
                 statement.prefix_conditions.iter().all(|c| c.set.set().contains(prefix) != c.invert);
-            if !prefix_holds || !statement.conditions.iter().all(|c| holds(c, &route)) {
+            let state_holds = statement.validity.is_none_or(|condition| condition.0 == validity);
+            if !prefix_holds || !state_holds || !statement.conditions.iter().all(|c| holds(c, &route)) {
                 continue;
             }
             act(&statement.actions, received, &mut route);
@@ -286,6 +289,7 @@ fn definitions() -> impl Strategy<Value = Vec<Arc<Definition>>> {
     let statement = (
         prop::collection::vec(condition(), 0..2),
         prop::collection::vec((0..3usize, any::<bool>()), 0..2),
+        prop::option::weighted(0.3, prop::sample::select(Validity::ALL.to_vec())),
         actions(),
         prop::sample::select(vec![
             Then::Accept,
@@ -298,16 +302,18 @@ fn definitions() -> impl Strategy<Value = Vec<Arc<Definition>>> {
     let sets = prop::collection::vec(prefix_set(), 3);
     let policies = prop::collection::vec(prop::collection::vec(statement, 0..4), 0..3);
     (sets, policies).prop_map(|(sets, policies)| {
-        let statement = |(conditions, prefixes, actions, then): (_, Vec<(usize, bool)>, _, _)| Statement {
-            name: String::new(),
-            conditions,
-            prefix_conditions: prefixes
-                .into_iter()
-                .map(|(n, invert)| PrefixCondition { set: sets[n].clone(), invert })
-                .collect(),
-            actions,
-            then,
-        };
+        let statement =
+            |(conditions, prefixes, validity, actions, then): (_, Vec<(usize, bool)>, _, _, _)| Statement {
+                name: String::new(),
+                conditions,
+                prefix_conditions: prefixes
+                    .into_iter()
+                    .map(|(n, invert)| PrefixCondition { set: sets[n].clone(), invert })
+                    .collect(),
+                validity: Option::map(validity, ValidityCondition),
+                actions,
+                then,
+            };
         let policies = policies.into_iter().enumerate();
         policies
             .map(|(n, statements)| {
@@ -359,6 +365,12 @@ fn prefix() -> impl Strategy<Value = Prefix<V4>> {
     prop::sample::select(texts.to_vec()).prop_map(|text| text.parse().unwrap())
 }
 
+fn vrps() -> impl Strategy<Value = Vrps> {
+    let vrp =
+        (prefix(), 1..4u32).prop_map(|(prefix, asn)| Vrp { prefix, max_len: prefix.len().max(24), asn });
+    prop::collection::vec(vrp, 0..4).prop_map(|v4| Vrps::new(Families { v4, v6: Vec::new() }))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -368,12 +380,21 @@ proptest! {
         external: bool,
         plain in plain(),
         prefixes in prop::collection::vec(prefix(), 1..12),
+        tables in prop::collection::vec(vrps(), 2),
     ) {
         let policy = Policy::new(definitions.clone(), external);
         let bytes = plain.bytes();
         let IpAddr::V4(next_hop) = plain.next_hop else { unreachable!() };
         let source = Source { neighbor: plain.neighbor, kind: plain.kind };
-        let route = Route { attributes: &bytes, next_hop: NextHop::V4(next_hop), afi: Afi::Ipv4, source };
+        let origin = ribtide_rpki::Origin(plain.path.last().copied());
+        let with = |vrps| Route {
+            attributes: &bytes,
+            next_hop: NextHop::V4(next_hop),
+            afi: Afi::Ipv4,
+            source,
+            validation: Some(Validation { vrps, origin }),
+        };
+        let route = with(&tables[0]);
         let read = |changes: ribtide_policy::Changes| {
             let mut out = Vec::new();
             changes.write(&bytes, &mut out);
@@ -382,10 +403,12 @@ proptest! {
         };
         let mut memo = Memo::new(&policy, &route, read);
         let settled = memo.settled().map(Option::<&Plain>::cloned);
-        let has_prefix_conditions = definitions.iter().flat_map(|d| &d.statements).any(|s| !s.prefix_conditions.is_empty());
+        let has_prefix_conditions = definitions.iter().flat_map(|d| &d.statements).any(|s| !s.prefix_conditions.is_empty() || s.validity.is_some());
         prop_assert!(has_prefix_conditions || settled.is_some());
-        for prefix in prefixes {
-            let expected = naive(&definitions, external, plain.clone(), prefix);
+        // The same memo with one table and then another.
+        for (prefix, vrps) in prefixes.iter().map(|prefix| (*prefix, &tables[0])).chain(prefixes.iter().map(|prefix| (*prefix, &tables[1]))) {
+            let route = with(vrps);
+            let expected = naive(&definitions, external, plain.clone(), prefix, vrps.validate(prefix, origin));
             let found = policy.evaluate(&route, prefix).map(read);
             prop_assert_eq!(&found, &expected, "{}: {:#?}", prefix, definitions);
             let memoised = memo.decide(&policy, &route, prefix, read);

@@ -68,7 +68,7 @@ fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
     let no_neighbor = Ipv4Addr::UNSPECIFIED;
     let kind = if protocol == Protocol::BgpInternal { RouteType::Internal } else { RouteType::External };
     let source = Source { neighbor: no_neighbor.into(), kind };
-    Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), afi, source }
+    Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), afi, source, validation: None }
 }
 
 #[cfg(test)]

@@ -95,6 +95,8 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Router, "sonic-reconcile", "1, unless `reconcile-interval = 0`", "virtual ASIC: compares the switch with orchagent", "nothing: it queries the stages"),
     thread(Router, "bfd", "1", "BFD sessions: packets, timers",
         "BFD sessions, their sockets and timers; real-time priority where the system allows it"),
+    thread(Router, "rpki", "1, with `rpki`", "RPKI caches",
+        "the connections to RPKI caches, their records, and the table of payloads, which readers share"),
     thread(Router, "watchdog", "1", "looks for work that waits without progress", "nothing: it reads counters"),
     thread(Router, "log", "1", "writes the log", "the write side of standard error ([more](#logs))"),
     thread(Router, "api", "1", "management API: listens", "listeners of the API"),

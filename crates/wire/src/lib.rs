@@ -12,3 +12,4 @@ pub mod bgp;
 pub mod fpm;
 pub mod mrt;
 pub mod netlink;
+pub mod rtr;

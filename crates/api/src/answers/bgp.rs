@@ -180,7 +180,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
     Ok(Changed { answer: Cleared { neighbors }, message })
 }
 
-fn no_neighbor(address: IpAddr) -> Refusal {
+pub(super) fn no_neighbor(address: IpAddr) -> Refusal {
     Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
 }
 
@@ -231,6 +231,8 @@ struct SessionState {
     active: PerFamilyCount,
     ingest: IngestCounters,
     read: MessageCounts,
+    /// Routes before import policy, where they are kept.
+    received: Option<PerFamilyCount>,
     /// Prefixes against the limits, of IPv4 and IPv6.
     limited: [Option<PrefixCount>; 2],
     member: Option<MemberView>,
@@ -269,13 +271,15 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         let read = reader.call(move |reader| {
             let of = |id: PeerId| {
                 let limited = [Afi::Ipv4, Afi::Ipv6].map(|afi| reader.prefix_count(id, afi));
-                Some((id, reader.counters(id)?, reader.message_counts(id)?, limited))
+                let received = reader.received_len(id);
+                Some((id, reader.counters(id)?, reader.message_counts(id)?, limited, received))
             };
             ids.into_iter().filter_map(of).collect::<Vec<_>>()
         })?;
-        for (id, counters, messages, limited) in read {
+        for (id, counters, messages, limited, received) in read {
             if let Some(known) = known.get_mut(&id) {
                 (known.ingest, known.read, known.limited) = (counters, messages, limited);
+                known.received = received.map(|[v4, v6]| PerFamilyCount { ipv4: v4 as u64, ipv6: v6 as u64 });
             }
         }
     }
@@ -436,6 +440,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),
+        received: known.received,
         accepted: known.accepted,
         active: known.active,
         advertised: member.map_or_else(PerFamilyCount::default, |m| PerFamilyCount {
@@ -515,6 +520,7 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         martians: c.refused(Refused::Martian),
         route_leaks: c.refused(Refused::RouteLeak),
         beyond_max: c.refused(Refused::MaxPrefixes),
+        evaluated_again: c.evaluated_again,
         last_reason: reasons.into_iter().flatten().reduce(|a, b| format!("{a}; {b}")),
     }
 }

@@ -1,6 +1,6 @@
 //! `/v1/explain`: the state of a prefix in every stage, from received paths to the chip.
 
-use super::{Refusal, RouterState, Target, asic, fib, nexthop, routes, target, vrf as vrf_of};
+use super::{Refusal, RouterState, Target, asic, fib, nexthop, received, routes, target, vrf as vrf_of};
 use ribtide_bgp::message::BestPath;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
@@ -32,7 +32,7 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
     // BGP runs in the default VRF only.
     let (bgp, mut stages) = if of == VrfId::DEFAULT {
         let bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix))?;
-        let stages = vec![bgp_stage(router, bgp.as_ref())?];
+        let stages = vec![bgp_stage(router, bgp.as_ref(), prefix)?];
         (bgp, stages)
     } else {
         (None, Vec::new())
@@ -90,11 +90,20 @@ pub(super) fn stage(name: impl Into<String>, state: StageState, messages: Vec<St
     ExplainStage { stage: name.into(), state, messages }
 }
 
-fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage, Refusal> {
+fn bgp_stage(
+    router: &RouterState,
+    route: Option<&Route>,
+    prefix: Option<AnyPrefix>,
+) -> Result<ExplainStage, Refusal> {
     let Some(bgp) = &router.bgp else {
         return Ok(stage("bgp", StageState::Off, vec!["not configured".into()]));
     };
+    let exact = route.and_then(|route| route.prefix.parse().ok()).or(prefix);
+    let rejected = exact.map_or(Ok(Vec::new()), |prefix| received::rejected(router, prefix))?;
     let Some(route) = route else {
+        if !rejected.is_empty() {
+            return Ok(stage("bgp", StageState::Stopped, rejected));
+        }
         return Ok(stage(
             "bgp",
             StageState::Absent,
@@ -119,7 +128,9 @@ fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage
                 format!("from {}, next hop {}, {path}: {standing}{stale}", p.neighbor, p.next_hop)
             }
         });
+        messages.extend(p.validation.as_ref().map(|state| format!("its origin is {state} (RPKI)")));
     }
+    messages.extend(rejected);
     match route.prefix.parse() {
         Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
         Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,

@@ -6,10 +6,12 @@ use ribtide_bgp::peer::PeerKind;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
+use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
@@ -39,7 +41,8 @@ fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Ro
     let Some(owners) = router.owners() else { return Ok(None) };
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.call(move |s| s.lookup(prefix))?;
-    Ok(found.map(|view| route(index, &view)))
+    let validation = Validation::new(router)?;
+    Ok(found.map(|view| route(index, &view, validation.as_ref())))
 }
 
 fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
@@ -125,15 +128,30 @@ fn take<F: Family>(
     drop(owners);
     found.sort_unstable_by_key(|(place, ..)| *place);
     // Formats on this thread, not on those of the shards.
-    Ok(found.iter().map(|(_, shard, view)| route(*shard, view)).collect())
+    let validation = Validation::new(router)?;
+    Ok(found.iter().map(|(_, shard, view)| route(*shard, view, validation.as_ref())).collect())
 }
 
-fn route<F: Family>(shard: usize, view: &RouteView<F>) -> Route {
+/// How to validate paths.
+struct Validation {
+    vrps: Arc<Vrps>,
+    local_asn: u32,
+}
+
+impl Validation {
+    /// `None` without origin validation.
+    fn new(router: &RouterState) -> Result<Option<Validation>, Refusal> {
+        let vrps = super::rpki::vrps(router)?;
+        Ok(vrps.map(|vrps| Validation { vrps, local_asn: router.config().asn }))
+    }
+}
+
+fn route<F: Family>(shard: usize, view: &RouteView<F>, validation: Option<&Validation>) -> Route {
     Route {
         prefix: view.prefix.to_string(),
         logical_shard: logical_shard(view.prefix),
         shard,
-        paths: view.paths.iter().map(path).collect(),
+        paths: view.paths.iter().map(|path_view| path(view.prefix, path_view, validation)).collect(),
         held: match view.standing {
             Standing::Advertised => None,
             Standing::Waiting { former: false } => Some(Held::Waiting),
@@ -144,7 +162,7 @@ fn route<F: Family>(shard: usize, view: &RouteView<F>) -> Route {
     }
 }
 
-fn path(view: &PathView) -> Path {
+fn path<F: Family>(prefix: Prefix<F>, view: &PathView, validation: Option<&Validation>) -> Path {
     let attrs = &view.attrs;
     let value = |code| attrs.value(code).unwrap_or_default();
     Path {
@@ -163,6 +181,9 @@ fn path(view: &PathView) -> Path {
         },
         next_hop: attrs.next_hop().addr(),
         as_path: AsPath::new(value(code::AS_PATH)).to_string(),
+        validation: validation.map(|Validation { vrps, local_asn }| {
+            super::rpki::state(vrps, prefix, AsPath::new(value(code::AS_PATH)), *local_asn)
+        }),
         origin: match attrs.origin() {
             Origin::Igp => "igp",
             Origin::Egp => "egp",

@@ -36,7 +36,7 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
     m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
-    let parts: [Part; 9] = [pipeline, shards, neighbors, groups, rib, asics, kernel, fpm, bfd];
+    let parts: [Part; 10] = [pipeline, shards, neighbors, groups, rpki, rib, asics, kernel, fpm, bfd];
     for part in parts {
         match part(router, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
@@ -186,6 +186,7 @@ fn neighbor(m: &mut Families, n: &Neighbor) {
         labels.extend([("direction", direction.into()), ("what", what.into())]);
         m.add(NEIGHBOR_PREFIXES, labels, count);
     }
+    m.add(NEIGHBOR_EVALUATED_AGAIN, who.clone(), c.evaluated_again);
     m.add(NEIGHBOR_TREATED_AS_WITHDRAW, who.clone(), c.treated_as_withdraw);
     m.add(NEIGHBOR_MAX_DISCARDED, who.clone(), c.beyond_max);
     m.add(NEIGHBOR_WRITE_QUEUE, who.clone(), s.write_queue.bytes);
@@ -220,6 +221,28 @@ fn group(m: &mut Families, g: &Group) {
     m.add(GROUP_WAITING, labels(), g.waiting);
     m.add(GROUP_UPDATES, labels(), g.sent.updates);
     m.add(GROUP_PREFIXES, labels(), g.sent.announced + g.sent.withdrawn);
+}
+
+fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    let rpki = answers::rpki(router)?;
+    for c in &rpki.caches {
+        let cache = || one("cache", c.address);
+        m.add(RPKI_CACHE_UP, cache(), c.version.is_some());
+        m.add(RPKI_CACHE_IN_USE, cache(), c.in_use);
+        by_family(m, RPKI_CACHE_RECORDS, &cache(), c.records);
+        if let Some(serial) = c.serial {
+            m.add(RPKI_CACHE_SERIAL, cache(), u64::from(serial));
+        }
+        if let Some(age) = c.age_seconds {
+            m.add(RPKI_CACHE_AGE, cache(), age);
+        }
+        m.add(RPKI_CACHE_CONNECTS, cache(), c.connects);
+        m.add(RPKI_CACHE_FAILURES, cache(), c.failures);
+    }
+    by_family(m, RPKI_PAYLOADS, &Labels::new(), rpki.payloads);
+    m.add(RPKI_TABLES, Labels::new(), rpki.tables);
+    m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
+    Ok(())
 }
 
 fn rib(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {

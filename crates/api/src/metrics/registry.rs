@@ -103,6 +103,8 @@ metrics! {
         "Messages of this session.";
     NEIGHBOR_PREFIXES = Counter "bgp_neighbor_prefixes" ["neighbor", "group", "direction", "what"]
         "Prefixes in UPDATEs of this session: announced, withdrawn, refused.";
+    NEIGHBOR_EVALUATED_AGAIN = Counter "bgp_neighbor_routes_evaluated_again" ["neighbor", "group"]
+        "Kept routes whose import policy ran again, after a change of the policy or of RPKI data.";
     NEIGHBOR_TREATED_AS_WITHDRAW = Counter "bgp_neighbor_treated_as_withdraw" ["neighbor", "group"]
         "UPDATEs whose routes count as withdrawn: malformed (RFC 7606), or by treat-as-withdraw.";
     NEIGHBOR_WRITE_QUEUE = Gauge "bgp_neighbor_write_queue_bytes" ["neighbor", "group"]
@@ -128,6 +130,18 @@ metrics! {
         "UPDATEs packed, each once however many members got it.";
     GROUP_PREFIXES = Counter "bgp_update_group_prefixes" ["update_group", "update_thread"]
         "Prefixes in them, announced and withdrawn; prefixes for each UPDATE show how well it is packed.";
+
+    RPKI_CACHE_UP = Gauge "rpki_cache_up" ["cache"] "Whether there is a connection, and the cache has answered on it.";
+    RPKI_CACHE_IN_USE = Gauge "rpki_cache_in_use" ["cache"] "Whether its records are used.";
+    RPKI_CACHE_RECORDS = Gauge "rpki_cache_records" ["cache", "family"] "Its records.";
+    RPKI_CACHE_SERIAL = Gauge "rpki_cache_serial" ["cache"] "The serial number of its records.";
+    RPKI_CACHE_AGE = Gauge "rpki_cache_age_seconds" ["cache"]
+        "Time since its last complete answer, while its records are kept.";
+    RPKI_CACHE_CONNECTS = Counter "rpki_cache_connects" ["cache"] "Connections made.";
+    RPKI_CACHE_FAILURES = Counter "rpki_cache_failures" ["cache"] "Connections and attempts that failed.";
+    RPKI_PAYLOADS = Gauge "rpki_payloads" ["family"] "Validated ROA payloads in use.";
+    RPKI_TABLES = Counter "rpki_tables" [] "Tables of payloads since the start.";
+    RPKI_DEGRADED = Gauge "rpki_degraded" [] "Whether no cache has records, so that routes are not-found.";
 
     SUPPRESS_FIB_PENDING = Gauge "suppress_fib_pending" []
         "Whether BGP advertises only what dataplanes confirmed.";

@@ -150,7 +150,7 @@ impl GroupExport<'_> {
     fn route(&self) -> Route<'_> {
         let attrs = &self.path.attrs;
         let (afi, source) = (self.afi, self.source.source());
-        Route { attributes: attrs.bytes(), next_hop: attrs.next_hop(), afi, source }
+        Route { attributes: attrs.bytes(), next_hop: attrs.next_hop(), afi, source, validation: None }
     }
 
     fn evaluate<'m, F: Family>(

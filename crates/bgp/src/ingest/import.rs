@@ -6,7 +6,7 @@
 
 use super::recent::Recent;
 use crate::attr::{AttrSet, Content};
-use ribtide_policy::{Changes, Memo, NewNextHop, Policy, Route, Source};
+use ribtide_policy::{Changes, Memo, NewNextHop, Policy, Route, Source, Validation};
 use ribtide_prefix::{Afi, Family, Prefix};
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::attribute::Attributes;
@@ -60,12 +60,15 @@ pub(super) struct PolicyResult<'a> {
 
 impl Import {
     /// Evaluates the policy for routes of family `afi` with these attributes and this next hop.
+    /// `validation`: where the policy tests the validation state.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a route, and the caches")]
     pub(super) fn evaluate<'a>(
         &'a mut self,
         policy: &'a Arc<Policy>,
         source: Source,
         afi: Afi,
         next_hop: NextHop,
+        validation: Option<Validation<'a>>,
         content: &'a Content,
         recent: &'a mut Recent,
     ) -> PolicyResult<'a> {
@@ -73,7 +76,7 @@ impl Import {
             self.places.resize_with(PLACES, Place::default);
         }
         let Import { places, once, scratch } = self;
-        let route = Route { attributes: content.attributes(), next_hop, afi, source };
+        let route = Route { attributes: content.attributes(), next_hop, afi, source, validation };
         let hash = content.hash();
         let place = &mut places[hash as usize % PLACES];
         let memo = if place.hash != hash {

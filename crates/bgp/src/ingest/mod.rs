@@ -10,6 +10,7 @@ mod martians;
 mod max_prefixes;
 mod originate;
 mod peer;
+mod received;
 mod recent;
 #[cfg(test)]
 mod tests;
@@ -24,12 +25,16 @@ use crate::message::Prefixes;
 use import::Import;
 use max_prefixes::Admission;
 use peer::Context;
+pub use received::ReceivedView;
+use received::{Received, origin_of};
 use recent::Recent;
-use ribtide_policy::PolicyResult;
+use ribtide_policy::{PolicyResult, Validation};
 use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
+use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{AsPath, NextHop, Notification, build};
+use std::sync::Arc;
 
 /// Reads UPDATEs and caches recent attribute sets.
 #[derive(Default)]
@@ -41,6 +46,8 @@ pub struct Ingest {
     content: Content,
     /// Scratch memory for prefixes with the same policy result.
     run: Families<Prefixes>,
+    /// The table that routes are validated against.
+    vrps: Arc<Vrps>,
 }
 
 impl Ingest {
@@ -70,13 +77,16 @@ impl Ingest {
     }
 
     fn routes<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
-        let IngestPeer { info, settings, context, counters, accepted } = peer;
+        let IngestPeer { info, settings, context, counters, accepted, received } = peer;
         if !info.families.has(F::AFI) {
             counters.ignored += (update.withdrawn::<F>().count() + update.announced::<F>().count()) as u64;
             return;
         }
         let mut routes = Admission { info, accepted: accepted.get_mut::<F>().as_mut(), out };
         counters.withdrawn += routes.withdraw(update.withdrawn::<F>());
+        if let Some(received) = received {
+            withdraw::<F>(received, update);
+        }
         let Some(next_hop) = update.next_hop::<F>() else { return };
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
@@ -89,22 +99,27 @@ impl Ingest {
         };
         // It is the receiver's own address (RFC 4271 section 5.1.3), but in a session over the loopback.
         if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
+            forget::<F>(received, update);
             return refuse(Refusal::Martian, routes.withdraw(update.announced::<F>()));
         }
         // A policy that rejects all routes does not need the attributes.
-        if settings.import.constant() == Some(PolicyResult::Reject) {
+        if settings.import.constant() == Some(PolicyResult::Reject) && received.is_none() {
             return refuse(Refusal::ImportPolicy, routes.withdraw(update.announced::<F>()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
+            forget::<F>(received, update);
             return refuse(why, routes.withdraw(update.announced::<F>()));
         }
-        let Ingest { recent, import, content, run, .. } = self;
+        let Ingest { recent, import, content, run, vrps } = self;
         // A martian counts as withdrawn: an earlier list may have accepted it.
         let mut martians = Vec::new();
         let first_bytes = settings.martians.first_bytes::<F>();
         let announced = update
             .announced::<F>()
             .filter(|prefix| !(first_bytes.has(*prefix) && settings.martians.takes(*prefix, &mut martians)));
+        if let Some(received) = received {
+            keep::<F>(received, settings, recent.intern(content), update);
+        }
         if settings.import.constant_for(content.attributes()) == Some(PolicyResult::Accept) {
             let (count, beyond) = routes.announce(recent.intern(content), announced);
             counters.announced += count;
@@ -112,7 +127,12 @@ impl Ingest {
             return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         let source = info.source();
-        let mut result = import.evaluate(&settings.import, source, F::AFI, next_hop, content, recent);
+        let validation = settings
+            .import
+            .tests_validity()
+            .then(|| Validation { vrps, origin: origin_of(content.attributes(), info.egress.local_asn) });
+        let mut result =
+            import.evaluate(&settings.import, source, F::AFI, next_hop, validation, content, recent);
         let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
             let Some(attrs) = attrs else { return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes)) };
             let (count, beyond) = routes.announce(attrs, prefixes);
@@ -177,7 +197,7 @@ impl Ingest {
     /// Drops all cached attribute sets and policy results, and scratch memory, when the reader is
     /// idle. A set without another holder would keep memory around it from being freed.
     pub fn forget(&mut self) {
-        *self = Ingest::default();
+        *self = Ingest { vrps: self.vrps.clone(), ..Ingest::default() };
     }
 
     /// Cached attribute sets.
@@ -188,5 +208,33 @@ impl Ingest {
     /// Whether no attribute set is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Forgets withdrawn routes. Apart, as all about kept routes, so that sessions without any stay as fast.
+#[cold]
+#[inline(never)]
+fn withdraw<F: Family>(received: &mut Received, update: &Update<'_>) {
+    received.remove(update.withdrawn::<F>());
+}
+
+/// Forgets routes that were announced and that no policy may accept.
+#[cold]
+#[inline(never)]
+fn forget<F: Family>(received: &mut Option<Box<Received>>, update: &Update<'_>) {
+    if let Some(received) = received {
+        received.remove(update.announced::<F>());
+    }
+}
+
+/// Keeps announced routes for another evaluation of the policy, but for martians.
+#[cold]
+#[inline(never)]
+fn keep<F: Family>(received: &mut Received, settings: &IngestSettings, attrs: &AttrSet, update: &Update<'_>) {
+    for prefix in update.announced::<F>() {
+        match settings.martians.contains(prefix) {
+            false => received.insert(prefix, attrs),
+            true => received.remove(std::iter::once(prefix)),
+        }
     }
 }

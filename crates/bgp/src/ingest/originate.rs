@@ -34,7 +34,8 @@ impl Ingest {
         for (code, value) in [(code::ORIGIN, &[origin as u8][..]), (code::AS_PATH, &[])] {
             content.push(&Attribute { flags: flags::TRANSITIVE, code, value });
         }
-        let mut result = import.evaluate(&settings.import, info.source(), F::AFI, next_hop, content, recent);
+        let mut result =
+            import.evaluate(&settings.import, info.source(), F::AFI, next_hop, None, content, recent);
         if let Some(attrs) = result.settled().map(Option::<&AttrSet>::cloned) {
             out.extend(info, attrs.as_ref(), announced.iter().copied());
             return;

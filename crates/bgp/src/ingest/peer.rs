@@ -2,6 +2,7 @@
 
 use super::Martians;
 use super::max_prefixes::{Accepted, AcceptedPrefixes, LimitEvent, MaxPrefixes, PrefixCount};
+use super::received::Received;
 use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, for_each_family};
@@ -39,6 +40,8 @@ pub struct IngestSettings {
     pub attributes: AttributeFilter,
     /// Limits of accepted prefixes.
     pub max_prefixes: Option<MaxPrefixes>,
+    /// Keep the routes before import policy. They are kept in any case where the policy tests the validation state.
+    pub keep_received: bool,
 }
 
 impl IngestSettings {
@@ -56,7 +59,25 @@ impl IngestSettings {
             martians: Arc::new(Martians::none()),
             attributes: AttributeFilter::default(),
             max_prefixes: None,
+            keep_received: false,
         }
+    }
+
+    /// Whether routes before import policy are kept.
+    pub fn keeps_received(&self) -> bool {
+        self.keep_received || self.import.tests_validity()
+    }
+
+    /// Whether a change from these settings to `new` needs nothing from the peer: the routes before import
+    /// policy are kept, and the same ones.
+    pub fn is_local_change(&self, new: &IngestSettings) -> bool {
+        let same_before_policy = IngestSettings {
+            import: self.import.clone(),
+            max_prefixes: self.max_prefixes,
+            keep_received: self.keep_received,
+            ..new.clone()
+        } == *self;
+        same_before_policy && self.keeps_received() && new.keeps_received()
     }
 }
 
@@ -70,6 +91,8 @@ pub struct IngestPeer {
     pub counters: IngestCounters,
     /// The accepted prefixes of families with a limit.
     pub(super) accepted: Families<AcceptedPrefixes>,
+    /// The routes before import policy, where they are kept.
+    pub(super) received: Option<Box<Received>>,
 }
 
 /// What decides beside the import policy whether routes are used.
@@ -98,15 +121,21 @@ impl IngestPeer {
     pub fn new(info: Arc<PeerInfo>, settings: IngestSettings) -> IngestPeer {
         let context = Context::new(&info, &settings);
         let accepted = accepted(&settings);
-        IngestPeer { info, settings, context, counters: IngestCounters::default(), accepted }
+        let received = settings.keeps_received().then(Box::default);
+        IngestPeer { info, settings, context, counters: IngestCounters::default(), accepted, received }
     }
 
-    /// Changes the settings of later routes. Earlier routes stay until the peer sends them again:
-    /// the caller requests that (RFC 2918). Limits count from nothing: with the routes that the peer
-    /// sends again.
+    /// Changes the settings of later routes. Kept routes are evaluated again
+    /// ([`Ingest::evaluate_again`](super::Ingest::evaluate_again)). Other routes stay until the peer sends
+    /// them again: the caller requests that (RFC 2918), unless the change is
+    /// [local](IngestSettings::is_local_change). Limits count from nothing, with the routes that follow.
     pub fn set(&mut self, settings: IngestSettings) {
         self.context = Context::new(&self.info, &settings);
         self.accepted = accepted(&settings);
+        match &mut self.received {
+            Some(received) if settings.keeps_received() => received.evaluate_all(),
+            received => *received = settings.keeps_received().then(Box::default),
+        }
         self.settings = settings;
     }
 
@@ -240,6 +269,8 @@ pub struct IngestCounters {
     /// The last such fault.
     pub last_discard: Option<Fault>,
     pub(super) refused: [u64; Refusal::ALL.len()],
+    /// Kept routes whose import policy ran again.
+    pub evaluated_again: u64,
     /// The reason of the last refused prefixes.
     pub last_refusal: Option<Refusal>,
 }

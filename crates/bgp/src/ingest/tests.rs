@@ -1,4 +1,5 @@
 mod max_prefixes;
+mod validation;
 
 use super::*;
 use crate::message::RouteOp;

@@ -40,6 +40,7 @@ fn ingest(
         martians: settings.martians.clone(),
         attributes: settings.attributes,
         max_prefixes: settings.max_prefixes.received,
+        keep_received: settings.keep_received,
     }
 }
 

@@ -33,7 +33,7 @@ enum Difference {
     None,
     /// The session continues.
     Soft {
-        /// Request a route refresh from the peer.
+        /// Evaluate import again: with the routes that the reader keeps, or with a route refresh.
         import: bool,
         /// Send the difference to the peer.
         export: bool,
@@ -71,6 +71,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         fast_external_fallover,
         enforce_first_as,
         prefix_sid,
+        keep_received,
         martians,
         attributes,
         max_prefixes,
@@ -99,6 +100,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *prefix_sid != old.prefix_sid
         || *martians != old.martians
         || *attributes != old.attributes
+        || *keep_received != old.keep_received
         || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export
         || *prefix_sid != old.prefix_sid
@@ -166,9 +168,12 @@ impl Sessions {
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
         let mut takes = difference(&peer.settings, &settings);
+        let kept = peer.up.as_ref().is_some_and(|up| {
+            self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info))
+        });
         // Without route refresh, only a new session brings the routes again.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
-        if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable {
+        if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable && !kept {
             takes = Difference::Session;
         }
         let shuts_down = settings.shutdown.clone().filter(|_| peer.settings.shutdown.is_none());
@@ -207,7 +212,7 @@ impl Sessions {
                 if import {
                     // The former settings accepted them, and no peer sends them again.
                     self.end_retention(id);
-                    self.import_again(id);
+                    self.import_again(id, kept);
                 }
                 self.settle(id);
             }
@@ -224,15 +229,17 @@ impl Sessions {
     }
 
     /// Sends the new import settings of an established session to its reader, and then requests a
-    /// route refresh.
-    fn import_again(&mut self, id: PeerId) {
+    /// route refresh, unless the reader has `kept` the routes.
+    fn import_again(&mut self, id: PeerId, kept: bool) {
         let Some(peer) = self.peers.get(&id) else { return };
         let Some(up) = &peer.up else { return };
         let (side, reader, families) = (up.side, up.reader, up.info.families);
         let settings = self.ingest(&peer.settings, &up.info);
         let command = Command::Import(id, up.info.session, Box::new(settings));
         self.outbox.send_to_reader(reader, command);
-        self.request_routes(id, side, families);
+        if !kept {
+            self.request_routes(id, side, families);
+        }
     }
 
     /// Removes a neighbour and its session. Its number is free when no trace is left.

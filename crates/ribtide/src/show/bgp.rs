@@ -234,7 +234,9 @@ fn session(s: &Session) -> String {
         });
     }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
-    for (name, count) in [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)] {
+    let received = s.received.map(|received| ("received", received));
+    let counts = [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)];
+    for (name, count) in received.into_iter().chain(counts) {
         routes.row([format!("    {name}"), number(count.ipv4), number(count.ipv6)]);
     }
     let mut messages = Table::new(&["  Messages", ">Received", ">Sent"]);
@@ -398,6 +400,7 @@ mod tests {
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
+                received: None,
                 accepted: both(1_000_000, 0),
                 active: both(900_000, 0),
                 advertised: both(17, 0),

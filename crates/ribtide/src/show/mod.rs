@@ -8,6 +8,7 @@ mod nexthop;
 mod performance;
 mod printer;
 mod route;
+mod rpki;
 mod threads;
 
 use crate::client::Client;
@@ -16,7 +17,7 @@ use clap::{Args, Subcommand};
 use printer::{Printed, Printer};
 use ribtide_model::{
     AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health, Neighbor,
-    NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
+    NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiTablePage, Sharding,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
@@ -30,6 +31,10 @@ use std::path::{Path, PathBuf};
 const PAGE: usize = 1000;
 /// Neighbours of one request.
 const NEIGHBORS: usize = 128;
+/// Routes before import policy of one request: the policy runs for each.
+const RECEIVED: usize = 250;
+/// Payloads of one request.
+const PAYLOADS: usize = 10_000;
 /// Next-hop groups of one request.
 const GROUPS: usize = 32;
 
@@ -94,6 +99,9 @@ pub(crate) enum Show {
         /// Only sessions with this neighbour
         address: Option<IpAddr>,
     },
+    /// Origin validation: RPKI caches, validated ROA payloads, validation states
+    #[command(subcommand)]
+    Rpki(ShowRpki),
     /// FPM servers: connection, sent routes, replies
     Fpm,
     /// The virtual ASIC: settings, entries and counters; or its forwarding decision for some addresses
@@ -152,6 +160,9 @@ pub(crate) enum ShowBgp {
         /// Its address
         #[arg(conflicts_with_all = ["group", "update_thread"])]
         address: Option<IpAddr>,
+        /// `received`: its routes before import policy, `*` for those that the policy accepts; where they are kept
+        #[arg(value_parser = ["received"], requires = "address")]
+        what: Option<String>,
         /// Only neighbours of this group of the configuration
         #[arg(long, value_name = "NAME")]
         group: Option<String>,
@@ -171,6 +182,22 @@ pub(crate) enum ShowBgp {
     Nexthop {
         /// Only this next hop
         address: Option<IpAddr>,
+    },
+}
+
+/// What to show of origin validation.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ShowRpki {
+    /// The caches: connection, version, serial number, records, and the time until they expire
+    Caches,
+    /// All validated ROA payloads in use
+    Table,
+    /// The validation state of a prefix with an origin AS, and the payloads that cover it
+    Validation {
+        /// The prefix
+        prefix: String,
+        /// The origin AS; without one, NONE as of a path that ends in an AS_SET
+        asn: Option<u32>,
     },
 }
 
@@ -259,10 +286,11 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
         Show::Bgp(ShowBgp::Summary) => summary(to),
+        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(_), .. }) => received(to, *a),
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
             to.get(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
         }
-        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread }) => {
+        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, what: _ }) => {
             neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
         }
         Show::Bgp(ShowBgp::Nexthop { address }) => {
@@ -308,6 +336,12 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::NextHopGroup { id: None, vrf } => nexthop_groups(to, vrf.as_deref()),
         Show::Bfd { address } => {
             to.get(&format!("/v1/bfd?{}", query(&[("peer", text_of(*address))])), bfd::sessions)
+        }
+        Show::Rpki(ShowRpki::Caches) => to.get("/v1/rpki", rpki::caches),
+        Show::Rpki(ShowRpki::Table) => payloads(to),
+        Show::Rpki(ShowRpki::Validation { prefix, asn }) => {
+            let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
+            to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
         }
         Show::Fpm => to.get("/v1/fpm", fib::fpm),
         Show::Pipeline { sonic: Sonic { sonic: true, database_config } } => {
@@ -429,6 +463,22 @@ fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
         if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
             to.text(&route::owner(one))?;
         }
+        Ok(page.next)
+    })
+}
+
+fn received(to: &mut Printer, address: IpAddr) -> Printed {
+    let mut table = rpki::received_table();
+    to.paged(&format!("/v1/bgp/neighbors/{address}/received"), RECEIVED, "", |to, page: ReceivedPage| {
+        to.lines(&page.routes, &mut table, rpki::received_row)?;
+        Ok(page.next)
+    })
+}
+
+fn payloads(to: &mut Printer) -> Printed {
+    let mut table = rpki::payload_table();
+    to.paged("/v1/rpki/table", PAYLOADS, "", |to, page: RpkiTablePage| {
+        to.lines(&page.payloads, &mut table, rpki::payload_row)?;
         Ok(page.next)
     })
 }

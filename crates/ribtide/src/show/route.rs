@@ -40,6 +40,8 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             "egp" => "e",
             _ => "?",
         };
+        let state = p.validation.as_ref().map_or(String::new(), |state| format!(", {state}"));
+        let stale = if p.stale { "  (stale)" } else { "" };
         let lost = p.lost.as_ref().map_or(String::new(), |l| format!("  ({l})"));
         vec![
             match p.forwarding {
@@ -54,9 +56,7 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             p.originated.as_ref().map_or_else(|| p.neighbor.to_string(), |source| format!("({source})")),
             option(p.local_pref),
             option(p.med),
-            format!("{} {origin}{}{lost}", p.as_path, if p.stale { "  (stale)" } else { "" })
-                .trim_start()
-                .into(),
+            format!("{} {origin}{state}{stale}{lost}", p.as_path).trim_start().into(),
         ]
     })
 }

@@ -22,6 +22,7 @@ targets! {
     PROCESS = "process" "Threads that failed, and so how the process ends; the privileges that it keeps.";
     REDIS = "redis" "Connections to Redis, and its servers.";
     RIB = "rib" "The RIB manager.";
+    RPKI = "rpki" "RPKI caches: connections, and the table of payloads.";
     ROUTER = "router" "The router: its start, reloads and stop.";
     SYNCD = "syncd" "SONiC's syncd.";
     ZMQ = "zmq" "ZeroMQ between SONiC's daemons.";

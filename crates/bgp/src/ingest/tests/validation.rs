@@ -1,0 +1,290 @@
+//! Origin validation: whatever changes in which order, the shards have what the last policy says of the
+//! last routes with the last table of payloads.
+
+use super::*;
+use ribtide_policy::{Route, ValidityCondition};
+use ribtide_rpki::{Origin as OriginAs, Validity, Vrp, Vrps};
+use std::collections::BTreeMap;
+
+/// Rejects invalid routes, prefers valid ones, and accepts the others; or the reverse for `strict`.
+fn policy(strict: bool) -> Arc<Policy> {
+    let statement = |validity, local_pref, then| Statement {
+        validity: Some(ValidityCondition(validity)),
+        actions: Actions { local_pref, ..Actions::default() },
+        then,
+        ..Statement::default()
+    };
+    let statements = match strict {
+        false => vec![
+            statement(Validity::Invalid, None, Then::Reject),
+            statement(Validity::Valid, Some(200), Then::Accept),
+            Statement { then: Then::Accept, ..Statement::default() },
+        ],
+        true => vec![statement(Validity::Valid, None, Then::Accept)],
+    };
+    Arc::new(Policy::new(vec![Arc::new(Definition { name: "rpki".into(), statements })], true))
+}
+
+fn vrps(list: &[(&str, u8, u32)]) -> Arc<Vrps> {
+    let vrp = |(prefix, max_len, asn): &(&str, u8, u32)| Vrp {
+        prefix: prefix.parse().unwrap(),
+        max_len: *max_len,
+        asn: *asn,
+    };
+    Arc::new(Vrps::new(Families { v4: list.iter().map(vrp).collect(), v6: Vec::new() }))
+}
+
+/// A session, and the routes that its shards have: attributes by prefix.
+struct Session {
+    ingest: Ingest,
+    peer: IngestPeer,
+    out: ShardBatches,
+    table: BTreeMap<Prefix<V4>, Vec<u8>>,
+    vrps: Arc<Vrps>,
+}
+
+impl Session {
+    fn new(settings: IngestSettings) -> Session {
+        Session {
+            ingest: Ingest::default(),
+            peer: peer(PeerKind::External, settings),
+            out: ShardBatches::new([0; 64]),
+            table: BTreeMap::new(),
+            vrps: Arc::default(),
+        }
+    }
+
+    fn update(&mut self, update: &[u8]) {
+        self.ingest.update(&mut self.peer, update, &mut self.out).unwrap();
+        self.hand_on();
+    }
+
+    /// Returns the number of operations.
+    fn hand_on(&mut self) -> usize {
+        let mut count = 0;
+        for (_, batch) in self.out.drain() {
+            let mut prefixes = batch.prefixes.v4.into_iter();
+            for op in batch.ops {
+                for prefix in prefixes.by_ref().take(op.count as usize) {
+                    count += 1;
+                    match &op.attrs {
+                        Some(attrs) => drop(self.table.insert(prefix, attrs.bytes().to_vec())),
+                        None => drop(self.table.remove(&prefix)),
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    fn set_vrps(&mut self, vrps: Arc<Vrps>) {
+        self.vrps = vrps.clone();
+        let before = self.ingest.set_vrps(vrps.clone());
+        self.peer.validate_again(&before, &Arc::new(vrps.changes_from(&before)));
+    }
+
+    /// Evaluates all again that is pending; returns the number of sent routes.
+    fn settle(&mut self) -> usize {
+        while !self.ingest.evaluate_again(&mut self.peer, &mut self.out, 7) {}
+        self.hand_on()
+    }
+
+    fn has(&self, prefix: &str) -> Option<u32> {
+        let attrs = self.table.get(&prefix.parse().unwrap())?;
+        Some(AttrSet::new(attrs, NextHop::V4(Ipv4Addr::LOCALHOST)).local_pref().unwrap_or(100))
+    }
+}
+
+#[test]
+fn another_table_sends_only_routes_with_another_result() {
+    let mut session = Session::new(IngestSettings { import: policy(false), ..settings() });
+    let all = ["10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16", "11.0.0.0/8"];
+    session.update(&announce_v4(&attributes(&[65001, 9], |_| {}), &all));
+    assert_eq!(all.map(|prefix| session.has(prefix)), [Some(100); 4], "nothing is known");
+    // 10.0.0.0/8 is valid, what is below is too long.
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 9)]));
+    assert!(session.peer.is_pending());
+    assert_eq!(session.settle(), 3);
+    assert_eq!(all.map(|prefix| session.has(prefix)), [Some(200), None, None, Some(100)]);
+    // The rejected one comes back without any message of the peer.
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 9), ("10.1.0.0/16", 16, 9)]));
+    assert_eq!((session.settle(), session.peer.counters.evaluated_again), (1, 4));
+    assert_eq!(all.map(|prefix| session.has(prefix)), [Some(200), Some(200), None, Some(100)]);
+    // Another payload that changes no state sends nothing.
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 9), ("10.0.0.0/8", 8, 10), ("10.1.0.0/16", 16, 9)]));
+    assert_eq!(session.settle(), 0);
+    session.set_vrps(Arc::default());
+    assert_eq!(session.settle(), 3);
+    assert_eq!(all.map(|prefix| session.has(prefix)), [Some(100); 4]);
+    // The counters are those of what the peer sent.
+    let counters = session.peer.counters;
+    assert_eq!((counters.announced, counters.refused(Refusal::ImportPolicy)), (4, 0));
+}
+
+#[test]
+fn only_sessions_that_need_it_keep_routes() {
+    let update = announce_v4(&attributes(&[65001, 9], |_| {}), &["10.0.0.0/8", "11.0.0.0/8"]);
+    let mut session = Session::new(settings());
+    session.update(&update);
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 9)]));
+    assert!(!session.peer.keeps_received() && !session.peer.is_pending());
+    // By option, also what a policy rejects that needs no attributes.
+    let reject = IngestSettings { import: Arc::new(Policy::reject()), keep_received: true, ..settings() };
+    let mut session = Session::new(reject.clone());
+    session.update(&update);
+    assert_eq!((session.peer.received_len::<V4>(), session.table.len()), (2, 0));
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 9)]));
+    assert!(!session.peer.is_pending(), "the policy does not test it");
+    // Another policy needs no message of the peer; settings before policy do.
+    let accept = IngestSettings { keep_received: true, ..settings() };
+    assert!(reject.is_local_change(&accept) && !reject.is_local_change(&settings()));
+    assert!(!reject.is_local_change(&IngestSettings { enforce_first_as: false, ..accept.clone() }));
+    session.peer.set(accept);
+    assert_eq!((session.settle(), session.table.len()), (2, 2));
+    session.peer.set(settings());
+    assert_eq!((session.peer.received_len::<V4>(), session.table.len()), (0, 2));
+}
+
+#[test]
+fn kept_routes_are_those_that_policy_may_accept() {
+    let mut session = Session::new(IngestSettings { import: policy(false), ..settings() });
+    let kept = |session: &Session| -> Vec<String> {
+        session.ingest.view_page(&session.peer, None, 9).iter().map(|view| view.prefix.to_string()).collect()
+    };
+    let plain = attributes(&[65001, 9], |_| {});
+    session.update(&announce_v4(&plain, &["10.0.0.0/8", "127.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"]));
+    assert_eq!(kept(&session), ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"]);
+    // A loop, and a withdrawal.
+    session.update(&announce_v4(&attributes(&[65001, 65000], |_| {}), &["10.0.0.0/8"]));
+    session.update(&[0, 2, 8, 11, 0, 0]);
+    assert_eq!(kept(&session), ["12.0.0.0/8"]);
+    session.set_vrps(vrps(&[("10.0.0.0/7", 8, 9)]));
+    assert_eq!((session.settle(), session.table.len()), (0, 1));
+    // RFC 7606: treated as withdrawn.
+    let malformed = attributes(&[65001, 9], |out| out.extend([0xc0, code::COMMUNITIES, 3, 1, 2, 3]));
+    session.update(&announce_v4(&malformed, &["12.0.0.0/8"]));
+    assert_eq!((kept(&session).len(), session.table.len()), (0, 0));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Announce(Vec<usize>, usize),
+    Withdraw(usize),
+    Vrps(Vec<(usize, u8, u32)>),
+    Evaluate(usize),
+    Policy(bool),
+    Forget,
+}
+
+const PREFIXES: [&str; 8] = [
+    "10.0.0.0/8",
+    "10.0.0.0/16",
+    "10.0.1.0/24",
+    "10.128.0.0/9",
+    "10.255.255.255/32",
+    "11.0.0.0/8",
+    "0.0.0.0/0",
+    "127.0.0.0/8",
+];
+
+/// The paths of announcements: two origins, one that ends in a set, one with our own AS.
+fn paths() -> [Vec<u8>; 4] {
+    let set =
+        |out: &mut Vec<u8>| build::as_path(out, AsPath::new(&[2, 1, 0, 0, 0xfd, 0xe9, 1, 1, 0, 0, 0, 2]));
+    let mut with_set = Vec::new();
+    build::origin(&mut with_set, Origin::Igp);
+    set(&mut with_set);
+    [
+        attributes(&[65001, 1], |_| {}),
+        attributes(&[65001, 2], |_| {}),
+        with_set,
+        attributes(&[65001, 65000], |_| {}),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let n = 0..PREFIXES.len();
+    let step = prop_oneof![
+        4 => (prop::collection::vec(n.clone(), 1..5), 0..4usize).prop_map(|(prefixes, path)| Step::Announce(prefixes, path)),
+        2 => n.clone().prop_map(Step::Withdraw),
+        3 => prop::collection::vec((n, 0..9u8, 0..3u32), 0..5).prop_map(Step::Vrps),
+        3 => (0..6usize).prop_map(Step::Evaluate),
+        1 => any::<bool>().prop_map(Step::Policy),
+        1 => Just(Step::Forget),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn results_are_those_of_the_last_routes_policy_and_table(steps in steps()) {
+        let mut strict = false;
+        let with = |strict| IngestSettings { import: policy(strict), ..settings() };
+        let mut session = Session::new(with(strict));
+        let paths = paths();
+        let mut routes: BTreeMap<Prefix<V4>, usize> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Announce(prefixes, path) => {
+                    let mut texts: Vec<&str> = prefixes.into_iter().map(|n| PREFIXES[n]).collect();
+                    texts.sort_unstable();
+                    texts.dedup();
+                    routes.extend(texts.iter().map(|text| (text.parse().unwrap(), path)));
+                    session.update(&announce_v4(&paths[path], &texts));
+                }
+                Step::Withdraw(n) => {
+                    let prefix: Prefix<V4> = PREFIXES[n].parse().unwrap();
+                    routes.remove(&prefix);
+                    let bytes = prefix.bits().to_be_bytes();
+                    let nlri = [&[prefix.len()][..], &bytes[..usize::from(prefix.len().div_ceil(8))]].concat();
+                    session.update(&[&(nlri.len() as u16).to_be_bytes()[..], &nlri, &[0, 0]].concat());
+                }
+                Step::Vrps(list) => {
+                    let list: Vec<(&str, u8, u32)> = list
+                        .into_iter()
+                        .map(|(n, more, asn)| {
+                            let len = PREFIXES[n].parse::<Prefix<V4>>().unwrap().len();
+                            (PREFIXES[n], (len + more).min(32), asn)
+                        })
+                        .collect();
+                    session.set_vrps(vrps(&list));
+                }
+                Step::Evaluate(budget) => {
+                    session.ingest.evaluate_again(&mut session.peer, &mut session.out, budget);
+                    session.hand_on();
+                }
+                Step::Policy(other) => {
+                    strict = other;
+                    session.peer.set(with(strict));
+                }
+                Step::Forget => session.ingest.forget(),
+            }
+        }
+        session.settle();
+        let policy = policy(strict);
+        let mut expected = BTreeMap::new();
+        for (prefix, path) in routes {
+            // Refused before policy: the loop and the martian.
+            if path == 3 || prefix.to_string() == "127.0.0.0/8" {
+                continue;
+            }
+            let attributes = &paths[path];
+            let origin = OriginAs([Some(1), Some(2), None][path]);
+            let route = Route {
+                attributes,
+                next_hop: NextHop::V4(Ipv4Addr::new(192, 0, 2, 3)),
+                afi: Afi::Ipv4,
+                source: session.peer.info().source(),
+                validation: Some(Validation { vrps: &session.vrps, origin }),
+            };
+            if let Some(changes) = policy.evaluate(&route, prefix) {
+                let mut out = Vec::new();
+                changes.write(attributes, &mut out);
+                expected.insert(prefix, out);
+            }
+        }
+        prop_assert_eq!(session.table, expected);
+    }
+}

@@ -1,0 +1,141 @@
+//! Origin validation with the RPKI.
+
+use super::PerFamilyCount;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+/// `GET /v1/rpki`: the caches, and the size of the table.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Rpki {
+    /// Caches, in the order of the configuration.
+    pub caches: Vec<RpkiCache>,
+    /// Payloads in use.
+    pub payloads: PerFamilyCount,
+    /// Tables of payloads since the start.
+    pub tables: u64,
+    /// Prefix filters of local exceptions.
+    pub filters: usize,
+    /// Prefix assertions of local exceptions.
+    pub assertions: usize,
+    /// Whether there are caches and none has records.
+    pub degraded: bool,
+}
+
+/// A cache.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RpkiCache {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// The local address, if configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local: Option<IpAddr>,
+    /// Its preference; lower is better.
+    pub preference: u8,
+    /// `waiting`, `connecting`, `querying`, `receiving` or `idle`.
+    pub state: String,
+    /// Time to the next step: a query, an attempt to connect, or a timeout.
+    pub next_seconds: u64,
+    /// The version of RTR, once the cache has answered on this connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u8>,
+    /// The Session ID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<u16>,
+    /// The Serial Number of its records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
+    /// Its records.
+    pub records: PerFamilyCount,
+    /// Time since its last complete answer, while its records are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
+    /// Whether its records are used.
+    pub in_use: bool,
+    /// The Refresh Interval in use.
+    pub refresh_seconds: u32,
+    /// The Retry Interval in use.
+    pub retry_seconds: u32,
+    /// The Expire Interval in use.
+    pub expire_seconds: u32,
+    /// Connections since the start.
+    pub connects: u64,
+    /// Connections and attempts that failed.
+    pub failures: u64,
+    /// The last failure since the last complete answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// `GET /v1/rpki/table`: a page of payloads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RpkiTablePage {
+    /// Payloads, by prefix.
+    pub payloads: Vec<RpkiPayload>,
+    /// The `cursor` of the next page; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A validated ROA payload.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RpkiPayload {
+    /// The prefix.
+    pub prefix: String,
+    /// The longest permitted length.
+    pub max_length: u8,
+    /// The AS; 0 permits none.
+    pub asn: u32,
+}
+
+/// `GET /v1/rpki/validation`: the state of a prefix with an origin AS.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RpkiValidation {
+    /// The prefix.
+    pub prefix: String,
+    /// The origin AS; absent: NONE, as of a path that ends in an AS_SET.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asn: Option<u32>,
+    /// `valid`, `invalid` or `not-found`.
+    pub state: String,
+    /// The payloads that cover the prefix, the longest first.
+    pub covering: Vec<CoveringPayload>,
+}
+
+/// A payload that covers a prefix.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CoveringPayload {
+    /// The payload.
+    #[serde(flatten)]
+    pub payload: RpkiPayload,
+    /// Why it does not match; absent if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mismatch: Option<String>,
+}
+
+/// `GET /v1/bgp/neighbors/ADDRESS/received`: a page of routes before import policy.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ReceivedPage {
+    /// Routes, by prefix.
+    pub routes: Vec<ReceivedRoute>,
+    /// The `cursor` of the next page; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A route before import policy.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReceivedRoute {
+    /// The prefix.
+    pub prefix: String,
+    /// The next hop.
+    pub next_hop: IpAddr,
+    /// The AS path, as text.
+    pub as_path: String,
+    /// Whether the import policy accepts it.
+    pub accepted: bool,
+    /// The statement that decided, and why.
+    pub decision: String,
+    /// The validation state, with origin validation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation: Option<String>,
+}

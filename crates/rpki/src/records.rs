@@ -1,0 +1,172 @@
+//! The records of one cache, and the changes of one answer.
+//!
+//! An answer is applied as a whole at its End of Data, so routes never see a part of one.
+
+use crate::vrps::{Vrp, VrpList};
+use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
+use ribtide_wire::rtr::{ErrorCode, Payload};
+
+/// The records of a cache, sorted, each once.
+#[derive(Debug, Default)]
+pub struct Records(Families<VrpList>);
+
+per_family! {
+    /// Announcements (`true`) and withdrawals in the order received.
+    #[derive(Debug)]
+    struct ChangeList<F> = Vec<(Vrp<F>, bool)>;
+}
+
+/// The changes of an answer, in the order received.
+#[derive(Debug, Default)]
+pub struct Changes(Families<ChangeList>);
+
+/// A change that does not fit the records: the cache and the router disagree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnfitChange {
+    /// [`ErrorCode::DUPLICATE_ANNOUNCEMENT`] or [`ErrorCode::UNKNOWN_WITHDRAWAL`].
+    pub code: ErrorCode,
+    /// The record.
+    pub payload: Payload,
+}
+
+impl Changes {
+    /// Adds a change.
+    pub fn push(&mut self, Payload { prefix, max_len, asn }: Payload, announce: bool) {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.0.v4.push((Vrp { prefix, max_len, asn }, announce)),
+            AnyPrefix::V6(prefix) => self.0.v6.push((Vrp { prefix, max_len, asn }, announce)),
+        }
+    }
+
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.0.v4.len() + self.0.v6.len()
+    }
+
+    /// Whether there is no change.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Records {
+    /// The records of a family.
+    pub fn get<F: Family>(&self) -> &[Vrp<F>] {
+        self.0.get::<F>()
+    }
+
+    /// Applies the changes of an answer. O(n + m log m).
+    ///
+    /// # Errors
+    /// A record is announced that is there, or withdrawn that is not (RFC 8210 section 5.6); the
+    /// records are unchanged.
+    pub fn apply(&mut self, changes: Changes) -> Result<(), UnfitChange> {
+        let mut new: Families<VrpList> = Families::default();
+        let Families { v4, v6 } = changes.0;
+        new.v4 = merge(&self.0.v4, v4)?;
+        new.v6 = merge(&self.0.v6, v6)?;
+        self.0 = new;
+        Ok(())
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        *self = Records::default();
+    }
+}
+
+fn merge<F: Family>(old: &[Vrp<F>], mut changes: Vec<(Vrp<F>, bool)>) -> Result<Vec<Vrp<F>>, UnfitChange> {
+    // Stable: changes of one record stay in order.
+    changes.sort_by_key(|(vrp, _)| *vrp);
+    let mut new = Vec::with_capacity(old.len() + changes.len());
+    let mut olds = old.iter().copied().peekable();
+    let mut changes = changes.into_iter().peekable();
+    while let Some((vrp, _)) = changes.peek().copied() {
+        while let Some(before) = olds.next_if(|old| *old < vrp) {
+            new.push(before);
+        }
+        let mut there = olds.next_if_eq(&vrp).is_some();
+        while let Some((_, announce)) = changes.next_if(|(other, _)| *other == vrp) {
+            if announce == there {
+                let code = match announce {
+                    true => ErrorCode::DUPLICATE_ANNOUNCEMENT,
+                    false => ErrorCode::UNKNOWN_WITHDRAWAL,
+                };
+                return Err(UnfitChange { code, payload: vrp.payload() });
+            }
+            there = announce;
+        }
+        if there {
+            new.push(vrp);
+        }
+    }
+    new.extend(olds);
+    new.shrink_to_fit();
+    Ok(new)
+}
+
+/// The payloads of several caches together, those of equal records once.
+pub(crate) fn joined<'a>(all: impl Iterator<Item = &'a Records>) -> Families<VrpList> {
+    let mut lists: Families<VrpList> = Families::default();
+    for records in all {
+        for_each_family!(F => lists.get_mut::<F>().extend_from_slice(records.get::<F>()));
+    }
+    lists
+}
+
+/// Whether a filter of this prefix concerns a payload's: it is the same or covers it.
+pub(crate) fn is_within<F: Family>(prefix: Prefix<F>, filter: AnyPrefix) -> bool {
+    match (filter, prefix.any()) {
+        (AnyPrefix::V4(filter), AnyPrefix::V4(prefix)) => filter.covers(prefix),
+        (AnyPrefix::V6(filter), AnyPrefix::V6(prefix)) => filter.covers(prefix),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(prefix: &str, asn: u32) -> Payload {
+        let prefix: AnyPrefix = prefix.parse().unwrap();
+        Payload { prefix, max_len: prefix.len(), asn }
+    }
+
+    fn changes(all: &[(&str, u32, bool)]) -> Changes {
+        let mut changes = Changes::default();
+        all.iter().for_each(|(prefix, asn, announce)| changes.push(payload(prefix, *asn), *announce));
+        changes
+    }
+
+    #[test]
+    fn an_answer_is_applied_as_a_whole() {
+        let mut records = Records::default();
+        let first = [("11.0.0.0/8", 1, true), ("10.0.0.0/8", 1, true), ("2001:db8::/32", 1, true)];
+        records.apply(changes(&first)).unwrap();
+        let shown = |records: &Records| -> Vec<String> {
+            let v4 = records.get::<ribtide_prefix::V4>().iter().map(|vrp| vrp.payload().to_string());
+            v4.chain(records.get::<ribtide_prefix::V6>().iter().map(|vrp| vrp.payload().to_string()))
+                .collect()
+        };
+        assert_eq!(shown(&records), ["10.0.0.0/8-8 AS1", "11.0.0.0/8-8 AS1", "2001:db8::/32-32 AS1"]);
+        // Withdrawn and announced again, and the reverse, in one answer.
+        let second = [
+            ("10.0.0.0/8", 1, false),
+            ("10.0.0.0/8", 1, true),
+            ("12.0.0.0/8", 1, true),
+            ("12.0.0.0/8", 1, false),
+            ("11.0.0.0/8", 1, false),
+            ("10.0.0.0/8", 2, true),
+        ];
+        records.apply(changes(&second)).unwrap();
+        assert_eq!(shown(&records), ["10.0.0.0/8-8 AS1", "10.0.0.0/8-8 AS2", "2001:db8::/32-32 AS1"]);
+        for (unfit, code) in [
+            ([("13.0.0.0/8", 1, true), ("10.0.0.0/8", 1, true)], ErrorCode::DUPLICATE_ANNOUNCEMENT),
+            ([("13.0.0.0/8", 1, true), ("10.0.0.0/8", 3, false)], ErrorCode::UNKNOWN_WITHDRAWAL),
+            ([("13.0.0.0/8", 1, true), ("2001:db8::/32", 2, false)], ErrorCode::UNKNOWN_WITHDRAWAL),
+        ] {
+            assert_eq!(records.apply(changes(&unfit)).unwrap_err().code, code);
+            assert_eq!(records.get::<ribtide_prefix::V4>().len(), 2, "unchanged");
+        }
+    }
+}
