@@ -57,8 +57,10 @@ def test_shutdown_texts_reach_the_other_side(pair, kind):
 
     SHUTDOWN[kind](other)
     both(ours, other, up=False)
-    text = 'NOTIFICATION received (cease: administrative shutdown ("lunch"))'
-    assert ours.neighbor(RIGHT.four)["last_down"] == text
+    text = 'cease: administrative shutdown ("lunch")'
+    # FRR has N, and ends a session for good with a Hard Reset (RFC 8538), with the reason inside.
+    text = f"cease: hard reset ({text})" if kind == "frr" else text
+    assert ours.neighbor(RIGHT.four)["last_down"] == f"NOTIFICATION received ({text})"
     assert ours.process.logged("the session is down", RIGHT.four, "lunch")
 
 

@@ -326,6 +326,17 @@ fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
     (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
 }
 
+/// The index of the path of a session, or of the session `former` of its peer, which a route has at most one of.
+#[inline]
+fn place_of(paths: &[Path], session: u16, former: u16) -> Option<usize> {
+    let of = |session: u16| paths.iter().position(|path| path.session == session);
+    match of(session) {
+        // Few sessions follow one with retained paths, so the others look once.
+        None if former != sessions::NONE => of(former),
+        place => place,
+    }
+}
+
 /// The selected path of a route, which is fed to the RIB manager.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct SelectedPath {
@@ -565,7 +576,7 @@ impl Core {
         };
         let route = table.get_mut(at);
         let paths = route.paths(&self.paths);
-        let place = paths.iter().position(|other| other.session == path.session || other.session == former);
+        let place = place_of(paths, path.session, former);
         if let Some(at) = place
             && paths[at].attrs == path.attrs
             && (paths[at].session == path.session || self.take_over(route, at, path.session))
@@ -659,7 +670,8 @@ impl Core {
             return;
         };
         let route = table.get_mut(at);
-        let place = route.paths(&self.paths).iter().position(|path| sessions.contains(&path.session));
+        let [session, former] = sessions;
+        let place = place_of(route.paths(&self.paths), session, former);
         if place.is_some_and(|place| !self.forget(route, place, out)) {
             table.remove(at);
             table.shrink_if_sparse();

@@ -13,7 +13,7 @@ use ribtide_prefix::{Families, Family, PerFamily};
 use std::sync::Arc;
 
 /// No number.
-const NONE: u16 = u16::MAX;
+pub(super) const NONE: u16 = u16::MAX;
 
 /// All sessions that are up or still have paths.
 #[derive(Default)]

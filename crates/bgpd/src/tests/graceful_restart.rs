@@ -68,7 +68,8 @@ fn lose_for_good(router: &Router, other: &mut Peer) {
 
 #[test]
 fn stale_routes_move_with_their_shards() {
-    let router = Router::with("shards = 2\nupdate-threads = 2", CLIENTS);
+    // Enough shards for two readers.
+    let router = Router::with("shards = 8\nupdate-threads = 2", CLIENTS);
     let mut other = Peer::up(&router, "127.0.0.12", 65001);
     let mut peer = up(&router, RESTARTING, 65001, 60);
     peer.announce(&p4(0, 1000));
