@@ -140,6 +140,8 @@ CASES = {
 }
 
 
+@pytest.mark.feature("local-as, allowas-in, as-override, remove-private-as")
+@pytest.mark.peers("bird", "frr")
 @pytest.mark.parametrize("kind", ["ribtide", "frr"])
 @pytest.mark.parametrize("case", CASES)
 def test_paths_are_those_of_frr(pair, case, kind):
@@ -153,6 +155,8 @@ def test_paths_are_those_of_frr(pair, case, kind):
     shows(ours, "203.0", received.values())
 
 
+@pytest.mark.feature("local-as, allowas-in, as-override, remove-private-as")
+@pytest.mark.peers("bird")
 @pytest.mark.parametrize("known_as", [OURS, OTHER])
 def test_dual_local_as_is_either_for_the_neighbour(pair, known_as):
     """BIRD refuses the first OPEN with Bad Peer AS where it knows us by our other AS (RFC 7705 section 4.2)."""
@@ -168,6 +172,8 @@ def test_dual_local_as_is_either_for_the_neighbour(pair, known_as):
     assert f"AS numbers: local-as {OTHER} (prepend true, replace false, dual true)" in shown and f", AS {known_as}," in shown
 
 
+@pytest.mark.feature("local-as, allowas-in, as-override, remove-private-as")
+@pytest.mark.peers("bird")
 @pytest.mark.parametrize("known_as", [OURS, OTHER])
 def test_local_as_of_an_internal_neighbour_is_either(pair, known_as):
     """A neighbour that is in our other AS still, and one that is in ours already, are both internal."""
@@ -182,6 +188,8 @@ def test_local_as_of_an_internal_neighbour_is_either(pair, known_as):
     assert ours.neighbor(Pair.B4)["kind"] == "internal"
 
 
+@pytest.mark.feature("local-as, allowas-in, as-override, remove-private-as")
+@pytest.mark.peers("bird")
 def test_as_numbers_obey_a_reload(pair):
     ours = Ribtide(pair.a, ribtide_config("# rules"))
     bird = Bird(pair.b, bird_config(OURS, numbered("203.0", [(7, OURS)])))

@@ -153,12 +153,16 @@ def heard(feed, prefixes):
     return got
 
 
+@pytest.mark.feature("confederations (RFC 5065)")
+@pytest.mark.peers("bird")
 @pytest.mark.parametrize("kind", ["ribtide", "frr", "bird"])
 def test_paths_inside_and_outside(pair, kind):
     router, bird = ours(kind, pair.a), member("bird", pair.b)
     expect(pair, router, bird)
 
 
+@pytest.mark.feature("confederations (RFC 5065)")
+@pytest.mark.peers("frr")
 def test_frr_as_another_member(pair):
     expect(pair, ours("ribtide", pair.a), member("frr", pair.b))
 

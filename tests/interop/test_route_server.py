@@ -139,6 +139,8 @@ def transparent(client):
     assert route.communities == {"65535:65281", "64600:1"}
 
 
+@pytest.mark.feature("route server (RFC 7947)")
+@pytest.mark.peers("bird")
 @pytest.mark.parametrize("kind", ["ribtide", "frr", "bird"])
 def test_route_between_clients_is_unchanged(pair, kind):
     if kind == "ribtide":
@@ -154,6 +156,7 @@ def test_route_between_clients_is_unchanged(pair, kind):
     assert ("(unknown 0x4004, 64600, 0)" in client.query(f"show route {PREFIX} all")) == (kind != "bird")
 
 
+@pytest.mark.feature("route server (RFC 7947)")
 @pytest.mark.parametrize("kind", ["frr", "gobgp"])
 def test_clients_of_other_kinds_take_the_routes(pair, kind):
     Ribtide(pair.a, ribtide_config("route-server-client = true"))
@@ -174,6 +177,8 @@ def test_route_of_another_source_has_our_as_and_ours_to_another_too(pair):
     assert ours.neighbor(Pair.B4)["kind"] == "rs-client"
 
 
+@pytest.mark.feature("route server (RFC 7947)")
+@pytest.mark.peers("bird")
 def test_ribtide_is_a_client(pair):
     """Of BIRD: the role alone turns off the check of the first AS."""
     server = bird_server().replace("rs client;", "rs client; local role rs_server;")

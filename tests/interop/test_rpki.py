@@ -144,6 +144,8 @@ def accepted(router):
     return {entry["prefix"]: entry["paths"][0].get("local_pref", 100) for entry in router.show("route")}
 
 
+@pytest.mark.feature("origin validation (RFC 6811)")
+@pytest.mark.peers("bird")
 @pytest.mark.parametrize("protocol", [0, 1])
 def test_states_are_those_of_bird(host, protocol):
     """400 routes against 300 payloads, and against other payloads four times: every state is BIRD's, and the

@@ -6,7 +6,7 @@ use crate::reconcile::{ReconcileCount, RoundLog, Tally, asic_db};
 use crate::redis_server::Server;
 use crossbeam_channel::{Receiver, after};
 use ribtide_runtime::call;
-use ribtide_runtime::thread::cpu_time;
+use ribtide_runtime::thread::{Ends, cpu_time};
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Item, PacketAction, RouteEntry, SWITCH, Sai, Verb, VidCounter, text};
 use ribtide_swss::syncd::{AsicChange, Difference};
@@ -245,15 +245,18 @@ fn round_cost() {
     let (stop, tally) = (Stop::default(), Tally::default());
     let (reader, log, its) =
         (asic_db::reader(connection()), RoundLog::new("syncd", tally.clone()), stop.clone());
-    let thread = std::thread::spawn(move || {
+    let cost = Arc::new(Mutex::new(Duration::ZERO));
+    let its_cost = cost.clone();
+    let body = move || {
         let mut rounds = Reconciler::new(handle, reader, Duration::ZERO, log, &its);
         let began = cpu_time();
         let is_done = rounds.round().is_ok();
         rounds.log.end();
         its.stop();
         assert!(is_done);
-        cpu_time() - began
-    });
+        *its_cost.lock().unwrap() = cpu_time() - began;
+    };
+    let thread = ribtide_runtime::thread::spawn("round", Ends::WithOwner, body).unwrap();
     let (signal, began) = (stop.signal(), cpu_time());
     while !stop.stopped() {
         calls.serve(&mut bench.stage);
@@ -262,7 +265,9 @@ fn round_cost() {
         calls.watch(&mut select);
         select.ready();
     }
-    let (stage, thread) = (cpu_time() - began, thread.join().unwrap());
+    let stage = cpu_time() - began;
+    thread.join().unwrap();
+    let thread = *cost.lock().unwrap();
     let count = tally.counts()["ASIC_DB ASIC_STATE"];
     assert_eq!(count, ReconcileCount { compared: rows as u64, ..ReconcileCount::default() });
     let each = |time: Duration| time.as_secs_f64() * 1e6 / rows as f64;
