@@ -110,6 +110,33 @@ protocol bgp ours from fast {
     assert all(group["configured"] == ["clients"] for group in middle.show("bgp", "group"))
 
 
+@pytest.mark.feature("deployments: route server")
+@pytest.mark.peers("bird", "frr")
+def test_route_server(hosts):
+    server, one, two = hosts("server", "one", "two")
+    for member, link, address in ((one, "lan1", "203.0.113.11"), (two, "lan2", "203.0.113.12")):
+        server.join(member, link)
+        server.address(link, "203.0.113.1/32")
+        server.ip("route", "add", f"{address}/32", "dev", link)
+        member.address(link, f"{address}/24")
+    ours = Ribtide(server, printed("Route server"))
+    first = Bird(one, bird("203.0.113.11", """
+protocol bgp ours from fast {
+    local 203.0.113.11 as 64811; neighbor 203.0.113.1 as 64700; local role rs_client; enforce first as off;
+    ipv4 { import all; export filter { bgp_med = 7; accept; }; };
+}""", ["192.0.2.0/24 blackhole { bgp_community.add((64700, 1)); }", "198.51.100.0/24 blackhole"]))
+    second = Frr(two, bgpd=frr(64812, "203.0.113.12", "203.0.113.1", 64700, ["198.51.100.16/28", "10.0.0.0/8"],
+                               " neighbor 203.0.113.1 local-role rs-client\n no neighbor 203.0.113.1 enforce-first-as\n"))
+    wait_for("FRR has BIRD's route", lambda: second.table().get("192.0.2.0/24"), 60)
+    route = second.table()["192.0.2.0/24"]
+    assert (route.as_path, route.next_hop, route.med, route.communities) == ("64811", "203.0.113.11", 7, {"64700:1"})
+    wait_for("BIRD has FRR's route", lambda: first.table().get("198.51.100.16/28"), 60)
+    route = first.table()["198.51.100.16/28"]
+    assert (route.as_path, route.next_hop) == ("64812", "203.0.113.12")
+    assert set(ours.table()) == {"192.0.2.0/24", "198.51.100.16/28"}, "neither takes the other's prefixes"
+    assert ours.neighbor("203.0.113.12")["session"]["counters"]["rejected"] == 1
+
+
 def spines(hosts, asn, leaf, one, two, networks):
     """FRR behind one link and BIRD behind another, external, and both with BFD; `one` and `two` are our addresses and theirs."""
     first, second = hosts("first", "second")
