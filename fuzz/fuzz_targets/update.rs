@@ -3,13 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ribtide_prefix::FamilySet;
 use ribtide_wire::bgp::update::parse;
 use ribtide_wire::bgp::{UpdateContext, invariants};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (four_octet_as, external, body) = input;
-    for prefix_sid in [false, true] {
-        let ctx = UpdateContext { four_octet_as, external, prefix_sid };
+    let path_ids = [(false, false), (true, true), (true, false)].map(|(ipv4, ipv6)| FamilySet { ipv4, ipv6 });
+    for (prefix_sid, path_ids) in [false, true].into_iter().flat_map(|sid| path_ids.map(|ids| (sid, ids))) {
+        let ctx = UpdateContext { four_octet_as, external, prefix_sid, path_ids };
         if let Ok(update) = parse(body, &ctx) {
             invariants::check(&update, &ctx);
         }

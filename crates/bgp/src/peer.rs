@@ -2,6 +2,7 @@
 
 use ribtide_policy::{RouteType, Source};
 use ribtide_prefix::Afi;
+pub use ribtide_prefix::FamilySet;
 use ribtide_wire::bgp::role::Role;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -69,25 +70,6 @@ impl PeerKind {
     }
 }
 
-/// The families of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct FamilySet {
-    /// IPv4 unicast.
-    pub ipv4: bool,
-    /// IPv6 unicast.
-    pub ipv6: bool,
-}
-
-impl FamilySet {
-    /// Whether `afi` unicast is in the set.
-    pub fn has(self, afi: Afi) -> bool {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
-        }
-    }
-}
-
 /// A number of prefixes per family; `None`: no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PrefixLimits {
@@ -131,6 +113,8 @@ pub struct PeerInfo {
     pub multihop: bool,
     /// The negotiated families.
     pub families: FamilySet,
+    /// Those in which it sends path identifiers (RFC 7911).
+    pub path_ids: FamilySet,
     /// The settings of routes sent to this peer.
     pub egress: EgressSettings,
 }

@@ -184,6 +184,8 @@ pub struct NeighborSettings {
     pub attributes: AttributeFilter,
     /// Maximum prefixes.
     pub max_prefixes: MaxPrefixesConfig,
+    /// The families in which we receive several paths of a prefix (RFC 7911).
+    pub add_path_receive: FamilySet,
 }
 
 impl Config {
@@ -670,6 +672,7 @@ impl Checker {
             martians: self.martians.clone(),
             attributes,
             max_prefixes: self.max_prefixes(&both),
+            add_path_receive: self.add_path_receive(&both, families),
             group: name.into(),
             peer_asn,
             route_reflector_client: group.route_reflector_client,

@@ -3,11 +3,12 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`], [`originate`], [`import_filter`] and [`max_prefixes`] are the parts of the check that make policies, static
+//! [`session`], [`originate`], [`import_filter`], [`add_path`] and [`max_prefixes`] are the parts of the check that make policies, static
 //! routes, VRFs, dataplanes, what guards a session, originated routes, lists of what is never taken, and limits.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod add_path;
 mod api;
 mod bfd;
 mod check;

@@ -170,6 +170,9 @@ pub struct Session {
     /// The peer's role, if both sides sent one (RFC 9234).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_role: Option<String>,
+    /// Families in which several paths of a prefix are received (RFC 7911).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_path_receive: Vec<String>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.

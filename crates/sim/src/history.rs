@@ -9,6 +9,7 @@ use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::{NextHop, message};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -82,6 +83,15 @@ impl Announcement {
     }
 }
 
+/// Prefixes of one family in an UPDATE.
+#[derive(Clone, Debug)]
+pub struct Prefixes {
+    /// The prefixes, each once.
+    pub list: Vec<AnyPrefix>,
+    /// Their path identifier, where the peer sends one (RFC 7911).
+    pub path_id: Option<u32>,
+}
+
 /// An event of a history.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -90,9 +100,9 @@ pub enum Event {
     /// The session ends.
     Down(usize),
     /// The peer announces prefixes of one family.
-    Announce(usize, Announcement, Vec<AnyPrefix>),
+    Announce(usize, Announcement, Prefixes),
     /// The peer withdraws prefixes of one family.
-    Withdraw(usize, Vec<AnyPrefix>),
+    Withdraw(usize, Prefixes),
     /// A next hop changes.
     NextHop(IpAddr, NextHopState),
     /// The peer requests a family again (RFC 2918).
@@ -144,13 +154,14 @@ impl History {
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
-                5..=8 => Event::Withdraw(who, some(rng, &prefixes)),
+                5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
                 _ => {
-                    let prefixes = some(rng, &prefixes);
+                    let prefixes = some(rng, &prefixes, &peers[who]);
+                    let afi = prefixes.list[0].afi();
                     let mut with = rng.pick(&announcements).clone();
-                    with.next_hop = next_hop(rng, prefixes[0].afi());
+                    with.next_hop = next_hop(rng, afi);
                     if peers[who].kind.is_local() {
-                        with = originated(with.origin, prefixes[0].afi());
+                        with = originated(with.origin, afi);
                     }
                     if peers[who].kind.is_internal() {
                         with.local_pref.get_or_insert(100);
@@ -202,6 +213,10 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         _ => NextHopRule::Keep,
     };
     let export = policy(rng, kind == PeerKind::External);
+    let mut path_ids = FamilySet::default();
+    if rng.one_in(3) && !kind.is_local() {
+        path_ids = FamilySet { ipv4: true, ipv6: rng.one_in(2) };
+    }
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
@@ -212,6 +227,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         kind,
         multihop: kind == PeerKind::External && rng.one_in(3),
         families,
+        path_ids,
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,
@@ -327,33 +343,40 @@ fn state(rng: &mut Rng) -> NextHopState {
     }
 }
 
-/// Some prefixes of one family, each once.
-fn some(rng: &mut Rng, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
+/// Some prefixes of one family.
+fn some(rng: &mut Rng, prefixes: &[AnyPrefix], from: &PeerInfo) -> Prefixes {
     let afi = rng.pick(prefixes).afi();
     let of_family: Vec<AnyPrefix> = prefixes.iter().copied().filter(|prefix| prefix.afi() == afi).collect();
     let mut some: Vec<AnyPrefix> = (0..=rng.index(4)).map(|_| *rng.pick(&of_family)).collect();
     some.sort_unstable();
     some.dedup();
-    some
+    let path_id = from.path_ids.has(afi).then(|| *rng.pick(&[0, 1, 2, 0xdead_beef]));
+    Prefixes { list: some, path_id }
 }
 
-/// The UPDATEs of a change, without message headers. Prefixes are of one family.
-pub fn updates(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<Vec<u8>> {
-    fn of<F: Family>(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<u8> {
-        let prefixes =
-            prefixes.iter().filter_map(|prefix| Prefix::<F>::from_addr(prefix.addr(), prefix.len()));
+/// The UPDATEs of a change, without message headers.
+pub fn updates(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<Vec<u8>> {
+    fn write<N: Nlri>(with: Option<&Announcement>, routes: impl Iterator<Item = N>) -> Vec<u8> {
         let mut out = Vec::new();
         match with {
             Some(with) => {
                 let bytes = with.bytes();
                 let packer = UpdatePacker::new(&bytes, with.next_hop, usize::from(MAX_MESSAGE));
-                packer.announce(prefixes, &mut out).expect("attributes of this history are short");
+                packer.announce(routes, &mut out).expect("attributes of this history are short");
             }
             None => {
-                build::withdraw(prefixes, usize::from(MAX_MESSAGE), &mut out);
+                build::withdraw(routes, usize::from(MAX_MESSAGE), &mut out);
             }
         }
         out
+    }
+    fn of<F: Family>(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<u8> {
+        let of_family = |prefix: &AnyPrefix| Prefix::<F>::from_addr(prefix.addr(), prefix.len());
+        let list = prefixes.list.iter().filter_map(of_family);
+        match prefixes.path_id {
+            Some(path_id) => write(with, list.map(|prefix| PathPrefix { prefix, path_id })),
+            None => write(with, list),
+        }
     }
     let mut stream = of::<V4>(with, prefixes);
     stream.extend(of::<V6>(with, prefixes));

@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub struct Learned {
     /// The peer's index in the history.
     pub peer: usize,
+    /// Its path identifier; `None` where the peer sends none.
+    pub path_id: Option<u32>,
     /// Its attributes.
     pub with: Announcement,
 }
@@ -50,23 +52,25 @@ impl Oracle {
                 self.paths.values_mut().for_each(|paths| paths.retain(|path| path.peer != *peer));
             }
             Event::Announce(peer, with, prefixes) => {
-                for prefix in self.carried(*peer, prefixes) {
+                for prefix in self.carried(*peer, &prefixes.list) {
                     let with = self.kept(*peer, with);
                     let with = Some(with).filter(|with| !is_loop(with));
                     let with =
                         with.and_then(|with| self.apply_policy(&self.imports[*peer], *peer, &with, prefix));
-                    let learned = with.map(|(with, _)| Learned { peer: *peer, with });
+                    let learned =
+                        with.map(|(with, _)| Learned { peer: *peer, path_id: prefixes.path_id, with });
                     let paths = self.paths.entry(prefix).or_default();
                     if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
                         continue;
                     }
-                    paths.retain(|path| path.peer != *peer);
+                    paths.retain(|path| (path.peer, path.path_id) != (*peer, prefixes.path_id));
                     paths.extend(learned);
                 }
             }
             Event::Withdraw(peer, prefixes) => {
-                for prefix in self.carried(*peer, prefixes) {
-                    self.paths.entry(prefix).or_default().retain(|path| path.peer != *peer);
+                for prefix in self.carried(*peer, &prefixes.list) {
+                    let paths = self.paths.entry(prefix).or_default();
+                    paths.retain(|path| (path.peer, path.path_id) != (*peer, prefixes.path_id));
                 }
             }
             Event::NextHop(addr, state) => {
@@ -297,6 +301,7 @@ impl Oracle {
         lowest(paths, lost, Reason::RouterId, |path| path.with.originator.unwrap_or(peer(path).router_id));
         lowest(paths, lost, Reason::ClusterListLength, |path| path.with.clusters.len());
         lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
+        lowest(paths, lost, Reason::PathId, |path| path.path_id);
     }
 
     fn med(&self, path: &Learned) -> u32 {

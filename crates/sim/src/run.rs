@@ -255,10 +255,10 @@ impl<'w> Run<'w> {
                 });
             }
             Event::Announce(peer, with, prefixes) if self.is_local(*peer) => {
-                self.originate(*peer, with.origin, &[], prefixes);
+                self.originate(*peer, with.origin, &[], &prefixes.list);
             }
             Event::Withdraw(peer, prefixes) if self.is_local(*peer) => {
-                self.originate(*peer, Origin::Igp, prefixes, &[]);
+                self.originate(*peer, Origin::Igp, &prefixes.list, &[]);
             }
             Event::Announce(peer, with, prefixes) => self.read(*peer, updates(Some(with), prefixes)),
             Event::Withdraw(peer, prefixes) => self.read(*peer, updates(None, prefixes)),
@@ -439,7 +439,8 @@ impl<'w> Run<'w> {
         let blocked = best && self.blocked().contains(&prefix);
         assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Advertised }, "{prefix}");
         for (path, reason) in paths.iter().zip(reasons) {
-            let seen = view.paths.iter().find(|seen| seen.peer.id.0 as usize == path.peer);
+            let mut same = view.paths.iter().filter(|seen| seen.peer.id.0 as usize == path.peer);
+            let seen = same.find(|seen| seen.path_id == path.path_id);
             let seen = seen.expect("every path is seen");
             assert_eq!(seen.attrs.bytes(), path.with.bytes(), "attributes of a path of {prefix}");
             assert_eq!(seen.attrs.next_hop(), path.with.next_hop, "next hop of a path of {prefix}");
@@ -452,10 +453,10 @@ impl<'w> Run<'w> {
         let forwards = |path: &&PathView| path.best && !path.peer.kind.is_local();
         let members = of(Part::Member).chain(view.paths.iter().filter(forwards));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
-        let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
+        let backup = of(Part::Backup).map(|path| (path.peer.id.0 as usize, path.path_id)).collect::<Vec<_>>();
         // Without a best path, nothing is forwarded.
         let expected = self.oracle.forwarding(prefix).filter(|_| best).unwrap_or_default();
-        let expected_backup = expected.1.map(|path| path.peer);
+        let expected_backup = expected.1.map(|path| (path.peer, path.path_id));
         let by = expected.0.into_keys().collect();
         assert_eq!((seen, backup), (by, Vec::from_iter(expected_backup)), "who forwards {prefix}");
     }

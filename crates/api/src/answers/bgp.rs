@@ -6,7 +6,7 @@ use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
-use ribtide_bgp::peer::{PeerId, PeerKind};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::{NeighborView, UpView};
@@ -360,7 +360,10 @@ fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
 }
 
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
-    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| up.negotiated.families.has(*afi));
+    let names = |families: FamilySet| {
+        let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
+        families.map(|afi| afi.unicast_name().into()).collect::<Vec<String>>()
+    };
     let member = known.member.as_ref();
     let (mut received, mut sent) = (up.received, messages(&up.sent));
     received.add(&known.read);
@@ -368,7 +371,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     Session {
         router_id: up.negotiated.router_id,
         local_address: up.local,
-        families: families.map(|afi| afi.unicast_name().into()).collect(),
+        families: names(up.negotiated.families),
         hold_time: up.negotiated.hold_time,
         keepalive_seconds: (up.negotiated.hold_time > 0).then_some(up.negotiated.hold_time / 3),
         heard_seconds: up.silent / 1000,
@@ -376,6 +379,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
         peer_role: up.negotiated.role.map(|role| role.to_string()),
+        add_path_receive: names(up.negotiated.path_ids),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),

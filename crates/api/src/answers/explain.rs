@@ -114,7 +114,10 @@ fn bgp_stage(router: &RouterState, route: Option<&Route>) -> Result<ExplainStage
         };
         messages.push(match &p.originated {
             Some(source) => format!("originated here ({source}), {path}: {standing}"),
-            None => format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop),
+            None => {
+                let id = p.path_id.map_or(String::new(), |id| format!(" (path {id})"));
+                format!("from {}{id}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop)
+            }
         });
     }
     match route.prefix.parse() {

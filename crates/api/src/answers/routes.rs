@@ -149,6 +149,7 @@ fn path(view: &PathView) -> Path {
     let value = |code| attrs.value(code).unwrap_or_default();
     Path {
         neighbor: view.peer.address,
+        path_id: view.path_id,
         originated: match view.peer.kind {
             PeerKind::Local(source) => Some(source.name().into()),
             _ => None,

@@ -17,6 +17,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         connect_retry: 20,
         role: None,
         role_strict: false,
+        add_path_receive: FamilySet::default(),
     }
 }
 

@@ -20,16 +20,18 @@ pub use max_prefixes::{LimitAction, LimitCrossed, LimitEvent, MaxPrefixes, Prefi
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};
-use crate::message::Prefixes;
+use crate::message::{PathPrefixes, Prefixes};
 use import::Import;
-use max_prefixes::Admission;
+use max_prefixes::{Accepted, Admission};
 use peer::Context;
 use recent::Recent;
 use ribtide_policy::PolicyResult;
-use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
+use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family};
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{NextHop, Notification};
+use std::hash::Hash;
 
 /// Reads UPDATEs and caches recent attribute sets.
 #[derive(Default)]
@@ -40,7 +42,41 @@ pub struct Ingest {
     /// Scratch memory for the attributes of the current UPDATE.
     content: Content,
     /// Scratch memory for prefixes with the same policy result.
-    run: Families<Prefixes>,
+    run: Run,
+}
+
+/// Scratch memory for prefixes, and for those with path identifiers.
+#[derive(Default)]
+struct Run {
+    prefixes: Families<Prefixes>,
+    paths: Families<PathPrefixes>,
+}
+
+/// What sessions send in a family: prefixes, or prefixes with path identifiers. Each is code of its
+/// own, so that add-path costs other sessions nothing.
+trait Received: Nlri + Eq + Hash {
+    fn run(run: &mut Run) -> &mut Vec<Self>;
+    fn accepted(accepted: &mut Accepted<Self::Family>) -> &mut Set<Self>;
+}
+
+impl<F: Family> Received for Prefix<F> {
+    fn run(run: &mut Run) -> &mut Vec<Prefix<F>> {
+        run.prefixes.get_mut::<F>()
+    }
+
+    fn accepted(accepted: &mut Accepted<F>) -> &mut Set<Prefix<F>> {
+        accepted.prefixes()
+    }
+}
+
+impl<F: Family> Received for PathPrefix<F> {
+    fn run(run: &mut Run) -> &mut Vec<PathPrefix<F>> {
+        run.paths.get_mut::<F>()
+    }
+
+    fn accepted(accepted: &mut Accepted<F>) -> &mut Set<PathPrefix<F>> {
+        accepted.paths()
+    }
 }
 
 impl Ingest {
@@ -65,19 +101,33 @@ impl Ingest {
             peer.counters.treated_as_withdraw += 1;
             peer.counters.last_fault = Some(reason);
         }
-        for_each_family!(F => self.routes::<F>(peer, &update, out));
+        for_each_family!(F => match update.path_ids().has(F::AFI) {
+            false => self.routes::<Prefix<F>>(peer, &update, out),
+            true => self.paths::<F>(peer, &update, out),
+        });
         Ok(update.end_of_rib())
     }
 
-    fn routes<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+    /// The routes of a session with path identifiers, apart from those of others.
+    #[cold]
+    #[inline(never)]
+    fn paths<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+        self.routes::<PathPrefix<F>>(peer, update, out);
+    }
+
+    #[inline(always)]
+    fn routes<N: Received>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+        let afi = N::Family::AFI;
         let IngestPeer { info, settings, context, counters, accepted } = peer;
-        if !info.families.has(F::AFI) {
-            counters.ignored += (update.withdrawn::<F>().count() + update.announced::<F>().count()) as u64;
+        let announced = || update.announced_nlri::<N>();
+        if !info.families.has(afi) {
+            let withdrawn = update.withdrawn_nlri::<N>().count();
+            counters.ignored += (withdrawn + announced().count()) as u64;
             return;
         }
-        let mut routes = Admission { info, accepted: accepted.get_mut::<F>().as_mut(), out };
-        counters.withdrawn += routes.withdraw(update.withdrawn::<F>());
-        let Some(next_hop) = update.next_hop::<F>() else { return };
+        let mut routes = Admission::<N> { info, accepted: accepted.get_mut().as_mut(), out };
+        counters.withdrawn += routes.withdraw(update.withdrawn_nlri::<N>());
+        let Some(next_hop) = update.next_hop::<N::Family>() else { return };
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
         }
@@ -89,22 +139,22 @@ impl Ingest {
         };
         // It is the receiver's own address (RFC 4271 section 5.1.3), but in a session over the loopback.
         if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
-            return refuse(Refusal::Martian, routes.withdraw(update.announced::<F>()));
+            return refuse(Refusal::Martian, routes.withdraw(announced()));
         }
         // A policy that rejects all routes does not need the attributes.
         if settings.import.constant() == Some(PolicyResult::Reject) {
-            return refuse(Refusal::ImportPolicy, routes.withdraw(update.announced::<F>()));
+            return refuse(Refusal::ImportPolicy, routes.withdraw(announced()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
-            return refuse(why, routes.withdraw(update.announced::<F>()));
+            return refuse(why, routes.withdraw(announced()));
         }
         let Ingest { recent, import, content, run, .. } = self;
         // A martian counts as withdrawn: an earlier list may have accepted it.
         let mut martians = Vec::new();
-        let first_bytes = settings.martians.first_bytes::<F>();
-        let announced = update
-            .announced::<F>()
-            .filter(|prefix| !(first_bytes.has(*prefix) && settings.martians.takes(*prefix, &mut martians)));
+        let first_bytes = settings.martians.first_bytes::<N::Family>();
+        let announced = announced().filter(|route| {
+            !(first_bytes.has(route.prefix()) && settings.martians.takes(*route, &mut martians))
+        });
         if settings.import.constant_for(content.attributes()) == Some(PolicyResult::Accept) {
             let (count, beyond) = routes.announce(recent.intern(content), announced);
             counters.announced += count;
@@ -112,8 +162,8 @@ impl Ingest {
             return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         let source = info.source();
-        let mut result = import.evaluate(&settings.import, source, F::AFI, next_hop, content, recent);
-        let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
+        let mut result = import.evaluate(&settings.import, source, afi, next_hop, content, recent);
+        let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {
             let Some(attrs) = attrs else { return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes)) };
             let (count, beyond) = routes.announce(attrs, prefixes);
             counters.announced += count;
@@ -124,15 +174,15 @@ impl Ingest {
             return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         // Prefixes with the same result become one run.
-        let run = run.get_mut::<F>();
+        let run = N::run(run);
         let mut last: Option<AttrSet> = None;
-        for prefix in announced {
-            let attrs = result.on(prefix);
+        for route in announced {
+            let attrs = result.on(route.prefix());
             if !batches::same(attrs, last.as_ref()) {
                 add(last.as_ref(), &mut run.drain(..));
                 last = attrs.cloned();
             }
-            run.push(prefix);
+            run.push(route);
         }
         add(last.as_ref(), &mut run.drain(..));
         refuse(Refusal::Martian, routes.withdraw_all(martians));

@@ -145,6 +145,7 @@ impl Context {
                 four_octet_as: info.egress.four_octet_as,
                 external,
                 prefix_sid: settings.prefix_sid,
+                path_ids: info.path_ids,
             },
             filter: Some(settings.attributes).filter(|filter| !filter.is_empty()),
             local_asn: info.egress.local_asn,

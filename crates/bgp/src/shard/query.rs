@@ -22,6 +22,8 @@ pub struct PathView {
     pub attrs: AttrSet,
     /// The peer that sent it.
     pub peer: Arc<PeerInfo>,
+    /// Its path identifier, in a session that has them (RFC 7911).
+    pub path_id: Option<u32>,
     /// Whether it is the best path.
     pub best: bool,
     /// The step of the decision process that rejected it. `None` for the best path, and for one
@@ -108,6 +110,8 @@ pub struct Counts {
     /// Routes that arrived after the end of their session and were dropped. Routes of a session
     /// beyond the 65,535th count here too.
     pub late: u64,
+    /// Paths that were dropped because their prefix had too many: 4,096 of one session, or 65,535.
+    pub surplus: u64,
     /// Prefixes whose best path waits for confirmation by dataplanes.
     pub waiting: usize,
     /// Prefixes whose best path is not advertised because the FIB does not have it.
@@ -160,7 +164,7 @@ impl Shard {
 
     /// Totals. O(sessions and next hops), not O(routes).
     pub fn counts(&self) -> Counts {
-        let Core { attrs, paths, late, .. } = &self.core;
+        let Core { attrs, paths, late, surplus, .. } = &self.core;
         let (ipv4, ipv6) = (self.family_counts::<V4>(), self.family_counts::<V6>());
         let (waiting, blocked) = self.core.gates.counts();
         let tables = |Families { v4, v6 }: &Families<Tables>| {
@@ -172,6 +176,7 @@ impl Shard {
             attribute_sets: attrs.len(),
             next_hops: attrs.hops.in_use(),
             late: *late,
+            surplus: *surplus,
             waiting,
             blocked,
             memory: tables(&self.tables) + attrs.memory() + paths.memory(),
@@ -216,6 +221,7 @@ impl Core {
                 best: route.best() == Some(index),
                 attrs: self.attrs.get(path.attrs).clone(),
                 peer: self.sessions.get(path.session).info.clone(),
+                path_id: self.sessions.path_id::<F>(path.session, self.attrs.path_id(path.attrs)),
                 lost,
                 cost: self.cost(*path),
                 // Without a best path nothing is forwarded. The part of the best path itself has no

@@ -5,7 +5,7 @@
 
 use super::query::PeerCounts;
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, PerFamily};
+use ribtide_prefix::{Families, Family, FamilySet, PerFamily};
 use std::sync::Arc;
 
 /// No number.
@@ -31,6 +31,8 @@ pub(super) struct Session {
     pub(super) up: bool,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
     pub(super) recursive: bool,
+    /// The families in which its paths have identifiers; also a copy.
+    path_ids: FamilySet,
     /// Whether this router originates its paths.
     originated: bool,
     /// Whether its end is news to whom it is confirmed.
@@ -57,7 +59,17 @@ impl Session {
     fn new(info: Arc<PeerInfo>, up: bool) -> Session {
         let recursive = info.feed_kind().recursive;
         let originated = info.kind.is_local();
-        Session { info, up, recursive, originated, confirm: up, held: 0, counts: Families::default() }
+        let path_ids = info.path_ids;
+        Session {
+            info,
+            up,
+            recursive,
+            path_ids,
+            originated,
+            confirm: up,
+            held: 0,
+            counts: Families::default(),
+        }
     }
 
     /// Whether nothing of it is left.
@@ -76,6 +88,12 @@ impl Sessions {
     #[inline]
     pub(super) fn is_originated(&self, number: u16) -> bool {
         self.any_originated && self.get(number).originated
+    }
+
+    /// `path_id`, if the session has path identifiers in family `F`.
+    #[inline]
+    pub(super) fn path_id<F: Family>(&self, number: u16, path_id: u32) -> Option<u32> {
+        self.get(number).path_ids.has(F::AFI).then_some(path_id)
     }
 
     /// What it contributes, to change.

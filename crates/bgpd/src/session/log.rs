@@ -227,6 +227,7 @@ mod tests {
             extended_message: true,
             route_refresh: true,
             role: None,
+            path_ids: FamilySet::default(),
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();

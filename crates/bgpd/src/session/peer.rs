@@ -88,6 +88,7 @@ impl Peer {
             connect_retry: settings.connect_retry,
             role: settings.role,
             role_strict: settings.role_strict,
+            add_path_receive: settings.add_path_receive,
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);

@@ -73,6 +73,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         martians,
         attributes,
         max_prefixes,
+        add_path_receive,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -87,6 +88,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *ttl_security == old.ttl_security
         && *role == old.role
         && *role_strict == old.role_strict
+        && *add_path_receive == old.add_path_receive
         && *password == old.password;
     let import = *import != old.import
         || *enforce_first_as != old.enforce_first_as

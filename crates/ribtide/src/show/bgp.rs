@@ -180,6 +180,12 @@ fn session(s: &Session) -> String {
             (false, false) => "",
         },
     );
+    if !s.add_path_receive.is_empty() {
+        out.push_str(&format!(
+            "  Several paths of a prefix are received (add-path) in {}\n",
+            s.add_path_receive.join(" ")
+        ));
+    }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     for (name, count) in [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)] {
         routes.row([format!("    {name}"), number(count.ipv4), number(count.ipv6)]);
@@ -333,6 +339,7 @@ mod tests {
                 extended_messages: false,
                 route_refresh: true,
                 peer_role: None,
+                add_path_receive: Vec::new(),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -423,6 +430,12 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         let mut table = neighbor_table();
         neighbor_row(&mut table, &silent);
         assert!(table.render().contains("  no policy       -   no policy  "), "{}", table.render());
+        let mut several = slow();
+        several.session.as_mut().unwrap().add_path_receive = vec!["ipv4-unicast".into()];
+        assert!(
+            neighbor(&several)
+                .contains("\n  Several paths of a prefix are received (add-path) in ipv4-unicast\n")
+        );
         let mut related = Neighbor { role: Some("customer".into()), ..slow() };
         assert!(neighbor(&related).contains("\n  Our role is customer, the peer sends none (RFC 9234)\n"));
         related.session.as_mut().unwrap().peer_role = Some("provider".into());
