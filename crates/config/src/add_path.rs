@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table: { receive = true }")]
 pub(super) struct AddPathTable {
     /// Offer to receive several paths of a prefix, in every family of the session. The neighbour must
     /// offer to send them.
@@ -56,8 +56,8 @@ mod tests {
     fn add_path_that_does_not_exist_is_refused_with_its_place() {
         for (group, expected) in [
             ("add-path = { send = \"all\" }", "unknown field `send`"),
-            ("add-path = true", "invalid type"),
-            ("add-path = { receive = 3 }", "invalid type"),
+            ("add-path = true", "write a table: { receive = true }"),
+            ("add-path = { receive = 3 }", "integer `3` cannot stand here"),
         ] {
             let message = add_path(group, "").unwrap_err();
             assert!(message.contains(expected) && message.contains("ribtide.toml:6:"), "{group}: {message}");

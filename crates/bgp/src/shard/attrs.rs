@@ -163,10 +163,16 @@ impl AttrTable {
         }
     }
 
+    /// Whether any set has a path identifier, but 0.
+    #[inline]
+    pub(super) fn has_path_ids(&self) -> bool {
+        !self.path_ids.is_empty()
+    }
+
     /// The path identifier with which a set in use came; 0 without one.
     #[inline]
     pub(super) fn path_id(&self, number: u32) -> u32 {
-        if self.path_ids.is_empty() { 0 } else { self.stored_path_id(number) }
+        if self.has_path_ids() { self.stored_path_id(number) } else { 0 }
     }
 
     #[cold]
@@ -366,7 +372,7 @@ impl AttrTable {
     /// Whether two sets in use are one, with a next hop of its prefix's own and without, or with another path
     /// identifier.
     pub(super) fn is_same_set(&self, a: u32, b: u32) -> bool {
-        let several = !self.path_ids.is_empty();
+        let several = self.has_path_ids();
         let (a, b) = (self.entry(a), self.entry(b));
         (several || (a.hop != b.hop && a.hash == b.hash)) && a.attrs == b.attrs
     }

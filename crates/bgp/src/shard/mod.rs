@@ -791,10 +791,14 @@ impl Core {
         }
     }
 
-    /// Whether two paths differ only in the session of their peer: `Some(true)` if the peer has the
-    /// same properties, too.
+    /// Whether two paths differ only in the session of their peer, and in their path identifiers:
+    /// `Some(true)` if the peer has the same properties, too.
     fn renewed(&self, old: Option<Path>, new: Option<Path>) -> Option<bool> {
-        let (old, new) = old.zip(new).filter(|(old, new)| old.attrs == new.attrs)?;
+        let same = |old: Path, new: Path| {
+            let several = self.attrs.has_path_ids();
+            old.attrs == new.attrs || (several && self.attrs.is_same_set(old.attrs, new.attrs))
+        };
+        let (old, new) = old.zip(new).filter(|(old, new)| same(*old, *new))?;
         let (old, new) = (&self.sessions.get(old.session).info, &self.sessions.get(new.session).info);
         (old.id == new.id).then(|| old.router_id == new.router_id)
     }

@@ -96,6 +96,14 @@ fn equal_paths_are_no_change_for_workers() {
     let effects = bench.out.take();
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
     assert_eq!(bench.seen(), [(1, Some(9), 7, None)]);
+    // Nor in the next session of the peer, whatever it calls the path.
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1 });
+    let next = several(1, 2);
+    bench.handle(ShardIn::PeerUp(next.clone()));
+    bench.paths(&next, Some(&set(0, 7)), [4]);
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
+    assert_eq!(bench.seen(), [(1, Some(4), 7, None)]);
 }
 
 #[test]
