@@ -147,6 +147,7 @@ fn peer(n: u32) -> IngestPeer {
         kind,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings::new(
             kind,
             65_001,

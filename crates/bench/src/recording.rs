@@ -195,15 +195,7 @@ where
         table: bool,
     ) -> Result<(), Error> {
         self.summary.events += 1;
-        let Ok(update) = parse(
-            body,
-            &UpdateContext {
-                four_octet_as,
-                external: self.external,
-                prefix_sid: false,
-                confederation: false,
-            },
-        ) else {
+        let Ok(update) = parse(body, &UpdateContext::new(four_octet_as, self.external)) else {
             self.summary.unusable += 1;
             return Ok(());
         };

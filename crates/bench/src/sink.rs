@@ -314,12 +314,7 @@ impl Receiver {
         let got = Got { routes: table.then(Routes::default), ..Got::default() };
         let got = Arc::new(Mutex::new(got));
         let peer: Peer = *opened.peer();
-        let context = UpdateContext {
-            four_octet_as: true,
-            external: !peer.internal,
-            prefix_sid: false,
-            confederation: false,
-        };
+        let context = UpdateContext::new(true, !peer.internal);
         let taking = Arc::clone(&got);
         let session = opened.start(move |body| {
             let update = parse(body, &context)?;

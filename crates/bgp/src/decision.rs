@@ -95,6 +95,8 @@ pub enum Reason {
     ClusterListLength,
     /// Another came from a peer with a lower address.
     PeerAddress,
+    /// Another of the same session has a lower path identifier (RFC 7911).
+    PathId,
 }
 
 impl fmt::Display for Reason {
@@ -114,6 +116,7 @@ impl fmt::Display for Reason {
             Reason::RouterId => "higher router id",
             Reason::ClusterListLength => "longer cluster list",
             Reason::PeerAddress => "higher peer address",
+            Reason::PathId => "higher path identifier",
         })
     }
 }
@@ -197,6 +200,8 @@ pub struct Candidate<'a> {
     pub peer: &'a PeerInfo,
     /// Interior cost to its next hop, or the reason why it cannot be used.
     pub cost: Result<u32, Reason>,
+    /// Its path identifier; 0 without one (RFC 7911).
+    pub path_id: u32,
 }
 
 /// The paths of one prefix, from the oldest to the newest.
@@ -423,7 +428,13 @@ fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptio
     // No two peers have one address, and no two sources of originated routes one kind.
     let last = |path: Candidate<'_>| (path.peer.address, path.peer.kind, path.peer.id);
     let order = last(a).cmp(&last(b));
-    (order, Reason::PeerAddress)
+    if order.is_ne() {
+        return (order, Reason::PeerAddress);
+    }
+    // Two paths of one session, so that the order of arrival decides nothing. Or one is retained from a session without path
+    // identifiers, and its peer now sends them, or the reverse: of equal ones, that of the later session is first.
+    let order = a.path_id.cmp(&b.path_id).then_with(|| b.peer.session.cmp(&a.peer.session));
+    (order, Reason::PathId)
 }
 
 #[cfg(test)]
@@ -507,6 +518,7 @@ mod tests {
                     kind,
                     multihop: false,
                     families,
+                    path_ids: FamilySet::default(),
                     egress: EgressSettings::new(kind, 1, id(1), families, export.clone()),
                 }
             })
@@ -529,6 +541,7 @@ mod tests {
                 rank: *rank,
                 peer,
                 cost: row.cost.ok_or(Reason::NextHopUnreachable),
+                path_id: 0,
             })
             .collect();
         f(&candidates)

@@ -11,6 +11,7 @@ use crate::attr::AttrSet;
 use crate::peer::{FamilySet, FeedKind, PeerId, PeerInfo, PrefixLimits};
 pub use ribtide_prefix::TrackedNextHop;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
+use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,6 +20,12 @@ per_family! {
     /// Prefixes, per family.
     #[derive(Clone, Copy, Debug)]
     pub struct Prefixes<F> = Vec<Prefix<F>>;
+}
+
+per_family! {
+    /// Prefixes with path identifiers, per family.
+    #[derive(Clone, Copy, Debug)]
+    pub struct PathPrefixes<F> = Vec<PathPrefix<F>>;
 }
 
 /// The prefixes of each family.
@@ -98,6 +105,8 @@ pub struct UpdateBatch {
 pub struct RouteOp {
     /// The attributes announced, or `None` for a withdrawal.
     pub attrs: Option<AttrSet>,
+    /// The path identifier of its prefixes (RFC 7911); 0 where the session has none.
+    pub path_id: u32,
     /// The family of its prefixes.
     pub afi: Afi,
     /// The number of its prefixes.

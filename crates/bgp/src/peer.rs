@@ -2,6 +2,7 @@
 
 use ribtide_policy::{RouteType, Source};
 use ribtide_prefix::Afi;
+pub use ribtide_prefix::FamilySet;
 use ribtide_wire::bgp::role::Role;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -84,63 +85,6 @@ impl PeerKind {
     }
 }
 
-/// The families of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct FamilySet {
-    /// IPv4 unicast.
-    pub ipv4: bool,
-    /// IPv6 unicast.
-    pub ipv6: bool,
-}
-
-impl FamilySet {
-    /// Every family.
-    pub const ALL: FamilySet = FamilySet { ipv4: true, ipv6: true };
-
-    /// Whether it is empty.
-    pub fn is_empty(self) -> bool {
-        self == FamilySet::default()
-    }
-
-    /// The set and `afi` unicast.
-    #[must_use]
-    pub fn with(self, afi: Afi) -> FamilySet {
-        match afi {
-            Afi::Ipv4 => FamilySet { ipv4: true, ..self },
-            Afi::Ipv6 => FamilySet { ipv6: true, ..self },
-        }
-    }
-
-    /// The set without `afi` unicast.
-    #[must_use]
-    pub fn without(self, afi: Afi) -> FamilySet {
-        match afi {
-            Afi::Ipv4 => FamilySet { ipv4: false, ..self },
-            Afi::Ipv6 => FamilySet { ipv6: false, ..self },
-        }
-    }
-
-    /// Families of both.
-    #[must_use]
-    pub fn and(self, other: FamilySet) -> FamilySet {
-        FamilySet { ipv4: self.ipv4 && other.ipv4, ipv6: self.ipv6 && other.ipv6 }
-    }
-
-    /// Families of this one alone.
-    #[must_use]
-    pub fn but(self, other: FamilySet) -> FamilySet {
-        FamilySet { ipv4: self.ipv4 && !other.ipv4, ipv6: self.ipv6 && !other.ipv6 }
-    }
-
-    /// Whether `afi` unicast is in the set.
-    pub fn has(self, afi: Afi) -> bool {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
-        }
-    }
-}
-
 /// A number of prefixes per family; `None`: no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PrefixLimits {
@@ -184,6 +128,8 @@ pub struct PeerInfo {
     pub multihop: bool,
     /// The negotiated families.
     pub families: FamilySet,
+    /// Those in which it sends path identifiers (RFC 7911).
+    pub path_ids: FamilySet,
     /// The settings of routes sent to this peer.
     pub egress: EgressSettings,
 }

@@ -42,6 +42,7 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
         kind,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings::new(
             kind,
             65000,

@@ -38,6 +38,7 @@ fn peer() -> IngestPeer {
         kind: PeerKind::External,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings {
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
             ..EgressSettings::new(PeerKind::External, 65000, Ipv4Addr::new(10, 0, 0, 1), families, export)

@@ -1,7 +1,7 @@
 //! The cost of a path in a shard: nanoseconds on one thread and bytes, for the project's tables.
 //!
 //! ```text
-//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale|suppressed]
+//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale|suppressed|identifiers]
 //! ```
 //!
 //! Time is the thread's own CPU time, so other work of the machine costs only caches and clock. All
@@ -52,6 +52,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings::new(
             PeerKind::External,
             65000,
@@ -130,7 +131,12 @@ impl<'a> Sender<'a> {
             let attrs = attributes(self.peer, group);
             bytes += attrs.memory();
             let prefixes = &self.groups[group];
-            batch.ops.push(RouteOp { attrs: Some(attrs), afi: Afi::Ipv4, count: prefixes.len() as u32 });
+            batch.ops.push(RouteOp {
+                attrs: Some(attrs),
+                path_id: 0,
+                afi: Afi::Ipv4,
+                count: prefixes.len() as u32,
+            });
             batch.prefixes.v4.extend_from_slice(prefixes);
         }
         Some((batch, bytes))
@@ -145,7 +151,7 @@ fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<Upda
     let batch = |prefixes: &[Prefix<V4>]| UpdateBatch {
         peer: PeerId(peer),
         session: 1,
-        ops: vec![RouteOp { attrs: None, afi: Afi::Ipv4, count: prefixes.len() as u32 }],
+        ops: vec![RouteOp { attrs: None, path_id: 0, afi: Afi::Ipv4, count: prefixes.len() as u32 }],
         prefixes: Families { v4: prefixes.to_vec(), v6: Vec::new() },
     };
     prefixes.chunks(BATCH).map(batch).collect()
@@ -274,6 +280,52 @@ fn measure(load: &Load) {
     }
     timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1, retained: FamilySet::default() });
     timed.print("a path purged", load.prefixes);
+}
+
+/// The bytes of a path where one session has ten for each prefix, told apart by path identifiers:
+/// `by_path`: another for each path, else one for each of ten sources.
+fn measure_identifiers(by_path: bool) {
+    const SOURCES: u32 = 10;
+    let groups = groups(100_000);
+    let mut shard = Shard::new(DecisionOptions::default());
+    let mut out = ShardOut::default();
+    let path_ids = FamilySet { ipv4: true, ipv6: false };
+    shard.handle(ShardIn::PeerUp(Arc::new(PeerInfo { path_ids, ..(*peer(0, 1)).clone() })), &mut out);
+    let (mut sets, mut last) = (0, 0);
+    for source in 0..SOURCES {
+        let mut sender = Sender::new(source, &groups);
+        while let Some((mut batch, bytes)) = sender.next() {
+            sets += bytes;
+            batch.peer = PeerId(0);
+            if by_path {
+                let one = |op: RouteOp| {
+                    (0..op.count).map(move |_| RouteOp { count: 1, attrs: op.attrs.clone(), ..op })
+                };
+                batch.ops = batch.ops.into_iter().flat_map(one).collect();
+            }
+            for op in &mut batch.ops {
+                last += 1;
+                op.path_id = if by_path { last } else { source + 1 };
+            }
+            shard.handle(ShardIn::Routes(batch), &mut out);
+            drop(out.take());
+        }
+    }
+    let counts = shard.counts();
+    let bytes = (counts.memory - sets) as f64 / counts.ipv4.paths as f64;
+    println!(
+        "identifiers by {}: {} paths, {} entries of sets, {bytes:.1} bytes a path",
+        if by_path { "path" } else { "source" },
+        counts.ipv4.paths,
+        counts.attribute_sets
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn identifiers() {
+    measure_identifiers(false);
+    measure_identifiers(true);
 }
 
 #[test]

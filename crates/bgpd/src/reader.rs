@@ -406,11 +406,12 @@ impl Reader {
         }
     }
 
-    /// A page of the routes of a session before import policy, in order; `None` where they are not kept.
+    /// A page of the routes of a session before import policy, in order, after this prefix and path identifier; `None`
+    /// where they are not kept.
     pub fn received_page(
         &self,
         peer: PeerId,
-        after: Option<AnyPrefix>,
+        after: Option<(AnyPrefix, u32)>,
         limit: usize,
     ) -> Option<Vec<ReceivedView>> {
         let peer = &self.sessions.get(&peer)?.peer;
@@ -420,9 +421,11 @@ impl Reader {
     /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.
     pub fn received_of(&self, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
         let peers = self.sessions.values().map(|session| &session.peer);
-        peers
-            .filter_map(|peer| Some((peer.info().address, self.ingest.view_received(peer, prefix)?)))
-            .collect()
+        let of = |peer: &IngestPeer| {
+            let address = peer.info().address;
+            self.ingest.view_received(peer, prefix).into_iter().map(move |view| (address, view))
+        };
+        peers.flat_map(of).collect()
     }
 
     /// The number of routes of a session before import policy, IPv4 and IPv6, where they are kept.

@@ -219,12 +219,7 @@ impl Peer {
                 MessageType::RouteRefresh => self.refreshes += 1,
                 MessageType::Notification => self.notification = Some(Notification::parse(frame.body)),
                 MessageType::Update => {
-                    let context = UpdateContext {
-                        four_octet_as: true,
-                        external: self.asn != 65001,
-                        prefix_sid: false,
-                        confederation: false,
-                    };
+                    let context = UpdateContext::new(true, self.asn != 65001);
                     let update = update::parse(frame.body, &context).unwrap();
                     self.ends.extend(update.end_of_rib());
                     for_each_family!(F => {

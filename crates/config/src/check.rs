@@ -198,6 +198,8 @@ pub struct NeighborSettings {
     pub max_prefixes: MaxPrefixesConfig,
     /// What a restart of it means for its routes.
     pub graceful_restart: GracefulRestartConfig,
+    /// The families in which we receive several paths of a prefix (RFC 7911).
+    pub add_path_receive: FamilySet,
 }
 
 impl Config {
@@ -714,6 +716,7 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
+            add_path_receive: self.add_path_receive(&both, families),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,

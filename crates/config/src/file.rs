@@ -3,6 +3,7 @@
 mod fib;
 mod session;
 
+use super::add_path::AddPathTable;
 use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
 use super::confederation::ConfederationTable;
 use super::graceful_restart::GracefulRestartTable;
@@ -302,6 +303,9 @@ macro_rules! with_peer_settings {
             /// `discard-attributes`, and none that is there.
             #[schemars(extend("default" = []))]
             pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
+            /// Several paths of a prefix in one session (RFC 7911).
+            #[schemars(extend("x-default" = "off"), extend("x-see" = "#add-path"))]
+            pub(super) add_path: Option<AddPathTable>,
             /// How many prefixes the neighbour may have accepted.
             #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
             pub(super) max_prefixes: Option<MaxPrefixesTable>,

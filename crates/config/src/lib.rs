@@ -3,13 +3,14 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`max_prefixes`],
+//! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
 //! [`graceful_restart`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
-//! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, limits, what a
-//! restart means, and origin validation.
+//! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, path
+//! identifiers, limits, what a restart means, and origin validation.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod add_path;
 mod api;
 mod as_numbers;
 mod bfd;

@@ -215,6 +215,9 @@ pub struct Session {
     /// What happens while it restarts, if both sides sent the capability (RFC 4724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graceful_restart: Option<PeerRestart>,
+    /// Families in which several paths of a prefix are received (RFC 7911).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_path_receive: Vec<String>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.

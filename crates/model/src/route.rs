@@ -102,6 +102,9 @@ pub enum Forwarding {
 pub struct Path {
     /// The peer that sent it; 0.0.0.0 for a path that this router originates.
     pub neighbor: IpAddr,
+    /// Its path identifier, in a session that has them (RFC 7911).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<u32>,
     /// The source of a path that this router originates: `network`, `connected`, `static` or `kernel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub originated: Option<String>,
@@ -264,6 +267,9 @@ pub struct ShardSummary {
     pub attribute_sets: u64,
     /// Next hops in use.
     pub next_hops: u64,
+    /// Announced paths that were dropped because their prefix had too many: 4,096 of one session, or 65,535.
+    #[serde(default)]
+    pub surplus_paths: u64,
     /// Bytes of memory: tables, paths and attribute sets.
     pub memory_bytes: u64,
 }

@@ -127,6 +127,9 @@ pub struct ReceivedPage {
 pub struct ReceivedRoute {
     /// The prefix.
     pub prefix: String,
+    /// Its path identifier, in a session that has them (RFC 7911).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<u32>,
     /// The next hop.
     pub next_hop: IpAddr,
     /// The AS path, as text.

@@ -33,6 +33,67 @@ impl Afi {
     }
 }
 
+/// Some of the families, as those of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FamilySet {
+    /// IPv4 unicast.
+    pub ipv4: bool,
+    /// IPv6 unicast.
+    pub ipv6: bool,
+}
+
+impl FamilySet {
+    /// Every family.
+    pub const ALL: FamilySet = FamilySet { ipv4: true, ipv6: true };
+
+    /// Whether `afi` unicast is in the set.
+    pub fn has(self, afi: Afi) -> bool {
+        match afi {
+            Afi::Ipv4 => self.ipv4,
+            Afi::Ipv6 => self.ipv6,
+        }
+    }
+
+    /// Adds `afi`, or removes it.
+    pub fn set(&mut self, afi: Afi, has: bool) {
+        match afi {
+            Afi::Ipv4 => self.ipv4 = has,
+            Afi::Ipv6 => self.ipv6 = has,
+        }
+    }
+
+    /// The set and `afi` unicast.
+    #[must_use]
+    pub fn with(mut self, afi: Afi) -> FamilySet {
+        self.set(afi, true);
+        self
+    }
+
+    /// The set without `afi` unicast.
+    #[must_use]
+    pub fn without(mut self, afi: Afi) -> FamilySet {
+        self.set(afi, false);
+        self
+    }
+
+    /// The families of this one alone.
+    #[must_use]
+    pub fn but(self, other: FamilySet) -> FamilySet {
+        FamilySet { ipv4: self.ipv4 && !other.ipv4, ipv6: self.ipv6 && !other.ipv6 }
+    }
+
+    /// The families in both.
+    #[must_use]
+    pub fn and(self, other: FamilySet) -> FamilySet {
+        FamilySet { ipv4: self.ipv4 && other.ipv4, ipv6: self.ipv6 && other.ipv6 }
+    }
+
+    /// Whether no family is in it.
+    pub fn is_empty(self) -> bool {
+        self == FamilySet::default()
+    }
+}
+
 /// Subsequent address family identifier (RFC 4760 section 6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]

@@ -16,7 +16,7 @@ mod rng;
 mod shard;
 mod table;
 
-pub use family::{Afi, Bits, Families, Family, PerFamily, Safi, V4, V6};
+pub use family::{Afi, Bits, Families, Family, FamilySet, PerFamily, Safi, V4, V6};
 pub use journal::Journal;
 pub use next_hop::TrackedNextHop;
 pub use prefetch::{PREFETCH_BATCH, prefetch};

@@ -194,8 +194,7 @@ impl Neighbor {
         let Some(info) = &self.session else { return };
         assert!(body.len() + 19 <= usize::from(MAX_MESSAGE));
         let external = !info.kind.is_internal();
-        let context =
-            UpdateContext { four_octet_as: true, external, prefix_sid: false, confederation: false };
+        let context = UpdateContext::new(true, external);
         let update = update::parse(body, &context).expect("a worker writes what can be read");
         assert_eq!(update.disposition(), Disposition::Normal);
         assert!(update.discarded().is_empty(), "{:?}", update.discarded());

@@ -9,6 +9,7 @@ use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::{NextHop, message};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -82,11 +83,20 @@ impl Announcement {
     }
 }
 
+/// Prefixes of one family in an UPDATE.
+#[derive(Clone, Debug)]
+pub struct Prefixes {
+    /// The prefixes, each once.
+    pub list: Vec<AnyPrefix>,
+    /// Their path identifier, where the peer sends one (RFC 7911).
+    pub path_id: Option<u32>,
+}
+
 /// An event of a history.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A session of the peer is established.
-    Up(usize),
+    /// A session of the peer is established, with path identifiers in these families (RFC 7911).
+    Up(usize, FamilySet),
     /// The session ends.
     Down(usize),
     /// The session is lost, and the routes of these families are retained (RFC 4724).
@@ -94,9 +104,9 @@ pub enum Event {
     /// Retained routes of a family that were not announced again are removed: End-of-RIB, or a timer.
     Sweep(usize, Afi),
     /// The peer announces prefixes of one family.
-    Announce(usize, Announcement, Vec<AnyPrefix>),
+    Announce(usize, Announcement, Prefixes),
     /// The peer withdraws prefixes of one family.
-    Withdraw(usize, Vec<AnyPrefix>),
+    Withdraw(usize, Prefixes),
     /// A next hop changes.
     NextHop(IpAddr, NextHopState),
     /// The peer requests a family again (RFC 2918).
@@ -123,7 +133,8 @@ impl History {
     /// A random history of `length` events.
     pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> History {
         let count = 2 + rng.index(7);
-        let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
+        let mut peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
+        let first = peers.clone();
         let import = |peer: &PeerInfo| match peer.kind.is_local() {
             true => Arc::new(Policy::accept()),
             false => policy(rng, !peer.kind.is_internal()),
@@ -150,18 +161,24 @@ impl History {
                 }
                 0 if up[who] => Event::Down(who),
                 0..=4 if !retained[who].is_empty() && rng.one_in(2) => Event::Sweep(who, afi(rng)),
-                _ if !up[who] => Event::Up(who),
+                _ if !up[who] => {
+                    if rng.one_in(3) && !peers[who].kind.is_local() {
+                        peers[who].path_ids = path_ids(rng);
+                    }
+                    Event::Up(who, peers[who].path_ids)
+                }
                 1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
-                5..=8 => Event::Withdraw(who, some(rng, &prefixes)),
+                5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
                 _ => {
-                    let prefixes = some(rng, &prefixes);
+                    let prefixes = some(rng, &prefixes, &peers[who]);
+                    let afi = prefixes.list[0].afi();
                     let mut with = rng.pick(&announcements).clone();
-                    with.next_hop = next_hop(rng, prefixes[0].afi());
+                    with.next_hop = next_hop(rng, afi);
                     if peers[who].kind.is_local() {
-                        with = originated(with.origin, prefixes[0].afi());
+                        with = originated(with.origin, afi);
                     }
                     if peers[who].kind.is_internal() {
                         with.local_pref.get_or_insert(100);
@@ -170,7 +187,7 @@ impl History {
                 }
             };
             match event {
-                Event::Up(who) => up[who] = true,
+                Event::Up(who, _) => up[who] = true,
                 Event::Down(who) => (up[who], retained[who]) = (false, FamilySet::default()),
                 Event::Lose(who, families) => (up[who], retained[who]) = (false, families),
                 Event::Sweep(who, afi) => retained[who] = retained[who].without(afi),
@@ -178,7 +195,7 @@ impl History {
             }
             events.push(event);
         }
-        History { options, peers, imports, prefixes, events }
+        History { options, peers: first, imports, prefixes, events }
     }
 }
 
@@ -216,6 +233,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         _ => NextHopRule::Keep,
     };
     let export = policy(rng, kind.is_external());
+    let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
@@ -226,12 +244,21 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         kind,
         multihop: kind.is_external() && rng.one_in(3),
         families,
+        path_ids,
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,
             next_hop,
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
+    }
+}
+
+/// The families of a session with path identifiers.
+fn path_ids(rng: &mut Rng) -> FamilySet {
+    match rng.one_in(3) {
+        true => FamilySet { ipv4: true, ipv6: rng.one_in(2) },
+        false => FamilySet::default(),
     }
 }
 
@@ -341,33 +368,40 @@ fn state(rng: &mut Rng) -> NextHopState {
     }
 }
 
-/// Some prefixes of one family, each once.
-fn some(rng: &mut Rng, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
+/// Some prefixes of one family.
+fn some(rng: &mut Rng, prefixes: &[AnyPrefix], from: &PeerInfo) -> Prefixes {
     let afi = rng.pick(prefixes).afi();
     let of_family: Vec<AnyPrefix> = prefixes.iter().copied().filter(|prefix| prefix.afi() == afi).collect();
     let mut some: Vec<AnyPrefix> = (0..=rng.index(4)).map(|_| *rng.pick(&of_family)).collect();
     some.sort_unstable();
     some.dedup();
-    some
+    let path_id = from.path_ids.has(afi).then(|| *rng.pick(&[0, 1, 2, 0xdead_beef]));
+    Prefixes { list: some, path_id }
 }
 
-/// The UPDATEs of a change, without message headers. Prefixes are of one family.
-pub fn updates(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<Vec<u8>> {
-    fn of<F: Family>(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<u8> {
-        let prefixes =
-            prefixes.iter().filter_map(|prefix| Prefix::<F>::from_addr(prefix.addr(), prefix.len()));
+/// The UPDATEs of a change, without message headers.
+pub fn updates(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<Vec<u8>> {
+    fn write<N: Nlri>(with: Option<&Announcement>, routes: impl Iterator<Item = N>) -> Vec<u8> {
         let mut out = Vec::new();
         match with {
             Some(with) => {
                 let bytes = with.bytes();
                 let packer = UpdatePacker::new(&bytes, with.next_hop, usize::from(MAX_MESSAGE));
-                packer.announce(prefixes, &mut out).expect("attributes of this history are short");
+                packer.announce(routes, &mut out).expect("attributes of this history are short");
             }
             None => {
-                build::withdraw(prefixes, usize::from(MAX_MESSAGE), &mut out);
+                build::withdraw(routes, usize::from(MAX_MESSAGE), &mut out);
             }
         }
         out
+    }
+    fn of<F: Family>(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<u8> {
+        let of_family = |prefix: &AnyPrefix| Prefix::<F>::from_addr(prefix.addr(), prefix.len());
+        let list = prefixes.list.iter().filter_map(of_family);
+        match prefixes.path_id {
+            Some(path_id) => write(with, list.map(|prefix| PathPrefix { prefix, path_id })),
+            None => write(with, list),
+        }
     }
     let mut stream = of::<V4>(with, prefixes);
     stream.extend(of::<V6>(with, prefixes));

@@ -209,6 +209,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         kind: of,
         multihop: kind == Kind::Multihop,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,

@@ -18,9 +18,14 @@ use std::sync::Arc;
 pub struct Learned {
     /// The peer's index in the history.
     pub peer: usize,
+    /// Its path identifier; `None` where the peer sends none.
+    pub path_id: Option<u32>,
     /// Its attributes.
     pub with: Announcement,
 }
+
+/// What names a retained path: its prefix, its peer and its path identifier.
+pub type Stale = (AnyPrefix, usize, Option<u32>);
 
 /// The naive router.
 #[derive(Clone)]
@@ -31,8 +36,8 @@ pub struct Oracle {
     up: Vec<bool>,
     /// Paths from the oldest to the newest.
     paths: BTreeMap<AnyPrefix, Vec<Learned>>,
-    /// Prefixes and peers of retained paths.
-    stale: BTreeSet<(AnyPrefix, usize)>,
+    /// Retained paths.
+    stale: BTreeSet<Stale>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
 }
 
@@ -47,43 +52,51 @@ impl Oracle {
     /// Applies an event.
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::Up(peer) => self.up[*peer] = true,
+            Event::Up(peer, path_ids) => {
+                self.up[*peer] = true;
+                self.peers[*peer].path_ids = *path_ids;
+            }
             Event::Down(peer) => {
                 self.up[*peer] = false;
-                self.remove(*peer, |_| true);
+                self.remove(*peer, |_, _| true);
             }
             Event::Lose(peer, families) => {
                 self.up[*peer] = false;
                 let stale = self.stale.clone();
-                self.remove(*peer, |prefix| !families.has(prefix.afi()) || stale.contains(&(prefix, *peer)));
-                let of_peer =
-                    self.paths.iter().filter(|(_, paths)| paths.iter().any(|path| path.peer == *peer));
-                self.stale.extend(of_peer.map(|(prefix, _)| (*prefix, *peer)));
+                self.remove(*peer, |prefix, id| {
+                    !families.has(prefix.afi()) || stale.contains(&(prefix, *peer, id))
+                });
+                for (prefix, paths) in &self.paths {
+                    let of_peer = paths.iter().filter(|path| path.peer == *peer);
+                    self.stale.extend(of_peer.map(|path| (*prefix, *peer, path.path_id)));
+                }
             }
             Event::Sweep(peer, afi) => {
                 let stale = self.stale.clone();
-                self.remove(*peer, |prefix| prefix.afi() == *afi && stale.contains(&(prefix, *peer)));
+                self.remove(*peer, |prefix, id| prefix.afi() == *afi && stale.contains(&(prefix, *peer, id)));
             }
             Event::Announce(peer, with, prefixes) => {
-                for prefix in self.carried(*peer, prefixes) {
-                    self.stale.remove(&(prefix, *peer));
+                for prefix in self.carried(*peer, &prefixes.list) {
+                    self.stale.remove(&(prefix, *peer, prefixes.path_id));
                     let with = self.kept(*peer, with);
                     let with = Some(with).filter(|with| !is_loop(with));
                     let with =
                         with.and_then(|with| self.apply_policy(&self.imports[*peer], *peer, &with, prefix));
-                    let learned = with.map(|(with, _)| Learned { peer: *peer, with });
+                    let learned =
+                        with.map(|(with, _)| Learned { peer: *peer, path_id: prefixes.path_id, with });
                     let paths = self.paths.entry(prefix).or_default();
                     if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
                         continue;
                     }
-                    paths.retain(|path| path.peer != *peer);
+                    paths.retain(|path| (path.peer, path.path_id) != (*peer, prefixes.path_id));
                     paths.extend(learned);
                 }
             }
             Event::Withdraw(peer, prefixes) => {
-                for prefix in self.carried(*peer, prefixes) {
-                    self.stale.remove(&(prefix, *peer));
-                    self.paths.entry(prefix).or_default().retain(|path| path.peer != *peer);
+                for prefix in self.carried(*peer, &prefixes.list) {
+                    self.stale.remove(&(prefix, *peer, prefixes.path_id));
+                    let paths = self.paths.entry(prefix).or_default();
+                    paths.retain(|path| (path.peer, path.path_id) != (*peer, prefixes.path_id));
                 }
             }
             Event::NextHop(addr, state) => {
@@ -95,15 +108,15 @@ impl Oracle {
     }
 
     /// Removes paths of a peer.
-    fn remove(&mut self, peer: usize, is_gone: impl Fn(AnyPrefix) -> bool) {
+    fn remove(&mut self, peer: usize, is_gone: impl Fn(AnyPrefix, Option<u32>) -> bool) {
         for (prefix, paths) in &mut self.paths {
-            paths.retain(|path| path.peer != peer || !is_gone(*prefix));
+            paths.retain(|path| path.peer != peer || !is_gone(*prefix, path.path_id));
         }
-        self.stale.retain(|(prefix, of)| *of != peer || !is_gone(*prefix));
+        self.stale.retain(|(prefix, of, id)| *of != peer || !is_gone(*prefix, *id));
     }
 
-    /// Prefixes and peers of retained paths.
-    pub fn stale(&self) -> &BTreeSet<(AnyPrefix, usize)> {
+    /// Retained paths.
+    pub fn stale(&self) -> &BTreeSet<Stale> {
         &self.stale
     }
 
@@ -327,6 +340,16 @@ impl Oracle {
         lowest(paths, lost, Reason::RouterId, |path| path.with.originator.unwrap_or(peer(path).router_id));
         lowest(paths, lost, Reason::ClusterListLength, |path| path.with.clusters.len());
         lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
+        lowest(paths, lost, Reason::PathId, |path| (path.path_id.unwrap_or(0), self.is_of_other_mode(path)));
+    }
+
+    /// Whether a path is retained from a session that had path identifiers, and the peer sends none now; or the reverse.
+    fn is_of_other_mode(&self, path: &Learned) -> bool {
+        let afi = match path.with.next_hop {
+            NextHop::V4(_) => Afi::Ipv4,
+            NextHop::V6 { .. } => Afi::Ipv6,
+        };
+        path.path_id.is_some() != self.peers[path.peer].path_ids.has(afi)
     }
 
     fn med(&self, path: &Learned) -> u32 {

@@ -181,7 +181,7 @@ impl<'n> Routing<'n> {
                 AnyPrefix::V4(prefix) => prefixes.v4 = vec![*prefix],
                 AnyPrefix::V6(prefix) => prefixes.v6 = vec![*prefix],
             }
-            let ops = vec![RouteOp { attrs: attrs.cloned(), afi: prefix.afi(), count: 1 }];
+            let ops = vec![RouteOp { attrs: attrs.cloned(), path_id: 0, afi: prefix.afi(), count: 1 }];
             let (session, id) = (self.sessions[peer].0, PeerId(peer as u32));
             let shard = self.shard_of(*prefix);
             let batch = UpdateBatch { peer: id, session, ops, prefixes };

@@ -235,11 +235,14 @@ impl<'w> Run<'w> {
     fn happen(&mut self, event: &Event) {
         self.oracle.apply(event);
         match event {
-            Event::Up(peer) => {
+            Event::Up(peer, path_ids) => {
                 let reader = &mut self.readers[*peer];
                 reader.session += 1;
-                let info =
-                    Arc::new(PeerInfo { session: reader.session, ..self.history.peers[*peer].clone() });
+                let info = Arc::new(PeerInfo {
+                    session: reader.session,
+                    path_ids: *path_ids,
+                    ..self.history.peers[*peer].clone()
+                });
                 let import = self.history.imports[*peer].clone();
                 let settings = IngestSettings::new(import);
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
@@ -265,10 +268,10 @@ impl<'w> Run<'w> {
                 self.sweep(*peer, FamilySet::default().with(*afi));
             }
             Event::Announce(peer, with, prefixes) if self.is_local(*peer) => {
-                self.originate(*peer, with.origin, &[], prefixes);
+                self.originate(*peer, with.origin, &[], &prefixes.list);
             }
             Event::Withdraw(peer, prefixes) if self.is_local(*peer) => {
-                self.originate(*peer, Origin::Igp, prefixes, &[]);
+                self.originate(*peer, Origin::Igp, &prefixes.list, &[]);
             }
             Event::Announce(peer, with, prefixes) => self.read(*peer, updates(Some(with), prefixes)),
             Event::Withdraw(peer, prefixes) => self.read(*peer, updates(None, prefixes)),
@@ -472,11 +475,12 @@ impl<'w> Run<'w> {
                 let expected = self.oracle.paths().iter().filter(|(prefix, _)| of_family(prefix));
                 let expected = expected.flat_map(|(_, paths)| paths).filter(|path| path.peer == index).count();
                 assert_eq!((paths + stale) as usize, expected, "paths of a peer");
-                let is_stale = |prefix: &AnyPrefix| self.oracle.stale().contains(&(*prefix, index));
-                let expected = self.oracle.stale().iter().filter(|(prefix, peer)| of_family(prefix) && *peer == index);
+                let is_stale = |prefix: &AnyPrefix, id| self.oracle.stale().contains(&(*prefix, index, id));
+                let expected = self.oracle.stale().iter();
+                let expected = expected.filter(|(prefix, peer, _)| of_family(prefix) && *peer == index);
                 assert_eq!(stale as usize, expected.count(), "retained paths of a peer");
                 let of_peer = best.iter().filter(|(prefix, path)| of_family(prefix) && path.peer == index);
-                let expected = of_peer.filter(|(prefix, _)| !is_stale(prefix)).count();
+                let expected = of_peer.filter(|(prefix, path)| !is_stale(prefix, path.path_id)).count();
                 assert_eq!(bests as usize, expected, "best paths of a peer");
             });
         }
@@ -493,7 +497,8 @@ impl<'w> Run<'w> {
         let blocked = best && self.blocked().contains(&prefix);
         assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Advertised }, "{prefix}");
         for (path, reason) in paths.iter().zip(reasons) {
-            let seen = view.paths.iter().find(|seen| seen.peer.id.0 as usize == path.peer);
+            let mut same = view.paths.iter().filter(|seen| seen.peer.id.0 as usize == path.peer);
+            let seen = same.find(|seen| seen.path_id == path.path_id);
             let seen = seen.expect("every path is seen");
             assert_eq!(seen.attrs.bytes(), path.with.bytes(), "attributes of a path of {prefix}");
             assert_eq!(seen.attrs.next_hop(), path.with.next_hop, "next hop of a path of {prefix}");
@@ -501,7 +506,7 @@ impl<'w> Run<'w> {
             assert_eq!(seen.best, reason.is_none());
             assert_eq!(
                 seen.stale,
-                self.oracle.stale().contains(&(prefix, path.peer)),
+                self.oracle.stale().contains(&(prefix, path.peer, path.path_id)),
                 "a retained path of {prefix}"
             );
         }
@@ -511,10 +516,10 @@ impl<'w> Run<'w> {
         let forwards = |path: &&PathView| path.best && !path.peer.kind.is_local();
         let members = of(Part::Member).chain(view.paths.iter().filter(forwards));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
-        let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
+        let backup = of(Part::Backup).map(|path| (path.peer.id.0 as usize, path.path_id)).collect::<Vec<_>>();
         // Without a best path, nothing is forwarded.
         let expected = self.oracle.forwarding(prefix).filter(|_| best).unwrap_or_default();
-        let expected_backup = expected.1.map(|path| path.peer);
+        let expected_backup = expected.1.map(|path| (path.peer, path.path_id));
         let by = expected.0.into_keys().collect();
         assert_eq!((seen, backup), (by, Vec::from_iter(expected_backup)), "who forwards {prefix}");
     }

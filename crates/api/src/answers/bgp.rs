@@ -437,6 +437,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
             seconds: restart.time.into(),
             notification: restart.notification,
         }),
+        add_path_receive: family_names(up.negotiated.path_ids),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),

@@ -125,7 +125,8 @@ fn bgp_stage(
             Some(source) => format!("originated here ({source}), {path}: {standing}"),
             None => {
                 let stale = if p.stale { ", stale (its neighbour restarts)" } else { "" };
-                format!("from {}, next hop {}, {path}: {standing}{stale}", p.neighbor, p.next_hop)
+                let id = p.path_id.map_or(String::new(), |id| format!(" (path {id})"));
+                format!("from {}{id}, next hop {}, {path}: {standing}{stale}", p.neighbor, p.next_hop)
             }
         });
         messages.extend(p.validation.as_ref().map(|state| format!("its origin is {state} (RPKI)")));

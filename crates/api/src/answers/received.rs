@@ -20,10 +20,7 @@ pub(crate) fn received(
     let address: IpAddr = address
         .parse()
         .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
-    let after = cursor.map(str::parse::<AnyPrefix>).transpose();
-    let after = after.map_err(|e: ParsePrefixError| {
-        Refusal::Bad(format!("the cursor is not that of a last page: {e}; begin without one"))
-    })?;
+    let after = cursor.map(position).transpose()?;
     let view = bgp.sessions.call(move |s| s.neighbor(address))?;
     let view = view.ok_or_else(|| super::bgp::no_neighbor(address))?;
     let id = view.id;
@@ -37,13 +34,31 @@ pub(crate) fn received(
             "the routes of {address} before import policy are not kept; set keep-received = true for it and reload"
         ))
     })?;
-    let next = page.last().filter(|_| page.len() == limit).map(|last| last.prefix.to_string());
+    let next = page.last().filter(|_| page.len() == limit).map(cursor_of);
     Ok(ReceivedPage { routes: page.iter().map(|view| route(view, router.rpki.is_some())).collect(), next })
+}
+
+/// A cursor: the last prefix, and `@` and its path identifier where it has one.
+fn cursor_of(last: &ReceivedView) -> String {
+    match last.path_id {
+        None => last.prefix.to_string(),
+        Some(id) => format!("{}@{id}", last.prefix),
+    }
+}
+
+fn position(cursor: &str) -> Result<(AnyPrefix, u32), Refusal> {
+    let bad =
+        |e: String| Refusal::Bad(format!("the cursor is not that of a last page: {e}; begin without one"));
+    let (prefix, id) = cursor.split_once('@').unwrap_or((cursor, "0"));
+    let prefix = prefix.parse().map_err(|e: ParsePrefixError| bad(e.to_string()))?;
+    let id = id.parse().map_err(|_| bad(format!("\"{id}\" is no path identifier")))?;
+    Ok((prefix, id))
 }
 
 fn route(view: &ReceivedView, validates: bool) -> ReceivedRoute {
     ReceivedRoute {
         prefix: view.prefix.to_string(),
+        path_id: view.path_id,
         next_hop: view.attrs.next_hop().addr(),
         as_path: AsPath::new(view.attrs.value(code::AS_PATH).unwrap_or_default()).to_string(),
         accepted: view.accepted,
@@ -62,8 +77,24 @@ pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<St
         for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
             let state = if router.rpki.is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
-            sentences.push(format!("{address} announces it{state}, and import policy rejects it: {why}"));
+            let id = view.path_id.map_or(String::new(), |id| format!(" (path {id})"));
+            sentences.push(format!("{address}{id} announces it{state}, and import policy rejects it: {why}"));
         }
     }
     Ok(sentences)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_names_a_prefix_and_a_path_where_there_are_several() {
+        let prefix: AnyPrefix = "10.0.0.0/8".parse().unwrap();
+        assert_eq!(position("10.0.0.0/8").unwrap(), (prefix, 0));
+        assert_eq!(position("10.0.0.0/8@4294967295").unwrap(), (prefix, u32::MAX));
+        for wrong in ["10.0.0.0/8@", "10.0.0.0/8@x", "@3", "10.0.0.0/8@4294967296", ""] {
+            assert!(matches!(position(wrong), Err(Refusal::Bad(why)) if why.contains("cursor")), "{wrong}");
+        }
+    }
 }

@@ -167,6 +167,7 @@ fn path<F: Family>(prefix: Prefix<F>, view: &PathView, validation: Option<&Valid
     let value = |code| attrs.value(code).unwrap_or_default();
     Path {
         neighbor: view.peer.address,
+        path_id: view.path_id,
         originated: match view.peer.kind {
             PeerKind::Local(source) => Some(source.name().into()),
             _ => None,

@@ -68,6 +68,7 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
         },
         attribute_sets: c.attribute_sets as u64,
         next_hops: c.next_hops as u64,
+        surplus_paths: c.surplus,
         memory_bytes: c.memory as u64,
     }
 }

@@ -131,6 +131,7 @@ fn shard(m: &mut Families, s: &ShardSummary) {
     m.add(SHARD_FIB_BLOCKED, shard.clone(), s.routes.blocked);
     m.add(SHARD_ATTRIBUTE_SETS, shard.clone(), s.attribute_sets);
     m.add(SHARD_NEXT_HOPS, shard.clone(), s.next_hops);
+    m.add(SHARD_SURPLUS_PATHS, shard.clone(), s.surplus_paths);
     m.add(SHARD_MEMORY, shard, s.memory_bytes);
 }
 

@@ -73,6 +73,8 @@ metrics! {
         "Best paths that are not advertised because the FIB lacks them.";
     SHARD_ATTRIBUTE_SETS = Gauge "bgp_shard_attribute_sets" ["shard"] "Attribute sets in use.";
     SHARD_NEXT_HOPS = Gauge "bgp_shard_next_hops" ["shard"] "Next hops in use.";
+    SHARD_SURPLUS_PATHS = Counter "bgp_shard_surplus_paths" ["shard"]
+        "Announced paths that were dropped because their prefix had too many: 4,096 of one session, or 65,535.";
     SHARD_MEMORY = Gauge "bgp_shard_memory_bytes" ["shard"] "Tables, paths and attribute sets.";
 
     REFUSED_CONNECTIONS = Counter "bgp_refused_connections" ["reason"]

@@ -354,12 +354,7 @@ mod tests {
         let mut model = model::<F>(2, reflector, 50);
         let advertised = model.announce(0, 0, |group| group == 0);
         let view = model.view();
-        let context = UpdateContext {
-            four_octet_as: true,
-            external: !reflector,
-            prefix_sid: false,
-            confederation: false,
-        };
+        let context = UpdateContext::new(true, !reflector);
         let path = |messages: &[u8]| {
             let update = parse(&messages[message::HEADER_LEN..], &context).unwrap();
             view.known.get(&fingerprint::<F>(&update)).copied()

@@ -239,7 +239,18 @@ mod tests {
             ..EgressSettings::new(kind, 70_000, router_id, families, Arc::new(Policy::accept()))
         };
         let (id, address) = (PeerId(1), Ipv4Addr::new(10, 0, 0, 1).into());
-        PeerInfo { id, session: 1, address, asn: 70_001, router_id, kind, multihop: false, families, egress }
+        PeerInfo {
+            id,
+            session: 1,
+            address,
+            asn: 70_001,
+            router_id,
+            kind,
+            multihop: false,
+            families,
+            path_ids: FamilySet::default(),
+            egress,
+        }
     }
 
     /// Well-formed values, of which some come, in this order.
@@ -422,7 +433,7 @@ mod tests {
             body.extend_from_slice(&(block.len() as u16).to_be_bytes());
             body.extend_from_slice(&block);
             body.extend_from_slice(&[8, 10]);
-            let context = UpdateContext { four_octet_as: true, external: !internal, prefix_sid: false, confederation: false };
+            let context = UpdateContext::new(true, !internal);
             let update = parse(&body, &context).unwrap();
             let mut kept = Vec::new();
             update.attributes().for_each(|a| build::attribute(&mut kept, a.flags, a.code, a.value));
@@ -443,7 +454,9 @@ mod tests {
                     let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
                     UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
                     let body = frame(&message, 4096).unwrap().unwrap().body;
-                    let context = UpdateContext { four_octet_as, external: !kind.is_inside(), prefix_sid: false, confederation: kind.is_inside() };
+                    let confederation = kind.is_inside();
+                    let context =
+                        UpdateContext { confederation, ..UpdateContext::new(four_octet_as, !kind.is_inside()) };
                     let again = parse(body, &context).unwrap();
                     prop_assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
                     for a in Attributes::new(again.raw_attributes()) {

@@ -39,6 +39,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
         kind,
         multihop: false,
         families: BOTH,
+        path_ids: FamilySet::default(),
         egress: EgressSettings {
             next_hop: if external { OWN } else { NextHopRule::Keep },
             ..EgressSettings::new(kind, LOCAL, OUR_ID, BOTH, Arc::new(Policy::accept()))
@@ -124,7 +125,7 @@ impl Table {
                 external: info.kind == PeerKind::External,
                 // As the most liberal receiver: the tables are compared.
                 prefix_sid: true,
-                confederation: false,
+                ..UpdateContext::new(true, true)
             };
             let update = update::parse(frame.body, &context).unwrap();
             assert_eq!(update.disposition(), update::Disposition::Normal);

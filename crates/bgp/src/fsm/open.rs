@@ -2,7 +2,7 @@
 
 use crate::peer::FamilySet;
 use ribtide_prefix::{Afi, Safi};
-use ribtide_wire::bgp::capability::{Capability, GracefulRestart, RestartFamilies};
+use ribtide_wire::bgp::capability::{AddPath, AddPathFamily, Capability, GracefulRestart, RestartFamilies};
 use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
 use ribtide_wire::bgp::role::Role;
@@ -34,6 +34,8 @@ pub struct Settings {
     pub role_strict: bool,
     /// Whether the peer's routes are retained while it restarts (RFC 4724, RFC 8538).
     pub graceful_restart: bool,
+    /// Of the families that we offer, those in which we receive several paths of a prefix (RFC 7911).
+    pub add_path_receive: FamilySet,
 }
 
 /// The negotiated values of a session.
@@ -59,6 +61,8 @@ pub struct Negotiated {
     pub role: Option<Role>,
     /// What the peer says of its restart, if both sides sent that capability (RFC 4724).
     pub restart: Option<PeerRestart>,
+    /// The families in which the peer sends path identifiers (RFC 7911 section 4).
+    pub path_ids: FamilySet,
 }
 
 /// The graceful restart capability of a peer, as far as it concerns the session.
@@ -131,6 +135,16 @@ impl Settings {
             capabilities.push(Capability::GracefulRestart(ours));
         }
         capabilities.push(Capability::FourOctetAs(asn));
+        let add_path = FAMILIES.map(|afi| AddPathFamily {
+            afi: afi as u16,
+            safi: Safi::Unicast as u8,
+            receive: self.families.and(self.add_path_receive).has(afi),
+            send: false,
+        });
+        let mut buf = Vec::new();
+        if add_path.iter().any(|family| family.receive) {
+            capabilities.push(Capability::AddPath(AddPath::new(&add_path, &mut buf)));
+        }
         let mut message = Vec::with_capacity(64);
         OpenBuilder {
             asn,
@@ -178,6 +192,7 @@ impl Settings {
         let mut multiprotocol = false;
         let mut roles = Vec::new();
         let mut restart = None;
+        let mut path_ids = FamilySet::default();
         let (mut four_octet_as, mut extended_message, mut route_refresh) = (false, false, false);
         for capability in open.capabilities() {
             match capability {
@@ -195,13 +210,20 @@ impl Settings {
                 Capability::Role(role) => roles.push(role),
                 // Of several, the last one counts (RFC 4724 section 3).
                 Capability::GracefulRestart(theirs) if self.graceful_restart => restart = Some(theirs),
+                // Of several for a family the last counts.
+                Capability::AddPath(add_path) => {
+                    for AddPathFamily { afi, safi, send, .. } in add_path.families() {
+                        if let (Some(afi), 1) = (Afi::from_u16(afi), safi) {
+                            path_ids.set(afi, send);
+                        }
+                    }
+                }
                 _ => {}
             }
         }
         // RFC 4760 section 8: a peer without the capability speaks IPv4 unicast.
         theirs.ipv4 |= !multiprotocol;
-        let families =
-            FamilySet { ipv4: self.families.ipv4 && theirs.ipv4, ipv6: self.families.ipv6 && theirs.ipv6 };
+        let families = self.families.and(theirs);
         if families == FamilySet::default() {
             return refuse(
                 subcode::UNSUPPORTED_CAPABILITY,
@@ -223,6 +245,7 @@ impl Settings {
             route_refresh,
             role,
             restart: restart.map(|theirs| PeerRestart::new(&theirs, families)),
+            path_ids: families.and(self.add_path_receive).and(path_ids),
         })
     }
 
@@ -269,6 +292,7 @@ mod tests {
             role: None,
             role_strict: false,
             graceful_restart: true,
+            add_path_receive: FamilySet::default(),
         }
     }
 
@@ -315,6 +339,7 @@ mod tests {
                 families: FamilySet::default(),
                 forwarding: FamilySet::default(),
             }),
+            path_ids: FamilySet::default(),
         };
         assert_eq!(n, expected);
     }
@@ -424,6 +449,58 @@ mod tests {
         let vpn = [Capability::Multiprotocol { afi: 1, safi: 128 }];
         let refusal = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
         assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, 7));
+    }
+
+    #[test]
+    fn path_identifiers_come_where_we_receive_and_the_peer_sends() {
+        let (none, both) = (FamilySet::default(), FamilySet { ipv4: true, ipv6: true });
+        let ipv4 = FamilySet { ipv4: true, ipv6: false };
+        let ours = |families, add_path_receive| Settings {
+            peer_asn: None,
+            families,
+            add_path_receive,
+            ..settings()
+        };
+        let open = |families: &[(u16, u8, bool, bool)]| {
+            let family = |(afi, safi, receive, send): &_| AddPathFamily {
+                afi: *afi,
+                safi: *safi,
+                receive: *receive,
+                send: *send,
+            };
+            let families: Vec<AddPathFamily> = families.iter().map(family).collect();
+            let mut buf = Vec::new();
+            let add_path = Capability::AddPath(AddPath::new(&families, &mut buf));
+            let unicast = [1, 2].map(|afi| Capability::Multiprotocol { afi, safi: 1 });
+            custom(65002, 90, [1, 1, 1, 1], &[unicast[0], add_path, unicast[1]])
+        };
+        let sends = [(1, 1, false, true), (2, 1, true, true)];
+        for (ours, sent, path_ids) in [
+            (ours(both, both), &sends[..], both),
+            (ours(both, ipv4), &sends, ipv4),
+            (ours(ipv4, both), &sends, ipv4),
+            (ours(both, none), &sends, none),
+            (ours(both, both), &[(1, 1, true, false), (2, 1, true, false)], none),
+            (ours(both, both), &[(1, 4, true, true), (25, 1, true, true)], none),
+            // Twice, the last counts.
+            (ours(both, both), &[(2, 1, true, true), (1, 1, true, true), (2, 1, true, false)], ipv4),
+        ] {
+            assert_eq!(negotiate(&ours, &open(sent)).unwrap().path_ids, path_ids);
+        }
+        let offered = |settings: &Settings| {
+            let message = settings.open_message(settings.local_asn);
+            let parsed = Open::parse(frame(&message, MAX_LEN).unwrap().unwrap().body).unwrap();
+            let of = |capability| match capability {
+                Capability::AddPath(add_path) => {
+                    Some(add_path.families().map(|f| (f.afi, f.receive, f.send)).collect())
+                }
+                _ => None,
+            };
+            parsed.capabilities().find_map(of)
+        };
+        assert_eq!(offered(&ours(both, both)), Some(vec![(1, true, false), (2, true, false)]));
+        assert_eq!(offered(&ours(ipv4, both)), Some(vec![(1, true, false)]));
+        assert_eq!(offered(&ours(both, none)), None);
     }
 
     #[test]

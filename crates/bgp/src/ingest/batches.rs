@@ -8,6 +8,7 @@ use crate::message::{Prefixes, RouteOp, UpdateBatch};
 use crate::peer::{PeerId, PeerInfo};
 use crate::shard::Split;
 use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, Prefix, for_each_family, logical_shard, per_family};
+use ribtide_wire::bgp::nlri::Nlri;
 
 /// Which thread runs each logical shard.
 pub type ShardMap = [u16; LOGICAL_SHARDS as usize];
@@ -105,30 +106,42 @@ impl ShardBatches {
     }
 
     /// Adds prefixes that were announced with `attrs`, or withdrawn if `None`. Returns their
-    /// number.
-    pub fn extend<F: Family>(
+    /// number. Successive prefixes with one path identifier are one run.
+    pub fn extend<N: Nlri>(
         &mut self,
         peer: &PeerInfo,
         attrs: Option<&AttrSet>,
-        prefixes: impl Iterator<Item = Prefix<F>>,
+        routes: impl Iterator<Item = N>,
     ) -> u64 {
         self.turn_to(peer);
         let (mut count, mut touched): (usize, ThreadSet) = (0, 0);
-        prefixes.for_each(|prefix| {
+        let mut path_id = 0;
+        routes.for_each(|route| {
+            if N::HAS_PATH_ID && route.path_id() != path_id {
+                self.take::<N::Family>(std::mem::take(&mut touched), attrs, path_id);
+                path_id = route.path_id();
+            }
+            let prefix = route.prefix();
             let mut place = self.places[usize::from(logical_shard(prefix))];
             if place == SPLIT {
                 place = self.place_in_split(prefix);
             }
-            self.open[usize::from(place)].batch.prefixes.get_mut::<F>().push(prefix);
+            self.open[usize::from(place)].batch.prefixes.get_mut::<N::Family>().push(prefix);
             touched |= 1 << place;
             count += 1;
         });
         self.len += count;
+        self.take::<N::Family>(touched, attrs, path_id);
+        count as u64
+    }
+
+    /// Ends a run of prefixes.
+    #[inline(always)]
+    fn take<F: Family>(&mut self, mut touched: ThreadSet, attrs: Option<&AttrSet>, path_id: u32) {
         while touched != 0 {
-            self.open[touched.trailing_zeros() as usize].take::<F>(attrs);
+            self.open[touched.trailing_zeros() as usize].take::<F>(attrs, path_id);
             touched &= touched - 1;
         }
-        count as u64
     }
 
     /// The place of a prefix whose logical shard moves.
@@ -166,12 +179,14 @@ impl ShardBatches {
 
 impl Open {
     /// Adds an operation for the prefixes that have none yet.
-    fn take<F: Family>(&mut self, attrs: Option<&AttrSet>) {
+    fn take<F: Family>(&mut self, attrs: Option<&AttrSet>, path_id: u32) {
         let all = self.batch.prefixes.get::<F>().len() as u32;
         let count = all - std::mem::replace(self.taken.get_mut::<F>(), all);
         match self.batch.ops.last_mut() {
-            Some(op) if op.afi == F::AFI && same(op.attrs.as_ref(), attrs) => op.count += count,
-            _ => self.batch.ops.push(RouteOp { attrs: attrs.cloned(), afi: F::AFI, count }),
+            Some(op) if op.afi == F::AFI && op.path_id == path_id && same(op.attrs.as_ref(), attrs) => {
+                op.count += count;
+            }
+            _ => self.batch.ops.push(RouteOp { attrs: attrs.cloned(), path_id, afi: F::AFI, count }),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use ribtide_policy::{PrefixRange, PrefixSet};
 use ribtide_prefix::{AnyPrefix, Bits, Families, Family, PerFamily, Prefix};
+use ribtide_wire::bgp::nlri::Nlri;
 
 /// A list of prefixes to refuse. Equality compares the lists.
 #[derive(Clone, Debug)]
@@ -80,13 +81,13 @@ impl Martians {
         *self.first_bytes.get::<F>()
     }
 
-    /// Appends `prefix` to `refused` and returns `true` if the list refuses it.
+    /// Appends `route` to `refused` and returns `true` if the list refuses its prefix.
     #[cold]
     #[inline(never)]
-    pub(super) fn takes<F: Family>(&self, prefix: Prefix<F>, refused: &mut Vec<Prefix<F>>) -> bool {
-        let refuse = self.set.contains(prefix);
+    pub(super) fn takes<N: Nlri>(&self, route: N, refused: &mut Vec<N>) -> bool {
+        let refuse = self.set.contains(route.prefix());
         if refuse {
-            refused.push(prefix);
+            refused.push(route);
         }
         refuse
     }

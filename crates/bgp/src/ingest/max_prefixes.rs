@@ -6,13 +6,16 @@
 //! number of shards nor their speed changes a decision. With actions other than
 //! [`LimitAction::Warn`] the limit bounds the set. A family without a limit has no set.
 //!
+//! In a session with add-path each path counts, as in FRR and BIRD: it is paths that take memory.
+//!
 //! Routes beyond the limit count as withdrawn, as other refused routes do: a session whose limit is
 //! new may have sent the same prefixes before.
 
-use super::ShardBatches;
+use super::{SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use crate::peer::{PeerInfo, PrefixLimits};
 use ribtide_prefix::{Afi, Family, Prefix, Set, per_family, with_spare};
+use ribtide_wire::bgp::nlri::PathPrefix;
 use std::fmt;
 
 /// The limits of the accepted prefixes of a session.
@@ -94,6 +97,8 @@ pub struct PrefixCount {
 #[derive(Debug)]
 pub(super) struct Accepted<F: Family> {
     prefixes: Set<Prefix<F>>,
+    /// Instead of them, where the session has path identifiers.
+    paths: Set<PathPrefix<F>>,
     max: usize,
     action: LimitAction,
     /// The count at which a warning is due.
@@ -122,6 +127,7 @@ impl<F: Family> Accepted<F> {
         let warn_at = (u64::from(max) * u64::from(warning)).div_ceil(100);
         Some(Accepted {
             prefixes: Set::default(),
+            paths: Set::default(),
             max: max as usize,
             action,
             warn_at: warn_at as usize,
@@ -133,7 +139,21 @@ impl<F: Family> Accepted<F> {
     }
 
     pub(super) fn count(&self) -> PrefixCount {
-        PrefixCount { count: self.prefixes.len() as u32, max: self.max as u32 }
+        PrefixCount { count: self.len() as u32, max: self.max as u32 }
+    }
+
+    fn len(&self) -> usize {
+        self.prefixes.len() + self.paths.len()
+    }
+
+    /// The set of a session without path identifiers.
+    pub(super) fn prefixes(&mut self) -> &mut Set<Prefix<F>> {
+        &mut self.prefixes
+    }
+
+    /// The set of a session with them.
+    pub(super) fn paths(&mut self) -> &mut Set<PathPrefix<F>> {
+        &mut self.paths
     }
 
     pub(super) fn has_events(&self) -> bool {
@@ -147,20 +167,24 @@ impl<F: Family> Accepted<F> {
     /// Shrinks the set to its contents. O(capacity).
     pub(super) fn shrink_to_fit(&mut self) {
         self.prefixes.shrink_to(with_spare(self.prefixes.len()));
+        self.paths.shrink_to(with_spare(self.paths.len()));
     }
 
-    /// Counts a prefix; returns whether the limit permits it.
-    fn admit(&mut self, prefix: Prefix<F>) -> bool {
-        if self.action == LimitAction::Warn || self.prefixes.len() < self.max {
-            self.prefixes.insert(prefix);
+    /// Counts a route; returns whether the limit permits it.
+    fn admit<N: SessionNlri<Family = F>>(&mut self, route: N) -> bool {
+        let any = self.action == LimitAction::Warn;
+        let max = self.max;
+        let routes = N::accepted(self);
+        if any || routes.len() < max {
+            routes.insert(route);
             return true;
         }
-        self.prefixes.contains(&prefix)
+        routes.contains(&route)
     }
 
     /// Notes what a run of announcements reached; `beyond` of its prefixes had no room.
     fn rose(&mut self, beyond: usize) {
-        let count = self.prefixes.len();
+        let count = self.len();
         if count >= self.warn_at && !std::mem::replace(&mut self.warned, true) {
             self.report(LimitCrossed::Warning);
         }
@@ -171,7 +195,7 @@ impl<F: Family> Accepted<F> {
 
     /// Notes withdrawals.
     fn fell(&mut self) {
-        let count = self.prefixes.len() + self.hysteresis;
+        let count = self.len() + self.hysteresis;
         self.warned &= count >= self.warn_at;
         self.exceeded &= count >= self.max;
     }
@@ -183,16 +207,16 @@ impl<F: Family> Accepted<F> {
 }
 
 /// The routes of a session on their way to the shards, within the limit of the family.
-pub(super) struct Admission<'a, F: Family> {
+pub(super) struct Admission<'a, N: SessionNlri> {
     pub(super) info: &'a PeerInfo,
-    pub(super) accepted: Option<&'a mut Accepted<F>>,
+    pub(super) accepted: Option<&'a mut Accepted<N::Family>>,
     pub(super) out: &'a mut ShardBatches,
 }
 
-impl<F: Family> Admission<'_, F> {
+impl<N: SessionNlri> Admission<'_, N> {
     /// Adds withdrawn prefixes. Returns their number.
     #[inline(always)]
-    pub(super) fn withdraw(&mut self, prefixes: impl Iterator<Item = Prefix<F>>) -> u64 {
+    pub(super) fn withdraw(&mut self, prefixes: impl Iterator<Item = N>) -> u64 {
         match &mut self.accepted {
             None => self.out.extend(self.info, None, prefixes),
             Some(accepted) => accepted.withdraw(self.info, prefixes, self.out),
@@ -201,18 +225,14 @@ impl<F: Family> Admission<'_, F> {
 
     /// Adds withdrawn prefixes, often none. Returns their number.
     #[inline(always)]
-    pub(super) fn withdraw_all(&mut self, prefixes: Vec<Prefix<F>>) -> u64 {
+    pub(super) fn withdraw_all(&mut self, prefixes: Vec<N>) -> u64 {
         if prefixes.is_empty() { 0 } else { self.withdraw(prefixes.into_iter()) }
     }
 
     /// Adds prefixes that were announced with `attrs`. Returns how many the limit permits, and how
     /// many it does not; these count as withdrawn.
     #[inline(always)]
-    pub(super) fn announce(
-        &mut self,
-        attrs: &AttrSet,
-        prefixes: impl Iterator<Item = Prefix<F>>,
-    ) -> (u64, u64) {
+    pub(super) fn announce(&mut self, attrs: &AttrSet, prefixes: impl Iterator<Item = N>) -> (u64, u64) {
         match &mut self.accepted {
             None => (self.out.extend(self.info, Some(attrs), prefixes), 0),
             Some(accepted) => accepted.announce(self.info, attrs, prefixes, self.out),
@@ -223,14 +243,15 @@ impl<F: Family> Admission<'_, F> {
 /// The same for a family with a limit; apart, so that families without one stay as fast.
 impl<F: Family> Accepted<F> {
     #[inline(never)]
-    fn withdraw(
+    fn withdraw<N: SessionNlri<Family = F>>(
         &mut self,
         info: &PeerInfo,
-        prefixes: impl Iterator<Item = Prefix<F>>,
+        prefixes: impl Iterator<Item = N>,
         out: &mut ShardBatches,
     ) -> u64 {
+        let accepted = N::accepted(self);
         let uncounted = prefixes.inspect(|prefix| {
-            self.prefixes.remove(prefix);
+            accepted.remove(prefix);
         });
         let count = out.extend(info, None, uncounted);
         self.fell();
@@ -238,11 +259,11 @@ impl<F: Family> Accepted<F> {
     }
 
     #[inline(never)]
-    fn announce(
+    fn announce<N: SessionNlri<Family = F>>(
         &mut self,
         info: &PeerInfo,
         attrs: &AttrSet,
-        prefixes: impl Iterator<Item = Prefix<F>>,
+        prefixes: impl Iterator<Item = N>,
         out: &mut ShardBatches,
     ) -> (u64, u64) {
         let mut beyond = Vec::new();

@@ -21,19 +21,22 @@ pub use max_prefixes::{LimitAction, LimitCrossed, LimitEvent, MaxPrefixes, Prefi
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};
-use crate::message::Prefixes;
+use crate::message::{PathPrefixes, Prefixes};
 use import::Import;
-use max_prefixes::Admission;
+use max_prefixes::{Accepted, Admission};
 use peer::Context;
 pub use received::ReceivedView;
 use received::{Received, origin_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
-use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
+use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{AsPath, NextHop, Notification, build};
+use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// Reads UPDATEs and caches recent attribute sets.
@@ -45,9 +48,70 @@ pub struct Ingest {
     /// Scratch memory for the attributes of the current UPDATE.
     content: Content,
     /// Scratch memory for prefixes with the same policy result.
-    run: Families<Prefixes>,
+    run: Run,
     /// The table that routes are validated against.
     vrps: Arc<Vrps>,
+}
+
+/// Scratch memory for prefixes, and for those with path identifiers.
+#[derive(Default)]
+struct Run {
+    prefixes: Families<Prefixes>,
+    paths: Families<PathPrefixes>,
+}
+
+/// What sessions send in a family: prefixes, or prefixes with path identifiers. Each is code of its
+/// own, so that add-path costs other sessions nothing.
+trait SessionNlri: Nlri + Ord + Hash + 'static {
+    fn of(prefix: Prefix<Self::Family>, path_id: u32) -> Self;
+    fn run(run: &mut Run) -> &mut Vec<Self>;
+    fn accepted(accepted: &mut Accepted<Self::Family>) -> &mut Set<Self>;
+    fn kept(received: &Received) -> &BTreeMap<Self, AttrSet>;
+    fn kept_mut(received: &mut Received) -> &mut BTreeMap<Self, AttrSet>;
+}
+
+impl<F: Family> SessionNlri for Prefix<F> {
+    fn of(prefix: Prefix<F>, _: u32) -> Prefix<F> {
+        prefix
+    }
+
+    fn run(run: &mut Run) -> &mut Vec<Prefix<F>> {
+        run.prefixes.get_mut::<F>()
+    }
+
+    fn accepted(accepted: &mut Accepted<F>) -> &mut Set<Prefix<F>> {
+        accepted.prefixes()
+    }
+
+    fn kept(received: &Received) -> &BTreeMap<Prefix<F>, AttrSet> {
+        received.prefixes()
+    }
+
+    fn kept_mut(received: &mut Received) -> &mut BTreeMap<Prefix<F>, AttrSet> {
+        received.prefixes_mut()
+    }
+}
+
+impl<F: Family> SessionNlri for PathPrefix<F> {
+    fn of(prefix: Prefix<F>, path_id: u32) -> PathPrefix<F> {
+        PathPrefix { prefix, path_id }
+    }
+
+    fn run(run: &mut Run) -> &mut Vec<PathPrefix<F>> {
+        run.paths.get_mut::<F>()
+    }
+
+    fn accepted(accepted: &mut Accepted<F>) -> &mut Set<PathPrefix<F>> {
+        accepted.paths()
+    }
+
+    fn kept(received: &Received) -> &BTreeMap<PathPrefix<F>, AttrSet> {
+        received.paths()
+    }
+
+    fn kept_mut(received: &mut Received) -> &mut BTreeMap<PathPrefix<F>, AttrSet> {
+        received.paths_mut()
+    }
 }
 
 impl Ingest {
@@ -72,22 +136,36 @@ impl Ingest {
             peer.counters.treated_as_withdraw += 1;
             peer.counters.last_fault = Some(reason);
         }
-        for_each_family!(F => self.routes::<F>(peer, &update, out));
+        for_each_family!(F => match update.path_ids().has(F::AFI) {
+            false => self.routes::<Prefix<F>>(peer, &update, out),
+            true => self.paths::<F>(peer, &update, out),
+        });
         Ok(update.end_of_rib())
     }
 
-    fn routes<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+    /// The routes of a session with path identifiers, apart from those of others.
+    #[cold]
+    #[inline(never)]
+    fn paths<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+        self.routes::<PathPrefix<F>>(peer, update, out);
+    }
+
+    #[inline(always)]
+    fn routes<N: SessionNlri>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+        let afi = N::Family::AFI;
         let IngestPeer { info, settings, context, counters, accepted, received } = peer;
-        if !info.families.has(F::AFI) {
-            counters.ignored += (update.withdrawn::<F>().count() + update.announced::<F>().count()) as u64;
+        let announced = || update.announced_nlri::<N>();
+        if !info.families.has(afi) {
+            let withdrawn = update.withdrawn_nlri::<N>().count();
+            counters.ignored += (withdrawn + announced().count()) as u64;
             return;
         }
-        let mut routes = Admission { info, accepted: accepted.get_mut::<F>().as_mut(), out };
-        counters.withdrawn += routes.withdraw(update.withdrawn::<F>());
+        let mut routes = Admission::<N> { info, accepted: accepted.get_mut().as_mut(), out };
+        counters.withdrawn += routes.withdraw(update.withdrawn_nlri::<N>());
         if let Some(received) = received {
-            withdraw::<F>(received, update);
+            withdraw::<N>(received, update);
         }
-        let Some(next_hop) = update.next_hop::<F>() else { return };
+        let Some(next_hop) = update.next_hop::<N::Family>() else { return };
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
         }
@@ -99,26 +177,26 @@ impl Ingest {
         };
         // It is the receiver's own address (RFC 4271 section 5.1.3), but in a session over the loopback.
         if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
-            forget::<F>(received, update);
-            return refuse(Refusal::Martian, routes.withdraw(update.announced::<F>()));
+            forget::<N>(received, update);
+            return refuse(Refusal::Martian, routes.withdraw(announced()));
         }
         // A policy that rejects all routes does not need the attributes.
         if settings.import.constant() == Some(PolicyResult::Reject) && received.is_none() {
-            return refuse(Refusal::ImportPolicy, routes.withdraw(update.announced::<F>()));
+            return refuse(Refusal::ImportPolicy, routes.withdraw(announced()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
-            forget::<F>(received, update);
-            return refuse(why, routes.withdraw(update.announced::<F>()));
+            forget::<N>(received, update);
+            return refuse(why, routes.withdraw(announced()));
         }
         let Ingest { recent, import, content, run, vrps } = self;
         // A martian counts as withdrawn: an earlier list may have accepted it.
         let mut martians = Vec::new();
-        let first_bytes = settings.martians.first_bytes::<F>();
-        let announced = update
-            .announced::<F>()
-            .filter(|prefix| !(first_bytes.has(*prefix) && settings.martians.takes(*prefix, &mut martians)));
+        let first_bytes = settings.martians.first_bytes::<N::Family>();
+        let announced = announced().filter(|route| {
+            !(first_bytes.has(route.prefix()) && settings.martians.takes(*route, &mut martians))
+        });
         if let Some(received) = received {
-            keep::<F>(received, settings, recent.intern(content), update);
+            keep::<N>(received, settings, recent.intern(content), update);
         }
         if settings.import.constant_for(content.attributes()) == Some(PolicyResult::Accept) {
             let (count, beyond) = routes.announce(recent.intern(content), announced);
@@ -132,8 +210,8 @@ impl Ingest {
             .tests_validity()
             .then(|| Validation { vrps, origin: origin_of(content.attributes(), info.egress.local_asn) });
         let mut result =
-            import.evaluate(&settings.import, source, F::AFI, next_hop, validation, content, recent);
-        let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
+            import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
+        let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {
             let Some(attrs) = attrs else { return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes)) };
             let (count, beyond) = routes.announce(attrs, prefixes);
             counters.announced += count;
@@ -144,15 +222,15 @@ impl Ingest {
             return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         // Prefixes with the same result become one run.
-        let run = run.get_mut::<F>();
+        let run = N::run(run);
         let mut last: Option<AttrSet> = None;
-        for prefix in announced {
-            let attrs = result.on(prefix);
+        for route in announced {
+            let attrs = result.on(route.prefix());
             if !batches::same(attrs, last.as_ref()) {
                 add(last.as_ref(), &mut run.drain(..));
                 last = attrs.cloned();
             }
-            run.push(prefix);
+            run.push(route);
         }
         add(last.as_ref(), &mut run.drain(..));
         refuse(Refusal::Martian, routes.withdraw_all(martians));
@@ -214,27 +292,32 @@ impl Ingest {
 /// Forgets withdrawn routes. Apart, as all about kept routes, so that sessions without any stay as fast.
 #[cold]
 #[inline(never)]
-fn withdraw<F: Family>(received: &mut Received, update: &Update<'_>) {
-    received.remove(update.withdrawn::<F>());
+fn withdraw<N: SessionNlri>(received: &mut Received, update: &Update<'_>) {
+    received.remove(update.withdrawn_nlri::<N>());
 }
 
 /// Forgets routes that were announced and that no policy may accept.
 #[cold]
 #[inline(never)]
-fn forget<F: Family>(received: &mut Option<Box<Received>>, update: &Update<'_>) {
+fn forget<N: SessionNlri>(received: &mut Option<Box<Received>>, update: &Update<'_>) {
     if let Some(received) = received {
-        received.remove(update.announced::<F>());
+        received.remove(update.announced_nlri::<N>());
     }
 }
 
 /// Keeps announced routes for another evaluation of the policy, but for martians.
 #[cold]
 #[inline(never)]
-fn keep<F: Family>(received: &mut Received, settings: &IngestSettings, attrs: &AttrSet, update: &Update<'_>) {
-    for prefix in update.announced::<F>() {
-        match settings.martians.contains(prefix) {
-            false => received.insert(prefix, attrs),
-            true => received.remove(std::iter::once(prefix)),
+fn keep<N: SessionNlri>(
+    received: &mut Received,
+    settings: &IngestSettings,
+    attrs: &AttrSet,
+    update: &Update<'_>,
+) {
+    for route in update.announced_nlri::<N>() {
+        match settings.martians.contains(route.prefix()) {
+            false => received.insert(route, attrs),
+            true => received.remove(std::iter::once(route)),
         }
     }
 }

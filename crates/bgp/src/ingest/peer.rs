@@ -189,6 +189,7 @@ impl Context {
                 external,
                 prefix_sid: settings.prefix_sid,
                 confederation: settings.confederation && !external,
+                path_ids: info.path_ids,
             },
             filter: Some(settings.attributes).filter(|filter| !filter.is_empty()),
             local_asn: info.egress.local_asn,

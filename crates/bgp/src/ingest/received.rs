@@ -3,7 +3,8 @@
 //! Readers forget routes once shards have them, so another policy or another validation state needs a
 //! ROUTE-REFRESH. That must not happen at each change of RPKI data (RFC 9324). So the reader of a
 //! session whose import policy tests the validation state keeps its routes, also those that the policy
-//! rejects: a handle of the received attributes for each prefix.
+//! rejects: a handle of the received attributes for each prefix, or for each path of a session with path
+//! identifiers.
 //!
 //! After a change only the routes at or below a changed prefix are looked at, and the policy runs for
 //! those whose state differs. The reader does that in slices between UPDATEs; a route that arrives
@@ -11,13 +12,14 @@
 
 use super::batches;
 use super::max_prefixes::Admission;
-use super::{Ingest, IngestPeer, ShardBatches};
+use super::{Ingest, IngestPeer, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use ribtide_policy::{Route, Validation};
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family, per_family};
 use ribtide_rpki::{ChangedPrefixes, Origin, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attributes, code};
+use ribtide_wire::bgp::nlri::PathPrefix;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,10 +30,19 @@ per_family! {
     struct Routes<F> = BTreeMap<Prefix<F>, AttrSet>;
 }
 
+per_family! {
+    /// The same of a session with path identifiers.
+    #[derive(Debug)]
+    struct PathRoutes<F> = BTreeMap<PathPrefix<F>, AttrSet>;
+}
+
 /// The routes of a session before import policy, and which of them are to be evaluated again.
 #[derive(Debug, Default)]
 pub(super) struct Received {
+    /// Of a family without path identifiers.
     routes: Families<Routes>,
+    /// Of a family with them.
+    paths: Families<PathRoutes>,
     pending: Option<Pending>,
 }
 
@@ -51,8 +62,8 @@ struct Cursor<F: Family> {
     whole: bool,
     /// The number of the changed prefix.
     index: usize,
-    /// The last route at or below it.
-    last: Option<Prefix<F>>,
+    /// The last route at or below it; its path identifier is 0 without one.
+    last: Option<PathPrefix<F>>,
 }
 
 impl<F: Family> Default for Cursor<F> {
@@ -67,34 +78,52 @@ per_family! {
 }
 
 impl Received {
-    /// Keeps routes with these attributes.
-    pub(super) fn insert<F: Family>(&mut self, prefix: Prefix<F>, attrs: &AttrSet) {
-        self.routes.get_mut::<F>().insert(prefix, attrs.clone());
+    /// The routes of a family without path identifiers.
+    pub(super) fn prefixes<F: Family>(&self) -> &BTreeMap<Prefix<F>, AttrSet> {
+        self.routes.get::<F>()
+    }
+
+    /// The same, to change.
+    pub(super) fn prefixes_mut<F: Family>(&mut self) -> &mut BTreeMap<Prefix<F>, AttrSet> {
+        self.routes.get_mut::<F>()
+    }
+
+    /// The routes of a family with path identifiers.
+    pub(super) fn paths<F: Family>(&self) -> &BTreeMap<PathPrefix<F>, AttrSet> {
+        self.paths.get::<F>()
+    }
+
+    /// The same, to change.
+    pub(super) fn paths_mut<F: Family>(&mut self) -> &mut BTreeMap<PathPrefix<F>, AttrSet> {
+        self.paths.get_mut::<F>()
+    }
+
+    /// Keeps a route with these attributes.
+    pub(super) fn insert<N: SessionNlri>(&mut self, route: N, attrs: &AttrSet) {
+        N::kept_mut(self).insert(route, attrs.clone());
     }
 
     /// Forgets routes: they were withdrawn, or no policy may accept them.
-    pub(super) fn remove<F: Family>(&mut self, prefixes: impl Iterator<Item = Prefix<F>>) {
-        let routes = self.routes.get_mut::<F>();
-        prefixes.for_each(|prefix| drop(routes.remove(&prefix)));
+    pub(super) fn remove<N: SessionNlri>(&mut self, routes: impl Iterator<Item = N>) {
+        let kept = N::kept_mut(self);
+        routes.for_each(|route| drop(kept.remove(&route)));
     }
 
-    /// The attributes of a prefix as received.
-    fn get<F: Family>(&self, prefix: Prefix<F>) -> Option<&AttrSet> {
-        self.routes.get::<F>().get(&prefix)
+    /// The routes of exactly this prefix: one without path identifiers.
+    fn of<N: SessionNlri>(&self, prefix: Prefix<N::Family>) -> impl Iterator<Item = (N, &AttrSet)> {
+        let kept = N::kept(self).range(N::of(prefix, 0)..=N::of(prefix, u32::MAX));
+        kept.map(|(route, attrs)| (*route, attrs))
     }
 
     /// The number of routes of a family.
     pub(super) fn len<F: Family>(&self) -> usize {
-        self.routes.get::<F>().len()
+        self.prefixes::<F>().len() + self.paths::<F>().len()
     }
 
-    /// The routes of a family after this prefix; all for `None`.
-    pub(super) fn after<F: Family>(
-        &self,
-        last: Option<Prefix<F>>,
-    ) -> impl Iterator<Item = (Prefix<F>, &AttrSet)> {
+    /// The routes of a family after this one; all for `None`.
+    fn after<N: SessionNlri>(&self, last: Option<N>) -> impl Iterator<Item = (N, &AttrSet)> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        self.routes.get::<F>().range((from, Bound::Unbounded)).map(|(prefix, attrs)| (*prefix, attrs))
+        N::kept(self).range((from, Bound::Unbounded)).map(|(route, attrs)| (*route, attrs))
     }
 
     /// The policy changed: all routes are evaluated again.
@@ -112,28 +141,38 @@ impl Received {
         let mut cursors: Families<Cursors> = Families::default();
         for_each_family!(F => {
             let prefixes = changed.get::<F>().len();
-            cursors.get_mut::<F>().whole = prefixes > 0 && prefixes >= self.routes.get::<F>().len();
+            cursors.get_mut::<F>().whole = prefixes > 0 && prefixes >= self.len::<F>();
         });
         self.pending = Some(Pending { changed: changed.clone(), before: Some(before.clone()), cursors });
     }
 
     /// The next route to evaluate again. Each look-up takes one of `budget`; `None` when it is used up, or
     /// after the last route of the family.
-    fn next<F: Family>(&mut self, budget: &mut usize) -> Option<(Prefix<F>, AttrSet)> {
-        let Pending { changed, cursors, .. } = self.pending.as_mut()?;
-        let Cursor { whole, index, last } = cursors.get_mut::<F>();
+    fn next<N: SessionNlri>(&mut self, budget: &mut usize) -> Option<(N, AttrSet)> {
+        // Taken out, because the routes are in the same struct.
+        let mut pending = self.pending.take()?;
+        let next = self.next_of::<N>(&mut pending, budget);
+        self.pending = Some(pending);
+        next
+    }
+
+    fn next_of<N: SessionNlri>(&self, pending: &mut Pending, budget: &mut usize) -> Option<(N, AttrSet)> {
+        let Pending { changed, cursors, .. } = pending;
+        let Cursor { whole, index, last } = cursors.get_mut::<N::Family>();
         loop {
             let at = match whole {
                 true => Some(Prefix::default_route()).filter(|_| *index == 0),
-                false => changed.get::<F>().get(*index).copied(),
+                false => changed.get::<N::Family>().get(*index).copied(),
             }?;
             *budget = budget.checked_sub(1)?;
-            let from = last.map_or(Bound::Included(at), Bound::Excluded);
-            let to = Bound::Included(Prefix::host(at.last_addr())?);
-            match self.routes.get::<F>().range((from, to)).next() {
-                Some((prefix, attrs)) => {
-                    *last = Some(*prefix);
-                    return Some((*prefix, attrs.clone()));
+            let from = last.map_or(Bound::Included(N::of(at, 0)), |last| {
+                Bound::Excluded(N::of(last.prefix, last.path_id))
+            });
+            let to = Bound::Included(N::of(Prefix::host(at.last_addr())?, u32::MAX));
+            match N::kept(self).range((from, to)).next() {
+                Some((route, attrs)) => {
+                    *last = Some(PathPrefix { prefix: route.prefix(), path_id: route.path_id() });
+                    return Some((*route, attrs.clone()));
                 }
                 None => (*index, *last) = (*index + 1, None),
             }
@@ -162,6 +201,11 @@ impl IngestPeer {
         }
     }
 
+    /// Whether its routes of family `F` have path identifiers.
+    fn has_path_ids<F: Family>(&self) -> bool {
+        self.info.path_ids.has(F::AFI)
+    }
+
     /// Whether [`Ingest::evaluate_again`] has work.
     pub fn is_pending(&self) -> bool {
         self.received.as_ref().is_some_and(|received| received.pending.is_some())
@@ -178,7 +222,10 @@ impl Ingest {
     /// appends them to `out`. Routes keep their place in counters. Returns whether all is done.
     pub fn evaluate_again(&mut self, peer: &mut IngestPeer, out: &mut ShardBatches, budget: usize) -> bool {
         let mut budget = budget;
-        for_each_family!(F => self.family_again::<F>(peer, out, &mut budget));
+        for_each_family!(F => match peer.has_path_ids::<F>() {
+            false => self.family_again::<Prefix<F>>(peer, out, &mut budget),
+            true => self.family_again::<PathPrefix<F>>(peer, out, &mut budget),
+        });
         if budget > 0
             && let Some(received) = &mut peer.received
         {
@@ -187,15 +234,22 @@ impl Ingest {
         !peer.is_pending()
     }
 
-    fn family_again<F: Family>(&mut self, peer: &mut IngestPeer, out: &mut ShardBatches, budget: &mut usize) {
+    fn family_again<N: SessionNlri>(
+        &mut self,
+        peer: &mut IngestPeer,
+        out: &mut ShardBatches,
+        budget: &mut usize,
+    ) {
+        let afi = N::Family::AFI;
         let IngestPeer { info, settings, accepted, received, counters, .. } = peer;
         let Some(received) = received else { return };
         let Some(before) = received.pending.as_ref().map(|pending| pending.before.clone()) else { return };
         let local_asn = info.egress.local_asn;
-        let mut routes = Admission { info, accepted: accepted.get_mut::<F>().as_mut(), out };
+        let mut routes = Admission::<N> { info, accepted: accepted.get_mut().as_mut(), out };
         // Neighbours often share attributes and results.
-        let (mut run, mut last): (Vec<Prefix<F>>, Option<AttrSet>) = (Vec::new(), None);
-        while let Some((prefix, attrs)) = received.next::<F>(budget) {
+        let (mut run, mut last): (Vec<N>, Option<AttrSet>) = (Vec::new(), None);
+        while let Some((route, attrs)) = received.next::<N>(budget) {
+            let prefix = route.prefix();
             let Ingest { recent, import, content, vrps, .. } = self;
             let origin = origin_of(attrs.bytes(), local_asn);
             if before
@@ -211,20 +265,20 @@ impl Ingest {
             let validation = Some(Validation { vrps, origin });
             let source = info.source();
             let mut result =
-                import.evaluate(&settings.import, source, F::AFI, next_hop, validation, content, recent);
+                import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
             let new = result.on(prefix).cloned();
             if !batches::same(new.as_ref(), last.as_ref()) {
                 send(&mut routes, last.as_ref(), &mut run);
                 last = new;
             }
-            run.push(prefix);
+            run.push(route);
         }
         send(&mut routes, last.as_ref(), &mut run);
     }
 }
 
 /// Sends routes with these attributes to the shards; `None`: the policy rejects them.
-fn send<F: Family>(routes: &mut Admission<'_, F>, attrs: Option<&AttrSet>, run: &mut Vec<Prefix<F>>) {
+fn send<N: SessionNlri>(routes: &mut Admission<'_, N>, attrs: Option<&AttrSet>, run: &mut Vec<N>) {
     if run.is_empty() {
         return;
     }
@@ -245,6 +299,8 @@ pub(super) fn origin_of(attributes: &[u8], local_asn: u32) -> Origin {
 pub struct ReceivedView {
     /// The prefix.
     pub prefix: AnyPrefix,
+    /// Its path identifier, in a session that has them (RFC 7911).
+    pub path_id: Option<u32>,
     /// The attributes as received.
     pub attrs: AttrSet,
     /// The validation state.
@@ -257,13 +313,14 @@ pub struct ReceivedView {
 
 impl Ingest {
     /// What the import policy of a session says of a kept route.
-    fn view<F: Family>(&self, peer: &IngestPeer, prefix: Prefix<F>, attrs: &AttrSet) -> ReceivedView {
+    fn view<N: SessionNlri>(&self, peer: &IngestPeer, (kept, attrs): (N, &AttrSet)) -> ReceivedView {
+        let prefix = kept.prefix();
         let IngestPeer { info, settings, .. } = peer;
         let origin = origin_of(attrs.bytes(), info.egress.local_asn);
         let route = Route {
             attributes: attrs.bytes(),
             next_hop: attrs.next_hop(),
-            afi: F::AFI,
+            afi: N::Family::AFI,
             source: info.source(),
             validation: Some(Validation { vrps: &self.vrps, origin }),
         };
@@ -271,6 +328,7 @@ impl Ingest {
         let validity = self.vrps.validate(prefix, origin);
         ReceivedView {
             prefix: prefix.any(),
+            path_id: N::HAS_PATH_ID.then(|| kept.path_id()),
             attrs: attrs.clone(),
             validity,
             accepted: changes.is_some(),
@@ -278,26 +336,58 @@ impl Ingest {
         }
     }
 
-    /// What the import policy of a session says of the kept route of exactly this prefix.
-    pub fn view_received(&self, peer: &IngestPeer, prefix: AnyPrefix) -> Option<ReceivedView> {
-        let received = peer.received.as_ref()?;
+    /// What the import policy of a session says of the kept routes of exactly this prefix.
+    pub fn view_received(&self, peer: &IngestPeer, prefix: AnyPrefix) -> Vec<ReceivedView> {
         match prefix {
-            AnyPrefix::V4(prefix) => Some(self.view(peer, prefix, received.get(prefix)?)),
-            AnyPrefix::V6(prefix) => Some(self.view(peer, prefix, received.get(prefix)?)),
+            AnyPrefix::V4(prefix) => self.views_of(peer, prefix),
+            AnyPrefix::V6(prefix) => self.views_of(peer, prefix),
         }
     }
 
-    /// A page of kept routes of a session after this prefix, IPv4 before IPv6.
-    pub fn view_page(&self, peer: &IngestPeer, after: Option<AnyPrefix>, limit: usize) -> Vec<ReceivedView> {
+    fn views_of<F: Family>(&self, peer: &IngestPeer, prefix: Prefix<F>) -> Vec<ReceivedView> {
         let Some(received) = &peer.received else { return Vec::new() };
+        match peer.has_path_ids::<F>() {
+            false => received.of::<Prefix<F>>(prefix).map(|kept| self.view(peer, kept)).collect(),
+            true => received.of::<PathPrefix<F>>(prefix).map(|kept| self.view(peer, kept)).collect(),
+        }
+    }
+
+    /// A page of kept routes of a session after this prefix and path identifier, IPv4 before IPv6.
+    pub fn view_page(
+        &self,
+        peer: &IngestPeer,
+        after: Option<(AnyPrefix, u32)>,
+        limit: usize,
+    ) -> Vec<ReceivedView> {
         let (v4, v6) = match after {
             None => (Some(None), None),
-            Some(AnyPrefix::V4(prefix)) => (Some(Some(prefix)), None),
-            Some(AnyPrefix::V6(prefix)) => (None, Some(prefix)),
+            Some((AnyPrefix::V4(prefix), path_id)) => (Some(Some(PathPrefix { prefix, path_id })), None),
+            Some((AnyPrefix::V6(prefix), path_id)) => (None, Some(PathPrefix { prefix, path_id })),
         };
-        let first = v4.into_iter().flat_map(|after| received.after::<V4>(after));
-        let first = first.map(|(prefix, attrs)| self.view(peer, prefix, attrs));
-        let second = received.after::<V6>(v6).map(|(prefix, attrs)| self.view(peer, prefix, attrs));
-        first.chain(second).take(limit).collect()
+        let mut page = Vec::new();
+        if let Some(after) = v4 {
+            self.page_of::<V4>(peer, after, limit, &mut page);
+        }
+        self.page_of::<V6>(peer, v6, limit, &mut page);
+        page
+    }
+
+    /// Fills a page up to `limit`.
+    fn page_of<F: Family>(
+        &self,
+        peer: &IngestPeer,
+        after: Option<PathPrefix<F>>,
+        limit: usize,
+        page: &mut Vec<ReceivedView>,
+    ) {
+        let Some(received) = &peer.received else { return };
+        let left = limit.saturating_sub(page.len());
+        match peer.has_path_ids::<F>() {
+            false => {
+                let kept = received.after(after.map(|last| last.prefix)).take(left);
+                page.extend(kept.map(|kept| self.view(peer, kept)));
+            }
+            true => page.extend(received.after(after).take(left).map(|kept| self.view(peer, kept))),
+        }
     }
 }

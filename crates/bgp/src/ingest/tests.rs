@@ -1,3 +1,4 @@
+mod add_path;
 mod max_prefixes;
 mod validation;
 
@@ -30,6 +31,7 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
         kind,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings {
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
             ..EgressSettings::new(

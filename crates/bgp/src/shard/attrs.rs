@@ -1,5 +1,8 @@
 //! The attribute sets and next hops that a shard's paths use, by small numbers, counted.
 //!
+//! A set that came with a path identifier (RFC 7911) has a number of its own for each identifier. So a
+//! path of eight bytes has its identifier, and other sessions pay nothing for it.
+//!
 //! Readers intern on their own and may hand in equal sets twice; here they become one, found by content. Only
 //! this shard touches these counters: no path costs an atomic operation, and an UPDATE counts once for all its prefixes.
 
@@ -8,12 +11,16 @@ use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
 use ribtide_prefix::{AnyPrefix, Family, prefetch};
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 /// Attribute sets in use, numbered.
 pub(super) struct AttrTable {
     /// In chunks, so that growing copies nothing.
     chunks: Vec<Vec<Entry>>,
+    /// The path identifiers of the entries, by chunk; empty where all are 0.
+    path_ids: Vec<Box<[u32]>>,
+    seed: Seed,
     /// The first unused number; each names the next as its next hop.
     unused: u32,
     /// Several, so that none is large when it grows: by the first bits of the hash.
@@ -84,8 +91,10 @@ impl AttrTable {
     pub(super) fn new(seed: Seed, tracks: bool) -> AttrTable {
         AttrTable {
             chunks: Vec::new(),
+            path_ids: Vec::new(),
             unused: NONE,
             by_content: (0..1 << PARTS_BITS).map(|_| Table::new(seed.clone())).collect(),
+            seed,
             used: 0,
             idle: Vec::with_capacity(IDLE),
             hops: NextHops::new(tracks),
@@ -101,6 +110,11 @@ impl AttrTable {
         }
         let chunks = self.chunks.len();
         while self.chunks.pop_if(|chunk| chunk.iter().all(|entry| entry.attrs.is_none())).is_some() {}
+        self.path_ids.truncate(self.chunks.len());
+        for ids in self.path_ids.iter_mut().filter(|ids| ids.iter().all(|id| *id == 0)) {
+            *ids = Box::default();
+        }
+        while self.path_ids.pop_if(|ids| ids.is_empty()).is_some() {}
         if self.chunks.len() < chunks {
             // The list of unused numbers led through those that are gone.
             self.unused = NONE;
@@ -113,15 +127,16 @@ impl AttrTable {
     }
 
     /// The number of `attrs`, which stays good until [`AttrTable::release_ref`] if no path comes to use it. `exclude`: the prefix
-    /// of the paths, where the next hop lies inside it; a set has a number of its own for each.
-    pub(super) fn acquire(&mut self, attrs: &AttrSet, exclude: Option<AnyPrefix>) -> u32 {
-        let content = (attrs.content_hash() >> 32) as u32;
+    /// of the paths, where the next hop lies inside it; a set has a number of its own for each, and for each `path_id`.
+    pub(super) fn acquire(&mut self, attrs: &AttrSet, path_id: u32, exclude: Option<AnyPrefix>) -> u32 {
+        let content = (attrs.content_hash() >> 32) as u32 ^ self.hash_of(path_id);
         let (part, hash) = spot(content);
         let same = |slot: &Numbered| {
             let there = self.entry(slot.number);
             slot.hash == hash
                 && there.attrs.as_ref().is_some_and(|a| AttrSet::ptr_eq(a, attrs) || a == attrs)
                 && self.hops.exclude(there.hop) == exclude
+                && self.path_id(slot.number) == path_id
         };
         if let Some(at) = self.by_content[part].find(hash, same) {
             let number = self.by_content[part].get(at).number;
@@ -133,7 +148,51 @@ impl AttrTable {
         let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content });
         self.by_content[part].insert(hash, Numbered { hash, number });
         self.used += 1;
+        if path_id != 0 {
+            self.set_path_id(number, path_id);
+        }
         number
+    }
+
+    /// What a path identifier adds to the hash of a set. Seeded, because the peer chooses it.
+    #[inline]
+    fn hash_of(&self, path_id: u32) -> u32 {
+        match path_id {
+            0 => 0,
+            _ => (self.seed.hash_one(path_id) >> 32) as u32,
+        }
+    }
+
+    /// Whether any set has a path identifier, but 0.
+    #[inline]
+    pub(super) fn has_path_ids(&self) -> bool {
+        !self.path_ids.is_empty()
+    }
+
+    /// The path identifier with which a set in use came; 0 without one.
+    #[inline]
+    pub(super) fn path_id(&self, number: u32) -> u32 {
+        if self.has_path_ids() { self.stored_path_id(number) } else { 0 }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stored_path_id(&self, number: u32) -> u32 {
+        let ids = self.path_ids.get((number >> CHUNK_BITS) as usize);
+        ids.and_then(|ids| ids.get(number as usize % CHUNK)).copied().unwrap_or_default()
+    }
+
+    #[cold]
+    fn set_path_id(&mut self, number: u32, path_id: u32) {
+        let chunk = (number >> CHUNK_BITS) as usize;
+        if self.path_ids.len() <= chunk {
+            self.path_ids.resize_with(chunk + 1, Box::default);
+        }
+        let ids = &mut self.path_ids[chunk];
+        if ids.is_empty() {
+            *ids = vec![0; CHUNK].into();
+        }
+        ids[number as usize % CHUNK] = path_id;
     }
 
     /// A set in use stays so, though no path may use it, until [`AttrTable::release_ref`].
@@ -222,8 +281,11 @@ impl AttrTable {
             self.used -= 1;
         }
         self.hops.release_ref(hop);
+        if self.path_id(number) != 0 {
+            self.set_path_id(number, 0);
+        }
         if self.len() == 0 {
-            (self.chunks, self.unused) = (Vec::new(), NONE);
+            (self.chunks, self.path_ids, self.unused) = (Vec::new(), Vec::new(), NONE);
         }
     }
 
@@ -307,10 +369,12 @@ impl AttrTable {
         a.hop == b.hop || self.hops.address(a.hop) == self.hops.address(b.hop)
     }
 
-    /// Whether two sets in use are one, with a next hop of its prefix's own and without.
+    /// Whether two sets in use are one, with a next hop of its prefix's own and without, or with another path
+    /// identifier.
     pub(super) fn is_same_set(&self, a: u32, b: u32) -> bool {
+        let several = self.has_path_ids();
         let (a, b) = (self.entry(a), self.entry(b));
-        a.hop != b.hop && a.hash == b.hash && a.attrs == b.attrs
+        (several || (a.hop != b.hop && a.hash == b.hash)) && a.attrs == b.attrs
     }
 
     /// How many sets are in use.
@@ -321,7 +385,8 @@ impl AttrTable {
     /// Bytes of memory held, shared sets included.
     pub(super) fn memory(&self) -> usize {
         let index: usize = self.by_content.iter().map(Table::memory).sum();
-        self.chunks.len() * CHUNK * size_of::<Entry>() + index + self.memory
+        let path_ids: usize = self.path_ids.iter().map(|ids| size_of_val(&**ids)).sum();
+        self.chunks.len() * CHUNK * size_of::<Entry>() + path_ids + index + self.memory
     }
 }
 
@@ -337,16 +402,16 @@ mod tests {
     #[test]
     fn equal_sets_are_one_and_the_last_reference_takes_it_away() {
         let mut table = AttrTable::new(Seed::default(), false);
-        let a = table.acquire(&set(0, "10.0.0.1"), None);
-        assert_eq!(table.acquire(&set(0, "10.0.0.1"), None), a);
-        let b = table.acquire(&set(1, "10.0.0.1"), None);
+        let a = table.acquire(&set(0, "10.0.0.1"), 0, None);
+        assert_eq!(table.acquire(&set(0, "10.0.0.1"), 0, None), a);
+        let b = table.acquire(&set(1, "10.0.0.1"), 0, None);
         assert_ne!(a, b);
         assert_eq!((table.len(), table.hops.in_use()), (2, 1));
         table.release_ref(a);
         table.release_ref(a);
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use()), (1, 1));
-        assert_eq!(table.acquire(&set(2, "10.0.0.2"), None), a, "numbers are used again");
+        assert_eq!(table.acquire(&set(2, "10.0.0.2"), 0, None), a, "numbers are used again");
         assert!(!table.same_next_hop(a, b));
         table.release_ref(a);
         table.release_ref(b);
@@ -355,11 +420,38 @@ mod tests {
     }
 
     #[test]
+    fn set_has_a_number_for_each_path_identifier() {
+        let mut table = AttrTable::new(Seed::default(), false);
+        let mut numbers = Vec::new();
+        for path_id in 0..3000 {
+            numbers.push(table.acquire(&set(0, "10.0.0.1"), path_id, None));
+            assert_eq!(table.acquire(&set(0, "10.0.0.1"), path_id, None), numbers[path_id as usize]);
+        }
+        assert!((0..).zip(&numbers).all(|(id, number)| table.path_id(*number) == id));
+        assert_eq!((table.len(), table.hops.in_use()), (3000, 1));
+        // The numbers of those that go are used again, without their identifiers.
+        for number in &numbers[..1500] {
+            table.release_ref(*number);
+            table.release_ref(*number);
+        }
+        table.clear_out();
+        for origin in 0..200 {
+            let number = table.acquire(&set(origin, "10.0.0.2"), 0, None);
+            assert!(number < 1500 && table.path_id(number) == 0);
+            table.release_ref(number);
+        }
+        assert!((1500..).zip(&numbers[1500..]).all(|(id, number)| table.path_id(*number) == id));
+        numbers[1500..].iter().for_each(|number| (0..2).for_each(|_| table.release_ref(*number)));
+        table.clear_out();
+        assert_eq!((table.len(), table.memory, table.path_ids.len()), (0, 0, 0));
+    }
+
+    #[test]
     fn what_many_sets_took_is_given_back_beside_those_that_stay() {
         let mut table = AttrTable::new(Seed::default(), false);
         let nth = |n: u32| AttrSet::new(&n.to_be_bytes(), NextHop::V4("10.0.0.1".parse().unwrap()));
-        let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n), None)).collect();
-        let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n), None)).collect();
+        let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n), 0, None)).collect();
+        let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n), 0, None)).collect();
         table.release_ref(stay[7]);
         come.iter().for_each(|number| table.release_ref(*number));
         table.shrink_to_fit();
@@ -368,7 +460,8 @@ mod tests {
         table.shrink_to_fit();
         assert_eq!((table.chunks.len(), table.len()), (2, stay.len() - 1));
         // Numbers that are free are so once, and those in use stay.
-        let again: Vec<u32> = (20_000..20_000 + CHUNK as u32).map(|n| table.acquire(&nth(n), None)).collect();
+        let again: Vec<u32> =
+            (20_000..20_000 + CHUNK as u32).map(|n| table.acquire(&nth(n), 0, None)).collect();
         let all: std::collections::BTreeSet<u32> = stay.iter().chain(&again).copied().collect();
         assert_eq!(all.len(), stay.len() + again.len() - 1, "only the one that was let go is used again");
         assert!((0..).zip(&stay).skip(8).all(|(n, number)| *table.get(*number) == nth(n)));
@@ -378,9 +471,10 @@ mod tests {
     #[test]
     fn a_set_that_comes_back_before_it_is_cleared_out_stays() {
         let mut table = AttrTable::new(Seed::default(), false);
-        let (a, b) = (table.acquire(&set(0, "10.0.0.1"), None), table.acquire(&set(1, "10.0.0.2"), None));
+        let (a, b) =
+            (table.acquire(&set(0, "10.0.0.1"), 0, None), table.acquire(&set(1, "10.0.0.2"), 0, None));
         table.release_ref(a);
-        assert_eq!(table.acquire(&set(0, "10.0.0.1"), None), a);
+        assert_eq!(table.acquire(&set(0, "10.0.0.1"), 0, None), a);
         table.clear_out();
         assert_eq!((table.len(), table.get(a).next_hop().addr()), (2, "10.0.0.1".parse().unwrap()));
         // Idle twice, it goes once; and the rest of those that are idle does not mind that all are gone.
@@ -391,7 +485,7 @@ mod tests {
         }
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
-        let again = table.acquire(&set(2, "10.0.0.1"), None);
+        let again = table.acquire(&set(2, "10.0.0.1"), 0, None);
         assert_eq!((again, table.len()), (0, 1));
     }
 }

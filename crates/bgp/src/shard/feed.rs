@@ -199,7 +199,7 @@ impl Core {
         let mut backup = None;
         if self.options.backup_path {
             let aside = |at: usize| chosen.iter().all(|one| hop(*one) != hop(at));
-            backup = self.best_among(self.usable_of(paths).filter(|(at, path)| aside(*at) && !alone(*path)));
+            backup = self.best_among(paths, |at, path| aside(at) && !alone(path));
         }
         chosen.remove(0);
         (chosen, backup)

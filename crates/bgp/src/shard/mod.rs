@@ -80,6 +80,8 @@ struct Core {
     seed: Seed,
     /// Routes that arrived after the end of their session and were dropped.
     late: u64,
+    /// Paths that were dropped because their prefix had too many.
+    surplus: u64,
 }
 
 /// Progress in the prefixes of one family of a batch, and the places of the current group.
@@ -128,6 +130,7 @@ impl Shard {
                 unanswered: scans::Unanswered::default(),
                 seed,
                 late: 0,
+                surplus: 0,
             },
             work: scans::Work::default(),
             numbers: Vec::new(),
@@ -207,11 +210,12 @@ impl Shard {
     /// Routes of a session with this number.
     fn routes_of(&mut self, session: u16, batch: &UpdateBatch, out: &mut ShardOut) {
         let UpdateBatch { ops, prefixes, .. } = batch;
-        let former = self.core.sessions.former(session);
         let Shard { tables, core, numbers, .. } = self;
         numbers.clear();
         numbers.extend(
-            ops.iter().map(|op| op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs, None))),
+            ops.iter().map(|op| {
+                op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs, op.path_id, None))
+            }),
         );
         let mut groups: Families<Group> = Families::default();
         for (op, number) in ops.iter().zip(numbers) {
@@ -225,6 +229,9 @@ impl Shard {
                 let path = |attrs| Path::new(*number, session, hint(attrs));
                 let path = op.attrs.as_ref().map(path);
                 let recursive = core.is_recursive(session);
+                let (former, path_id) =
+                    (core.sessions.former::<F>(session), core.sessions.path_id::<F>(session, op.path_id));
+                let source = PathSource { session, former, path_id };
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
                 let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
@@ -245,7 +252,7 @@ impl Shard {
                                 prefix.contains(hop) || (any_apart && core.attrs.is_apart(path.attrs, prefix.any()))
                             });
                             let path = if own { core.own_path(prefix, path) } else { path };
-                            let kept = core.announce(table, spot, prefix, path, former, out);
+                            let kept = core.announce(table, spot, prefix, source, path, out);
                             if own {
                                 core.announced_own::<F>(path, kept);
                                 continue;
@@ -255,7 +262,7 @@ impl Shard {
                                 core.unanswered.push(prefix);
                             }
                         }
-                        None => core.withdraw(table, spot, prefix, [session, former], out),
+                        None => core.withdraw(table, spot, prefix, source, out),
                     }
                 }
                 if let Some(path) = path {
@@ -296,9 +303,10 @@ impl Shard {
         };
         let again = |path: &Path| {
             let (attrs, info) = (core.attrs.get(path.attrs).clone(), &core.sessions.get(path.session).info);
+            let path_id = core.attrs.path_id(path.attrs);
             let mut prefixes = Families::default();
             *prefixes.get_mut::<F>() = vec![prefix];
-            let ops = vec![RouteOp { attrs: Some(attrs), afi: F::AFI, count: 1 }];
+            let ops = vec![RouteOp { attrs: Some(attrs), path_id, afi: F::AFI, count: 1 }];
             UpdateBatch { peer: info.id, session: info.session, ops, prefixes }
         };
         let batches: Vec<(u16, UpdateBatch)> = table
@@ -326,16 +334,20 @@ fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
     (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
 }
 
-/// The index of the path of a session, or of the session `former` of its peer, which a route has at most one of.
-#[inline]
-fn place_of(paths: &[Path], session: u16, former: u16) -> Option<usize> {
-    let of = |session: u16| paths.iter().position(|path| path.session == session);
-    match of(session) {
-        // Few sessions follow one with retained paths, so the others look once.
-        None if former != sessions::NONE => of(former),
-        place => place,
-    }
+/// What tells a path from the others of its prefix.
+#[derive(Clone, Copy)]
+struct PathSource {
+    session: u16,
+    /// The session before it whose retained paths it replaces, or [`sessions::NONE`].
+    former: u16,
+    /// Its path identifier, if the session has them in this family.
+    path_id: Option<u32>,
 }
+
+/// Paths of one session for a prefix, at most. Further ones are dropped.
+const SESSION_PATHS_MAX: usize = if cfg!(test) { 8 } else { 4096 };
+/// Paths of a prefix, at most: their number has 16 bits. Further ones are dropped.
+const PATHS_MAX: usize = u16::MAX as usize;
 
 /// The selected path of a route, which is fed to the RIB manager.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -470,7 +482,40 @@ impl Core {
             rank: self.rank(path),
             peer: &self.sessions.get(path.session).info,
             cost: self.cost(path),
+            path_id: self.attrs.path_id(path.attrs),
         }
+    }
+
+    /// Index of the path of this source, or of the retained one that it replaces. A route has at most one of both.
+    #[inline]
+    fn place_of(&self, paths: &[Path], source: PathSource) -> Option<usize> {
+        let of = |session: u16| match source.path_id {
+            None => paths.iter().position(|path| path.session == session),
+            Some(id) => self.place_of_id(paths, session, id),
+        };
+        match of(source.session) {
+            // Few sessions follow one with retained paths, so the others look once.
+            None if source.former != sessions::NONE => of(source.former),
+            place => place,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn place_of_id(&self, paths: &[Path], session: u16, id: u32) -> Option<usize> {
+        paths.iter().position(|path| path.session == session && self.attrs.path_id(path.attrs) == id)
+    }
+
+    /// Whether a route may have no further path of this source.
+    #[inline]
+    fn is_full(paths: &[Path], source: PathSource) -> bool {
+        paths.len() >= PATHS_MAX || (source.path_id.is_some() && Core::has_most(paths, source.session))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_most(paths: &[Path], session: u16) -> bool {
+        paths.iter().filter(|path| path.session == session).count() >= SESSION_PATHS_MAX
     }
 
     fn best_of<F: Family>(&self, route: &Route<F>) -> Option<Path> {
@@ -484,7 +529,7 @@ impl Core {
     /// Selects among all paths of a route.
     fn decide<F: Family>(&self, route: &mut Route<F>) {
         let paths = route.paths(&self.paths);
-        match self.best_among(self.usable_of(paths)) {
+        match self.best_among(paths, |_, _| true) {
             Some(best) => route.set_selected(best, true),
             None => route.set_selected(self.best_if_reachable(paths), false),
         }
@@ -508,12 +553,16 @@ impl Core {
         paths.iter().copied().enumerate().filter(|(_, path)| self.usable(*path))
     }
 
-    /// The best of the usable paths.
-    fn best_among(&self, usable: impl Iterator<Item = (usize, Path)>) -> Option<usize> {
+    /// The best of the usable paths that `admits` lets in, by index and path.
+    fn best_among(&self, paths: &[Path], admits: impl Fn(usize, Path) -> bool) -> Option<usize> {
         // A path with a higher hint is of a lower class, so it cannot change the result.
         let mut hint = u16::MAX;
         let mut candidates: SmallVec<[(usize, Path); 8]> = SmallVec::new();
-        for (at, path) in usable {
+        for (at, path) in paths.iter().enumerate() {
+            let path = *path;
+            if !admits(at, path) || !self.usable(path) {
+                continue;
+            }
             if path.worth() < hint {
                 hint = path.worth();
                 candidates.clear();
@@ -555,15 +604,15 @@ impl Core {
         effect
     }
 
-    /// Adds a path or replaces the former path of its session, or of the session `former`. Returns
-    /// `false` if an equal path exists. The caller counts references to attributes.
+    /// Adds a path or replaces the former path of its source. Returns `false` if an equal path
+    /// exists, or too many do. The caller counts references to attributes.
     fn announce<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
         spot: Spot,
         prefix: Prefix<F>,
+        source: PathSource,
         path: Path,
-        former: u16,
         out: &mut ShardOut,
     ) -> bool {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
@@ -576,11 +625,15 @@ impl Core {
         };
         let route = table.get_mut(at);
         let paths = route.paths(&self.paths);
-        let place = place_of(paths, path.session, former);
-        if let Some(at) = place
-            && paths[at].attrs == path.attrs
-            && (paths[at].session == path.session || self.take_over(route, at, path.session))
-        {
+        let place = self.place_of(paths, source);
+        if let Some(at) = place {
+            if paths[at].attrs == path.attrs
+                && (paths[at].session == path.session || self.take_over(route, at, path.session))
+            {
+                return false;
+            }
+        } else if Core::is_full(paths, source) {
+            self.surplus += 1;
             return false;
         }
         let old = self.selected_of(route);
@@ -643,7 +696,8 @@ impl Core {
     #[cold]
     fn own_path<F: Family>(&mut self, prefix: Prefix<F>, path: Path) -> Path {
         let attrs = self.attrs.get(path.attrs).clone();
-        let path = Path { attrs: self.attrs.acquire(&attrs, Some(prefix.any())), ..path };
+        let path_id = self.attrs.path_id(path.attrs);
+        let path = Path { attrs: self.attrs.acquire(&attrs, path_id, Some(prefix.any())), ..path };
         self.attrs.expect::<F>(path.attrs, true);
         if self.is_unknown(path) {
             self.unanswered.push(prefix);
@@ -657,21 +711,20 @@ impl Core {
         self.attrs.announced::<F>(path.attrs, true, u32::from(kept));
     }
 
-    /// Removes the path of one of two sessions of a peer, if there is one.
+    /// Removes the path of a source, if there is one.
     fn withdraw<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
         spot: Spot,
         prefix: Prefix<F>,
-        sessions: [u16; 2],
+        source: PathSource,
         out: &mut ShardOut,
     ) {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             return;
         };
         let route = table.get_mut(at);
-        let [session, former] = sessions;
-        let place = place_of(route.paths(&self.paths), session, former);
+        let place = self.place_of(route.paths(&self.paths), source);
         if place.is_some_and(|place| !self.forget(route, place, out)) {
             table.remove(at);
             table.shrink_if_sparse();
@@ -794,10 +847,14 @@ impl Core {
         }
     }
 
-    /// Whether two paths differ only in the session of their peer: `Some(true)` if the peer has the
-    /// same properties, too.
+    /// Whether two paths differ only in the session of their peer, and in their path identifiers:
+    /// `Some(true)` if the peer has the same properties, too.
     fn renewed(&self, old: Option<Path>, new: Option<Path>) -> Option<bool> {
-        let (old, new) = old.zip(new).filter(|(old, new)| old.attrs == new.attrs)?;
+        let same = |old: Path, new: Path| {
+            let several = self.attrs.has_path_ids();
+            old.attrs == new.attrs || (several && self.attrs.is_same_set(old.attrs, new.attrs))
+        };
+        let (old, new) = old.zip(new).filter(|(old, new)| same(*old, *new))?;
         let (old, new) = (&self.sessions.get(old.session).info, &self.sessions.get(new.session).info);
         (old.id == new.id).then(|| old.router_id == new.router_id)
     }

@@ -37,9 +37,8 @@ pub struct Moved {
     end: Cut,
     /// The sessions of its paths, which refer to them by index.
     sessions: Vec<Arc<PeerInfo>>,
-    /// The attribute sets, which paths refer to by index. Each has the prefix of its paths if that
-    /// prefix contains its next hop.
-    attrs: Vec<(AttrSet, Option<AnyPrefix>)>,
+    /// The attribute sets, which paths refer to by index.
+    attrs: Vec<MovedSet>,
     /// The known states of their next hops.
     next_hops: Vec<(TrackedNextHop, Option<NextHopState>)>,
     /// Paths, route by route, from the oldest to the newest.
@@ -48,6 +47,10 @@ pub struct Moved {
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: Families<Gated>,
 }
+
+/// An attribute set, the path identifier that it came with, and the prefix of its paths if that
+/// prefix contains its next hop.
+type MovedSet = (AttrSet, u32, Option<AnyPrefix>);
 
 per_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
 
@@ -108,13 +111,12 @@ impl Moved {
     /// The index of an attribute set of the former owner; adds the set if it is new in the part.
     /// The note for batches serves here too; it is checked before use.
     fn index(&mut self, number: u32, core: &mut Core) -> u32 {
-        let exclude = core.attrs.exclude(number);
+        let (path_id, exclude) = (core.attrs.path_id(number), core.attrs.exclude(number));
         let (attrs, noted) = core.attrs.in_batch(number);
-        let same =
-            |there: &(AttrSet, Option<AnyPrefix>)| AttrSet::ptr_eq(&there.0, attrs) && there.1 == exclude;
+        let same = |(set, id, of): &MovedSet| AttrSet::ptr_eq(set, attrs) && (*id, *of) == (path_id, exclude);
         if !self.attrs.get(*noted as usize).is_some_and(same) {
             *noted = self.attrs.len() as u32;
-            self.attrs.push((attrs.clone(), exclude));
+            self.attrs.push((attrs.clone(), path_id, exclude));
         }
         *noted
     }
@@ -208,7 +210,7 @@ impl Shard {
             self.heard(news);
         }
         let numbers: Vec<u32> =
-            attrs.iter().map(|(attrs, exclude)| self.core.attrs.acquire(attrs, *exclude)).collect();
+            attrs.iter().map(|(attrs, id, exclude)| self.core.attrs.acquire(attrs, *id, *exclude)).collect();
         let here = |path: Path| Path {
             attrs: numbers[path.attrs as usize],
             session: sessions[usize::from(path.session)],

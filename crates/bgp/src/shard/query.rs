@@ -24,6 +24,8 @@ pub struct PathView {
     pub peer: Arc<PeerInfo>,
     /// Whether it is retained: its session ended, and the peer restarts (RFC 4724).
     pub stale: bool,
+    /// Its path identifier, in a session that has them (RFC 7911).
+    pub path_id: Option<u32>,
     /// Whether it is the best path.
     pub best: bool,
     /// The step of the decision process that rejected it. `None` for the best path, and for one
@@ -110,6 +112,8 @@ pub struct Counts {
     /// Routes that arrived after the end of their session and were dropped. Routes of a session
     /// beyond the 65,535th count here too.
     pub late: u64,
+    /// Paths that were dropped because their prefix had too many: 4,096 of one session, or 65,535.
+    pub surplus: u64,
     /// Prefixes whose best path waits for confirmation by dataplanes.
     pub waiting: usize,
     /// Prefixes whose best path is not advertised because the FIB does not have it.
@@ -168,7 +172,7 @@ impl Shard {
 
     /// Totals. O(sessions and next hops), not O(routes).
     pub fn counts(&self) -> Counts {
-        let Core { attrs, paths, late, .. } = &self.core;
+        let Core { attrs, paths, late, surplus, .. } = &self.core;
         let (ipv4, ipv6) = (self.family_counts::<V4>(), self.family_counts::<V6>());
         let (waiting, blocked) = self.core.gates.counts();
         let tables = |Families { v4, v6 }: &Families<Tables>| {
@@ -180,6 +184,7 @@ impl Shard {
             attribute_sets: attrs.len(),
             next_hops: attrs.hops.in_use(),
             late: *late,
+            surplus: *surplus,
             waiting,
             blocked,
             memory: tables(&self.tables) + attrs.memory() + paths.memory(),
@@ -225,6 +230,7 @@ impl Core {
                 attrs: self.attrs.get(path.attrs).clone(),
                 peer: self.sessions.get(path.session).info.clone(),
                 stale: self.sessions.get(path.session).is_retained(),
+                path_id: self.sessions.path_id::<F>(path.session, self.attrs.path_id(path.attrs)),
                 lost,
                 cost: self.cost(*path),
                 // Without a best path nothing is forwarded. The part of the best path itself has no

@@ -4,12 +4,12 @@
 //! swept out, the two are not confused, and no session has to wait for the purge.
 //!
 //! The paths of an ended session may be retained (RFC 4724 section 4.2). They stay usable, and the peer's next session takes
-//! them over one by one: its path of a prefix replaces the retained one, and so does its withdrawal. A sweep removes the
+//! them over one by one: its path of a prefix (and path identifier) replaces the retained one, and so does its withdrawal. A sweep removes the
 //! rest. A peer has at most one session with retained paths.
 
 use super::query::PeerCounts;
-use crate::peer::{FamilySet, PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, PerFamily};
+use crate::peer::{PeerId, PeerInfo};
+use ribtide_prefix::{Families, Family, FamilySet, PerFamily};
 use std::sync::Arc;
 
 /// No number.
@@ -41,6 +41,8 @@ pub(super) struct Session {
     former: u16,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
     pub(super) recursive: bool,
+    /// The families in which its paths have identifiers; also a copy.
+    path_ids: FamilySet,
     /// Whether this router originates its paths.
     originated: bool,
     /// Whether its end is news to whom it is confirmed.
@@ -72,6 +74,7 @@ impl Session {
         let recursive = info.feed_kind().recursive;
         let originated = info.kind.is_local();
         let keeps = if up { FamilySet::ALL } else { FamilySet::default() };
+        let path_ids = info.path_ids;
         Session {
             info,
             up,
@@ -79,6 +82,7 @@ impl Session {
             ended: !up,
             former,
             recursive,
+            path_ids,
             originated,
             confirm: up,
             held: 0,
@@ -120,6 +124,12 @@ impl Sessions {
         self.any_originated && self.get(number).originated
     }
 
+    /// `path_id`, if the session has path identifiers in family `F`.
+    #[inline]
+    pub(super) fn path_id<F: Family>(&self, number: u16, path_id: u32) -> Option<u32> {
+        self.get(number).path_ids.has(F::AFI).then_some(path_id)
+    }
+
     /// What it contributes, to change.
     pub(super) fn counts<F: Family>(&mut self, number: u16) -> &mut PeerCounts {
         let session = self.list[usize::from(number)].as_mut().expect("a path's session is known");
@@ -132,9 +142,19 @@ impl Sessions {
         (last.session == session && last.number != NONE).then_some(last.number)
     }
 
-    /// The session before this one whose paths are retained, or a number that no path has.
-    pub(super) fn former(&self, number: u16) -> u16 {
-        self.get(number).former
+    /// The session before this one whose retained paths of family `F` its own replace, or a number that no path has. With
+    /// path identifiers in one of the two sessions alone, nothing says which path would replace which (RFC 7911 section 2),
+    /// so the retained ones wait for their sweep.
+    #[inline]
+    pub(super) fn former<F: Family>(&self, number: u16) -> u16 {
+        let session = self.get(number);
+        if session.former == NONE { NONE } else { self.like::<F>(session) }
+    }
+
+    #[cold]
+    fn like<F: Family>(&self, session: &Session) -> u16 {
+        let same = self.get(session.former).path_ids.has(F::AFI) == session.path_ids.has(F::AFI);
+        if same { session.former } else { NONE }
     }
 
     /// The number of a peer's ended session, if its paths are retained.

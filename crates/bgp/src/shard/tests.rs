@@ -1,5 +1,6 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
+mod add_path;
 mod originated;
 mod retained;
 
@@ -28,6 +29,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

@@ -25,6 +25,7 @@ fn peer(n: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

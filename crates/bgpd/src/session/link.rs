@@ -192,6 +192,7 @@ impl Sessions {
             kind: peer.kind,
             multihop: peer.settings.is_multihop(),
             families: negotiated.families,
+            path_ids: negotiated.path_ids,
             egress: self.egress(peer, negotiated, local, interfaces),
         };
         Ok((Arc::new(info), local))

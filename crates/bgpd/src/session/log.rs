@@ -242,6 +242,7 @@ mod tests {
             route_refresh: true,
             role: None,
             restart: None,
+            path_ids: FamilySet::default(),
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();

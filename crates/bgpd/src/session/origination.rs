@@ -143,6 +143,7 @@ impl Sessions {
             kind,
             multihop: false,
             families,
+            path_ids: FamilySet::default(),
             // Nothing is sent to it.
             egress: EgressSettings {
                 cluster_id: self.cluster_id,

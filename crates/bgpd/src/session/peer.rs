@@ -86,6 +86,7 @@ impl Peer {
             role: settings.role,
             role_strict: settings.role_strict,
             graceful_restart: settings.graceful_restart.helper,
+            add_path_receive: settings.add_path_receive,
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);

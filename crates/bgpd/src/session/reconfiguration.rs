@@ -76,6 +76,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         attributes,
         max_prefixes,
         graceful_restart,
+        add_path_receive,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -91,6 +92,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *ttl_security == old.ttl_security
         && *role == old.role
         && *role_strict == old.role_strict
+        && *add_path_receive == old.add_path_receive
         && *password == old.password
         && graceful_restart.helper == old.graceful_restart.helper;
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;

@@ -35,6 +35,7 @@ fn peer(n: u8) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
+        path_ids: FamilySet::default(),
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

@@ -63,6 +63,7 @@ socket = "{}"
             kind: PeerKind::External,
             multihop: false,
             families,
+            path_ids: FamilySet::default(),
             egress: EgressSettings::new(
                 PeerKind::External,
                 65001,
@@ -83,7 +84,7 @@ socket = "{}"
         let owners = self.state.owners().unwrap();
         let (_, shard) = owners.of(prefix).unwrap();
         let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
-        let ops = vec![RouteOp { attrs, afi: Afi::Ipv4, count: 1 }];
+        let ops = vec![RouteOp { attrs, path_id: 0, afi: Afi::Ipv4, count: 1 }];
         let prefixes = Families { v4: vec![prefix], v6: vec![] };
         let batch = UpdateBatch { peer: PeerId(0), session: 1, ops, prefixes };
         // BGP takes it for reachable, whatever the RIB manager finds.

@@ -233,6 +233,12 @@ fn session(s: &Session) -> String {
             ),
         });
     }
+    if !s.add_path_receive.is_empty() {
+        out.push_str(&format!(
+            "  Several paths of a prefix are received (add-path) in {}\n",
+            s.add_path_receive.join(" ")
+        ));
+    }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     let received = s.received.map(|received| ("received", received));
     let counts = [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)];
@@ -397,6 +403,7 @@ mod tests {
                     seconds: 120,
                     notification: true,
                 }),
+                add_path_receive: Vec::new(),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -502,6 +509,12 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         let mut table = neighbor_table();
         neighbor_row(&mut table, &silent);
         assert!(table.render().contains("  no policy       -   no policy  "), "{}", table.render());
+        let mut several = slow();
+        several.session.as_mut().unwrap().add_path_receive = vec!["ipv4-unicast".into()];
+        assert!(
+            neighbor(&several)
+                .contains("\n  Several paths of a prefix are received (add-path) in ipv4-unicast\n")
+        );
         let mut related = Neighbor { role: Some("customer".into()), ..slow() };
         assert!(neighbor(&related).contains("\n  Our role is customer, the peer sends none (RFC 9234)\n"));
         related.session.as_mut().unwrap().peer_role = Some("provider".into());

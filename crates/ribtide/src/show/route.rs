@@ -3,8 +3,8 @@
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, number};
 use ribtide_model::{
-    BackupNextHop, Forwarding, InstalledGroup, ProtocolCount, Route, RouteCounts, RouteGroups, RouteSummary,
-    ShardLoad, Sharding,
+    BackupNextHop, Forwarding, InstalledGroup, Path, ProtocolCount, Route, RouteCounts, RouteGroups,
+    RouteSummary, ShardLoad, Sharding,
 };
 
 const COLUMNS: [&str; 7] = ["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"];
@@ -53,12 +53,21 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             .into(),
             if i == 0 { route.prefix.clone() } else { String::new() },
             if p.originated.is_some() { "self".into() } else { p.next_hop.to_string() },
-            p.originated.as_ref().map_or_else(|| p.neighbor.to_string(), |source| format!("({source})")),
+            sender(p),
             option(p.local_pref),
             option(p.med),
             format!("{} {origin}{state}{stale}{lost}", p.as_path).trim_start().into(),
         ]
     })
+}
+
+/// The neighbour of a path, with the path identifier that it gave; or the source of an originated path.
+fn sender(p: &Path) -> String {
+    match (&p.originated, p.path_id) {
+        (Some(source), _) => format!("({source})"),
+        (None, Some(id)) => format!("{} (path {id})", p.neighbor),
+        (None, None) => p.neighbor.to_string(),
+    }
 }
 
 /// The shard of a prefix, and its next-hop groups.
@@ -261,6 +270,7 @@ mod tests {
             thread: format!("shard-{shard}"),
             routes: counts(prefixes),
             attribute_sets: 5,
+            surplus_paths: 0,
             next_hops: 1,
             memory_bytes: 1 << 20,
         }

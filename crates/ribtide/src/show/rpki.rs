@@ -94,7 +94,10 @@ pub(super) fn received_table() -> Table {
 pub(super) fn received_row(table: &mut Table, route: &ReceivedRoute) {
     table.row([
         if route.accepted { "*" } else { "" }.into(),
-        route.prefix.clone(),
+        match route.path_id {
+            None => route.prefix.clone(),
+            Some(id) => format!("{} (path {id})", route.prefix),
+        },
         route.next_hop.to_string(),
         route.validation.clone().unwrap_or_else(|| "-".into()),
         route.as_path.clone(),
@@ -174,5 +177,27 @@ mod tests {
             "10.1.0.0/16 with origin AS 2 is invalid.\n\
              10.0.0.0/8 to length 8, AS 1: does not match: the prefix is longer than 8, the origin is AS 2\n"
         );
+    }
+
+    #[test]
+    fn a_received_path_has_its_identifier() {
+        let mut table = received_table();
+        for path_id in [None, Some(7)] {
+            received_row(
+                &mut table,
+                &ReceivedRoute {
+                    prefix: "10.0.0.0/8".into(),
+                    path_id,
+                    next_hop: "192.0.2.1".parse().unwrap(),
+                    as_path: "65010".into(),
+                    accepted: true,
+                    decision: "accepted".into(),
+                    validation: None,
+                },
+            );
+        }
+        let text = table.render();
+        assert!(text.contains("*  10.0.0.0/8           192.0.2.1"), "{text}");
+        assert!(text.contains("*  10.0.0.0/8 (path 7)  192.0.2.1"), "{text}");
     }
 }

@@ -14,6 +14,8 @@ mod code {
     pub(super) const GRACEFUL_RESTART: u8 = 64;
     /// Four-octet AS numbers (RFC 6793).
     pub(super) const FOUR_OCTET_AS: u8 = 65;
+    /// Add-path (RFC 7911).
+    pub(super) const ADD_PATH: u8 = 69;
 }
 
 /// One capability. Families are as numbered by IANA, since a peer may name any.
@@ -36,6 +38,8 @@ pub enum Capability<'a> {
     GracefulRestart(GracefulRestart<'a>),
     /// AS numbers have four bytes; the sender's own.
     FourOctetAs(u32),
+    /// Several paths of a prefix are understood, or can be sent.
+    AddPath(AddPath<'a>),
     /// One that ribtide does not use, or one of the above with an invalid length.
     Unknown {
         /// Capability code.
@@ -63,6 +67,7 @@ impl<'a> Capability<'a> {
             (code::FOUR_OCTET_AS, [a, b, c, d]) => {
                 Capability::FourOctetAs(u32::from_be_bytes([*a, *b, *c, *d]))
             }
+            (code::ADD_PATH, value) if AddPath::is_valid(value) => Capability::AddPath(AddPath { value }),
             (code, value) => Capability::Unknown { code, value },
         }
     }
@@ -88,6 +93,7 @@ impl<'a> Capability<'a> {
                 put(code::GRACEFUL_RESTART, &[&[high, low], families.bytes].concat());
             }
             Capability::FourOctetAs(asn) => put(code::FOUR_OCTET_AS, &asn.to_be_bytes()),
+            Capability::AddPath(AddPath { value }) => put(code::ADD_PATH, value),
             Capability::Unknown { code, value } => put(code, value),
         }
     }
@@ -131,6 +137,63 @@ impl GracefulRestart<'_> {
             notification: head & 0x4000 != 0,
             time: head & GracefulRestart::TIME_MAX,
             families: RestartFamilies { bytes },
+        })
+    }
+}
+
+/// The families in which the sender of an OPEN receives or sends several paths of a prefix (RFC 7911
+/// section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AddPath<'a> {
+    /// Four bytes for each family.
+    value: &'a [u8],
+}
+
+/// What the sender of the capability does with path identifiers in one family.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AddPathFamily {
+    /// Address family.
+    pub afi: u16,
+    /// Subsequent address family.
+    pub safi: u8,
+    /// Whether it receives them.
+    pub receive: bool,
+    /// Whether it sends them.
+    pub send: bool,
+}
+
+impl<'a> AddPath<'a> {
+    const RECEIVE: u8 = 1;
+    const SEND: u8 = 2;
+
+    /// The capability for families, encoded into `buf`. At most 63 fit; further ones are left out.
+    pub fn new(families: &[AddPathFamily], buf: &'a mut Vec<u8>) -> AddPath<'a> {
+        buf.clear();
+        for AddPathFamily { afi, safi, receive, send } in families.iter().take(63) {
+            let [high, low] = afi.to_be_bytes();
+            let receive = if *receive { AddPath::RECEIVE } else { 0 };
+            let send = if *send { AddPath::SEND } else { 0 };
+            if receive | send != 0 {
+                buf.extend_from_slice(&[high, low, *safi, receive | send]);
+            }
+        }
+        AddPath { value: buf }
+    }
+
+    /// Whether `value` is whole families whose last byte is 1, 2 or 3. With any other the capability is
+    /// ignored (RFC 7911 section 4).
+    fn is_valid(value: &[u8]) -> bool {
+        let (families, rest) = value.as_chunks::<4>();
+        rest.is_empty() && families.iter().all(|[_, _, _, both]| matches!(both, 1..=3))
+    }
+
+    /// The families, in the order received.
+    pub fn families(self) -> impl Iterator<Item = AddPathFamily> + use<'a> {
+        self.value.as_chunks::<4>().0.iter().map(|[high, low, safi, both]| AddPathFamily {
+            afi: u16::from_be_bytes([*high, *low]),
+            safi: *safi,
+            receive: both & AddPath::RECEIVE != 0,
+            send: both & AddPath::SEND != 0,
         })
     }
 }

@@ -3,18 +3,20 @@
 
 use super::attribute::{code, flags};
 use super::message::{MAX_EXTENDED_LEN, frame};
+use super::nlri::{Nlri, PathPrefix};
 use super::update::{Disposition, Update, UpdateContext, parse};
 use super::{NextHop, build};
-use ribtide_prefix::{Family, for_each_family};
+use ribtide_prefix::{Family, Prefix, for_each_family};
 
 /// Checks the invariants of a parsed [`Update`].
 pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
     let withdrawn = matches!(update.disposition(), Disposition::TreatAsWithdraw { .. });
     for_each_family!(F => {
-        let announced = update.announced::<F>().count();
+        let announced = update.announced::<F>().count() + update.announced_nlri::<PathPrefix<F>>().count();
+        let gone = update.withdrawn::<F>().count() + update.withdrawn_nlri::<PathPrefix<F>>().count();
         assert!(announced == 0 || update.next_hop::<F>().is_some_and(NextHop::is_host));
         assert!(!withdrawn || announced == 0);
-        assert!(update.end_of_rib().is_none() || announced + update.withdrawn::<F>().count() == 0);
+        assert!(update.end_of_rib().is_none() || announced + gone == 0);
     });
     let mut codes = std::collections::HashSet::new();
     for attribute in update.attributes() {
@@ -33,33 +35,47 @@ pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
     for discarded in update.discarded() {
         assert!(!discarded.fault.to_string().is_empty());
     }
-    for_each_family!(F => rebuild::<F>(update, ctx));
+    for_each_family!(F => match ctx.path_ids.has(F::AFI) {
+        true => rebuild::<PathPrefix<F>>(update, ctx),
+        false => rebuild::<Prefix<F>>(update, ctx),
+    });
 }
 
 /// Writes a parsed UPDATE again for a four-octet peer, and checks that it reads equal.
-fn rebuild<F: Family>(update: &Update<'_>, ctx: &UpdateContext) {
-    let Some(next_hop) = update.next_hop::<F>().filter(|_| update.announced::<F>().next().is_some()) else {
+fn rebuild<N: Nlri + Eq>(update: &Update<'_>, ctx: &UpdateContext) {
+    let four_octet = UpdateContext { four_octet_as: true, ..*ctx };
+    let mut out = Vec::new();
+    build::withdraw(update.withdrawn_nlri::<N>(), MAX_EXTENDED_LEN, &mut out);
+    let mut withdrawn = Vec::new();
+    let mut stream = out.as_slice();
+    while let Some(message) = frame(stream, MAX_EXTENDED_LEN).unwrap() {
+        withdrawn.extend(parse(message.body, &four_octet).unwrap().withdrawn_nlri::<N>());
+        stream = &stream[message.total_len..];
+    }
+    assert!(withdrawn.into_iter().eq(update.withdrawn_nlri::<N>()));
+    let Some(next_hop) =
+        update.next_hop::<N::Family>().filter(|_| update.announced_nlri::<N>().next().is_some())
+    else {
         return;
     };
     let mut attributes = Vec::new();
     for attribute in update.attributes() {
         build::attribute(&mut attributes, attribute.flags, attribute.code, attribute.value);
     }
-    let mut out = Vec::new();
+    out.clear();
     let packer = build::UpdatePacker::new(&attributes, next_hop, MAX_EXTENDED_LEN);
-    if packer.announce(update.announced::<F>(), &mut out).is_err() {
+    if packer.announce(update.announced_nlri::<N>(), &mut out).is_err() {
         return;
     }
-    let four_octet = UpdateContext { four_octet_as: true, ..*ctx };
     let mut announced = Vec::new();
     let mut stream = out.as_slice();
     while let Some(message) = frame(stream, MAX_EXTENDED_LEN).unwrap() {
         let again = parse(message.body, &four_octet).unwrap();
         assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
         assert!(again.attributes().eq(update.attributes()));
-        assert_eq!(again.next_hop::<F>(), Some(next_hop));
-        announced.extend(again.announced::<F>());
+        assert_eq!(again.next_hop::<N::Family>(), Some(next_hop));
+        announced.extend(again.announced_nlri::<N>());
         stream = &stream[message.total_len..];
     }
-    assert!(announced.into_iter().eq(update.announced::<F>()));
+    assert!(announced.into_iter().eq(update.announced_nlri::<N>()));
 }

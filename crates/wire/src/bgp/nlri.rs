@@ -1,7 +1,95 @@
 //! Prefixes as BGP and MRT write them: a length in bits, then as many bytes as it needs (RFC 4271 section 4.3).
+//!
+//! In a session with add-path a path identifier of four bytes comes before the length (RFC 7911 section 3).
 
 use ribtide_prefix::{Bits, Family, Prefix};
 use std::marker::PhantomData;
+
+/// What an UPDATE announces or withdraws: a prefix, or a prefix with a path identifier.
+pub trait Nlri: Copy {
+    /// The family of its prefix.
+    type Family: Family;
+    /// Bytes of the longest encoding.
+    const MAX_LEN: usize;
+    /// Whether it has a path identifier.
+    const HAS_PATH_ID: bool;
+    /// The one at the start of `buf` and what follows it; `None` when it is too long for the family or cut
+    /// short.
+    fn decode(buf: &[u8]) -> Option<(Self, &[u8])>;
+    /// Appends its encoding.
+    fn encode(self, out: &mut Vec<u8>);
+    /// Its prefix.
+    fn prefix(self) -> Prefix<Self::Family>;
+    /// Its path identifier; 0 without one.
+    fn path_id(self) -> u32;
+}
+
+impl<F: Family> Nlri for Prefix<F> {
+    type Family = F;
+    const MAX_LEN: usize = max_len::<F>();
+    const HAS_PATH_ID: bool = false;
+
+    #[inline]
+    fn decode(buf: &[u8]) -> Option<(Prefix<F>, &[u8])> {
+        decode(buf)
+    }
+
+    #[inline]
+    fn encode(self, out: &mut Vec<u8>) {
+        encode(self, out);
+    }
+
+    #[inline]
+    fn prefix(self) -> Prefix<F> {
+        self
+    }
+
+    #[inline]
+    fn path_id(self) -> u32 {
+        0
+    }
+}
+
+/// A prefix with its path identifier (RFC 7911 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathPrefix<F: Family> {
+    /// The prefix.
+    pub prefix: Prefix<F>,
+    /// Tells the paths of the prefix apart; any number, chosen by the sender.
+    pub path_id: u32,
+}
+
+/// Bytes of a path identifier.
+const PATH_ID_LEN: usize = 4;
+
+impl<F: Family> Nlri for PathPrefix<F> {
+    type Family = F;
+    const MAX_LEN: usize = PATH_ID_LEN + max_len::<F>();
+    const HAS_PATH_ID: bool = true;
+
+    #[inline]
+    fn decode(buf: &[u8]) -> Option<(PathPrefix<F>, &[u8])> {
+        let (id, rest) = buf.split_first_chunk::<PATH_ID_LEN>()?;
+        let (prefix, rest) = decode(rest)?;
+        Some((PathPrefix { prefix, path_id: u32::from_be_bytes(*id) }, rest))
+    }
+
+    #[inline]
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.path_id.to_be_bytes());
+        encode(self.prefix, out);
+    }
+
+    #[inline]
+    fn prefix(self) -> Prefix<F> {
+        self.prefix
+    }
+
+    #[inline]
+    fn path_id(self) -> u32 {
+        self.path_id
+    }
+}
 
 /// Bytes that a prefix of `bits` bits takes after its length.
 #[inline]
@@ -65,35 +153,58 @@ pub fn is_valid<F: Family>(mut field: &[u8]) -> bool {
     true
 }
 
-/// The prefixes of up to four fields, one after the other. Fields that did not pass [`is_valid`] end at their
-/// first fault.
-#[derive(Clone, Debug)]
-pub struct Prefixes<'a, F> {
-    current: &'a [u8],
-    more: [&'a [u8]; 3],
-    family: PhantomData<F>,
+/// The same of a field whose prefixes have path identifiers, if `path_ids`.
+#[inline]
+pub(super) fn is_valid_field<F: Family>(field: &[u8], path_ids: bool) -> bool {
+    if path_ids { is_valid_with_path_ids::<F>(field) } else { is_valid::<F>(field) }
 }
 
-impl<'a, F: Family> Prefixes<'a, F> {
-    /// The prefixes of one field.
+/// Whether `field` holds prefixes of family `F` with path identifiers and nothing else.
+#[cold]
+#[inline(never)]
+pub fn is_valid_with_path_ids<F: Family>(mut field: &[u8]) -> bool {
+    while !field.is_empty() {
+        let Some((_, rest)) = PathPrefix::<F>::decode(field) else { return false };
+        field = rest;
+    }
+    true
+}
+
+/// The prefixes of up to four fields, one after the other. Fields that did not pass [`is_valid`] end at their
+/// first fault.
+pub type Prefixes<'a, F> = Nlris<'a, Prefix<F>>;
+
+/// The same with path identifiers.
+pub type PathPrefixes<'a, F> = Nlris<'a, PathPrefix<F>>;
+
+/// The NLRI of up to four fields, one after the other.
+#[derive(Clone, Debug)]
+pub struct Nlris<'a, N> {
+    current: &'a [u8],
+    more: [&'a [u8]; 3],
+    nlri: PhantomData<N>,
+}
+
+impl<'a, N: Nlri> Nlris<'a, N> {
+    /// The NLRI of one field.
     pub fn new(field: &'a [u8]) -> Self {
-        Prefixes::chain([field, &[], &[], &[]])
+        Nlris::chain([field, &[], &[], &[]])
     }
 
     pub(super) fn chain([current, more @ ..]: [&'a [u8]; 4]) -> Self {
-        Prefixes { current, more, family: PhantomData }
+        Nlris { current, more, nlri: PhantomData }
     }
 }
 
-impl<F: Family> Iterator for Prefixes<'_, F> {
-    type Item = Prefix<F>;
+impl<N: Nlri> Iterator for Nlris<'_, N> {
+    type Item = N;
 
     #[inline]
-    fn next(&mut self) -> Option<Prefix<F>> {
+    fn next(&mut self) -> Option<N> {
         loop {
-            if let Some((prefix, rest)) = decode(self.current) {
+            if let Some((nlri, rest)) = N::decode(self.current) {
                 self.current = rest;
-                return Some(prefix);
+                return Some(nlri);
             }
             let [next, after, last] = self.more;
             if next.is_empty() && after.is_empty() && last.is_empty() {
@@ -107,13 +218,13 @@ impl<F: Family> Iterator for Prefixes<'_, F> {
 
     // What most callers do, without asking for every prefix which field it is in.
     #[inline]
-    fn fold<B, G: FnMut(B, Prefix<F>) -> B>(self, init: B, mut f: G) -> B {
+    fn fold<B, G: FnMut(B, N) -> B>(self, init: B, mut f: G) -> B {
         let mut result = init;
         let [next, after, last] = self.more;
         for mut field in [self.current, next, after, last] {
-            while let Some((prefix, rest)) = decode(field) {
+            while let Some((nlri, rest)) = N::decode(field) {
                 field = rest;
-                result = f(result, prefix);
+                result = f(result, nlri);
             }
         }
         result
@@ -159,13 +270,44 @@ mod tests {
         assert_eq!(Prefixes::<V4>::chain([&[8, 10], &[], &[], &[]]).count(), 1);
     }
 
-    fn round_trip<F: Family>(prefixes: &[Prefix<F>]) {
-        let mut field = Vec::new();
-        for prefix in prefixes {
-            encode(*prefix, &mut field);
+    #[test]
+    fn path_identifier_comes_before_the_length() {
+        let field = [0, 0, 1, 2, 8, 10, 0xff, 0xff, 0xff, 0xff, 0];
+        assert!(is_valid_with_path_ids::<V4>(&field));
+        for cut in [1, 3, 4, 5, 7, 10] {
+            assert!(!is_valid_with_path_ids::<V4>(&field[..cut]), "{cut}");
         }
-        assert!(is_valid::<F>(&field));
+        assert!(is_valid_with_path_ids::<V4>(&field[..6]) && is_valid_with_path_ids::<V4>(&[]));
+        assert!(!is_valid_with_path_ids::<V4>(&[0, 0, 0, 1, 33, 1, 2, 3, 4, 5]));
+        let paths = PathPrefixes::<V4>::chain([&[], &field, &[], &field]);
+        let named: Vec<_> = paths.map(|path| (path.prefix.to_string(), path.path_id)).collect();
+        assert_eq!(named[..2], [("10.0.0.0/8".to_string(), 0x102), ("0.0.0.0/0".to_string(), u32::MAX)]);
+        assert_eq!(named[..2], named[2..]);
+    }
+
+    fn round_trip<F: Family>(prefixes: &[Prefix<F>]) {
+        let (mut field, mut with_ids) = (Vec::new(), Vec::new());
+        let path = |(n, prefix): (usize, &Prefix<F>)| PathPrefix {
+            prefix: *prefix,
+            path_id: (n as u32).wrapping_mul(0x9e37_79b9),
+        };
+        let paths: Vec<PathPrefix<F>> = prefixes.iter().enumerate().map(path).collect();
+        for (prefix, path) in prefixes.iter().zip(&paths) {
+            let (before, before_with) = (field.len(), with_ids.len());
+            Nlri::encode(*prefix, &mut field);
+            path.encode(&mut with_ids);
+            assert!(field.len() - before <= <Prefix<F> as Nlri>::MAX_LEN);
+            assert_eq!(with_ids.len() - before_with, field.len() - before + 4);
+        }
+        assert!(is_valid::<F>(&field) && is_valid_with_path_ids::<F>(&with_ids));
         assert_eq!(Prefixes::<F>::new(&field).collect::<Vec<_>>(), prefixes);
+        let read = || PathPrefixes::<F>::chain([&[], &with_ids, &[], &[]]);
+        assert_eq!(read().collect::<Vec<_>>(), paths);
+        let mut one_by_one = Vec::new();
+        for path in read() {
+            one_by_one.push(path);
+        }
+        assert_eq!(one_by_one, paths);
     }
 
     proptest! {

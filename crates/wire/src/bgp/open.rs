@@ -174,7 +174,7 @@ impl OpenBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capability::{GracefulRestart, RestartFamilies};
+    use super::super::capability::{AddPath, AddPathFamily, GracefulRestart, RestartFamilies};
     use super::super::message::{MAX_LEN, frame};
     use super::*;
 
@@ -257,9 +257,11 @@ mod tests {
             26, 2, 24, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,
         ]);
         let open = Open::parse(&lists).unwrap();
-        // Add-path and extended next hops, of which ribtide supports neither, and graceful restart.
+        // Add-path, extended next hops, of which ribtide supports none, and graceful restart.
+        let mut buf = Vec::new();
+        let family = AddPathFamily { afi: 1, safi: 1, receive: true, send: true };
         let expected = [
-            Capability::Unknown { code: 69, value: &[0, 1, 1, 3] },
+            Capability::AddPath(AddPath::new(&[family], &mut buf)),
             Capability::Unknown { code: 5, value: &[0, 1, 0, 1, 0, 2] },
             Capability::GracefulRestart(GracefulRestart {
                 restarting: true,
@@ -270,6 +272,37 @@ mod tests {
             Capability::ExtendedMessage,
         ];
         assert_eq!(open.capabilities().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn add_path_names_families_and_directions() {
+        let family = |afi, receive, send| AddPathFamily { afi, safi: 1, receive, send };
+        let families = [family(1, true, false), family(2, false, true), family(25, true, true)];
+        let mut buf = Vec::new();
+        let all = [families[0], families[1], family(3, false, false), families[2]];
+        let capability = Capability::AddPath(AddPath::new(&all, &mut buf));
+        let body = written(OpenBuilder {
+            asn: 65001,
+            hold_time: 90,
+            router_id: [10, 0, 0, 1].into(),
+            capabilities: &[capability],
+        });
+        assert_eq!(body[9..], [16, 2, 14, 69, 12, 0, 1, 1, 1, 0, 2, 1, 2, 0, 25, 1, 3][..]);
+        let open = Open::parse(&body).unwrap();
+        let read: Vec<_> = open.capabilities().collect();
+        assert_eq!(read, [capability]);
+        let Capability::AddPath(read) = read[0] else { panic!("{read:?}") };
+        assert_eq!(read.families().collect::<Vec<_>>(), families);
+        // RFC 7911 section 4: with any other value, and cut short, it counts as not sent.
+        for value in
+            [&[0, 1, 1, 0][..], &[0, 1, 1, 4], &[0, 1, 1, 3, 0, 2, 1, 7], &[0, 1, 1], &[0, 1, 1, 1, 0]]
+        {
+            let parameter =
+                [&[value.len() as u8 + 4, 2, value.len() as u8 + 2, 69, value.len() as u8], value];
+            let body = super::tests::body(&parameter.concat());
+            let read: Vec<_> = Open::parse(&body).unwrap().capabilities().collect();
+            assert_eq!(read, [Capability::Unknown { code: 69, value }]);
+        }
     }
 
     #[test]

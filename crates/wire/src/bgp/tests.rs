@@ -8,7 +8,7 @@ use super::nlri::Prefixes;
 use super::update::{UpdateContext, parse};
 use super::{AsPath, Notification, Open, build, invariants};
 use proptest::prelude::*;
-use ribtide_prefix::{V4, V6};
+use ribtide_prefix::{FamilySet, V4, V6};
 
 /// Prefixes of up to `width` bits, as on the wire; one in a hundred cannot be.
 fn plausible_prefixes(width: u8) -> impl Strategy<Value = Vec<u8>> {
@@ -104,9 +104,16 @@ fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn contexts() -> impl Strategy<Value = UpdateContext> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(four_octet_as, external, prefix_sid)| {
-        UpdateContext { four_octet_as, external, prefix_sid, confederation: !external }
-    })
+    let path_ids = any::<(bool, bool)>().prop_map(|(ipv4, ipv6)| FamilySet { ipv4, ipv6 });
+    (any::<bool>(), any::<bool>(), any::<bool>(), path_ids).prop_map(
+        |(four_octet_as, external, prefix_sid, path_ids)| UpdateContext {
+            four_octet_as,
+            external,
+            prefix_sid,
+            confederation: !external,
+            path_ids,
+        },
+    )
 }
 
 proptest! {

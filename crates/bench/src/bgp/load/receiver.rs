@@ -151,12 +151,7 @@ mod tests {
 
     fn apply(routes: &mut Routes, checker: &mut PathChecker, mut messages: &[u8]) {
         while let Some(found) = frame(messages, MAX_LEN).unwrap() {
-            let context = UpdateContext {
-                four_octet_as: true,
-                external: false,
-                prefix_sid: false,
-                confederation: false,
-            };
+            let context = UpdateContext::new(true, false);
             routes.apply(&parse(found.body, &context).unwrap(), checker);
             assert_eq!(found.body.len() + HEADER_LEN, found.total_len);
             messages = &messages[found.total_len..];

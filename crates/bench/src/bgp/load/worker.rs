@@ -238,12 +238,7 @@ impl Worker {
             return false;
         }
         let was_up = this.is_up();
-        let context = UpdateContext {
-            four_octet_as: true,
-            external: !checker.view.internal,
-            prefix_sid: false,
-            confederation: false,
-        };
+        let context = UpdateContext::new(true, !checker.view.internal);
         let (mut received, status) = (Received::default(), &statuses[session]);
         let mut held = routes[session].as_mut();
         let receives = session >= *senders;

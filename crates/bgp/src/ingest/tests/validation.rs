@@ -4,6 +4,7 @@
 use super::*;
 use ribtide_policy::{Route, ValidityCondition};
 use ribtide_rpki::{Origin as OriginAs, Validity, Vrp, Vrps};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::collections::BTreeMap;
 
 /// Rejects invalid routes, prefers valid ones, and accepts the others; or the reverse for `strict`.
@@ -34,12 +35,12 @@ fn vrps(list: &[(&str, u8, u32)]) -> Arc<Vrps> {
     Arc::new(Vrps::new(Families { v4: list.iter().map(vrp).collect(), v6: Vec::new() }))
 }
 
-/// A session, and the routes that its shards have: attributes by prefix.
+/// A session, and the routes that its shards have: attributes by prefix and path identifier (0 without).
 struct Session {
     ingest: Ingest,
     peer: IngestPeer,
     out: ShardBatches,
-    table: BTreeMap<Prefix<V4>, Vec<u8>>,
+    table: BTreeMap<PathPrefix<V4>, Vec<u8>>,
     vrps: Arc<Vrps>,
 }
 
@@ -52,6 +53,15 @@ impl Session {
             table: BTreeMap::new(),
             vrps: Arc::default(),
         }
+    }
+
+    /// A session with path identifiers in IPv4.
+    fn with_path_ids(settings: IngestSettings) -> Session {
+        let mut session = Session::new(settings.clone());
+        let path_ids = FamilySet { ipv4: true, ipv6: false };
+        let info = PeerInfo { path_ids, ..(**session.peer.info()).clone() };
+        session.peer = IngestPeer::new(Arc::new(info), settings);
+        session
     }
 
     fn update(&mut self, update: &[u8]) {
@@ -67,6 +77,7 @@ impl Session {
             for op in batch.ops {
                 for prefix in prefixes.by_ref().take(op.count as usize) {
                     count += 1;
+                    let prefix = PathPrefix { prefix, path_id: op.path_id };
                     match &op.attrs {
                         Some(attrs) => drop(self.table.insert(prefix, attrs.bytes().to_vec())),
                         None => drop(self.table.remove(&prefix)),
@@ -90,7 +101,11 @@ impl Session {
     }
 
     fn has(&self, prefix: &str) -> Option<u32> {
-        let attrs = self.table.get(&prefix.parse().unwrap())?;
+        self.has_path(prefix, 0)
+    }
+
+    fn has_path(&self, prefix: &str, path_id: u32) -> Option<u32> {
+        let attrs = self.table.get(&PathPrefix { prefix: prefix.parse().unwrap(), path_id })?;
         Some(AttrSet::new(attrs, NextHop::V4(Ipv4Addr::LOCALHOST)).local_pref().unwrap_or(100))
     }
 }
@@ -119,6 +134,58 @@ fn another_table_sends_only_routes_with_another_result() {
     // The counters are those of what the peer sent.
     let counters = session.peer.counters;
     assert_eq!((counters.announced, counters.refused(Refusal::ImportPolicy)), (4, 0));
+}
+
+/// The body of an UPDATE that announces routes with these attributes, or withdraws them.
+fn body<N: Nlri>(attributes: Option<&[u8]>, routes: impl IntoIterator<Item = N>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match attributes {
+        Some(attributes) => {
+            let next_hop = NextHop::V4(Ipv4Addr::new(192, 0, 2, 3));
+            let packer = UpdatePacker::new(attributes, next_hop, 4096);
+            assert_eq!(packer.announce(routes, &mut out), Ok(1));
+        }
+        None => assert_eq!(build::withdraw(routes, 4096, &mut out), 1),
+    }
+    out.split_off(HEADER)
+}
+
+#[test]
+fn paths_of_a_prefix_are_kept_and_evaluated_apart() {
+    let mut session = Session::with_path_ids(IngestSettings { import: policy(false), ..settings() });
+    let (prefix, other) = ("10.0.0.0/8".parse().unwrap(), "10.1.0.0/16".parse().unwrap());
+    let path = |path_id| PathPrefix::<V4> { prefix, path_id };
+    session.update(&body(Some(&attributes(&[65001, 9], |_| {})), [path(0), path(7)]));
+    session.update(&body(Some(&attributes(&[65001, 8], |_| {})), [path(u32::MAX)]));
+    session.update(&body(
+        Some(&attributes(&[65001, 8], |_| {})),
+        [PathPrefix::<V4> { prefix: other, path_id: 7 }],
+    ));
+    let of = |session: &Session| [0, 7, u32::MAX].map(|id| session.has_path("10.0.0.0/8", id)).to_vec();
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 9)]));
+    assert_eq!(session.settle(), 4);
+    assert_eq!(of(&session), [Some(200), Some(200), None], "the origin of each path counts");
+    assert_eq!(session.has_path("10.1.0.0/16", 7), None);
+    session.set_vrps(vrps(&[("10.0.0.0/8", 8, 8)]));
+    session.settle();
+    assert_eq!(of(&session), [None, None, Some(200)]);
+    // A withdrawal takes one path, and the next change has the others alone.
+    session.update(&body(None, [path(7)]));
+    session.set_vrps(Arc::default());
+    assert_eq!(session.settle(), 3);
+    assert_eq!(of(&session), [Some(100), None, Some(100)]);
+    // Pages go on after a path.
+    let seen = |views: Vec<ReceivedView>| -> Vec<(String, Option<u32>)> {
+        views.iter().map(|view| (view.prefix.to_string(), view.path_id)).collect()
+    };
+    let row = |prefix: &str, id| (prefix.to_string(), Some(id));
+    let page = |after, limit| seen(session.ingest.view_page(&session.peer, after, limit));
+    assert_eq!(page(None, 2), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
+    assert_eq!(page(Some((prefix.any(), 0)), 1), [row("10.0.0.0/8", u32::MAX)]);
+    assert_eq!(page(Some((prefix.any(), u32::MAX)), 9), [row("10.1.0.0/16", 7)]);
+    let of_prefix = session.ingest.view_received(&session.peer, prefix.any());
+    assert_eq!(seen(of_prefix), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
+    assert_eq!(session.peer.received_len::<V4>(), 3);
 }
 
 #[test]
@@ -168,8 +235,9 @@ fn kept_routes_are_those_that_policy_may_accept() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Announce(Vec<usize>, usize),
-    Withdraw(usize),
+    /// Prefixes, their path identifier, and the attributes.
+    Announce(Vec<usize>, u32, usize),
+    Withdraw(usize, u32),
     Vrps(Vec<(usize, u8, u32)>),
     Evaluate(usize),
     Policy(bool),
@@ -205,8 +273,9 @@ fn paths() -> [Vec<u8>; 4] {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let n = 0..PREFIXES.len();
     let step = prop_oneof![
-        4 => (prop::collection::vec(n.clone(), 1..5), 0..4usize).prop_map(|(prefixes, path)| Step::Announce(prefixes, path)),
-        2 => n.clone().prop_map(Step::Withdraw),
+        4 => (prop::collection::vec(n.clone(), 1..5), 0..3u32, 0..4usize)
+            .prop_map(|(prefixes, id, path)| Step::Announce(prefixes, id, path)),
+        2 => (n.clone(), 0..3u32).prop_map(|(n, id)| Step::Withdraw(n, id)),
         3 => prop::collection::vec((n, 0..9u8, 0..3u32), 0..5).prop_map(Step::Vrps),
         3 => (0..6usize).prop_map(Step::Evaluate),
         1 => any::<bool>().prop_map(Step::Policy),
@@ -219,27 +288,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn results_are_those_of_the_last_routes_policy_and_table(steps in steps()) {
+    fn results_are_those_of_the_last_routes_policy_and_table(steps in steps(), path_ids in any::<bool>()) {
         let mut strict = false;
         let with = |strict| IngestSettings { import: policy(strict), ..settings() };
-        let mut session = Session::new(with(strict));
+        let mut session = match path_ids {
+            true => Session::with_path_ids(with(strict)),
+            false => Session::new(with(strict)),
+        };
+        let send = |session: &mut Session, attributes: Option<&[u8]>, routes: &[PathPrefix<V4>]| {
+            let routes = routes.iter().copied();
+            session.update(&match path_ids {
+                true => body(attributes, routes),
+                false => body(attributes, routes.map(|route| route.prefix)),
+            });
+        };
+        let route = |n: usize, id| {
+            PathPrefix::<V4> { prefix: PREFIXES[n].parse().unwrap(), path_id: if path_ids { id } else { 0 } }
+        };
         let paths = paths();
-        let mut routes: BTreeMap<Prefix<V4>, usize> = BTreeMap::new();
+        let mut routes: BTreeMap<PathPrefix<V4>, usize> = BTreeMap::new();
         for step in steps {
             match step {
-                Step::Announce(prefixes, path) => {
-                    let mut texts: Vec<&str> = prefixes.into_iter().map(|n| PREFIXES[n]).collect();
-                    texts.sort_unstable();
-                    texts.dedup();
-                    routes.extend(texts.iter().map(|text| (text.parse().unwrap(), path)));
-                    session.update(&announce_v4(&paths[path], &texts));
+                Step::Announce(prefixes, id, path) => {
+                    let mut announced: Vec<_> = prefixes.into_iter().map(|n| route(n, id)).collect();
+                    announced.sort_unstable();
+                    announced.dedup();
+                    routes.extend(announced.iter().map(|route| (*route, path)));
+                    send(&mut session, Some(&paths[path]), &announced);
                 }
-                Step::Withdraw(n) => {
-                    let prefix: Prefix<V4> = PREFIXES[n].parse().unwrap();
-                    routes.remove(&prefix);
-                    let bytes = prefix.bits().to_be_bytes();
-                    let nlri = [&[prefix.len()][..], &bytes[..usize::from(prefix.len().div_ceil(8))]].concat();
-                    session.update(&[&(nlri.len() as u16).to_be_bytes()[..], &nlri, &[0, 0]].concat());
+                Step::Withdraw(n, id) => {
+                    routes.remove(&route(n, id));
+                    send(&mut session, None, &[route(n, id)]);
                 }
                 Step::Vrps(list) => {
                     let list: Vec<(&str, u8, u32)> = list
@@ -265,7 +344,8 @@ proptest! {
         session.settle();
         let policy = policy(strict);
         let mut expected = BTreeMap::new();
-        for (prefix, path) in routes {
+        for (key, path) in routes {
+            let prefix = key.prefix;
             // Refused before policy: the loop and the martian.
             if path == 3 || prefix.to_string() == "127.0.0.0/8" {
                 continue;
@@ -282,7 +362,7 @@ proptest! {
             if let Some(changes) = policy.evaluate(&route, prefix) {
                 let mut out = Vec::new();
                 changes.write(attributes, &mut out);
-                expected.insert(prefix, out);
+                expected.insert(key, out);
             }
         }
         prop_assert_eq!(session.table, expected);

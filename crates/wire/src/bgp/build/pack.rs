@@ -1,4 +1,4 @@
-//! Packs prefixes into UPDATEs, as many in each as fit.
+//! Packs prefixes into UPDATEs, as many in each as fit, with path identifiers or without.
 //!
 //! IPv4 prefixes with an IPv4 next hop, and IPv4 withdrawals, go in the fields of RFC 4271 that every peer has.
 //! All others go in MP_REACH_NLRI and MP_UNREACH_NLRI, which are the first attribute (RFC 7606 section 5.1).
@@ -6,8 +6,8 @@
 use super::super::attribute::{Attribute, code, flags};
 use super::super::message::{HEADER_LEN, MessageType, finish, patch_u16, start};
 use super::super::next_hop::NextHop;
-use super::super::nlri;
-use ribtide_prefix::{Afi, Family, Prefix, Safi};
+use super::super::nlri::Nlri;
+use ribtide_prefix::{Afi, Family, Safi};
 use std::fmt;
 
 /// The offset of the length of the withdrawn routes in the message.
@@ -49,21 +49,21 @@ impl<'a> UpdatePacker<'a> {
     ///
     /// # Errors
     /// When the attributes leave no room for a prefix; nothing is written then.
-    pub fn announce<F: Family>(
+    pub fn announce<N: Nlri>(
         &self,
-        prefixes: impl IntoIterator<Item = Prefix<F>>,
+        prefixes: impl IntoIterator<Item = N>,
         out: &mut Vec<u8>,
     ) -> Result<usize, AttributesTooLong> {
         let (before, after) = self.attributes;
         let len = before.len() + after.len();
         let fits = |overhead: usize| {
-            let needed = ATTRIBUTES + overhead + len + nlri::max_len::<F>();
+            let needed = ATTRIBUTES + overhead + len + N::MAX_LEN;
             // The length fields have two bytes each.
             (needed <= self.max_len.min(usize::from(u16::MAX)))
                 .then_some(())
                 .ok_or(AttributesTooLong { len, max_len: self.max_len })
         };
-        let next_hop = match (F::AFI, self.next_hop) {
+        let next_hop = match (N::Family::AFI, self.next_hop) {
             (Afi::Ipv4, NextHop::V4(addr)) => {
                 const NEXT_HOP: usize = 3 + 4;
                 fits(NEXT_HOP)?;
@@ -82,7 +82,7 @@ impl<'a> UpdatePacker<'a> {
         // AFI, SAFI, length and both addresses of a next hop, one reserved byte.
         fits(MP_HEADER + 3 + 1 + 32 + 1)?;
         let open = |out: &mut Vec<u8>| {
-            open_mp::<F>(out, code::MP_REACH_NLRI);
+            open_mp(N::Family::AFI, out, code::MP_REACH_NLRI);
             next_hop.write_mp(out);
             out.push(0);
         };
@@ -99,12 +99,8 @@ impl<'a> UpdatePacker<'a> {
 
 /// Appends messages of at most `max_len` bytes (at least 64) that withdraw `prefixes`, in order, and returns how
 /// many messages that are.
-pub fn withdraw<F: Family>(
-    prefixes: impl IntoIterator<Item = Prefix<F>>,
-    max_len: usize,
-    out: &mut Vec<u8>,
-) -> usize {
-    match F::AFI {
+pub fn withdraw<N: Nlri>(prefixes: impl IntoIterator<Item = N>, max_len: usize, out: &mut Vec<u8>) -> usize {
+    match N::Family::AFI {
         Afi::Ipv4 => {
             let close = |out: &mut Vec<u8>, at: usize| {
                 let withdrawn = out.len() - at - WITHDRAWN_LEN - 2;
@@ -119,7 +115,7 @@ pub fn withdraw<F: Family>(
                 let attributes = out.len() - at - ATTRIBUTES;
                 patch_u16(out, at + ATTRIBUTES_LEN, attributes);
             };
-            pack(prefixes, max_len, 0, out, |out| open_mp::<F>(out, code::MP_UNREACH_NLRI), close)
+            pack(prefixes, max_len, 0, out, |out| open_mp(Afi::Ipv6, out, code::MP_UNREACH_NLRI), close)
         }
     }
 }
@@ -139,8 +135,8 @@ pub fn end_of_rib(afi: Afi, out: &mut Vec<u8>) {
 }
 
 /// Both lengths before the attributes and the start of an MP attribute, lengths left to be written.
-fn open_mp<F: Family>(out: &mut Vec<u8>, code: u8) {
-    let [afi_high, afi_low] = (F::AFI as u16).to_be_bytes();
+fn open_mp(afi: Afi, out: &mut Vec<u8>, code: u8) {
+    let [afi_high, afi_low] = (afi as u16).to_be_bytes();
     let mp_flags = flags::OPTIONAL | flags::EXTENDED_LENGTH;
     out.extend_from_slice(&[0, 0, 0, 0, mp_flags, code, 0, 0, afi_high, afi_low, Safi::Unicast as u8]);
 }
@@ -154,8 +150,8 @@ fn close_mp(out: &mut [u8], at: usize) {
 /// Writes messages: each is begun by `open`, takes prefixes while `tail` bytes stay free, and is ended by `close`,
 /// which writes that tail. Returns how many.
 #[inline]
-fn pack<F: Family>(
-    prefixes: impl IntoIterator<Item = Prefix<F>>,
+fn pack<N: Nlri>(
+    prefixes: impl IntoIterator<Item = N>,
     max_len: usize,
     tail: usize,
     out: &mut Vec<u8>,
@@ -166,7 +162,7 @@ fn pack<F: Family>(
         close(out, at);
         finish(out, at);
     };
-    let room = max_len.min(usize::from(u16::MAX)).saturating_sub(tail + nlri::max_len::<F>());
+    let room = max_len.min(usize::from(u16::MAX)).saturating_sub(tail + N::MAX_LEN);
     let mut messages = 0;
     let mut current = None;
     for prefix in prefixes {
@@ -179,7 +175,7 @@ fn pack<F: Family>(
             open(out);
             messages += 1;
         }
-        nlri::encode(prefix, out);
+        prefix.encode(out);
     }
     if let Some(at) = current {
         end(out, at);

@@ -4,12 +4,12 @@ use super::*;
 use crate::bgp::NextHop;
 use crate::bgp::attribute::{Attribute, Attributes};
 use crate::bgp::message::{MAX_EXTENDED_LEN, MAX_LEN, MessageType, frame};
+use crate::bgp::nlri::PathPrefix;
 use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use proptest::prelude::*;
-use ribtide_prefix::{Afi, Family, Prefix, V4, V6};
+use ribtide_prefix::{Afi, Family, FamilySet, Prefix, V4, V6};
 
-const CONTEXT: UpdateContext =
-    UpdateContext { four_octet_as: true, external: false, prefix_sid: false, confederation: false };
+const CONTEXT: UpdateContext = UpdateContext::new(true, false);
 
 /// A path value.
 fn path(segments: &[(u8, &[u32])]) -> Vec<u8> {
@@ -139,8 +139,8 @@ fn attributes_that_leave_no_room_are_refused() {
 fn empty_input_makes_no_message() {
     let mut out = Vec::new();
     let packer = UpdatePacker::new(&[], v6("2001:db8::1"), MAX_LEN);
-    assert_eq!(packer.announce::<V6>([], &mut out), Ok(0));
-    assert_eq!(withdraw::<V4>([], MAX_LEN, &mut out), 0);
+    assert_eq!(packer.announce::<Prefix<V6>>([], &mut out), Ok(0));
+    assert_eq!(withdraw::<Prefix<V4>>([], MAX_LEN, &mut out), 0);
     assert!(out.is_empty());
 }
 
@@ -238,6 +238,43 @@ proptest! {
     }
 
     #[test]
+    fn path_identifiers_are_read_back(
+        paths in prop::collection::vec((any::<u128>(), 0u8..=128, any::<u32>()), 0..400),
+        max_len in 300usize..2000,
+    ) {
+        fn both_ways<F: Family>(paths: &[PathPrefix<F>], next_hop: NextHop, max_len: usize) {
+            let attributes = block();
+            let mut out = Vec::new();
+            UpdatePacker::new(&attributes, next_hop, max_len).announce(paths.iter().copied(), &mut out).unwrap();
+            let context = UpdateContext { path_ids: FamilySet { ipv4: true, ipv6: true }, ..CONTEXT };
+            let read = |out: &[u8], what: fn(&Update<'_>) -> Vec<PathPrefix<F>>| {
+                let (mut stream, mut read) = (out, Vec::new());
+                while let Some(message) = frame(stream, max_len).unwrap() {
+                    read.extend(what(&parse(message.body, &context).unwrap()));
+                    stream = &stream[message.total_len..];
+                }
+                read
+            };
+            assert_eq!(read(&out, |update| update.announced_nlri().collect()), paths);
+            out.clear();
+            withdraw(paths.iter().copied(), max_len, &mut out);
+            assert_eq!(read(&out, |update| update.withdrawn_nlri().collect()), paths);
+        }
+        let v4: Vec<PathPrefix<V4>> = paths
+            .iter()
+            .map(|(bits, len, path_id)| PathPrefix { prefix: Prefix::new(*bits as u32, len % 33), path_id: *path_id })
+            .collect();
+        let v6: Vec<PathPrefix<V6>> = paths
+            .iter()
+            .map(|(bits, len, path_id)| PathPrefix { prefix: Prefix::new(bits.to_be_bytes(), *len), path_id: *path_id })
+            .collect();
+        let six = NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None };
+        both_ways(&v4, NextHop::V4([192, 0, 2, 1].into()), max_len);
+        both_ways(&v4, six, max_len);
+        both_ways(&v6, six, max_len);
+    }
+
+    #[test]
     fn an_old_peer_gives_back_the_path_it_was_given(
         segments in prop::collection::vec((1u8..=2, prop::collection::vec(1u32..100_000, 1..20)), 0..5),
     ) {
@@ -254,7 +291,7 @@ proptest! {
         let packer = UpdatePacker::new(&attributes, NextHop::V4([10, 0, 0, 1].into()), MAX_LEN);
         let mut out = Vec::new();
         packer.announce([Prefix::<V4>::default_route()], &mut out).unwrap();
-        let old = UpdateContext { four_octet_as: false, external: true, prefix_sid: false, confederation: false };
+        let old = UpdateContext::new(false, true);
         let update = parse(&out[19..], &old).unwrap();
         prop_assert_eq!(update.disposition(), Disposition::Normal);
         let read: Vec<_> = update.attributes().collect();

@@ -134,12 +134,7 @@ fn exabgp_updates_are_read_as_they_were_meant() {
             Ok(Some(_)) => continue,
             other => panic!("{text}: {other:?}"),
         };
-        let ctx = UpdateContext {
-            four_octet_as: !text.contains("no-asn4"),
-            external: false,
-            prefix_sid: false,
-            confederation: false,
-        };
+        let ctx = UpdateContext::new(!text.contains("no-asn4"), false);
         let parsed = parse(frame.body, &ctx);
         let Some((announced, withdrawn)) = json.as_ref().and_then(meant) else { continue };
         compared += 1;
@@ -175,7 +170,7 @@ fn exabgp_end_of_rib_markers() {
         println!("skipped: no ExaBGP vectors");
         return;
     };
-    let ctx = UpdateContext { four_octet_as: true, external: false, prefix_sid: false, confederation: false };
+    let ctx = UpdateContext::new(true, false);
     let ends = |afi| {
         let is_end = |v: &&Vector| {
             let body = frame(&v.message, MAX_LEN).unwrap().unwrap().body;

@@ -157,8 +157,7 @@ fn split_attr_set(value: &[u8]) -> Option<&[u8]> {
 /// Whether `block` can be in an ATTR_SET: whole attributes of an internal route, with four-octet AS numbers, no
 /// MP_REACH_NLRI or MP_UNREACH_NLRI, and none "malformed themselves"; NEXT_HOP is ignored (RFC 6368 section 5).
 fn is_attr_set(block: &[u8], depth: u8) -> bool {
-    const INSIDE: UpdateContext =
-        UpdateContext { four_octet_as: true, external: false, prefix_sid: false, confederation: true };
+    const INSIDE: UpdateContext = UpdateContext { confederation: true, ..UpdateContext::new(true, false) };
     let mut attributes = Attributes::new(block);
     let fine = attributes.by_ref().all(|attribute| match attribute.code {
         code::NEXT_HOP => true,

@@ -16,10 +16,10 @@ pub use filter::{AttributeFilter, CodeSet};
 use super::attribute::registry::rule;
 use super::attribute::{Attribute, Attributes, code, flags};
 use super::next_hop::NextHop;
-use super::nlri::{self, Prefixes};
+use super::nlri::{self, Nlri, Nlris, Prefixes};
 use super::notification::{self, Notification};
 use check::AttributeOutcome;
-use ribtide_prefix::{Afi, Family, Safi, V4, V6};
+use ribtide_prefix::{Afi, Family, FamilySet, Safi, V4, V6};
 use std::net::Ipv4Addr;
 
 /// The properties of a session that parsing depends on. Equal attribute bytes have equal meaning
@@ -34,6 +34,16 @@ pub struct UpdateContext {
     pub prefix_sid: bool,
     /// The peer is inside our confederation, so that AS_PATH may have its segments (RFC 5065 section 4).
     pub confederation: bool,
+    /// The families in which the peer sends path identifiers (RFC 7911).
+    pub path_ids: FamilySet,
+}
+
+impl UpdateContext {
+    /// A session without Prefix-SIDs of external peers, confederation and path identifiers.
+    pub const fn new(four_octet_as: bool, external: bool) -> UpdateContext {
+        let path_ids = FamilySet { ipv4: false, ipv6: false };
+        UpdateContext { four_octet_as, external, prefix_sid: false, confederation: false, path_ids }
+    }
 }
 
 /// The outcome of the announced routes of an UPDATE.
@@ -55,6 +65,7 @@ pub struct Update<'a> {
     withdrawn: &'a [u8],
     attributes: &'a [u8],
     nlri: &'a [u8],
+    path_ids: FamilySet,
     next_hop: Option<Ipv4Addr>,
     reach: Option<MpReach<'a>>,
     unreach: Option<MpUnreach<'a>>,
@@ -105,13 +116,15 @@ pub fn parse_filtered<'a>(
         || Notification::new(notification::code::UPDATE, notification::update::MALFORMED_ATTRIBUTE_LIST);
     let (withdrawn, rest) = split_field(body).ok_or_else(malformed_list)?;
     let (attributes, nlri) = split_field(rest).ok_or_else(malformed_list)?;
-    if !nlri::is_valid::<V4>(withdrawn) || !nlri::is_valid::<V4>(nlri) {
+    let is_valid = |field| nlri::is_valid_field::<V4>(field, ctx.path_ids.ipv4);
+    if !is_valid(withdrawn) || !is_valid(nlri) {
         return Err(Notification::new(notification::code::UPDATE, notification::update::INVALID_NETWORK));
     }
     let mut update = Update {
         withdrawn,
         attributes,
         nlri,
+        path_ids: ctx.path_ids,
         next_hop: None,
         reach: None,
         unreach: None,
@@ -195,14 +208,14 @@ impl<'a> Update<'a> {
                 AttributeOutcome::Reset(kind) => return Err(Fault { code, kind }.notification(whole)),
                 AttributeOutcome::Reach => {
                     self.mark_mp(start, end);
-                    self.reach =
-                        MpReach::parse(value).map_err(|kind| Fault { code, kind }.notification(whole))?;
+                    self.reach = MpReach::parse(value, ctx.path_ids)
+                        .map_err(|kind| Fault { code, kind }.notification(whole))?;
                     other_family = self.reach.is_none();
                 }
                 AttributeOutcome::Unreach => {
                     self.mark_mp(start, end);
-                    self.unreach =
-                        MpUnreach::parse(value).map_err(|kind| Fault { code, kind }.notification(whole))?;
+                    self.unreach = MpUnreach::parse(value, ctx.path_ids)
+                        .map_err(|kind| Fault { code, kind }.notification(whole))?;
                 }
             }
         }
@@ -272,6 +285,12 @@ impl<'a> Update<'a> {
         Some(Fault { code: code::MP_REACH_NLRI, kind })
     }
 
+    /// The families whose prefixes have path identifiers: those of the session.
+    #[inline]
+    pub fn path_ids(&self) -> FamilySet {
+        self.path_ids
+    }
+
     /// Whether the routes are as announced.
     #[inline]
     pub fn disposition(&self) -> Disposition {
@@ -283,35 +302,59 @@ impl<'a> Update<'a> {
         &self.discarded
     }
 
-    /// The prefixes of family `F` that are announced; none under [`Disposition::TreatAsWithdraw`].
+    /// The prefixes of family `F` that are announced; none under [`Disposition::TreatAsWithdraw`], and
+    /// none if they have path identifiers: see [`Update::announced_nlri`].
     #[inline]
     pub fn announced<F: Family>(&self) -> Prefixes<'a, F> {
-        match self.disposition {
-            Disposition::Normal => {
-                let [classic, mp] = self.announced_fields::<F>();
-                Prefixes::chain([classic, mp, &[], &[]])
-            }
-            Disposition::TreatAsWithdraw { .. } => Prefixes::new(&[]),
-        }
+        self.announced_nlri()
     }
 
     /// The withdrawn prefixes of family `F`; under [`Disposition::TreatAsWithdraw`] with the
     /// announced ones. Apply them before [`Update::announced`]: a prefix in both is announced (RFC
-    /// 4271 section 4.3).
+    /// 4271 section 4.3). None if they have path identifiers: see [`Update::withdrawn_nlri`].
     #[inline]
     pub fn withdrawn<F: Family>(&self) -> Prefixes<'a, F> {
-        let classic = if F::AFI == Afi::Ipv4 { self.withdrawn } else { &[] };
+        self.withdrawn_nlri()
+    }
+
+    /// As [`Update::announced`], of NLRI with path identifiers or without. None of those that the
+    /// session does not have.
+    #[inline]
+    pub fn announced_nlri<N: Nlri>(&self) -> Nlris<'a, N> {
+        match self.disposition {
+            Disposition::Normal if self.has::<N>() => {
+                let [classic, mp] = self.announced_fields::<N::Family>();
+                Nlris::chain([classic, mp, &[], &[]])
+            }
+            _ => Nlris::new(&[]),
+        }
+    }
+
+    /// As [`Update::withdrawn`], of NLRI with path identifiers or without. None of those that the
+    /// session does not have.
+    #[inline]
+    pub fn withdrawn_nlri<N: Nlri>(&self) -> Nlris<'a, N> {
+        if !self.has::<N>() {
+            return Nlris::new(&[]);
+        }
+        let classic = if N::Family::AFI == Afi::Ipv4 { self.withdrawn } else { &[] };
         let mp = match self.unreach {
-            Some(unreach) if unreach.afi == F::AFI => unreach.nlri,
+            Some(unreach) if unreach.afi == N::Family::AFI => unreach.nlri,
             _ => &[],
         };
         match self.disposition {
-            Disposition::Normal => Prefixes::chain([classic, mp, &[], &[]]),
+            Disposition::Normal => Nlris::chain([classic, mp, &[], &[]]),
             Disposition::TreatAsWithdraw { .. } => {
-                let [announced_classic, announced_mp] = self.announced_fields::<F>();
-                Prefixes::chain([classic, mp, announced_classic, announced_mp])
+                let [announced_classic, announced_mp] = self.announced_fields::<N::Family>();
+                Nlris::chain([classic, mp, announced_classic, announced_mp])
             }
         }
+    }
+
+    /// Whether the family's NLRI are of this kind.
+    #[inline]
+    fn has<N: Nlri>(&self) -> bool {
+        self.path_ids.has(N::Family::AFI) == N::HAS_PATH_ID
     }
 
     #[inline]
@@ -386,10 +429,10 @@ fn split_family(value: &[u8]) -> Option<(Option<Afi>, &[u8])> {
 }
 
 /// Checks the prefixes of an MP attribute.
-fn valid_nlri(afi: Afi, field: &[u8]) -> Result<&[u8], FaultKind> {
+fn valid_nlri(afi: Afi, field: &[u8], path_ids: FamilySet) -> Result<&[u8], FaultKind> {
     let valid = match afi {
-        Afi::Ipv4 => nlri::is_valid::<V4>(field),
-        Afi::Ipv6 => nlri::is_valid::<V6>(field),
+        Afi::Ipv4 => nlri::is_valid_field::<V4>(field, path_ids.ipv4),
+        Afi::Ipv6 => nlri::is_valid_field::<V6>(field, path_ids.ipv6),
     };
     valid.then_some(field).ok_or(FaultKind::Value)
 }
@@ -397,23 +440,23 @@ fn valid_nlri(afi: Afi, field: &[u8]) -> Result<&[u8], FaultKind> {
 impl<'a> MpReach<'a> {
     /// `None` for a family that ribtide does not have (RFC 4760 section 3, RFC 7606 sections 5.3 and 7.11).
     #[inline]
-    fn parse(value: &'a [u8]) -> Result<Option<Self>, FaultKind> {
+    fn parse(value: &'a [u8], path_ids: FamilySet) -> Result<Option<Self>, FaultKind> {
         let (afi, rest) = split_family(value).ok_or(FaultKind::Length)?;
         let (len, rest) = rest.split_first().ok_or(FaultKind::Length)?;
         let (next_hop, rest) = rest.split_at_checked(usize::from(*len)).ok_or(FaultKind::Length)?;
         let (_reserved, field) = rest.split_first().ok_or(FaultKind::Length)?;
         let Some(afi) = afi else { return Ok(None) };
         let next_hop = NextHop::from_mp(afi, next_hop).ok_or(FaultKind::Length)?;
-        Ok(Some(MpReach { afi, next_hop, nlri: valid_nlri(afi, field)? }))
+        Ok(Some(MpReach { afi, next_hop, nlri: valid_nlri(afi, field, path_ids)? }))
     }
 }
 
 impl<'a> MpUnreach<'a> {
     /// `None` for a family that ribtide does not have (RFC 4760 section 4, RFC 7606 section 5.3).
-    fn parse(value: &'a [u8]) -> Result<Option<Self>, FaultKind> {
+    fn parse(value: &'a [u8], path_ids: FamilySet) -> Result<Option<Self>, FaultKind> {
         let (afi, field) = split_family(value).ok_or(FaultKind::Length)?;
         let Some(afi) = afi else { return Ok(None) };
-        Ok(Some(MpUnreach { afi, nlri: valid_nlri(afi, field)? }))
+        Ok(Some(MpUnreach { afi, nlri: valid_nlri(afi, field, path_ids)? }))
     }
 }
 

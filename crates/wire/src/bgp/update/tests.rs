@@ -3,15 +3,13 @@
 use super::*;
 use crate::bgp::attribute::{Aggregator, AsPath};
 use crate::bgp::build;
+use crate::bgp::nlri::{PathPrefix, PathPrefixes};
 
-const EXTERNAL: UpdateContext =
-    UpdateContext { four_octet_as: true, external: true, prefix_sid: false, confederation: false };
+const EXTERNAL: UpdateContext = UpdateContext::new(true, true);
 /// An external peer inside the SR domain.
 const SR_DOMAIN: UpdateContext = UpdateContext { prefix_sid: true, ..EXTERNAL };
-const INTERNAL: UpdateContext =
-    UpdateContext { four_octet_as: true, external: false, prefix_sid: false, confederation: false };
-const OLD: UpdateContext =
-    UpdateContext { four_octet_as: false, external: true, prefix_sid: false, confederation: false };
+const INTERNAL: UpdateContext = UpdateContext::new(true, false);
+const OLD: UpdateContext = UpdateContext::new(false, true);
 
 /// An attribute as bytes.
 fn attr(flags: u8, code: u8, value: &[u8]) -> Vec<u8> {
@@ -151,6 +149,47 @@ fn prefixes_that_cannot_be_read_reset() {
     resets(&body(&[24, 1, 2], &attributes, &[8, 10]), &EXTERNAL, 10);
     resets(&body(&[], &[attr(0x80, 15, &[0, 2, 1, 129])], &[]), &EXTERNAL, 9);
     resets(&body(&[], &[attr(0x80, 15, &[0, 1, 1, 33, 1, 2, 3, 4, 5])], &[]), &EXTERNAL, 9);
+}
+
+#[test]
+fn path_identifiers_are_read_in_the_families_that_have_them() {
+    let ctx = UpdateContext { path_ids: FamilySet { ipv4: true, ipv6: false }, ..EXTERNAL };
+    let classic =
+        body(&[0, 0, 0, 7, 8, 11], &[origin(), as_path(), next_hop(), reach_v6()], &[0, 0, 0, 9, 8, 10]);
+    let update = parse(&classic, &ctx).unwrap();
+    let paths = |paths: PathPrefixes<'_, V4>| paths.map(|p| p.path_id).collect::<Vec<_>>();
+    assert_eq!((paths(update.withdrawn_nlri()), paths(update.announced_nlri())), (vec![7], vec![9]));
+    let prefix = |path: PathPrefix<V4>| path.prefix.to_string();
+    assert_eq!(update.announced_nlri().map(prefix).collect::<Vec<_>>(), ["10.0.0.0/8"]);
+    assert_eq!(
+        update.announced::<V4>().count() + update.withdrawn::<V4>().count(),
+        0,
+        "read as what they are not"
+    );
+    assert_eq!(texts(update.announced::<V6>()), ["2001:db8::/32"]);
+    assert_eq!(update.announced_nlri::<PathPrefix<V6>>().count(), 0);
+    // Withdrawn by RFC 7606, routes keep their identifiers.
+    let unusable = body(&[0, 0, 0, 7, 8, 11], &[as_path(), next_hop()], &[0, 0, 0, 9, 8, 10]);
+    let update = parse(&unusable, &ctx).unwrap();
+    assert_eq!((paths(update.withdrawn_nlri()), paths(update.announced_nlri())), (vec![7, 9], vec![]));
+}
+
+#[test]
+fn path_identifiers_that_were_not_negotiated_or_are_missing_reset() {
+    let ctx = UpdateContext { path_ids: FamilySet { ipv4: true, ipv6: true }, ..EXTERNAL };
+    let plain = body(&[], &[origin(), as_path(), next_hop()], &[32, 10, 0, 0, 1]);
+    assert!(parse(&plain, &EXTERNAL).is_ok());
+    resets(&plain, &ctx, 10);
+    resets(&body(&[0, 0, 0, 1], &[], &[]), &ctx, 10);
+    resets(&body(&[0, 0, 0, 1, 24, 10, 0], &[], &[]), &ctx, 10);
+    resets(&body(&[], &[origin(), as_path(), reach_v6()], &[]), &ctx, 9);
+    let unreach = |nlri: &[u8]| body(&[], &[attr(0x80, 15, &[&[0, 2, 1], nlri].concat())], &[]);
+    resets(&unreach(&[0, 0, 0, 1]), &ctx, 9);
+    let update = unreach(&[0, 0, 0, 1, 16, 0x20, 1]);
+    let withdrawn: Vec<PathPrefix<V6>> = parse(&update, &ctx).unwrap().withdrawn_nlri().collect();
+    assert_eq!((withdrawn[0].prefix.to_string(), withdrawn[0].path_id), ("2001::/16".to_string(), 1));
+    // End-of-RIB has no prefix (RFC 4724 section 2).
+    assert_eq!(parse(&unreach(&[]), &ctx).unwrap().end_of_rib(), Some(Afi::Ipv6));
 }
 
 #[test]
