@@ -489,10 +489,10 @@ impl Core {
     /// Index of the path of this source, or of the retained one that it replaces. A route has at most one of both.
     #[inline]
     fn place_of(&self, paths: &[Path], source: PathSource) -> Option<usize> {
-        let of = |session: u16| match source.path_id {
-            None => paths.iter().position(|path| path.session == session),
-            Some(id) => self.place_of_id(paths, session, id),
-        };
+        if let Some(id) = source.path_id {
+            return self.place_of_id(paths, source, id);
+        }
+        let of = |session: u16| paths.iter().position(|path| path.session == session);
         match of(source.session) {
             // Few sessions follow one with retained paths, so the others look once.
             None if source.former != sessions::NONE => of(source.former),
@@ -502,8 +502,11 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn place_of_id(&self, paths: &[Path], session: u16, id: u32) -> Option<usize> {
-        paths.iter().position(|path| path.session == session && self.attrs.path_id(path.attrs) == id)
+    fn place_of_id(&self, paths: &[Path], source: PathSource, id: u32) -> Option<usize> {
+        let is = |path: &Path, session| path.session == session && self.attrs.path_id(path.attrs) == id;
+        let own = paths.iter().position(|path| is(path, source.session));
+        // No path has the number NONE.
+        own.or_else(|| paths.iter().position(|path| is(path, source.former)))
     }
 
     /// Whether a route may have no further path of this source.

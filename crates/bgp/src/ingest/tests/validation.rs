@@ -186,6 +186,12 @@ fn paths_of_a_prefix_are_kept_and_evaluated_apart() {
     let of_prefix = session.ingest.view_received(&session.peer, prefix.any());
     assert_eq!(seen(of_prefix), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
     assert_eq!(session.peer.received_len::<V4>(), 3);
+    // All paths of the last address below a changed prefix.
+    let host = |path_id| PathPrefix::<V4> { prefix: "12.0.0.1/32".parse().unwrap(), path_id };
+    session.update(&body(Some(&attributes(&[65001, 9], |_| {})), [host(0), host(5)]));
+    session.set_vrps(vrps(&[("12.0.0.1/32", 32, 8)]));
+    assert_eq!(session.settle(), 2);
+    assert_eq!([0, 5].map(|id| session.has_path("12.0.0.1/32", id)), [None; 2]);
 }
 
 #[test]
