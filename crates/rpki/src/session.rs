@@ -357,8 +357,7 @@ impl Session {
         Ok(())
     }
 
-    /// "MUST immediately terminate the session with an Error Report PDU with code 0 ("Corrupt Data"), and the router MUST
-    /// flush all data learned from that cache" (RFC 8210 section 5.1).
+    /// Another Session ID ends the session with Corrupt Data, and discards the records of the cache (RFC 8210 section 5.1).
     fn same_session(&mut self, known: u16, session: u16, effects: &mut Vec<Effect>) -> Result<(), Fault> {
         if known == session {
             return Ok(());
