@@ -214,8 +214,11 @@ def test_a_deletion_that_redis_loses_is_repaired(host, combination):
     gone = {SINGLE[0], SINGLE[1], BALANCED[0]}
     orchagent = sonic.processes["orchagent"].popen
     orchagent.send_signal(signal.SIGSTOP)
-    # In one flush: while orchagent has a backlog, fpmsyncd holds the next one back.
+    # Read at once, and so in one flush: while orchagent has a backlog, fpmsyncd holds the next one back.
+    fpmsyncd = sonic.processes["fpmsyncd"].popen
+    fpmsyncd.send_signal(signal.SIGSTOP)
     client.send(b"".join(fpm.route(fpm.DELROUTE, prefix) for prefix in gone))
+    fpmsyncd.send_signal(signal.SIGCONT)
     wait_for("they wait for orchagent", lambda: sonic.appl.smembers("ROUTE_TABLE_KEY_SET") >= gone, 60)
     sonic.appl.srem("ROUTE_TABLE_KEY_SET", *gone)
     sonic.appl.srem("ROUTE_TABLE_DEL_SET", *gone)
