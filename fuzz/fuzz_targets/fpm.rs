@@ -30,8 +30,8 @@ fuzz_target!(|input: (Vec<(u8, &[u8])>, &[u8])| {
 
     let mut out = FpmOut::default();
     let mut daemon = Fpmsyncd::new(FpmConfig::default());
-    daemon.link(1, "Ethernet0");
-    daemon.link(2, "VrfRed");
+    daemon.link(1, "Ethernet0", &mut out);
+    daemon.link(2, "VrfRed", &mut out);
     daemon.session_up();
     let mut rest = stream.as_slice();
     while let Ok(Some(frame)) = fpm::frame(rest) {

@@ -10,7 +10,7 @@ fuzz_target!(|message: &str| {
         assert_eq!(text::read_zmq_request(7, &again).expect("what we write we read"), request);
     }
     if let Ok(reply) = text::read_zmq_reply(7, message) {
-        let again = text::write_reply(&reply, false).to_zmq();
+        let again = text::write_reply(&reply, text::ReplyTo::Request).to_zmq();
         let _ = text::read_zmq_reply(7, &again).expect("what we write we read");
     }
     if let Ok((object, id)) = text::read_row_key(message) {

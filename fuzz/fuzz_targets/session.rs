@@ -12,12 +12,17 @@ use std::net::Ipv4Addr;
 fuzz_target!(|input: Vec<(u8, &[u8])>| {
     let settings = Settings {
         local_asn: 65001,
+        alternate_asn: Some(65002),
         router_id: Ipv4Addr::new(10, 0, 0, 1),
         peer_asn: None,
         families: FamilySet { ipv4: true, ipv6: true },
         hold_time: 90,
         passive: true,
         connect_retry: 20,
+        role: None,
+        role_strict: false,
+        graceful_restart: true,
+        add_path_receive: FamilySet::ALL,
     };
     let (mut peer, mut now, mut out) = (Peer::new(settings, 7), 1_000, Vec::new());
     let mut open = false;
