@@ -95,7 +95,7 @@ pub enum Reason {
     ClusterListLength,
     /// Another came from a peer with a lower address.
     PeerAddress,
-    /// Another of the same session has a lower path identifier (RFC 7911).
+    /// Another of the same peer has a lower path identifier (RFC 7911), or the same one in its present session.
     PathId,
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for Reason {
             Reason::RouterId => "higher router id",
             Reason::ClusterListLength => "longer cluster list",
             Reason::PeerAddress => "higher peer address",
-            Reason::PathId => "higher path identifier",
+            Reason::PathId => "higher path identifier, or stale",
         })
     }
 }

@@ -217,7 +217,7 @@ fn chip_is_compared_again_only_after_a_change() {
 /// cargo test --release -p ribtide-sonicd --lib round_cost -- --ignored --nocapture
 /// ```
 #[test]
-#[ignore = "it measures"]
+#[ignore = "a measurement"]
 fn round_cost() {
     let routes: u32 = std::env::var("ROUTES").map_or(200_000, |text| text.parse().unwrap());
     let Some(server) = Server::start() else { return };
