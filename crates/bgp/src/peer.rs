@@ -194,6 +194,11 @@ pub struct EgressSettings {
     pub role: Option<Role>,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
+    /// Our link-local address on the link that we share with the receivers: it is sent with our own global IPv6 address, or
+    /// alone where there is none (RFC 2545 section 3).
+    pub link_local: Option<Ipv6Addr>,
+    /// IPv4 routes may have IPv6 next hops (RFC 8950).
+    pub extended_next_hop: bool,
     /// The export policy. Equal ones have equal results.
     pub export: std::sync::Arc<ribtide_policy::Policy>,
 }
@@ -222,6 +227,8 @@ impl EgressSettings {
             prefix_sid: false,
             role: None,
             next_hop: NextHopRule::Keep,
+            link_local: None,
+            extended_next_hop: false,
             export,
         }
     }
@@ -249,11 +256,11 @@ pub enum NextHopRule {
     Own {
         /// For IPv4 routes; `None`: IPv4 routes go with the IPv6 address (RFC 8950) or not at all.
         v4: Option<Ipv4Addr>,
-        /// For IPv6 routes; `None`: IPv6 routes are not sent.
+        /// For IPv6 routes; `None`: they go with [`EgressSettings::link_local`] or not at all.
         v6: Option<Ipv6Addr>,
     },
-    /// As received, except of routes that we originate, and where the export policy sets it to our own
-    /// address: one of these.
+    /// As received, except of routes that we originate, where the export policy sets it to our own
+    /// address, and where it is valid on another link alone: one of these.
     KeepUnlessOwn {
         /// For IPv4 routes.
         v4: Option<Ipv4Addr>,

@@ -37,7 +37,7 @@ pub fn watch(
         while begin.elapsed() < timeout && calm < 2 && !stop.stopped() {
             std::thread::sleep(CONVERGENCE_POLL_INTERVAL);
             let done =
-                configured > 0 && sessions.call(|s| s.neighbors().iter().all(is_done)).unwrap_or(false);
+                configured > 0 && sessions.call(are_done).unwrap_or(false);
             // Routes before the last End-of-RIB may still be on the way to the RIB manager.
             calm = if done && rings.read().iter().all(|r| r.depth == 0) { calm + 1 } else { 0 };
         }
@@ -45,6 +45,10 @@ pub fn watch(
         let _ = rib.send(RibIn::EndOfInitial(Source::Bgp));
     })?;
     Ok(())
+}
+
+fn are_done(sessions: &mut Sessions) -> bool {
+    sessions.neighbors().iter().all(is_done) && sessions.waiting_interfaces().is_empty()
 }
 
 fn is_done(neighbor: &NeighborView) -> bool {

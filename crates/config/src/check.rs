@@ -8,6 +8,7 @@ use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
 use super::graceful_restart::{GracefulRestartConfig, GracefulRestartTable};
+use super::interfaces::InterfaceNeighbor;
 use super::max_prefixes::MaxPrefixesConfig;
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
@@ -105,6 +106,8 @@ pub struct BgpConfig {
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
     pub dynamic: Vec<DynamicRange>,
+    /// Neighbours by interface; see [`BgpConfig::interface_neighbor`].
+    pub interfaces: Vec<InterfaceNeighbor>,
 }
 
 /// A configured neighbour.
@@ -200,6 +203,8 @@ pub struct NeighborSettings {
     pub graceful_restart: GracefulRestartConfig,
     /// The families in which we receive several paths of a prefix (RFC 7911).
     pub add_path_receive: FamilySet,
+    /// Whether IPv4 routes may have IPv6 next hops (RFC 8950).
+    pub extended_next_hop: bool,
 }
 
 impl Config {
@@ -366,6 +371,9 @@ impl Checker {
             self.problem(key!["rpki"], message);
         }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, fib.as_ref(), &mut bfd));
+        if let Some(bgp) = &bgp {
+            self.interface_neighbors(bgp, (!on_kernel && fib.is_some()).then_some(&interfaces));
+        }
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
         let process = self.process(&file.process);
@@ -483,6 +491,7 @@ impl Checker {
             confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
+            interfaces: Vec::new(),
         };
         if !(1..=256).contains(&bgp.multipath) {
             let message = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
@@ -547,9 +556,24 @@ impl Checker {
                 }
             }
         }
+        for (j, interface) in file.interfaces.iter().enumerate() {
+            let place = at(key!["interfaces", j]);
+            let settings = self.settings(name, kind, file, Whose::Interface(None), router, &place);
+            self.interface_neighbor(bgp, interface, None, settings, &place);
+        }
         let plain = file.neighbors.iter().enumerate().map(|(j, a)| (*a, None, at(key!["neighbors", j])));
-        let full =
-            file.neighbor.iter().enumerate().map(|(j, n)| (n.address, Some(n), at(key!["neighbor", j])));
+        let mut full = Vec::new();
+        for (j, own) in file.neighbor.iter().enumerate() {
+            let place = at(key!["neighbor", j]);
+            match (own.address, &own.interface) {
+                (Some(address), None) => full.push((address, Some(own), place)),
+                (None, Some(interface)) => {
+                    let settings = self.settings(name, kind, file, Whose::Interface(Some(own)), router, &place);
+                    self.interface_neighbor(bgp, interface, Some(own), settings, &place);
+                }
+                _ => self.problem(&place, "a neighbour has one of the two: write address or interface"),
+            }
+        }
         for (address, neighbor, place) in plain.chain(full) {
             let settings = self.settings(name, kind, file, Whose::Neighbor(neighbor), router, &place);
             if address.is_unspecified() || address.is_multicast() {
@@ -558,7 +582,7 @@ impl Checker {
             if matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
                 self.problem(
                     &place,
-                    format!("sessions over link-local addresses are not there yet; write a global address in place of {address}"),
+                    format!("every link may have the address {address}; write interfaces = [\"NAME\"] with the name of its interface"),
                 );
             }
             if settings.local_address.is_some_and(|l| l.is_ipv4() != address.is_ipv4()) {
@@ -600,7 +624,7 @@ impl Checker {
         place: &[Step],
     ) -> NeighborSettings {
         let (own, dynamic) = match whose {
-            Whose::Neighbor(own) => (own, false),
+            Whose::Neighbor(own) | Whose::Interface(own) => (own, false),
             Whose::Dynamic => (None, true),
         };
         // What a neighbour takes over from its group is wrong in the group.
@@ -717,6 +741,7 @@ impl Checker {
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
             add_path_receive: self.add_path_receive(&both, families),
+            extended_next_hop: self.extended_next_hop(&both, matches!(whose, Whose::Interface(_))),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,
@@ -754,6 +779,8 @@ impl Checker {
 enum Whose<'a> {
     /// A configured neighbour's; `None` when it sets nothing itself.
     Neighbor(Option<&'a file::Neighbor>),
+    /// The same of the neighbour of an interface.
+    Interface(Option<&'a file::Neighbor>),
     /// Those of peers from a range.
     Dynamic,
 }
@@ -801,7 +828,7 @@ impl<'a> Both<'a> {
     }
 
     /// The same of a setting that cannot be wrong by itself.
-    fn value<T: Copy>(
+    pub(super) fn value<T: Copy>(
         &self,
         of_own: fn(&file::Neighbor) -> &Option<T>,
         of_group: fn(&file::Group) -> &Option<T>,

@@ -315,6 +315,9 @@ macro_rules! with_peer_settings {
             /// Whether its routes stay in use while it restarts, and how long.
             #[schemars(extend("x-default" = "as in `bgp`"), extend("x-see" = "#graceful-restart"))]
             pub(super) graceful_restart: Option<GracefulRestartTable>,
+            /// IPv4 routes may have IPv6 next hops, in both directions (RFC 8950).
+            #[schemars(extend("x-default" = "`true` for neighbours by interface"), extend("x-see" = "#unnumbered-sessions"))]
+            pub(super) extended_next_hop: Option<bool>,
             $($after)*
         }
     };
@@ -343,6 +346,11 @@ with_peer_settings!(
         /// Addresses of neighbours without settings of their own.
         #[serde(default)]
         pub(super) neighbors: Vec<IpAddr>,
+        /// Interfaces with a neighbour whose link-local address is learnt: names, or patterns with `*` and `?`, of which the
+        /// most specific one counts.
+        #[serde(default)]
+        #[schemars(extend("x-see" = "#unnumbered-sessions"))]
+        pub(super) interfaces: Vec<String>,
         /// Neighbours with settings of their own: `[[bgp.group.NAME.neighbor]]` tables.
         #[serde(default)]
         pub(super) neighbor: Vec<Neighbor>,
@@ -359,7 +367,11 @@ with_peer_settings!(
     "the group's",
     {
         /// Its address.
-        pub(super) address: IpAddr,
+        #[schemars(extend("x-default" = "required, or `interface`"))]
+        pub(super) address: Option<IpAddr>,
+        /// Its interface, in place of an address: as in the group's `interfaces`.
+        #[schemars(extend("x-see" = "#unnumbered-sessions"))]
+        pub(super) interface: Option<String>,
         /// Text for operators.
         pub(super) description: Option<String>,
         /// Its AS.

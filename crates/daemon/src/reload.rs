@@ -339,6 +339,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 originate: _,
                 neighbors: _,
                 dynamic: _,
+                interfaces: _,
             } = new;
             key("bgp.confederation", *confederation == old.confederation);
             key("bgp.listen", *listen == old.listen);

@@ -222,7 +222,7 @@ impl Router {
         };
         if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
             initial_routes::watch(
-                bgp.neighbors.len(),
+                bgp.neighbors.len() + bgp.interfaces.len(),
                 running.sessions.clone(),
                 rings.clone(),
                 inbox,

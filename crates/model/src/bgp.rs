@@ -1,5 +1,6 @@
 //! BGP: totals, neighbours, update groups.
 
+use super::ZonedAddress;
 use super::PerFamilyCount;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,10 +38,24 @@ pub struct BgpSummary {
     pub paths: PerFamilyCount,
     /// Best paths in force.
     pub active: PerFamilyCount,
+    /// Interfaces whose neighbours are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_interfaces: Vec<WaitingInterface>,
     /// The neighbours. The API gives them as pages of `GET /v1/bgp/neighbors`; `ribtide show` puts them in here, also
     /// where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Neighbor>>,
+}
+
+/// An interface whose neighbour is not known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WaitingInterface {
+    /// The interface.
+    pub interface: String,
+    /// The group in the configuration.
+    pub group: String,
+    /// Why it is not known.
+    pub reason: String,
 }
 
 /// The threads of BGP.
@@ -66,11 +81,11 @@ pub struct NeighborPage {
     pub next: Option<String>,
 }
 
-/// A neighbour: `GET /v1/bgp/neighbors/ADDRESS`.
+/// A neighbour: `GET /v1/bgp/neighbors/ADDRESS`; a link-local ADDRESS with its interface, or that alone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbor {
     /// Its address.
-    pub address: IpAddr,
+    pub address: ZonedAddress,
     /// Its group in the configuration.
     pub group: String,
     /// Its description.
@@ -218,6 +233,9 @@ pub struct Session {
     /// Families in which several paths of a prefix are received (RFC 7911).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_path_receive: Vec<String>,
+    /// IPv6 next hops of IPv4 routes (RFC 8950).
+    #[serde(default)]
+    pub extended_next_hop: bool,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.
@@ -419,7 +437,7 @@ pub struct Group {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupMember {
     /// The neighbour.
-    pub address: IpAddr,
+    pub address: ZonedAddress,
     /// Its group in the configuration.
     pub group: String,
     /// Whether its write queue is full.
@@ -434,9 +452,9 @@ pub struct GroupMember {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
-    /// This neighbour.
+    /// This neighbour: its address, with its interface as in `fe80::1%swp1`, or its interface alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<IpAddr>,
+    pub address: Option<String>,
     /// All neighbours.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,

@@ -1,5 +1,6 @@
 //! BGP routes and their numbers, in total and by thread.
 
+use super::ZonedAddress;
 use super::PerFamilyCount;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -101,7 +102,7 @@ pub enum Forwarding {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Path {
     /// The peer that sent it; 0.0.0.0 for a path that this router originates.
-    pub neighbor: IpAddr,
+    pub neighbor: ZonedAddress,
     /// Its path identifier, in a session that has them (RFC 7911).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<u32>,
@@ -120,7 +121,7 @@ pub struct Path {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
     /// Its next hop; unspecified for a path that this router originates.
-    pub next_hop: IpAddr,
+    pub next_hop: ZonedAddress,
     /// Its AS path, as text.
     pub as_path: String,
     /// `igp`, `egp` or `incomplete`.

@@ -5,6 +5,7 @@ use crate::community::{AnyCommunity, CommunitySet, Kind};
 use crate::numbers::Numbers;
 use crate::prefix_set::PrefixSet;
 use crate::route::{Draft, RouteType};
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rpki::Validity;
 use ribtide_wire::bgp::attribute::Origin;
@@ -108,7 +109,7 @@ impl Condition {
             }
             Condition::AsPathSet(set, how) => set.set.has(route.as_path()) != (*how == Match::Invert),
             Condition::NeighborSet(set, how) => {
-                holds_address(&set.set, route.source().neighbor) != (*how == Match::Invert)
+                holds_address(&set.set, split_zone(route.source().neighbor).0) != (*how == Match::Invert)
             }
             Condition::NextHopIn(set) => holds_address(&set.set, route.next_hop()),
             Condition::AfiSafiIn(list) => list.contains(&route.afi()),

@@ -78,7 +78,7 @@ fn reduce_privileges(config: &Config) -> Result<Kept, Failure> {
 /// `ribtide check`: whether a configuration is valid.
 pub(crate) fn check(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
-    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
+    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len() + b.interfaces.len());
     let (neighbors, statics) = (
         text::count(neighbors as u64, "neighbour"),
         text::count(config.statics.len() as u64, "static route"),

@@ -11,5 +11,6 @@ pub mod bfd;
 pub mod bgp;
 pub mod fpm;
 pub mod mrt;
+pub mod ndp;
 pub mod netlink;
 pub mod rtr;

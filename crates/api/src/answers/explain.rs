@@ -5,6 +5,7 @@ use ribtide_bgp::message::BestPath;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
@@ -288,7 +289,8 @@ fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
     }
     let of_route = |address| e.group.hops.iter().any(|hop| hop.received.gateway == Some(address));
     let tracked = stage.rib.default_vrf().tracked_next_hops();
-    let delayed = tracked.filter_map(|info| Some((info.next_hop.address, info.delayed_until?)));
+    let address = |address| split_zone(address).0;
+    let delayed = tracked.filter_map(|info| Some((address(info.next_hop.address), info.delayed_until?)));
     let lines = delayed.filter(|(address, _)| of_route(*address)).map(|(address, until)| {
         let seconds = until.saturating_sub(stage.now()).div_ceil(1000);
         format!(

@@ -17,6 +17,7 @@ mod summary;
 mod suppression;
 mod threads;
 mod tracked;
+mod zones;
 
 pub use asic::asic_lookup;
 pub(crate) use asic::{asic_faults, asic_state, set_asic};

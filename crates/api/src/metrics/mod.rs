@@ -150,7 +150,7 @@ fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
 }
 
 fn neighbor(m: &mut Families, n: &Neighbor) {
-    let who = two(("neighbor", n.address), ("group", &n.group));
+    let who = two(("neighbor", &n.address), ("group", &n.group));
     m.add(NEIGHBOR_UP, who.clone(), n.session.is_some());
     m.add(NEIGHBOR_STATE, who.clone(), n.state_seconds);
     m.add(NEIGHBOR_FLAPS, who.clone(), n.flaps);

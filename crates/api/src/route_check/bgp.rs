@@ -20,6 +20,7 @@ use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
 use ribtide_bgpd::shard::route_set;
 use ribtide_model::Difference;
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
@@ -325,7 +326,7 @@ fn text(hop: &ReceivedHop) -> String {
 }
 
 fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Difference {
-    let via = |(address, _): &(IpAddr, u16)| format!("via {address}");
+    let via = |(address, _): &(IpAddr, u16)| format!("via {}", split_zone(*address).0);
     let expected = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
     let best = view.map_or_else(String::new, |view| {
         let standing = match view.standing {
@@ -335,7 +336,7 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
             Standing::Waiting { former: true } => "the former one stays advertised until the FIB has it",
         };
         let which = if view.best { "best path" } else { "path" };
-        format!("{which} from {} ({standing})", view.neighbor)
+        format!("{which} from {} ({standing})", split_zone(view.neighbor).0)
     });
     let (stage, found, message) = match wrong {
         Wrong::Missing => {
@@ -354,7 +355,7 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
     Difference {
         vrf: "default".into(),
         prefix: prefix.to_string(),
-        neighbor: view.map(|view| view.neighbor),
+        neighbor: view.map(|view| split_zone(view.neighbor).0.into()),
         stage,
         rib: expected.unwrap_or_else(|| "absent".into()),
         found,

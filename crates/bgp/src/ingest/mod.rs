@@ -165,7 +165,10 @@ impl Ingest {
         if let Some(received) = received {
             withdraw::<N>(received, update);
         }
-        let Some(next_hop) = update.next_hop::<N::Family>() else { return };
+        let Some(mut next_hop) = update.next_hop::<N::Family>() else { return };
+        if let Some(zone) = context.zone {
+            next_hop = next_hop.on_link(zone);
+        }
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
         }

@@ -5,6 +5,7 @@ use super::max_prefixes::{Accepted, AcceptedPrefixes, LimitEvent, MaxPrefixes, P
 use super::received::Received;
 use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
+use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, Families, for_each_family};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attribute, code, number, router_ids};
@@ -114,6 +115,8 @@ pub(super) struct Context {
     first_as: u32,
     /// Our role, and the peer's AS.
     role: Option<(Role, u32)>,
+    /// The link of a session over link-local addresses: that of its next hops.
+    pub(super) zone: Option<u32>,
 }
 
 impl IngestPeer {
@@ -201,6 +204,7 @@ impl Context {
             role: settings.role.map(|role| (role, info.asn)),
             first_member_as: if info.kind == PeerKind::Confederation { info.asn } else { 0 },
             first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
+            zone: zone_of(info.address),
         }
     }
 

@@ -104,9 +104,7 @@ impl Sessions {
             Some(at) if at <= now => "it has no session again within its restart time",
             _ => "stale-time is over",
         };
-        let who =
-            Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
-        self.log.neighbor(now, &who, &News::Swept(why));
+        self.log.neighbor(now, &Who::of(peer), &News::Swept(why));
         self.end_retention(id);
     }
 

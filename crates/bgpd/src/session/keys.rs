@@ -2,7 +2,7 @@
 //! or range.
 
 use super::socket;
-use ribtide_config::BgpConfig;
+use ribtide_config::{BgpConfig, LINK_LOCAL};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -14,7 +14,10 @@ pub(super) type Keys = BTreeMap<(IpAddr, Option<u8>), String>;
 pub(super) fn of(bgp: &BgpConfig) -> Keys {
     let neighbors = bgp.neighbors.iter().map(|(address, n)| ((*address, None), &n.settings.password));
     let ranges = bgp.dynamic.iter().map(|d| ((d.range.addr(), Some(d.range.len())), &d.settings.password));
-    neighbors.chain(ranges).filter_map(|(of, key)| Some((of, key.clone()?))).collect()
+    // One range for all, since any link may have the same addresses.
+    let (address, len) = LINK_LOCAL;
+    let interfaces = bgp.interfaces.iter().map(|n| ((address, Some(len)), &n.settings.password));
+    neighbors.chain(ranges).chain(interfaces).filter_map(|(of, key)| Some((of, key.clone()?))).collect()
 }
 
 /// Replaces the keys `old` by `new`. Established sessions keep theirs.

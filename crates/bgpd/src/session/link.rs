@@ -198,6 +198,11 @@ impl Sessions {
         Ok((Arc::new(info), local))
     }
 
+    /// Whether internal peers may get routes with our own address, whatever their settings are.
+    pub(super) fn sends_own_addresses(&self) -> bool {
+        self.originated.is_configured() || self.unnumbered.is_configured()
+    }
+
     /// The egress settings of a session.
     fn egress(
         &self,
@@ -206,11 +211,20 @@ impl Sessions {
         local: IpAddr,
         interfaces: &[InterfaceConfig],
     ) -> EgressSettings {
-        let own = || socket::own_addresses(local, interfaces);
+        // RFC 2545 section 3: the receivers are on the link of a link-local address.
+        let link_local = match local {
+            IpAddr::V6(local) if local.is_unicast_link_local() => Some(local),
+            _ => None,
+        };
+        let own = || {
+            let (v4, v6) = socket::own_addresses(local, peer.link.as_ref(), interfaces);
+            // A session over IPv6 needs no IPv4 address on the link, nor that it is on the same subnet.
+            (v4.filter(|_| local.is_ipv4() || !negotiated.extended_next_hop), v6)
+        };
         let next_hop = if peer.kind.is_external() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
-        } else if self.originated.is_configured() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
+        } else if self.sends_own_addresses() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
@@ -237,6 +251,8 @@ impl Sessions {
             prefix_sid: peer.settings.prefix_sid,
             role: peer.settings.role,
             next_hop,
+            link_local,
+            extended_next_hop: negotiated.extended_next_hop,
             export: peer.settings.export.clone(),
         }
     }

@@ -10,6 +10,7 @@
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
+mod advertisements;
 mod bfd;
 mod connection;
 mod graceful_restart;
@@ -26,6 +27,7 @@ mod reconfiguration;
 mod refused;
 mod socket;
 mod ttl;
+mod unnumbered;
 mod view;
 mod write_queue;
 mod writers;
@@ -35,6 +37,7 @@ pub use reconfiguration::Neighbors;
 pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
 pub(super) use socket::set_md5;
+pub use unnumbered::WaitingInterface;
 pub use view::{NeighborView, Totals, UpView};
 pub use write_queue::WriteQueue;
 
@@ -59,6 +62,7 @@ use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId, PeerKind};
 use ribtide_config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_prefix::Map;
+use ribtide_prefix::zone::zone_of;
 use ribtide_ribd::Redistributed;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -76,6 +80,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use unnumbered::{Link, Unnumbered};
 use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
@@ -92,6 +97,8 @@ const LINGERING: usize = 1024;
 const WRITES_AT_ONCE: usize = 8 * 1024 * 1024;
 
 const WAKE: Token = Token(usize::MAX);
+/// The socket of Router Advertisements.
+const ADVERTISEMENTS: Token = Token(usize::MAX - 1);
 /// Tokens of at least this are listeners'; lower ones are connections', two for each peer.
 const LISTENERS: usize = 1 << 48;
 
@@ -253,11 +260,13 @@ impl SessionsBuilder {
             proven: Map::default(),
             bfd: self.bfd.1,
             links: Interfaces::default(),
+            unnumbered: Unnumbered::default(),
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
         };
         sessions.originate(&setup.bgp.originate);
+        sessions.configure_interfaces(&setup.bgp.interfaces);
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
         }
@@ -306,6 +315,8 @@ pub struct Sessions {
     proven: Map<IpAddr, Standing>,
     bfd: Receiver<BfdNews>,
     links: Interfaces,
+    /// Neighbours by interface.
+    unnumbered: Unnumbered,
     link_news: Receiver<InterfaceNews>,
     redistributed: Receiver<Redistributed>,
     originated: Originated,
@@ -327,9 +338,11 @@ impl Sessions {
         }
         let mut events = Events::with_capacity(1024);
         let mut rest = Turn::Idle;
+        let mut hears = false;
         while !stop.stopped() {
             self.outbox.retry();
-            let waiting = !writes.is_empty()
+            let waiting = hears
+                || !writes.is_empty()
                 || !reports.is_empty()
                 || (self.outbox.is_empty() && !self.redistributed.is_empty());
             let timeout = if rest == Turn::Busy || waiting {
@@ -351,6 +364,7 @@ impl Sessions {
             for event in &events {
                 match event.token() {
                     WAKE => {}
+                    ADVERTISEMENTS => hears = true,
                     Token(at) if at >= LISTENERS => self.accept(at - LISTENERS),
                     token => {
                         if event.is_writable() {
@@ -367,6 +381,7 @@ impl Sessions {
             while let Some(news) = self.link_news.try_recv() {
                 self.take_interface(news);
             }
+            hears = hears && self.hear();
             // What readers have no room for waits in the RIB manager, where changes coalesce.
             while self.outbox.is_empty()
                 && let Some(changes) = self.redistributed.try_recv()
@@ -383,6 +398,7 @@ impl Sessions {
             self.take_writes(writes);
             calls.serve(&mut self);
             self.run_timers();
+            self.advertise();
             rest = hosted.pass();
         }
         self.close_all();
@@ -391,16 +407,26 @@ impl Sessions {
     /// How long nothing needs to be done unless something happens.
     fn poll_timeout(&self) -> Duration {
         let (timer, linger) = (self.timers.first().map(|t| t.0), self.lingering.front().map(|l| l.0));
-        let next = timer.into_iter().chain(linger).min().map(|at| self.clock.until(at));
+        let advertisement = self.unnumbered.next();
+        let next = timer.into_iter().chain(linger).chain(advertisement).min().map(|at| self.clock.until(at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::MAX, |d| d.saturating_add(Duration::from_millis(1)))
     }
 
     /// A configured neighbour comes, and waits to be started.
     fn configure(&mut self, neighbor: &NeighborConfig) -> PeerId {
+        self.configure_on(neighbor, None)
+    }
+
+    /// The same, of a neighbour by interface where it has a `link`.
+    fn configure_on(&mut self, neighbor: &NeighborConfig, link: Option<Link>) -> PeerId {
         let id = self.add(neighbor.address, neighbor.settings.clone(), false);
+        if let Some(link) = &link {
+            self.note_link(link, id);
+        }
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.description.clone_from(&neighbor.description);
+            peer.link = link;
         }
         self.obey(id);
         id
@@ -477,7 +503,7 @@ impl Sessions {
         };
         let asn = up.map(|n| n.asn).or(peer.up.as_ref().map(|up| up.info.asn));
         let asn = asn.or(peer.fsm.settings().peer_asn);
-        let who = Who { address: peer.address, asn, group: &peer.settings.group };
+        let who = Who { asn, ..Who::of(peer) };
         self.log.neighbor(now, &who, &news);
     }
 
@@ -508,10 +534,13 @@ impl Sessions {
         }
         let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some() || peer.retained.is_some();
         if peer.dynamic && !peer.has_connections() && !waits {
-            let (address, kind) = (peer.address, peer.kind);
+            let (address, kind, link) = (peer.address, peer.kind, peer.link.take());
             after.map(|at| self.timers.remove(&(at, id)));
             self.peers.remove(&id);
             self.by_address.remove(&address);
+            if let Some(link) = link {
+                self.unnumbered.forget(&link, id);
+            }
             self.ids.retire(id, kind);
         }
     }
@@ -544,7 +573,7 @@ impl Sessions {
         loop {
             let Some(accepted) = self.listeners.get(listener).map(TcpListener::accept) else { return };
             match accepted {
-                Ok((stream, from)) => self.accepted(stream, from.ip().to_canonical()),
+                Ok((stream, from)) => self.accepted(stream, from),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A connection that ended while it waited, or no descriptors left: the others go on.
                 Err(_) => return,
@@ -552,8 +581,14 @@ impl Sessions {
         }
     }
 
-    fn accepted(&mut self, stream: TcpStream, from: IpAddr) {
-        let known = self.by_address.get(&from).copied();
+    fn accepted(&mut self, stream: TcpStream, address: SocketAddr) {
+        let from = self.zoned(address);
+        let mut known = self.by_address.get(&from).copied();
+        if let (None, SocketAddr::V6(address)) = (known, address)
+            && zone_of(from).is_some()
+        {
+            known = self.router_on(address.scope_id(), *address.ip(), true);
+        }
         let id = match (known, self.range_of(from)) {
             (Some(id), _) => id,
             (None, Some(_)) if self.peers.len() >= MOST_PEERS => {
@@ -562,7 +597,10 @@ impl Sessions {
             }
             (None, Some(settings)) => {
                 let id = self.add(from, settings, true);
-                let now = self.clock.now();
+                let (now, link) = (self.clock.now(), self.link_of(address));
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.link = link;
+                }
                 let obstacle = self.obstacle(id);
                 if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.settings.shutdown.is_none()) {
                     peer.handle(Event::Start, now);
@@ -588,9 +626,7 @@ impl Sessions {
             ))
         });
         if let Some((reason, why)) = refused {
-            let who =
-                Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
-            self.log.neighbor(now, &who, &News::Refused(&why));
+            self.log.neighbor(now, &Who::of(peer), &News::Refused(&why));
             self.refused.add(reason);
             return self.settle(id);
         }
@@ -642,7 +678,12 @@ impl Sessions {
 
     fn connect(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        match socket::connect(peer.address, &peer.settings, peer.kind.is_external()) {
+        let port = peer.settings.port;
+        let to = match &peer.link {
+            Some(link) => link.socket_address(peer.address, port),
+            None => SocketAddr::new(peer.address, port),
+        };
+        match socket::connect(to, &peer.settings, peer.kind.is_external()) {
             Ok(stream) => {
                 *peer.slot(Side::Ours) = Some(Connection::new(stream, true));
                 self.watch(id, Side::Ours, Interest::READABLE | Interest::WRITABLE);

@@ -2,7 +2,9 @@
 
 use super::connection::Connection;
 use super::graceful_restart::Retained;
+use super::log::Who;
 use super::max_prefixes::LimitState;
+use super::unnumbered::Link;
 use super::write_queue::Backlog;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind, PrefixLimits};
@@ -23,6 +25,8 @@ pub(super) struct Peer {
     pub(super) dynamic: bool,
     /// The interface of the subnet on which it was last seen.
     pub(super) interface: Option<String>,
+    /// Its link, if the configuration has it by interface.
+    pub(super) link: Option<Link>,
     pub(super) fsm: fsm::Peer,
     ours: Option<Connection>,
     theirs: Option<Connection>,
@@ -87,6 +91,7 @@ impl Peer {
             role_strict: settings.role_strict,
             graceful_restart: settings.graceful_restart.helper,
             add_path_receive: settings.add_path_receive,
+            extended_next_hop: settings.extended_next_hop,
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
@@ -98,6 +103,7 @@ impl Peer {
             settings,
             dynamic: false,
             interface: None,
+            link: None,
             fsm: fsm::Peer::new(machine, seed),
             ours: None,
             theirs: None,
@@ -158,7 +164,7 @@ impl Peer {
         if state != before {
             tracing::debug!(
                 target: target::BGP_SESSION,
-                neighbor = %self.address,
+                neighbor = %Who::of(self),
                 before = before.name(),
                 state = state.name(),
                 reason = self.fsm.last_error().filter(|e| e.at == now).map(|e| e.text.as_str()),

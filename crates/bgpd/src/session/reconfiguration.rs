@@ -4,7 +4,8 @@ use super::{Sessions, keys};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::PeerId;
-use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings};
+use ribtide_config::{AsNumbers, BgpConfig, NeighborConfig, NeighborSettings};
+use ribtide_prefix::zone::split_zone;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;
@@ -77,6 +78,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         max_prefixes,
         graceful_restart,
         add_path_receive,
+        extended_next_hop,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -93,6 +95,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *role == old.role
         && *role_strict == old.role_strict
         && *add_path_receive == old.add_path_receive
+        && *extended_next_hop == old.extended_next_hop
         && *password == old.password
         && graceful_restart.helper == old.graceful_restart.helper;
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
@@ -134,17 +137,23 @@ impl Sessions {
         keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
         self.ranges.clone_from(&bgp.dynamic);
-        let originated = self.originated.is_configured();
+        let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
+        let own_addresses = self.sends_own_addresses();
         self.originate(&bgp.originate);
-        if originated != self.originated.is_configured() {
-            // Internal peers get our own address in NEXT_HOP of originated routes.
+        self.configure_interfaces(&bgp.interfaces);
+        if own_addresses != self.sends_own_addresses() {
+            // Internal peers get our own address in NEXT_HOP of originated routes, and of those from a link alone.
             let ids: Vec<PeerId> = self.peers.keys().copied().collect();
             ids.into_iter().for_each(|id| self.send_otherwise(id));
         }
         let mut changed = Neighbors::default();
-        let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
-            self.renew(bgp, address, id, &mut changed);
+            // An interface that is no longer configured has no neighbour any more.
+            if self.by_address.get(&address) == Some(&id) {
+                self.renew(bgp, address, id, &mut changed);
+            } else {
+                changed.removed.push(split_zone(address).0);
+            }
         }
         for (address, neighbor) in &bgp.neighbors {
             if !self.by_address.contains_key(address) {
@@ -161,11 +170,17 @@ impl Sessions {
     /// Applies the configuration to an existing neighbour.
     fn renew(&mut self, bgp: &BgpConfig, address: IpAddr, id: PeerId, changed: &mut Neighbors) {
         let Some(peer) = self.peers.get(&id) else { return };
-        let configured = bgp.neighbors.get(&address);
+        let link = peer.link.clone();
+        let by_interface = link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
+            let (description, settings) = (neighbor.description.clone(), neighbor.settings.clone());
+            NeighborConfig { address, description, settings }
+        });
+        let configured = bgp.neighbors.get(&address).or(by_interface.as_ref());
         let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
+        let named = split_zone(address).0;
         let Some(settings) = configured.map(|neighbor| neighbor.settings.clone()).or(ranged) else {
             self.remove(id, &Notification::cease(cease::PEER_DECONFIGURED));
-            return changed.removed.push(address);
+            return changed.removed.push(named);
         };
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
@@ -191,7 +206,7 @@ impl Sessions {
         if takes == Difference::Session {
             self.remove(id, &Notification::cease(cease::CONFIG_CHANGE));
             if let Some(neighbor) = configured {
-                let id = self.configure(neighbor);
+                let id = self.configure_on(neighbor, link);
                 self.start(id);
             }
         } else {
@@ -220,13 +235,13 @@ impl Sessions {
             }
         }
         if shuts_down.is_some() {
-            changed.shut_down.push(address);
+            changed.shut_down.push(named);
         } else if starts {
-            changed.started.push(address);
+            changed.started.push(named);
         } else if takes == Difference::Session {
-            changed.reset.push(address);
+            changed.reset.push(named);
         } else if renamed || takes != Difference::None {
-            changed.refreshed.push(address);
+            changed.refreshed.push(named);
         }
     }
 
@@ -245,7 +260,7 @@ impl Sessions {
     }
 
     /// Removes a neighbour and its session. Its number is free when no trace is left.
-    fn remove(&mut self, id: PeerId, farewell: &Notification) {
+    pub(super) fn remove(&mut self, id: PeerId, farewell: &Notification) {
         if let Some(peer) = self.peers.get_mut(&id) {
             // A neighbour of a range ends with its connection; this one does now.
             peer.dynamic = true;

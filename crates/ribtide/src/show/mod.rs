@@ -157,9 +157,9 @@ pub(crate) enum ShowBgp {
     Summary,
     /// One neighbour, or all: state, negotiated values, messages, routes, write queue
     Neighbor {
-        /// Its address
+        /// Its address, its interface, or both as in fe80::1%swp1
         #[arg(conflicts_with_all = ["group", "update_thread"])]
-        address: Option<IpAddr>,
+        address: Option<String>,
         /// `received`: its routes before import policy, `*` for those that the policy accepts; where they are kept
         #[arg(value_parser = ["received"], requires = "address")]
         what: Option<String>,
@@ -253,7 +253,7 @@ pub(crate) enum Clear {
 pub(crate) enum ClearBgp {
     /// One neighbour, or all
     Neighbor {
-        /// Its address, or `all`
+        /// Its address, its interface, both as in fe80::1%swp1, or `all`
         #[arg(value_name = "ADDRESS|all")]
         which: String,
         /// `soft`: keep the session, request its routes again and advertise ours again
@@ -271,10 +271,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     let all = which == "all";
     let address = match which.as_str() {
         "all" => None,
-        text => Some(
-            text.parse()
-                .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
-        ),
+        name => Some(name.to_owned()),
     };
     let request = ribtide_model::Clear { address, all, soft: soft.is_some(), message: message.clone() };
     let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
@@ -286,9 +283,9 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
         Show::Bgp(ShowBgp::Summary) => summary(to),
-        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(_), .. }) => received(to, *a),
+        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(_), .. }) => received(to, a),
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
-            to.get(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
+            to.get(&format!("/v1/bgp/neighbors/{}", escape(a)), bgp::neighbor)
         }
         Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, what: _ }) => {
             neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
@@ -467,9 +464,9 @@ fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
     })
 }
 
-fn received(to: &mut Printer, address: IpAddr) -> Printed {
+fn received(to: &mut Printer, address: &str) -> Printed {
     let mut table = rpki::received_table();
-    to.paged(&format!("/v1/bgp/neighbors/{address}/received"), RECEIVED, "", |to, page: ReceivedPage| {
+    to.paged(&format!("/v1/bgp/neighbors/{}/received", escape(address)), RECEIVED, "", |to, page: ReceivedPage| {
         to.lines(&page.routes, &mut table, rpki::received_row)?;
         Ok(page.next)
     })
