@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from harness import Bird, Frr, Gobgp, Host, Ribtide, wait_for
+from harness.sonic import Sonic
 
 #: The networks that each host announces, and an address in each.
 LEFT4, LEFT6, LEFT = "198.51.100.0/24", "2001:db8:51::/48", ("198.51.100.1", "2001:db8:51::1")
@@ -301,3 +302,89 @@ def test_unnumbered_sessions_over_several_links_between_two_of_us(fabric):
     up(left, "swp1")
     left.text("clear", "bgp", "neighbor", "swp1")
     up(left, "swp1")
+
+
+@pytest.mark.feature("unnumbered sessions by interface, IPv4 routes with IPv6 next hops (RFC 8950)")
+@pytest.mark.peers("frr")
+def test_unnumbered_session_of_a_virtual_asic_resolves_over_its_port(folder):
+    switch, spine = Host(folder, "switch", feeds=False), Host(folder, "spine", feeds=False)
+    try:
+        for host in (switch, spine):
+            host.run("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
+        switch.ip("link", "add", "Ethernet0", "type", "veth", "peer", "name", "swp1", "netns", spine.name)
+        switch.ip("link", "set", "Ethernet0", "up")
+        spine.ip("link", "set", "swp1", "up")
+        config = ours(65001, "10.0.0.1", [LEFT4]).replace("swp*", "Ethernet*")
+        router = Ribtide(switch, config.replace("kernel = true", "virtual-asic = { lab = true }") + """
+[[interface]]
+name = "Ethernet4"
+addresses = ["10.4.0.1/24"]
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["10.0.0.1/24"]
+""")
+        Frr(spine, bgpd=f"""hostname bgpd
+router bgp 65002
+ bgp router-id 10.0.0.2
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ neighbor swp1 interface remote-as external
+ neighbor swp1 timers connect 1
+ address-family ipv4 unicast
+  network {RIGHT4}
+ exit-address-family
+""")
+        up(router, "Ethernet0")
+        found = json.loads(spine.ip("-j", "-6", "addr", "show", "dev", "swp1", "scope", "link"))
+        far = next(a["local"] for i in found for a in i.get("addr_info", []) if "local" in a)
+
+        def lookup():
+            [answer] = router.show("asic", RIGHT[0])["lookups"]
+            return (answer.get("prefix"), answer.get("next_hops")) == (RIGHT4, [far])
+
+        wait_for("the chip forwards to the neighbour", lookup)
+        [route] = router.show("fib", RIGHT4)
+        assert route["hops"] == [f"via {far} dev Ethernet0"]
+        assert router.neighbor("Ethernet0")["address"] == f"{far}%Ethernet0"
+    finally:
+        switch.close()
+        spine.close()
+
+
+@pytest.mark.feature("unnumbered sessions by interface, IPv4 routes with IPv6 next hops (RFC 8950)")
+@pytest.mark.peers("frr")
+def test_unnumbered_session_on_a_sonic_switch_has_rows_with_the_link_local_address(folder):
+    switch, spine = Host(folder, "switch", feeds=False), Host(folder, "spine", feeds=False)
+    try:
+        sonic = Sonic(switch, neighbors=False)
+        switch.ip("link", "set", "Ethernet0-end", "netns", spine.name)
+        spine.ip("link", "set", "Ethernet0-end", "name", "swp1")
+        spine.ip("link", "set", "swp1", "up")
+        router = Ribtide(switch, ours(65001, "10.0.0.1", [LEFT4]).replace("swp*", "Ethernet0").replace(
+            "kernel = true", 'kernel = { table = 100 }\nfpm = ["127.0.0.1:2620"]'))
+        Frr(spine, bgpd=f"""hostname bgpd
+router bgp 65002
+ bgp router-id 10.0.0.2
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ neighbor swp1 interface remote-as external
+ neighbor swp1 timers connect 1
+ address-family ipv4 unicast
+  network {RIGHT4}
+ exit-address-family
+ address-family ipv6 unicast
+  network {RIGHT6}
+  neighbor swp1 activate
+ exit-address-family
+""")
+        up(router, "Ethernet0")
+        far = router.neighbor("Ethernet0")["address"].split("%")[0]
+        sonic.neighbor("Ethernet0", far)
+        for prefix in (RIGHT4, RIGHT6):
+            row = wait_for("the row is there", lambda: sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}"), alive=sonic.alive())
+            assert (row["nexthop"], row["ifname"], row["protocol"]) == (far, "Ethernet0", "bgp"), row
+            wait_for("the chip forwards to the neighbour", lambda: sonic.chip().routes().get(prefix) == (far,), alive=sonic.alive())
+    finally:
+        switch.close()
+        spine.close()

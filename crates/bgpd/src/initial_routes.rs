@@ -36,8 +36,7 @@ pub fn watch(
         let mut calm = 0;
         while begin.elapsed() < timeout && calm < 2 && !stop.stopped() {
             std::thread::sleep(CONVERGENCE_POLL_INTERVAL);
-            let done =
-                configured > 0 && sessions.call(are_done).unwrap_or(false);
+            let done = configured > 0 && sessions.call(are_done).unwrap_or(false);
             // Routes before the last End-of-RIB may still be on the way to the RIB manager.
             calm = if done && rings.read().iter().all(|r| r.depth == 0) { calm + 1 } else { 0 };
         }

@@ -568,7 +568,8 @@ impl Checker {
             match (own.address, &own.interface) {
                 (Some(address), None) => full.push((address, Some(own), place)),
                 (None, Some(interface)) => {
-                    let settings = self.settings(name, kind, file, Whose::Interface(Some(own)), router, &place);
+                    let settings =
+                        self.settings(name, kind, file, Whose::Interface(Some(own)), router, &place);
                     self.interface_neighbor(bgp, interface, Some(own), settings, &place);
                 }
                 _ => self.problem(&place, "a neighbour has one of the two: write address or interface"),

@@ -27,7 +27,9 @@ impl InterfacePattern {
             ));
         }
         if text.parse::<IpAddr>().is_ok() {
-            return Err(format!("\"{text}\" is an address; write it in neighbors, or the name of an interface here"));
+            return Err(format!(
+                "\"{text}\" is an address; write it in neighbors, or the name of an interface here"
+            ));
         }
         Ok(InterfacePattern(text.to_owned()))
     }
@@ -136,8 +138,10 @@ impl Checker {
                 "the session of an interface has its link-local address; remove local-address",
             );
         }
-        if settings.bfd.is_some_and(|bfd| bfd.min_ttl.is_some()) {
-            self.problem(place, "the neighbour of an interface is one hop away; remove multihop and min-ttl of bfd");
+        if settings.bfd.is_some() {
+            let message = "the neighbour of an interface has no BFD, because its address is not known before; remove bfd here, and \
+                           write it at neighbours with addresses. The session ends with its interface, and after hold-time";
+            self.problem(place, message);
         }
         let description = own.and_then(|own| own.description.clone());
         bgp.interfaces.push(InterfaceNeighbor { interface, description, settings });
@@ -145,7 +149,8 @@ impl Checker {
 
     /// Checks what all neighbours by interface have in common. `known`: all interfaces, where the configuration names them.
     pub(super) fn interface_neighbors(&mut self, bgp: &BgpConfig, known: Option<&[InterfaceConfig]>) {
-        let passwords: Vec<_> = bgp.interfaces.iter().map(|n| (&n.settings.group, &n.settings.password)).collect();
+        let passwords: Vec<_> =
+            bgp.interfaces.iter().map(|n| (&n.settings.group, &n.settings.password)).collect();
         if let Some((group, _)) = passwords.iter().find(|(_, password)| *password != passwords[0].1) {
             let message = "TCP-MD5 keys belong to addresses, and any link may have the same link-local address; write the same \
                            password for all neighbours by interface, or none";
@@ -237,12 +242,16 @@ mod tests {
             ("peer-asn = 2\ninterfaces = [\"swp1\", \"swp1\"]", "already in group \"fabric\""),
             ("peer-asn = 2\nmultihop = 2\ninterfaces = [\"swp1\"]", "one hop away"),
             ("peer-asn = 2\nttl-security = 2\ninterfaces = [\"swp1\"]", "one hop away"),
+            ("peer-asn = 2\nbfd = true\ninterfaces = [\"swp1\"]", "has no BFD"),
             ("peer-asn = 2\nlocal-address = \"::1\"\ninterfaces = [\"swp1\"]", "remove local-address"),
             (
                 "peer-asn = 2\ninterfaces = [\"swp1\"]\n[[bgp.group.fabric.neighbor]]\ninterface = \"swp2\"\npassword = \"x\"",
                 "the same password",
             ),
-            ("peer-asn = 2\n[[bgp.group.fabric.neighbor]]\ndescription = \"x\"", "write address or interface"),
+            (
+                "peer-asn = 2\n[[bgp.group.fabric.neighbor]]\ndescription = \"x\"",
+                "write address or interface",
+            ),
             (
                 "peer-asn = 2\n[[bgp.group.fabric.neighbor]]\naddress = \"10.0.0.2\"\ninterface = \"swp1\"",
                 "write address or interface",
@@ -256,6 +265,7 @@ mod tests {
             let said = bgp(group).unwrap_err();
             assert!(said.contains(expected), "{group}: {said}");
         }
-        bgp(&format!("{external}ttl-security = 1\npassword = \"x\"\ninterfaces = [\"swp1\", \"eth*\"]")).unwrap();
+        bgp(&format!("{external}ttl-security = 1\npassword = \"x\"\ninterfaces = [\"swp1\", \"eth*\"]"))
+            .unwrap();
     }
 }

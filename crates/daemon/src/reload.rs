@@ -181,6 +181,8 @@ impl Reloader {
         let other_log = former.log != new.log;
         let originated = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.originate.clone());
         let originate = originated(&former) != originated(&new);
+        let by_interface = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.interfaces.clone());
+        let interfaces = by_interface(&former) != by_interface(&new);
         log::reconfigure(&new.log);
         let known = former.warnings();
         for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
@@ -194,6 +196,7 @@ impl Reloader {
             suppression,
             api_token,
             fib_policy,
+            interfaces,
             originate,
             rpki: rpki != ribtide_rpkid::Changes::default(),
             log: other_log,

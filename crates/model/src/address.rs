@@ -41,7 +41,8 @@ impl FromStr for ZonedAddress {
     type Err = AddrParseError;
 
     fn from_str(text: &str) -> Result<ZonedAddress, AddrParseError> {
-        let (address, zone) = text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)));
+        let (address, zone) =
+            text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)));
         Ok(ZonedAddress { address: address.parse()?, zone: zone.map(str::to_owned) })
     }
 }

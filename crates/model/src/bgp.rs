@@ -1,7 +1,7 @@
 //! BGP: totals, neighbours, update groups.
 
-use super::ZonedAddress;
 use super::PerFamilyCount;
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

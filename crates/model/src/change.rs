@@ -107,6 +107,9 @@ pub struct Reloaded {
     /// Whether the FIB policy changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
+    /// Whether neighbours by interface are others, or have other settings.
+    #[serde(default)]
+    pub interfaces: bool,
     /// Whether other routes are originated, or by another policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub originate: bool,
@@ -162,6 +165,7 @@ impl fmt::Display for Reloaded {
             suppression,
             api_token,
             fib_policy,
+            interfaces,
             originate,
             rpki,
             log,
@@ -172,6 +176,7 @@ impl fmt::Display for Reloaded {
         changes.extend(suppression.iter().map(ToString::to_string));
         changes.extend(api_token.then(|| "another API token is in force".into()));
         changes.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
+        changes.extend(interfaces.then(|| "other neighbours by interface".into()));
         changes.extend(originate.then(|| "other routes are originated".into()));
         changes.extend(rpki.then(|| "there are other RPKI caches or local exceptions".into()));
         changes.extend(log.then(|| "the log has other settings".into()));
@@ -229,6 +234,7 @@ mod tests {
             suppression: None,
             api_token: false,
             fib_policy: false,
+            interfaces: false,
             originate: false,
             rpki: false,
             log: false,

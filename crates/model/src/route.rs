@@ -1,7 +1,7 @@
 //! BGP routes and their numbers, in total and by thread.
 
-use super::ZonedAddress;
 use super::PerFamilyCount;
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 

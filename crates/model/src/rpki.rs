@@ -1,7 +1,7 @@
 //! Origin validation with the RPKI.
 
-use super::ZonedAddress;
 use super::PerFamilyCount;
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 

@@ -6,6 +6,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
 use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
+use ribtide_prefix::zone::{with_zone, zone_of};
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
@@ -219,13 +220,18 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     let kind = if rng.one_in(10) { PeerKind::Local(*rng.pick(&LocalSource::ALL)) } else { kind };
     let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) || kind.is_local() };
     let byte = n as u8 + 1;
-    let address = match rng.one_in(3) {
-        true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
-        false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte)),
+    let address = match rng.index(6) {
+        0 | 1 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
+        // A session over link-local addresses: each on a link of its own, all with the same address.
+        2 if !kind.is_local() => IpAddr::V6(with_zone(LINK_LOCAL, u32::from(byte))),
+        _ => IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte)),
     };
+    let link = zone_of(address).is_some();
+    let extended_next_hop = !kind.is_local() && rng.one_in(if link { 1 } else { 3 });
+    let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200);
     let own = NextHopRule::Own {
-        v4: Some(Ipv4Addr::new(192, 0, 2, 200)),
-        v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200)),
+        v4: Some(Ipv4Addr::new(192, 0, 2, 200)).filter(|_| !extended_next_hop),
+        v6: Some(global).filter(|_| !link || rng.one_in(2)),
     };
     let next_hop = match own {
         own if kind.is_external() => own,
@@ -249,6 +255,8 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,
             next_hop,
+            link_local: link.then_some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 200)),
+            extended_next_hop,
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
     }
@@ -346,13 +354,18 @@ fn originated(origin: Origin, afi: Afi) -> Announcement {
     }
 }
 
+/// The link-local address of every neighbour on a link.
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// IPv4 routes may have IPv6 next hops (RFC 8950).
 fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
     let byte = rng.index(4) as u8 + 100;
     match afi {
-        Afi::Ipv4 => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
-        Afi::Ipv6 => {
+        Afi::Ipv4 if !rng.one_in(5) => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
+        Afi::Ipv4 | Afi::Ipv6 if rng.one_in(6) => NextHop::from_v6(LINK_LOCAL, None),
+        Afi::Ipv4 | Afi::Ipv6 => {
             let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte));
-            NextHop::V6 { global, link_local: rng.maybe(2, |_| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)) }
+            NextHop::V6 { global, link_local: rng.maybe(2, |_| LINK_LOCAL) }
         }
     }
 }

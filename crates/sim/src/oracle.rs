@@ -7,6 +7,7 @@ use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{Policy, PolicyResult};
+use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub struct Learned {
     /// The peer's index in the history.
     pub peer: usize,
+    /// The family of its prefix.
+    pub afi: Afi,
     /// Its path identifier; `None` where the peer sends none.
     pub path_id: Option<u32>,
     /// Its attributes.
@@ -82,8 +85,12 @@ impl Oracle {
                     let with = Some(with).filter(|with| !is_loop(with));
                     let with =
                         with.and_then(|with| self.apply_policy(&self.imports[*peer], *peer, &with, prefix));
-                    let learned =
-                        with.map(|(with, _)| Learned { peer: *peer, path_id: prefixes.path_id, with });
+                    let learned = with.map(|(with, _)| Learned {
+                        peer: *peer,
+                        afi: prefix.afi(),
+                        path_id: prefixes.path_id,
+                        with,
+                    });
                     let paths = self.paths.entry(prefix).or_default();
                     if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
                         continue;
@@ -198,6 +205,10 @@ impl Oracle {
     /// The attributes that count: external peers may not send all of them.
     fn kept(&self, peer: usize, with: &Announcement) -> Announcement {
         let mut with = with.clone();
+        // The link of the session is that of its next hops.
+        if let Some(zone) = zone_of(self.peers[peer].address) {
+            with.next_hop = with.next_hop.on_link(zone);
+        }
         if self.peers[peer].kind.is_external() {
             with.local_pref = None;
             with.originator = None;
@@ -345,11 +356,7 @@ impl Oracle {
 
     /// Whether a path is retained from a session that had path identifiers, and the peer sends none now; or the reverse.
     fn is_of_other_mode(&self, path: &Learned) -> bool {
-        let afi = match path.with.next_hop {
-            NextHop::V4(_) => Afi::Ipv4,
-            NextHop::V6 { .. } => Afi::Ipv6,
-        };
-        path.path_id.is_some() != self.peers[path.peer].path_ids.has(afi)
+        path.path_id.is_some() != self.peers[path.peer].path_ids.has(path.afi)
     }
 
     fn med(&self, path: &Learned) -> u32 {
@@ -380,6 +387,11 @@ impl Oracle {
             with.local_pref = None;
             with.originator = None;
             with.clusters.clear();
+            let passed_on = passed_on(to, prefix.afi(), with.next_hop)?;
+            // The clients share a link, unless the session is one over a link of its own.
+            if zone_of(from.address).is_some() {
+                with.next_hop = passed_on;
+            }
             return Some(with);
         }
         if to.kind.is_external() {
@@ -398,19 +410,45 @@ impl Oracle {
                 with.clusters.insert(0, CLUSTER_ID);
             }
         }
-        with.next_hop = match (to.egress.next_hop, prefix.afi(), with.next_hop) {
-            (NextHopRule::Own { v4, .. }, Afi::Ipv4, _) => NextHop::V4(v4?),
-            (NextHopRule::Own { v6, .. }, Afi::Ipv6, _) => NextHop::V6 { global: v6?, link_local: None },
-            (NextHopRule::Keep, ..) if from.kind.is_local() => return None,
-            (NextHopRule::KeepUnlessOwn { v4, .. }, Afi::Ipv4, _) if from.kind.is_local() => NextHop::V4(v4?),
-            (NextHopRule::KeepUnlessOwn { v6, .. }, Afi::Ipv6, _) if from.kind.is_local() => {
-                NextHop::V6 { global: v6?, link_local: None }
-            }
-            // A link-local address is valid on its own link only.
-            (_, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
-            (_, _, next_hop) => next_hop,
+        // Nobody else reaches an address that is valid on our link alone.
+        let on_our_link =
+            matches!(with.next_hop, NextHop::V6 { global, .. } if zone_of(global.into()).is_some());
+        let replaced =
+            matches!(to.egress.next_hop, NextHopRule::Own { .. }) || from.kind.is_local() || on_our_link;
+        with.next_hop = match replaced {
+            true => own(to, prefix.afi())?,
+            false => passed_on(to, prefix.afi(), with.next_hop)?,
         };
         Some(with)
+    }
+}
+
+/// Our address in NEXT_HOP, as a peer gets it (RFC 2545 section 3, RFC 8950).
+fn own(to: &PeerInfo, afi: Afi) -> Option<NextHop> {
+    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = to.egress.next_hop else {
+        return None;
+    };
+    let six = match (v6, to.egress.link_local) {
+        (None, None) => None,
+        (Some(global), None) => Some(NextHop::V6 { global, link_local: None }),
+        (None, Some(local)) => Some(NextHop::from_v6(local, None)),
+        (Some(global), Some(local)) => Some(NextHop::from_v6(global, Some(local))),
+    };
+    match (afi, v4, to.egress.extended_next_hop) {
+        (Afi::Ipv6, _, _) | (Afi::Ipv4, None, true) => six,
+        (Afi::Ipv4, v4, _) => v4.map(NextHop::V4),
+    }
+}
+
+/// A next hop as it is passed on: a link-local address is valid on its own link only (RFC 2545 section 3), and an IPv6 next
+/// hop of an IPv4 route needs the receiver's consent (RFC 8950 section 4).
+fn passed_on(to: &PeerInfo, afi: Afi, next_hop: NextHop) -> Option<NextHop> {
+    match (afi, next_hop) {
+        (Afi::Ipv4, NextHop::V4(_)) => Some(next_hop),
+        (Afi::Ipv4, NextHop::V6 { .. }) if !to.egress.extended_next_hop => None,
+        (_, NextHop::V6 { global, .. }) if global.is_unicast_link_local() => None,
+        (_, NextHop::V6 { global, .. }) => Some(NextHop::V6 { global, link_local: None }),
+        (Afi::Ipv6, NextHop::V4(_)) => None,
     }
 }
 

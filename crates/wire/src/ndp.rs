@@ -34,9 +34,7 @@ impl Message {
     /// and 6.1.2): then it is discarded.
     pub fn parse(bytes: &[u8]) -> Option<Message> {
         let (message, options) = match bytes {
-            [ROUTER_SOLICITATION, 0, ..] => {
-                (Message::RouterSolicitation, bytes.get(SOLICITATION_LEN..)?)
-            }
+            [ROUTER_SOLICITATION, 0, ..] => (Message::RouterSolicitation, bytes.get(SOLICITATION_LEN..)?),
             [ROUTER_ADVERTISEMENT, 0, _, _, _, _, high, low, ..] => {
                 let lifetime = u16::from_be_bytes([*high, *low]);
                 (Message::RouterAdvertisement { lifetime }, bytes.get(ADVERTISEMENT_LEN..)?)

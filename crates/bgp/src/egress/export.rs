@@ -390,7 +390,8 @@ mod tests {
             link_local,
             ..peer(PeerKind::Internal, true).egress
         };
-        let sent = |settings: &EgressSettings, afi, received| next_hop(settings, &source, afi, received, None);
+        let sent =
+            |settings: &EgressSettings, afi, received| next_hop(settings, &source, afi, received, None);
         let alone = |global| Some(NextHop::V6 { global, link_local: None });
         for afi in [Afi::Ipv4, Afi::Ipv6] {
             let with = keeps(true, Some(four), None);
@@ -403,7 +404,11 @@ mod tests {
         assert_eq!(sent(&keeps(false, None, None), Afi::Ipv4, from_link), None);
         assert_eq!(sent(&keeps(true, Some(four), None), Afi::Ipv4, HOP), Some(HOP), "IPv4 stays IPv4");
         assert_eq!(
-            sent(&EgressSettings { next_hop: NextHopRule::Keep, ..keeps(true, None, None) }, Afi::Ipv4, from_link),
+            sent(
+                &EgressSettings { next_hop: NextHopRule::Keep, ..keeps(true, None, None) },
+                Afi::Ipv4,
+                from_link
+            ),
             None
         );
 

@@ -371,11 +371,17 @@ mod tests {
         }
         let any = Settings { peer_asn: None, ..with(true) };
         let unicast = [1, 2].map(|afi| Capability::Multiprotocol { afi, safi: 1 });
-        let of = |code, value| negotiate(&any, &custom(65002, 90, [1, 1, 1, 1], &[
-            unicast[0],
-            unicast[1],
-            Capability::Unknown { code, value },
-        ]));
+        let of = |code, value| {
+            negotiate(
+                &any,
+                &custom(
+                    65002,
+                    90,
+                    [1, 1, 1, 1],
+                    &[unicast[0], unicast[1], Capability::Unknown { code, value }],
+                ),
+            )
+        };
         for (value, expected) in [
             (&[0, 1, 0, 1, 0, 2][..], true),
             (&[0, 1, 0, 128, 0, 2, 0, 1, 0, 1, 0, 2], true),

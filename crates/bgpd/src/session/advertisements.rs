@@ -89,7 +89,8 @@ impl AdvertisementSocket {
         let mut bytes = [0; LONGEST];
         let mut parts = [IoSliceMut::new(&mut bytes)];
         let control = Some(self.control.as_mut_slice());
-        let read = recvmsg::<SockaddrIn6>(self.socket.as_raw_fd(), &mut parts, control, MsgFlags::MSG_DONTWAIT)?;
+        let read =
+            recvmsg::<SockaddrIn6>(self.socket.as_raw_fd(), &mut parts, control, MsgFlags::MSG_DONTWAIT)?;
         let (mut interface, mut hop_limit) = (0, 0);
         for item in read.cmsgs()? {
             match item {

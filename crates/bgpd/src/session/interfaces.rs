@@ -97,7 +97,8 @@ impl Sessions {
         let concerned = self.by_address.iter().filter(|(a, _)| holds(&before, **a) || holds(&now, **a));
         let mut concerned: Vec<(IpAddr, PeerId)> = concerned.map(|(address, id)| (*address, *id)).collect();
         let on_link = |peer: &Peer| peer.link.as_ref().is_some_and(|link| link.index == index);
-        concerned.extend(self.peers.values().filter(|peer| on_link(peer)).map(|peer| (peer.address, peer.id)));
+        concerned
+            .extend(self.peers.values().filter(|peer| on_link(peer)).map(|peer| (peer.address, peer.id)));
         let (mut ended, mut back) = (Vec::new(), Vec::new());
         for (address, id) in concerned {
             let Some(peer) = self.peers.get(&id) else { continue };

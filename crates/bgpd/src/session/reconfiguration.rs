@@ -171,10 +171,11 @@ impl Sessions {
     fn renew(&mut self, bgp: &BgpConfig, address: IpAddr, id: PeerId, changed: &mut Neighbors) {
         let Some(peer) = self.peers.get(&id) else { return };
         let link = peer.link.clone();
-        let by_interface = link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
-            let (description, settings) = (neighbor.description.clone(), neighbor.settings.clone());
-            NeighborConfig { address, description, settings }
-        });
+        let by_interface =
+            link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
+                let (description, settings) = (neighbor.description.clone(), neighbor.settings.clone());
+                NeighborConfig { address, description, settings }
+            });
         let configured = bgp.neighbors.get(&address).or(by_interface.as_ref());
         let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
         let named = split_zone(address).0;

@@ -21,6 +21,7 @@ use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use ribtide_wire::ndp::Message;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Time between advertisements on a link.
@@ -204,6 +205,7 @@ impl Sessions {
             match socket.receive() {
                 Ok(Some(received)) => self.heard(received),
                 Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
         }
@@ -318,7 +320,9 @@ impl Sessions {
                 exists = true;
                 match (self.unnumbered.peers.contains_key(&index), state.up) {
                     (true, _) => {}
-                    (false, true) => waiting.push(wait(&state.name, "no router advertised itself or connected")),
+                    (false, true) => {
+                        waiting.push(wait(&state.name, "no router advertised itself or connected"))
+                    }
                     (false, false) if neighbor.interface.is_name() => {
                         waiting.push(wait(&state.name, "the interface is down"));
                     }
@@ -334,7 +338,10 @@ impl Sessions {
 
     /// Names of the interfaces of neighbours, by the zones of their addresses.
     pub fn zone_names(&self) -> BTreeMap<u32, String> {
-        self.links.iter().map(|(index, state)| (zone(&self.interfaces, index, &state.name), state.name.clone())).collect()
+        self.links
+            .iter()
+            .map(|(index, state)| (zone(&self.interfaces, index, &state.name), state.name.clone()))
+            .collect()
     }
 
     /// The address of the neighbour that a client names: by its address, by that and its interface as in `fe80::1%swp1`, or
@@ -346,7 +353,8 @@ impl Sessions {
                 Ok(address) if self.by_address.contains_key(&address) => return Some(address),
                 Ok(address) => (address, None),
                 Err(_) => {
-                    let named = |peer: &&super::Peer| peer.link.as_ref().is_some_and(|link| link.name == text);
+                    let named =
+                        |peer: &&super::Peer| peer.link.as_ref().is_some_and(|link| link.name == text);
                     return self.peers.values().find(named).map(|peer| peer.address);
                 }
             },

@@ -466,10 +466,15 @@ fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
 
 fn received(to: &mut Printer, address: &str) -> Printed {
     let mut table = rpki::received_table();
-    to.paged(&format!("/v1/bgp/neighbors/{}/received", escape(address)), RECEIVED, "", |to, page: ReceivedPage| {
-        to.lines(&page.routes, &mut table, rpki::received_row)?;
-        Ok(page.next)
-    })
+    to.paged(
+        &format!("/v1/bgp/neighbors/{}/received", escape(address)),
+        RECEIVED,
+        "",
+        |to, page: ReceivedPage| {
+            to.lines(&page.routes, &mut table, rpki::received_row)?;
+            Ok(page.next)
+        },
+    )
 }
 
 fn payloads(to: &mut Printer) -> Printed {

@@ -207,16 +207,14 @@ mod tests {
         ] {
             assert_eq!(NextHop::V4(text.parse().unwrap()).is_host(), is, "{text}");
         }
-        for (text, is) in
-            [
-                ("2001:db8::1", true),
-                ("fe80::1", true),
-                ("fe80:0:0:1::1", false),
-                ("::1", true),
-                ("::", false),
-                ("ff02::1", false),
-            ]
-        {
+        for (text, is) in [
+            ("2001:db8::1", true),
+            ("fe80::1", true),
+            ("fe80:0:0:1::1", false),
+            ("::1", true),
+            ("::", false),
+            ("ff02::1", false),
+        ] {
             assert_eq!(NextHop::from_v6(text.parse().unwrap(), None).is_host(), is, "{text}");
         }
     }
