@@ -410,7 +410,7 @@ impl Oracle {
                 with.clusters.insert(0, CLUSTER_ID);
             }
         }
-        // Nobody else reaches an address that is valid on our link alone.
+        // No other peer reaches an address that is valid on our link alone.
         let on_our_link =
             matches!(with.next_hop, NextHop::V6 { global, .. } if zone_of(global.into()).is_some());
         let replaced =
