@@ -394,7 +394,7 @@ mod tests {
             |settings: &EgressSettings, afi, received| next_hop(settings, &source, afi, received, None);
         let alone = |global| Some(NextHop::V6 { global, link_local: None });
         for afi in [Afi::Ipv4, Afi::Ipv6] {
-            let with = keeps(true, Some(four), None);
+            let with = keeps(true, None, None);
             assert_eq!(sent(&with, afi, beyond), alone(global), "it is valid elsewhere");
             assert_eq!(sent(&with, afi, from_link), alone(own), "only we reach it");
         }
