@@ -712,11 +712,12 @@ pub(super) struct Policy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PrefixSet {
-    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` what is inside it of
-    /// these lengths.
+    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` or `"10.0.0.0/8 ge 16 le 24"`
+    /// what is inside it of these lengths.
     pub(super) prefixes: Option<Vec<String>>,
-    /// A file of more prefixes, one a line, `#` begins a comment; its path is taken from the configuration's folder.
-    /// A million take well under a second to load.
+    /// A file of more prefixes, one a line as in `prefixes`, `#` begins a comment; or JSON of `bgpq4 -j`. Its path is taken
+    /// from the configuration's folder. A million take well under a second to load.
+    #[schemars(extend("x-see" = "#sets-from-the-irr"))]
     pub(super) file: Option<PathBuf>,
 }
 
@@ -742,6 +743,10 @@ pub(super) struct AsPathSet {
     /// The path ends with one of these ASes (`65001`, `"64512-65534"`).
     #[serde(default)]
     pub(super) origin: Vec<Amount>,
+    /// A file of more ASes for `origin`: numbers, with or without `AS`, and `#` begins a comment; or JSON of `bgpq4 -tj`. Its
+    /// path is taken from the configuration's folder.
+    #[schemars(extend("x-see" = "#sets-from-the-irr"))]
+    pub(super) origin_file: Option<PathBuf>,
     /// The path begins with one of these ASes.
     #[serde(default)]
     pub(super) neighbor: Vec<Amount>,
