@@ -9,6 +9,7 @@ use super::confederation::ConfederationTable;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
+use super::tcp_ao::TcpAoTable;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
 use ribtide_bgp::ingest::Martians;
@@ -256,8 +257,11 @@ macro_rules! with_peer_settings {
             /// With `role`: refuse a neighbour that sends no role.
             #[schemars(extend("default" = false), extend("x-see" = "#roles-and-route-leaks"))]
             pub(super) role_strict: Option<bool>,
-            /// TCP-MD5 key (RFC 2385).
+            /// TCP-MD5 key (RFC 2385). Not together with `tcp-ao`; a neighbour's own setting of the two wins.
             pub(super) password: Option<String>,
+            /// TCP-AO keys (RFC 5925) of the session. It needs Linux 6.7 with CONFIG_TCP_AO.
+            #[schemars(extend("x-default" = "none"), extend("x-see" = "#tcp-ao"))]
+            pub(super) tcp_ao: Option<TcpAoTable>,
             /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
             #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
             pub(super) bfd: Option<Bfd>,

@@ -6,7 +6,7 @@
 //! [`list_file`], [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
 //! [`graceful_restart`], [`tcp_ao`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
 //! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, path
-//! identifiers, limits, what a restart means, and origin validation.
+//! identifiers, limits, what a restart means, keys of sessions, and origin validation.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -27,10 +27,12 @@ mod max_prefixes;
 mod or_table;
 mod originate;
 mod policy;
+mod private_file;
 mod process;
 mod rpki;
 mod session;
 mod statics;
+mod tcp_ao;
 mod threads;
 mod vrf;
 
@@ -51,6 +53,7 @@ pub use ribtide_privileges::Seccomp;
 pub use ribtide_settings::DEFAULT_VRF;
 pub use rpki::{RpkiCache, RpkiConfig};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
+pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
 pub use vrf::{VrfConfig, VrfSetup};
 
