@@ -27,7 +27,7 @@ pub(super) fn prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
     if is_json(&text) {
         return Ok(json::<PrefixEntry>(path, &text)?.into_iter().map(|entry| entry.0).collect());
     }
-    lines(path, &text, |_| false, prefix_range)
+    lines(path, &text, |line, take| take(line), prefix_range)
 }
 
 /// Reads numbers of ASes: `65001` or `AS65001`, or ranges such as `64512-65534`.
@@ -39,8 +39,10 @@ pub(super) fn asns(path: &Path) -> Result<Vec<Numbers>, String> {
     if is_json(&text) {
         return Ok(json::<AsEntry>(path, &text)?.into_iter().map(|entry| entry.0).collect());
     }
-    let separates = |c: char| c.is_whitespace() || c == ',';
-    lines(path, &text, separates, |word| as_numbers(word).map_err(|message| (0, message)))
+    let words = |line: &str, take: &mut dyn FnMut(&str)| {
+        line.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty()).for_each(take);
+    };
+    lines(path, &text, words, |word| as_numbers(word).map_err(|message| (0, message)))
 }
 
 fn read(path: &Path, max: u64) -> Result<String, String> {
@@ -59,28 +61,29 @@ fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// The entries of the lines, between characters that `separates` holds for. `parse` gives an error with its place in the text.
+/// The entries of the lines, into which `split` divides each. `parse` gives an error with its place in the text.
 fn lines<T>(
     path: &Path,
     text: &str,
-    separates: fn(char) -> bool,
+    split: impl Fn(&str, &mut dyn FnMut(&str)),
     parse: impl Fn(&str) -> Result<T, (usize, String)>,
 ) -> Result<Vec<T>, String> {
     let mut all = Vec::new();
     let mut wrong = Vec::new();
     for (i, line) in text.lines().enumerate() {
-        let entries = line.split_once('#').map_or(line, |(before, _)| before);
-        for entry in entries.split(separates).map(str::trim).filter(|entry| !entry.is_empty()) {
-            match parse(entry) {
-                Ok(entry) => all.push(entry),
-                Err((at, message)) => {
-                    // Both are parts of the line.
-                    let before = entry.as_ptr().addr() - line.as_ptr().addr() + at;
-                    let column = line.get(..before).unwrap_or(line).chars().count() + 1;
-                    wrong.push((i + 1, column, message));
-                }
-            }
+        let entries = line.split_once('#').map_or(line, |(before, _)| before).trim();
+        if entries.is_empty() {
+            continue;
         }
+        split(entries, &mut |entry| match parse(entry) {
+            Ok(entry) => all.push(entry),
+            Err((at, message)) => {
+                // Both are parts of the line.
+                let before = entry.as_ptr().addr() - line.as_ptr().addr() + at;
+                let column = line.get(..before).unwrap_or(line).chars().count() + 1;
+                wrong.push((i + 1, column, message));
+            }
+        });
     }
     if wrong.is_empty() {
         return Ok(all);
