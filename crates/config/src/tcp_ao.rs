@@ -373,7 +373,7 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             match (parse_in(&text, folder.path()), expected) {
                 (Ok(config), Ok(secret)) => {
-                    assert_eq!(config.files, [path.clone()]);
+                    assert_eq!(config.files, std::slice::from_ref(&path));
                     let neighbor = config.bgp.unwrap().neighbors.into_values().next().unwrap();
                     let keys = neighbor.settings.tcp_ao.unwrap();
                     assert_eq!(keys.keys[0].secret.bytes(), secret.as_bytes());

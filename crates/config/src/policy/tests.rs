@@ -289,7 +289,7 @@ fn ases_of_an_as_set_come_from_a_file_too() {
     for (ases, inside) in [("{\"NN\": [\n  65001,65003\n]}", true), ("AS65001\nAS65002\n", false)] {
         std::fs::write(&list, ases).unwrap();
         let config = load(&path).unwrap();
-        assert_eq!(config.files, [list.clone()]);
+        assert_eq!(config.files, std::slice::from_ref(&list));
         assert_eq!(evaluate(&import(&config), "10.0.0.0/8").is_some(), inside, "{ases}");
     }
     std::fs::write(&list, "65001\n AS-FOO\n").unwrap();

@@ -179,7 +179,7 @@ fn an_accepted_connection_without_keys_is_refused() {
 #[test]
 fn a_rollover_adds_asks_for_the_new_key_and_removes_the_old_one() {
     let (old, new) = (key(1, 1, "a"), key(2, 2, "b"));
-    let first = ao(&[old.clone()], 1, 1);
+    let first = ao(std::slice::from_ref(&old), 1, 1);
     let socket = Fake::default();
     prepare(&socket, PEER, &first).unwrap();
     socket.done();
