@@ -143,6 +143,11 @@ impl Checker {
                            write it at neighbours with addresses. The session ends with its interface, and after hold-time";
             self.problem(place, message);
         }
+        if settings.tcp_ao.is_some() {
+            let message = "keys of TCP-AO belong to addresses, and any link may have the same link-local address; remove tcp-ao, \
+                           or write password, the same for all neighbours by interface";
+            self.problem(place, message);
+        }
         let description = own.and_then(|own| own.description.clone());
         bgp.interfaces.push(InterfaceNeighbor { interface, description, settings });
     }
