@@ -55,7 +55,7 @@ use origination::Originated;
 use outbox::Outbox;
 use peer::Peer;
 use ribtide_bfd::Standing;
-use ribtide_bfdd::BfdNews;
+use ribtide_bfdd::{BfdNews, Learnt};
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId, PeerKind};
@@ -115,6 +115,7 @@ pub(super) struct SessionsBuilder {
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
+    learnt: Option<Sender<Learnt>>,
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
     redistributed: (Sender<Redistributed>, Receiver<Redistributed>),
 }
@@ -186,7 +187,12 @@ impl SessionsBuilder {
             links: (links.0.with_wake(Some(wake.clone())), links.1),
             redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
             wake,
+            learnt: None,
         })
+    }
+
+    pub(super) fn set_bfd(&mut self, learnt: Sender<Learnt>) {
+        self.learnt = Some(learnt);
     }
 
     pub(super) fn writes(&self) -> Sender<EgressOut> {
@@ -260,7 +266,7 @@ impl SessionsBuilder {
             proven: Map::default(),
             bfd: self.bfd.1,
             links: Interfaces::default(),
-            unnumbered: Unnumbered::default(),
+            unnumbered: Unnumbered::new(self.learnt),
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
@@ -347,7 +353,7 @@ impl Sessions {
                 || (self.outbox.is_empty() && !self.redistributed.is_empty());
             let timeout = if rest == Turn::Busy || waiting {
                 Duration::ZERO
-            } else if rest == Turn::Held || !self.outbox.is_empty() {
+            } else if rest == Turn::Held || !self.outbox.is_empty() || self.unnumbered.is_unshared() {
                 Duration::from_millis(1)
             } else {
                 self.poll_timeout().min(idle::until_idle())
@@ -399,6 +405,7 @@ impl Sessions {
             calls.serve(&mut self);
             self.run_timers();
             self.advertise();
+            self.share_bfd();
             rest = hosted.pass();
         }
         self.close_all();
@@ -540,6 +547,7 @@ impl Sessions {
             self.by_address.remove(&address);
             if let Some(link) = link {
                 self.unnumbered.forget(&link, id);
+                self.unnumbered.unshared();
             }
             self.ids.retire(id, kind);
         }

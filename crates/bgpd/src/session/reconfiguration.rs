@@ -218,6 +218,7 @@ impl Sessions {
                 }
                 peer.settings = settings;
                 peer.description = description;
+                self.unnumbered.unshared();
                 peer.dynamic = configured.is_none();
             }
             self.obey(id);
