@@ -202,7 +202,8 @@ def test_unnumbered_leaf(hosts):
         host.ip("link", "set", theirs, "up")
     leaf.address("lo", "10.30.0.1/32")
     router = Ribtide(leaf, printed("Unnumbered leaf"))
-    spines = [Frr(host, bgpd=frr(asn, router_id, "leaf0", "external", ["0.0.0.0/0", "10.32.0.0/24"], ""                  ).replace("neighbor leaf0 remote-as external", "neighbor leaf0 interface remote-as external"))
+    spines = [Frr(host, bfdd="", bgpd=frr(asn, router_id, "leaf0", "external", ["0.0.0.0/0", "10.32.0.0/24"], " neighbor leaf0 bfd\n")
+                  .replace("neighbor leaf0 remote-as external", "neighbor leaf0 interface remote-as external"))
               for host, asn, router_id in ((one, 4200000311, "10.30.0.11"), (two, 4200000312, "10.30.0.12"))]
     service = "10.31.0.5/32"
     Ribtide(server, printed("Host").replace('neighbors = ["10.3.1.0", "10.3.2.0"]', 'interfaces = ["eth0"]').replace("10.20.0.1/32", service))
@@ -223,6 +224,14 @@ def test_unnumbered_leaf(hosts):
     assert {p["prefix"] for p in router.show("route")} == {"0.0.0.0/0", "10.32.0.0/24", service, "10.30.0.1/32"}
     for spine in spines:
         wait_for("the spine has the host's service", lambda: service in json.loads(spine.query("show bgp ipv4 unicast json", "bgpd"))["routes"], 60)
+    wait_for("BFD is up with both", lambda: [s["state"] for s in router.show("bfd")["sessions"]] == ["Up", "Up"], 60)
+    # A spine that stands still, while its link stays up.
+    for process in spines[0].processes.values():
+        process.popen.send_signal(19)
+    wait_for("the silent spine is gone", lambda: dev(leaf, "10.32.0.0/24") == {"uplink2"}, 2)
+    for process in spines[0].processes.values():
+        process.popen.send_signal(18)
+    wait_for("it is back", lambda: dev(leaf, "10.32.0.0/24") == {"uplink1", "uplink2"}, 60)
 
 
 @pytest.mark.feature("deployments: leaf, host")

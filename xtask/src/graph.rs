@@ -77,7 +77,7 @@ const GRAPH: &[Row] = &[
         ],
         &["ribd"],
     ),
-    row("bfdd", &["wire", "bfd", "rib", "runtime", "config"], &["prefix"]),
+    row("bfdd", &["prefix", "wire", "bfd", "rib", "runtime", "config"], &[]),
     row("rpkid", &["prefix", "wire", "rpki", "runtime", "config"], &[]),
     row("ribd", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "config", "dataplane"], &[]),
     row(

@@ -31,7 +31,7 @@ fn running(text: &str) -> Running {
     let (rings, stop) = (Rings::default(), Stop::default());
     let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("rib", 64), rings.bounded("bgp", 64));
     let outputs = Outputs { rib: Some(rib), bgp: Some(bgp) };
-    let bfd = start(&parsed(text).bfd, &[], outputs, stop.clone()).unwrap();
+    let bfd = start(&parsed(text).bfd, &[], outputs, &rings, stop.clone()).unwrap();
     Running { bfd: Some(bfd), to_rib, to_bgp, stop, usable: Map::default(), news: Vec::new() }
 }
 

@@ -38,7 +38,7 @@ use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
 use resize::ShardFactory;
-use ribtide_bfdd::BfdNews;
+use ribtide_bfdd::{BfdNews, Learnt};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::shard::HashSeed;
 use ribtide_config::{BgpConfig, Config, Threads};
@@ -139,6 +139,12 @@ impl BgpBuilder {
     /// The feedback channels of shards, for the RIB manager.
     pub fn feedback_channels(&self) -> Vec<FeedbackChannel> {
         self.shards.iter().map(ShardBuilder::feedback_channel).collect()
+    }
+
+    /// Neighbours whose addresses are learnt have BFD sessions that are asked for here.
+    pub fn with_bfd(mut self, learnt: Sender<Learnt>) -> BgpBuilder {
+        self.sessions.set_bfd(learnt);
+        self
     }
 
     /// The queue for news of BFD.

@@ -249,6 +249,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         problems: Vec::new(),
         policies: Policies::default(),
         bfd_defaults: (None, None, None),
+        bfd_listens_to_all: true,
         fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
         graceful_restart: file.bgp.as_ref().and_then(|bgp| bgp.graceful_restart),
         martians: Arc::new(Martians::default_list()),
@@ -266,6 +267,8 @@ pub(super) struct Checker {
     pub(super) policies: Policies,
     /// Intervals and multiplier of BFD sessions that say nothing else.
     pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
+    /// Whether `bfd.listen` has `::`.
+    pub(super) bfd_listens_to_all: bool,
     /// `bgp.fast-external-fallover`, for neighbours that say nothing else.
     fast_external_fallover: bool,
     /// What `bgp` sets for all neighbours.

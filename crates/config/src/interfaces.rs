@@ -138,10 +138,15 @@ impl Checker {
                 "the session of an interface has its link-local address; remove local-address",
             );
         }
-        if settings.bfd.is_some() {
-            let message = "the neighbour of an interface has no BFD, because its address is not known before; remove bfd here, and \
-                           write it at neighbours with addresses. The session ends with its interface, and after hold-time";
-            self.problem(place, message);
+        if let Some(bfd) = settings.bfd {
+            if bfd.min_ttl.is_some() {
+                let message = "the neighbour of an interface is one hop away; remove multihop and min-ttl of bfd";
+                self.problem(place, message);
+            }
+            if !self.bfd_listens_to_all {
+                let message = "packets to link-local addresses are received on the address \"::\" alone; add it to bfd.listen";
+                self.problem(place, message);
+            }
         }
         if settings.tcp_ao.is_some() {
             let message = "keys of TCP-AO belong to addresses, and any link may have the same link-local address; remove tcp-ao, \
@@ -247,7 +252,11 @@ mod tests {
             ("peer-asn = 2\ninterfaces = [\"swp1\", \"swp1\"]", "already in group \"fabric\""),
             ("peer-asn = 2\nmultihop = 2\ninterfaces = [\"swp1\"]", "one hop away"),
             ("peer-asn = 2\nttl-security = 2\ninterfaces = [\"swp1\"]", "one hop away"),
-            ("peer-asn = 2\nbfd = true\ninterfaces = [\"swp1\"]", "has no BFD"),
+            ("peer-asn = 2\nbfd = { multihop = true }\ninterfaces = [\"swp1\"]", "is one hop away"),
+            (
+                "peer-asn = 2\nbfd = true\ninterfaces = [\"swp1\"]\n[bfd]\nlisten = [\"2001:db8::1\"]",
+                "add it to bfd.listen",
+            ),
             ("peer-asn = 2\nlocal-address = \"::1\"\ninterfaces = [\"swp1\"]", "remove local-address"),
             (
                 "peer-asn = 2\ninterfaces = [\"swp1\"]\n[[bgp.group.fabric.neighbor]]\ninterface = \"swp2\"\npassword = \"x\"",

@@ -173,8 +173,9 @@ impl Router {
             rib: rib.as_ref().map(RibBuilder::failures),
             bgp: bgp.as_ref().map(BgpBuilder::bfd),
         };
-        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, stop.clone());
+        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, &rings, stop.clone());
         let bfd = bfd.map_err(StartError::Bfd)?;
+        let bgp = bgp.map(|bgp| bgp.with_bfd(bfd.learnt.clone()));
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let mut initial_sources = vec![Source::Static, Source::Bgp];
             if fib.kernel.as_ref().is_some_and(|kernel| kernel.import) {

@@ -172,6 +172,7 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Router, "interfaces to sessions", 1024, "failures", "the interface watcher, after the RIB manager has the same; \
         the session thread waits on no queue"),
     queue(Router, "BFD to sessions", 1024, "failures", "no thread: `bfd` keeps the rest, coalesced"),
+    queue(Router, "sessions to BFD", 16, "sets of neighbours by interface", "no thread: the session thread sends the whole set when there is room"),
     queue(Router, "FIB batches to acknowledge", 256, "feedback", "fpmsyncd"),
     queue(Router, "readers to sessions", 1024, "control", "the reader; the session thread waits for no stage"),
     queue(Router, "shards to sessions", 1024, "control", "the shard; the session thread waits for no stage"),

@@ -56,7 +56,7 @@ use origination::Originated;
 use outbox::Outbox;
 use peer::Peer;
 use ribtide_bfd::Standing;
-use ribtide_bfdd::BfdNews;
+use ribtide_bfdd::{BfdNews, Learnt};
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId, PeerKind};
@@ -116,6 +116,7 @@ pub(super) struct SessionsBuilder {
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
+    learnt: Option<Sender<Learnt>>,
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
     redistributed: (Sender<Redistributed>, Receiver<Redistributed>),
 }
@@ -188,7 +189,12 @@ impl SessionsBuilder {
             links: (links.0.with_wake(Some(wake.clone())), links.1),
             redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
             wake,
+            learnt: None,
         })
+    }
+
+    pub(super) fn set_bfd(&mut self, learnt: Sender<Learnt>) {
+        self.learnt = Some(learnt);
     }
 
     pub(super) fn writes(&self) -> Sender<EgressOut> {
@@ -262,7 +268,7 @@ impl SessionsBuilder {
             proven: Map::default(),
             bfd: self.bfd.1,
             links: Interfaces::default(),
-            unnumbered: Unnumbered::default(),
+            unnumbered: Unnumbered::new(self.learnt),
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
@@ -349,7 +355,7 @@ impl Sessions {
                 || (self.outbox.is_empty() && !self.redistributed.is_empty());
             let timeout = if rest == Turn::Busy || waiting {
                 Duration::ZERO
-            } else if rest == Turn::Held || !self.outbox.is_empty() {
+            } else if rest == Turn::Held || !self.outbox.is_empty() || self.unnumbered.is_unshared() {
                 Duration::from_millis(1)
             } else {
                 self.poll_timeout().min(idle::until_idle())
@@ -401,6 +407,7 @@ impl Sessions {
             calls.serve(&mut self);
             self.run_timers();
             self.advertise();
+            self.share_bfd();
             rest = hosted.pass();
         }
         self.close_all();
@@ -542,6 +549,7 @@ impl Sessions {
             self.by_address.remove(&address);
             if let Some(link) = link {
                 self.unnumbered.forget(&link, id);
+                self.unnumbered.unshared();
             }
             self.ids.retire(id, kind);
         }

@@ -236,6 +236,7 @@ impl Sessions {
                 }
                 peer.settings = settings;
                 peer.description = description;
+                self.unnumbered.unshared();
                 peer.dynamic = configured.is_none();
             }
             self.obey(id);

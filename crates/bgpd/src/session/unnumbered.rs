@@ -10,13 +10,17 @@
 
 use super::advertisements::{AdvertisementSocket, Received};
 use super::log::Who;
-use super::{ADVERTISEMENTS, Millis, Sessions};
+use super::{ADVERTISEMENTS, Millis, Peer, Sessions};
 use mio::Interest;
 use mio::unix::SourceFd;
+use ribtide_bfdd::Learnt;
 use ribtide_bgp::peer::{MOST_PEERS, PeerId};
-use ribtide_config::{InterfaceConfig, InterfaceNeighbor, NeighborConfig, most_specific};
+use ribtide_config::{
+    BfdPeer, BfdSession, BfdSettings, InterfaceConfig, InterfaceNeighbor, NeighborConfig, most_specific,
+};
 use ribtide_prefix::zone::{split_zone, with_zone};
 use ribtide_runtime::log::target;
+use ribtide_runtime::ring::{Sender, TrySend};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use ribtide_wire::ndp::Message;
@@ -78,9 +82,28 @@ pub(super) struct Unnumbered {
     watched: BTreeMap<u32, Watched>,
     /// The neighbour on each interface.
     peers: BTreeMap<u32, PeerId>,
+    /// Where BFD sessions with these neighbours are asked for.
+    bfd: Option<Sender<Learnt>>,
+    /// BFD may have to know other neighbours or settings.
+    unshared: bool,
 }
 
 impl Unnumbered {
+    /// No neighbours yet.
+    pub(super) fn new(bfd: Option<Sender<Learnt>>) -> Unnumbered {
+        Unnumbered { bfd, ..Unnumbered::default() }
+    }
+
+    /// A neighbour by interface came, went, or has other settings.
+    pub(super) fn unshared(&mut self) {
+        self.unshared = true;
+    }
+
+    /// Whether BFD does not know all yet.
+    pub(super) fn is_unshared(&self) -> bool {
+        self.unshared
+    }
+
     /// Whether there are neighbours by interface.
     pub(super) fn is_configured(&self) -> bool {
         !self.configured.is_empty()
@@ -277,6 +300,27 @@ impl Sessions {
     /// Notes the neighbour of a link.
     pub(super) fn note_link(&mut self, link: &Link, id: PeerId) {
         self.unnumbered.peers.insert(link.index, id);
+        self.unnumbered.unshared();
+    }
+
+    /// Asks for the BFD sessions of neighbours by interface, if those may have changed. Without room in the queue the next
+    /// turn does it.
+    pub(super) fn share_bfd(&mut self) {
+        if !self.unnumbered.unshared {
+            return;
+        }
+        let session = |peer: &Peer| {
+            let (link, settings) = (peer.link.as_ref()?, peer.settings.bfd?);
+            let interface = Some(link.name.clone());
+            // Without a session of BGP there are no next hops either, so that nothing but it need be strict.
+            let settings = BfdSettings { strict: false, ..settings };
+            let key = BfdPeer { address: split_zone(peer.address).0, interface };
+            Some((key, BfdSession { settings, local: None, bgp: true }))
+        };
+        let learnt: Learnt = self.peers.values().filter_map(session).collect();
+        let sent = self.unnumbered.bfd.as_ref().map(|bfd| bfd.try_send(learnt));
+        // It is closed only when the process is stopping.
+        self.unnumbered.unshared = matches!(sent, Some(Err(TrySend::Full(_))));
     }
 
     /// The address of an accepted connection, with the zone if it is link-local.
@@ -354,7 +398,7 @@ impl Sessions {
                 Ok(address) => (address, None),
                 Err(_) => {
                     let named =
-                        |peer: &&super::Peer| peer.link.as_ref().is_some_and(|link| link.name == text);
+                        |peer: &&Peer| peer.link.as_ref().is_some_and(|link| link.name == text);
                     return self.peers.values().find(named).map(|peer| peer.address);
                 }
             },
