@@ -1,8 +1,8 @@
 //! The state of the BFD thread: sessions with their sockets and configuration.
 
-use super::{Learnt, Outputs};
 use super::notifier::{Gateway, Notifier};
 use super::socket::{self, Listener};
+use super::{Learnt, Outputs};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};

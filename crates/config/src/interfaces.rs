@@ -140,7 +140,8 @@ impl Checker {
         }
         if let Some(bfd) = settings.bfd {
             if bfd.min_ttl.is_some() {
-                let message = "the neighbour of an interface is one hop away; remove multihop and min-ttl of bfd";
+                let message =
+                    "the neighbour of an interface is one hop away; remove multihop and min-ttl of bfd";
                 self.problem(place, message);
             }
             if !self.bfd_listens_to_all {

@@ -397,8 +397,7 @@ impl Sessions {
                 Ok(address) if self.by_address.contains_key(&address) => return Some(address),
                 Ok(address) => (address, None),
                 Err(_) => {
-                    let named =
-                        |peer: &&Peer| peer.link.as_ref().is_some_and(|link| link.name == text);
+                    let named = |peer: &&Peer| peer.link.as_ref().is_some_and(|link| link.name == text);
                     return self.peers.values().find(named).map(|peer| peer.address);
                 }
             },
