@@ -215,7 +215,7 @@ def test_unnumbered_leaf(hosts):
         found = set()
         for route in json.loads(host.ip("-j", "route", "show", prefix)):
             hop = objects.get(route.get("nhid"), route)
-            found |= {h["dev"] for h in ([objects[m["id"]] for m in hop["group"]] if "group" in hop else [hop])}
+            found |= {h.get("dev") for h in ([objects.get(m["id"], {}) for m in hop["group"]] if "group" in hop else [hop])}
         return found
 
     wait_for("both spines share the traffic", lambda: dev(leaf, "10.32.0.0/24") == {"uplink1", "uplink2"}, 60)

@@ -117,8 +117,8 @@ def gateways(host, prefix):
     found = set()
     for route in json.loads(host.ip("-j", "route", "show", prefix)):
         hop = objects.get(route.get("nhid"), route)
-        hops = [objects[m["id"]] for m in hop["group"]] if "group" in hop else hop.get("nexthops", [hop])
-        found |= {(h["dev"], h.get("via", {}).get("host", h.get("gateway"))) for h in hops}
+        hops = [objects.get(m["id"], {}) for m in hop["group"]] if "group" in hop else hop.get("nexthops", [hop])
+        found |= {(h.get("dev"), h.get("via", {}).get("host", h.get("gateway"))) for h in hops}
     return found
 
 
