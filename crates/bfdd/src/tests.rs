@@ -193,7 +193,8 @@ fn what_must_be_proven_is_not_usable_before() {
     let mut a = Neighbor::new(Ipv4Addr::new(127, 9, 1, 2), Ipv4Addr::new(127, 9, 1, 1), 250);
     until("proven", &mut router, &mut [&mut a], |r| r.usable.get(&gateway) == Some(&true));
     assert!(router.news.is_empty(), "no BGP session has it");
-    let error = start(&parsed(&text).bfd, &[], Outputs { rib: None, bgp: None }, Stop::default());
+    let outputs = Outputs { rib: None, bgp: None };
+    let error = start(&parsed(&text).bfd, &[], outputs, &Rings::default(), Stop::default());
     let says = error.err().unwrap().to_string();
     assert!(says.starts_with("BFD cannot receive on 127.9.1.1 port 3784"), "{says}");
     assert!(says.contains("another BFD daemon runs"), "{says}");
