@@ -1,5 +1,6 @@
 //! Checks of the configuration file: defaults, ranges, and combinations that are refused.
 
+use super::add_path::AddPathConfig;
 use super::api::ApiConfig;
 use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
@@ -198,8 +199,10 @@ pub struct NeighborSettings {
     pub max_prefixes: MaxPrefixesConfig,
     /// What a restart of it means for its routes.
     pub graceful_restart: GracefulRestartConfig,
-    /// The families in which we receive several paths of a prefix (RFC 7911).
-    pub add_path_receive: FamilySet,
+    /// The families in which we receive or send several paths of a prefix (RFC 7911).
+    pub add_path: AddPathConfig,
+    /// Whether it gets the best of the paths that its export policy accepts (RFC 7947 section 2.3.2).
+    pub best_path_per_client: bool,
 }
 
 impl Config {
@@ -716,7 +719,8 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
-            add_path_receive: self.add_path_receive(&both, families),
+            add_path: self.add_path(&both, families),
+            best_path_per_client: self.best_path_per_client(&both, route_server_client),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,

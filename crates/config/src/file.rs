@@ -286,6 +286,10 @@ macro_rules! with_peer_settings {
             /// communities (RFC 7947).
             #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
             pub(super) route_server_client: Option<bool>,
+            /// Where its export policy refuses the best path, or the client sent that itself, the client gets the best of the
+            /// other paths, not none (RFC 7947 section 2.3.2).
+            #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
+            pub(super) best_path_per_client: Option<bool>,
             /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]

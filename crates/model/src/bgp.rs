@@ -156,6 +156,15 @@ pub struct Stale {
     pub stale_seconds_left: u64,
 }
 
+/// The paths of a prefix that are sent in one family (RFC 7911).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentPaths {
+    /// The family, such as `ipv4-unicast`.
+    pub family: String,
+    /// Which: `all`, `best N`, `ecmp` or `per-as`.
+    pub paths: String,
+}
+
 /// The graceful restart capability of a peer (RFC 4724).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerRestart {
@@ -218,6 +227,9 @@ pub struct Session {
     /// Families in which several paths of a prefix are received (RFC 7911).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_path_receive: Vec<String>,
+    /// Families in which several paths of a prefix are sent (RFC 7911).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_path_send: Vec<SentPaths>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.

@@ -6,7 +6,7 @@ use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
-use ribtide_bgp::peer::{FamilySet, PeerId, PeerKind};
+use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, UpView};
@@ -14,7 +14,7 @@ use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, SendCounters, Session, Stale, Threading, WriteQueue,
+    ReceiveCounters, SendCounters, SentPaths, Session, Stale, Threading, WriteQueue,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
@@ -415,6 +415,13 @@ fn family_names(families: FamilySet) -> Vec<String> {
     families.map(|afi| afi.unicast_name().into()).collect()
 }
 
+/// The families in which several paths of a prefix are sent, and which.
+pub(super) fn sent_paths(sent: peer::SentPaths) -> Vec<SentPaths> {
+    let of =
+        |afi: Afi| Some(SentPaths { family: afi.unicast_name().into(), paths: sent.of(afi)?.to_string() });
+    [Afi::Ipv4, Afi::Ipv6].into_iter().filter_map(of).collect()
+}
+
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     let member = known.member.as_ref();
     let (mut received, mut sent) = (up.received, messages(&up.sent));
@@ -438,6 +445,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
             notification: restart.notification,
         }),
         add_path_receive: family_names(up.negotiated.path_ids),
+        add_path_send: sent_paths(up.info.egress.add_path),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),

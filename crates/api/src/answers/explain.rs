@@ -11,6 +11,7 @@ use ribtide_rib::{
     SelectionResult, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
+use std::sync::Arc;
 
 /// The note on an FPM server that confirms before the chip does.
 const TOO_EARLY: &str =
@@ -151,15 +152,16 @@ fn exports<F: Family>(
 ) -> Result<(), Refusal> {
     let owners = bgp.owners.read();
     let Some((_, shard)) = owners.of(prefix) else { return Ok(()) };
-    let best = shard.call(move |s| {
+    let found = shard.call(move |s| {
         let best = s.lookup(prefix)?.paths.into_iter().find(|path| path.best)?;
-        Some(BestPath { attrs: best.attrs, source: best.peer.id })
+        Some((BestPath { attrs: best.attrs, source: best.peer.id }, s.ranked_of(prefix)))
     })?;
     drop(owners);
-    let Some(best) = best else { return Ok(()) };
+    let Some((best, ranked)) = found else { return Ok(()) };
+    let ranked = Arc::new(ranked);
     for (number, worker) in bgp.workers.iter().enumerate() {
-        let best = best.clone();
-        for export in worker.call(move |w| w.exports(prefix.any(), &best))? {
+        let (best, ranked) = (best.clone(), ranked.clone());
+        for export in worker.call(move |w| w.exports(prefix.any(), &best, &ranked))? {
             let sent = match (export.sent, held) {
                 (true, None) => "sent",
                 (true, Some(_)) => "to be sent when it is advertised",

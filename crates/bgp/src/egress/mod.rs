@@ -15,6 +15,10 @@
 //! merged. So the table and a small number of cohorts per group bound memory, nothing is lost, and
 //! a message is packed once per position.
 //!
+//! **Several paths.** A group whose members get more than the best path of a prefix, or their own
+//! choice of it, follows the [ranked paths](ranked) instead. A path with an identifier is pending on
+//! its own, and everything else is the same.
+//!
 //! **Joining.** A joining member starts in a cohort of its own, into which the shards dump their
 //! tables. A shard's dump and its changes come in order, so a pending change is newer than the dump
 //! of its prefix. Nothing is sent before all shards have finished; then the table is packed as a
@@ -31,10 +35,11 @@ mod output;
 mod pack;
 mod paths;
 mod pending;
+mod ranked;
 #[cfg(test)]
 mod tests;
 
-use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
+use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 use cohort::Cohort;
 use group::{Group, Peers};
@@ -253,6 +258,8 @@ impl Worker {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
+            EgressIn::Ranked(batch) => self.ranked(&batch),
+            EgressIn::RankedDump { token, batch, last } => self.ranked_dump(token, &batch, last),
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
@@ -330,6 +337,13 @@ impl Worker {
         !self.groups.is_empty()
     }
 
+    /// Whether any group needs ranked paths, or has a member that came from one; otherwise it needs no changes of these.
+    pub fn takes_ranked(&self) -> bool {
+        let takes =
+            |group: &Group| [Afi::Ipv4, Afi::Ipv6].iter().any(|afi| group.settings.takes_ranked(*afi));
+        self.groups.values().any(|group| takes(group) || group.has_moved())
+    }
+
     /// Pending prefixes of all groups.
     pub fn waiting(&self) -> usize {
         self.groups.values().map(Group::waiting).sum()
@@ -379,8 +393,8 @@ impl Worker {
             detached: cohort.lagging,
             joining: cohort.is_joining(),
             waiting: cohort.waiting(),
-            advertised_ipv4: cohort.sent::<V4>().but(peer),
-            advertised_ipv6: cohort.sent::<V6>().but(peer),
+            advertised_ipv4: cohort.sent_to::<V4>(peer),
+            advertised_ipv6: cohort.sent_to::<V6>(peer),
             counters: member.counters,
         })
     }
@@ -423,9 +437,12 @@ impl Worker {
     }
 
     /// The export of `best`, the best path of a prefix, in each group, evaluated for the first
-    /// member that is not its source.
-    pub fn exports(&self, prefix: AnyPrefix, best: &BestPath) -> Vec<Export> {
+    /// member that is not its source; or of the ranked paths, where the group takes these.
+    pub fn exports(&self, prefix: AnyPrefix, best: &BestPath, ranked: &RankedBatch) -> Vec<Export> {
         let export = |(id, group): (&u32, &Group)| {
+            if group.settings.takes_ranked(prefix.afi()) {
+                return Some(self.export_ranked(*id, group, prefix, ranked));
+            }
             let member = group.members.keys().find(|peer| **peer != best.source)?;
             let (advertised, messages) = self.advertised(*member, prefix, best);
             let members = group.members.keys().filter(|peer| **peer != best.source).count();
@@ -477,6 +494,9 @@ impl Worker {
         let mut handles = Handles::new(batch.paths.len());
         for_each_family!(F => {
             let changes = batch.changes.get::<F>();
+            for group in self.groups.values_mut().filter(|g| g.settings.takes_ranked(F::AFI)) {
+                group.note_gone(changes.iter().filter(|change| change.new == NONE).map(|change| change.prefix));
+            }
             for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
@@ -486,11 +506,26 @@ impl Worker {
         handles.release(&mut self.paths);
     }
 
+    fn ranked(&mut self, batch: &RankedBatch) {
+        let mut handles = Handles::new(batch.paths.len());
+        for_each_family!(F => {
+            let any = !batch.changes.get::<F>().is_empty();
+            let gone = batch.changes.get::<F>().iter().filter(|change| change.new == 0);
+            for group in self.groups.values_mut().filter(|g| !g.settings.takes_ranked(F::AFI)) {
+                group.note_gone(gone.clone().map(|change| change.prefix));
+            }
+            for group in self.groups.values_mut().filter(|g| any && g.follows_ranked::<F>()) {
+                let settings = group.settings.clone();
+                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                group.change_ranked::<F>(batch, &mut offers, &mut self.paths);
+            }
+        });
+        handles.release(&mut self.paths);
+    }
+
     fn dumped(&mut self, token: u64, batch: &BestBatch, last: bool) {
-        let Some(dump) = self.dumps.get_mut(&token) else { return };
-        dump.shards -= u32::from(last);
-        let complete = dump.shards == 0;
-        if let Some(group) = self.groups.get_mut(&dump.group) {
+        let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
+        if let Some(group) = self.groups.get_mut(&group) {
             let mut handles = Handles::new(batch.paths.len());
             for_each_family!(F => {
                 let settings = group.settings.clone();
@@ -498,14 +533,36 @@ impl Worker {
                 group.dumped::<F>(token, batch.changes.get::<F>(), &mut offers, &mut self.paths);
             });
             handles.release(&mut self.paths);
-            if complete {
-                group.dump_complete(token, &mut self.paths);
-            }
         }
-        if complete {
-            self.dumps.remove(&token);
-            // A batch under way continues with these routes, without another check.
-            self.check_limits();
+        self.dump_ended(token, last);
+    }
+
+    fn ranked_dump(&mut self, token: u64, batch: &RankedBatch, last: bool) {
+        let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
+        if let Some(group) = self.groups.get_mut(&group) {
+            let mut handles = Handles::new(batch.paths.len());
+            for_each_family!(F => {
+                let settings = group.settings.clone();
+                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                group.ranked_dump::<F>(token, batch, &mut offers, &mut self.paths);
+            });
+            handles.release(&mut self.paths);
         }
+        self.dump_ended(token, last);
+    }
+
+    /// A part of a dump was added, the last of a shard or not.
+    fn dump_ended(&mut self, token: u64, last: bool) {
+        let Some(dump) = self.dumps.get_mut(&token) else { return };
+        dump.shards -= u32::from(last);
+        if dump.shards > 0 {
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(&dump.group) {
+            group.dump_complete(token, &mut self.paths);
+        }
+        self.dumps.remove(&token);
+        // A batch under way continues with these routes, without another check.
+        self.check_limits();
     }
 }

@@ -1,5 +1,6 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
+mod add_path;
 mod limits;
 mod scope;
 
@@ -466,7 +467,7 @@ fn explanation_has_reasons_as_sentences() {
         ]
     );
     let best = BestPath { attrs: plain(), source: PeerId(10) };
-    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best);
+    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best, &RankedBatch::default());
     let sent = |e: &Export| (e.members, e.sent);
     // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,
     // the one without IPv4 next hop; the client and the other external one with the policy.

@@ -22,6 +22,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         role_strict: false,
         graceful_restart: false,
         add_path_receive: FamilySet::default(),
+        add_path_send: FamilySet::default(),
     }
 }
 

@@ -17,6 +17,7 @@ mod moves;
 mod next_hops;
 mod paths;
 mod query;
+mod ranked;
 mod route;
 mod scans;
 mod sessions;
@@ -73,6 +74,7 @@ struct Core {
     attrs: AttrTable,
     paths: PathStore,
     gates: Gates,
+    ranked: ranked::RankedLists,
     /// The last feed of the current route, with multipath or backup paths.
     fed: Fed,
     /// Prefixes with a path whose next hop was unknown when it arrived.
@@ -126,6 +128,7 @@ impl Shard {
                 attrs: AttrTable::new(seed.clone(), tracks),
                 paths: PathStore::default(),
                 gates: Gates::default(),
+                ranked: ranked::RankedLists::default(),
                 fed: None,
                 unanswered: scans::Unanswered::default(),
                 seed,
@@ -152,7 +155,12 @@ impl Shard {
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
             ShardIn::Routes(batch) => self.routes(&batch, out),
-            ShardIn::Dump(request) => self.work.dump(request),
+            ShardIn::Dump(request) => {
+                if request.ranked {
+                    self.begin_ranked();
+                }
+                self.work.dump(request);
+            }
             ShardIn::NextHops(states) => self.next_hops(&states, out),
             ShardIn::Suppress(on) => self.suppress(on, out),
             ShardIn::Confirmed(news) => self.confirmed(&news, out),
@@ -166,6 +174,7 @@ impl Shard {
     pub fn shrink_to_fit(&mut self) {
         for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
         self.core.attrs.shrink_to_fit();
+        self.core.ranked.shrink_to_fit();
         self.numbers = Vec::new();
     }
 
@@ -623,6 +632,7 @@ impl Core {
             let mut route = Route::new(prefix, path, usable);
             self.changed(&mut route, None, Some(SelectedPath { path, usable }), out);
             table.insert(spot.hash, route);
+            self.ranked.note(prefix);
             self.sessions.counts::<F>(path.session).paths += 1;
             return true;
         };
@@ -672,6 +682,7 @@ impl Core {
         if let Some(gone) = gone {
             self.release::<F>(gone);
         }
+        self.ranked.note(prefix);
         true
     }
 
@@ -691,6 +702,7 @@ impl Core {
         let counts = self.sessions.counts::<F>(session);
         (counts.paths, counts.best) = (counts.paths + 1, counts.best + best);
         route.set_session(&mut self.paths, at, session);
+        self.ranked.note(route.prefix());
         true
     }
 
@@ -767,6 +779,7 @@ impl Core {
         self.changed(route, Some(old), new, out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.release::<F>(gone);
+        self.ranked.note(route.prefix());
         left
     }
 
@@ -782,6 +795,7 @@ impl Core {
         self.decide(route);
         let new = self.selected_of(route);
         self.changed(route, Some(old), Some(new), out);
+        self.ranked.note(route.prefix());
         if self.has_unknown(route) {
             self.unanswered.push(route.prefix());
         }

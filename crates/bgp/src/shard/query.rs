@@ -118,7 +118,7 @@ pub struct Counts {
     pub waiting: usize,
     /// Prefixes whose best path is not advertised because the FIB does not have it.
     pub blocked: usize,
-    /// Bytes of memory: tables, paths and attribute sets.
+    /// Bytes of memory: tables, paths, attribute sets, and lists of ranked paths.
     pub memory: usize,
 }
 
@@ -187,7 +187,7 @@ impl Shard {
             surplus: *surplus,
             waiting,
             blocked,
-            memory: tables(&self.tables) + attrs.memory() + paths.memory(),
+            memory: tables(&self.tables) + attrs.memory() + paths.memory() + self.core.ranked.memory(),
         }
     }
 

@@ -237,6 +237,8 @@ impl Sessions {
             prefix_sid: peer.settings.prefix_sid,
             role: peer.settings.role,
             next_hop,
+            add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
+            client: peer.settings.best_path_per_client.then_some(peer.id),
             export: peer.settings.export.clone(),
         }
     }

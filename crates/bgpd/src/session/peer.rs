@@ -86,7 +86,8 @@ impl Peer {
             role: settings.role,
             role_strict: settings.role_strict,
             graceful_restart: settings.graceful_restart.helper,
-            add_path_receive: settings.add_path_receive,
+            add_path_receive: settings.add_path.receive,
+            add_path_send: settings.add_path.send.families(),
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);

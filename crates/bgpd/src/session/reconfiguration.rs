@@ -76,7 +76,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         attributes,
         max_prefixes,
         graceful_restart,
-        add_path_receive,
+        add_path,
+        best_path_per_client,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -92,7 +93,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *ttl_security == old.ttl_security
         && *role == old.role
         && *role_strict == old.role_strict
-        && *add_path_receive == old.add_path_receive
+        && add_path.receive == old.add_path.receive
+        && add_path.send.families() == old.add_path.send.families()
         && *password == old.password
         && graceful_restart.helper == old.graceful_restart.helper;
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
@@ -107,7 +109,9 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let export = *export != old.export
         || *prefix_sid != old.prefix_sid
         || as_override != old.as_numbers.as_override
-        || remove_private_as != old.as_numbers.remove_private_as;
+        || remove_private_as != old.as_numbers.remove_private_as
+        || add_path.send != old.add_path.send
+        || *best_path_per_client != old.best_path_per_client;
     if !same_session {
         Difference::Session
     } else if import

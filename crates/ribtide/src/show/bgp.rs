@@ -2,7 +2,8 @@
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{
-    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Session, Stale,
+    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, SentPaths, Session,
+    Stale,
 };
 use ribtide_prefix::Afi;
 use std::collections::BTreeMap;
@@ -239,6 +240,9 @@ fn session(s: &Session) -> String {
             s.add_path_receive.join(" ")
         ));
     }
+    for SentPaths { family, paths } in &s.add_path_send {
+        out.push_str(&format!("  Several paths of a prefix are sent (add-path) in {family}: {paths}\n"));
+    }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     let received = s.received.map(|received| ("received", received));
     let counts = [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)];
@@ -404,6 +408,7 @@ mod tests {
                     notification: true,
                 }),
                 add_path_receive: Vec::new(),
+                add_path_send: Vec::new(),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -514,6 +519,12 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert!(
             neighbor(&several)
                 .contains("\n  Several paths of a prefix are received (add-path) in ipv4-unicast\n")
+        );
+        let sent = SentPaths { family: "ipv6-unicast".into(), paths: "best 2".into() };
+        several.session.as_mut().unwrap().add_path_send = vec![sent];
+        assert!(
+            neighbor(&several)
+                .contains("\n  Several paths of a prefix are sent (add-path) in ipv6-unicast: best 2\n")
         );
         let mut related = Neighbor { role: Some("customer".into()), ..slow() };
         assert!(neighbor(&related).contains("\n  Our role is customer, the peer sends none (RFC 9234)\n"));
