@@ -9,6 +9,10 @@ use ribtide_prefix::{Family, Map, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 
+/// Ranked paths in a batch, at most, but those of its last change: about as many bytes as a batch of best paths has. The
+/// queue of a worker is bounded in batches.
+const RANKED_BATCH_MAX: usize = 8192;
+
 /// Collects the effects of one or more messages; [`ShardOut::take`] hands them over. Batches grow until then.
 #[derive(Default)]
 pub struct ShardOut {
@@ -103,7 +107,8 @@ impl ShardOut {
 
     /// The batch of ranked paths for more changes, and its indices of paths of other sources.
     pub(super) fn ranked(&mut self) -> Option<(&mut RankedBatch, &mut Others)> {
-        if !matches!(self.effects.egress.last(), Some(ToEgress::Ranked(_))) {
+        let has_room = |batch: &RankedBatch| batch.ranked.len() < RANKED_BATCH_MAX;
+        if !matches!(self.effects.egress.last(), Some(ToEgress::Ranked(batch)) if has_room(batch)) {
             self.others.clear();
             self.effects.egress.push(ToEgress::Ranked(RankedBatch::default()));
         }
