@@ -243,6 +243,7 @@ mod tests {
             role: None,
             restart: None,
             path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::default(),
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();
