@@ -104,7 +104,14 @@ impl WorkerBuilder {
     }
 
     /// The stage and its handle.
-    pub(super) fn build(self, outputs: Outputs, meters: &Meters) -> (WorkerPort, WorkerStage) {
+    ///
+    /// `deferred`: members wait until [`WorkerPort::end_deferral`].
+    pub(super) fn build(
+        self,
+        outputs: Outputs,
+        deferred: bool,
+        meters: &Meters,
+    ) -> (WorkerPort, WorkerStage) {
         let (handle, calls) = pair("egress");
         let stage = WorkerStage {
             worker: Worker::new(u32::from(self.index), outputs.shards.len() as u32),
@@ -118,6 +125,7 @@ impl WorkerBuilder {
             pace: Pace::default(),
             packing: false,
             dumps_paused: false,
+            deferred,
             meter: meters.meter("egress"),
         };
         (WorkerPort { handle: handle.with_wake(self.wake) }, stage)
@@ -169,6 +177,14 @@ impl WorkerPort {
     pub(super) fn resume_dumps(&self) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.dumps_paused = false)
     }
+
+    /// The selection of routes is deferred no longer (RFC 4724 section 4.1): members get their tables, and End-of-RIB.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn end_deferral(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.deferred = false)
+    }
 }
 
 /// A worker and its queues.
@@ -187,6 +203,8 @@ pub(super) struct WorkerStage {
     packing: bool,
     /// Whether dump requests are stopped, because shards are remapped.
     dumps_paused: bool,
+    /// Whether nothing is advertised yet, because the router has restarted and waits for the routes of its peers.
+    deferred: bool,
     meter: Meter,
 }
 
@@ -265,8 +283,9 @@ impl WorkerStage {
 
     /// Sets whether it needs changes, requests dumps, and packs waiting changes when it is time.
     fn pack(&mut self) {
-        self.wanted.store(self.worker.has_groups(), Release);
-        let requests = if self.dumps_paused { Vec::new() } else { self.worker.requests() };
+        self.wanted.store(self.worker.has_groups() && !self.deferred, Release);
+        let waits = self.dumps_paused || self.deferred;
+        let requests = if waits { Vec::new() } else { self.worker.requests() };
         for request in requests {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
         }

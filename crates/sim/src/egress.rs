@@ -1,12 +1,13 @@
 //! The egress workers, and the receiving ends of the sessions, which keep the routes that they were
 //! sent.
 
-use crate::history::{MAX_MESSAGE, bodies};
+use crate::history::{MAX_MESSAGE, messages};
 use crate::oracle::Oracle;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Rng, for_each_family};
+use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::update::{self, Disposition, Update, UpdateContext};
 use ribtide_wire::bgp::{NextHop, build};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +37,8 @@ struct Neighbor {
     table: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
     /// Families whose End-of-RIB was received.
     ended: Vec<Afi>,
+    /// Of each marked refresh under way, the prefixes that did not come again (RFC 7313).
+    unrefreshed: BTreeMap<u16, BTreeSet<AnyPrefix>>,
 }
 
 impl Egress {
@@ -80,7 +83,7 @@ impl Egress {
     /// The peer requests a family again.
     pub(crate) fn refresh(&mut self, peer: PeerId, afi: Afi) {
         let owner = self.owner(peer);
-        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi));
+        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi, peer.0.is_multiple_of(2)));
     }
 
     pub(crate) fn changes(&mut self, batch: Arc<BestBatch>) {
@@ -145,7 +148,10 @@ impl Egress {
         for receiver in write.receivers() {
             let neighbor = &mut self.neighbors[receiver.peer.0 as usize];
             if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
-                bodies(&write.chunk).iter().for_each(|body| neighbor.read(body));
+                messages(&write.chunk).iter().for_each(|(kind, body)| match kind {
+                    MessageType::RouteRefresh => neighbor.mark(RouteRefresh::parse(body).unwrap()),
+                    _ => neighbor.read(body),
+                });
             }
         }
     }
@@ -176,6 +182,7 @@ impl Egress {
             let rows: BTreeMap<_, _> =
                 expected.iter().map(|(prefix, with)| (*prefix, (with.bytes(), with.next_hop))).collect();
             assert_eq!(neighbor.table, rows, "routes of peer {peer}");
+            assert!(neighbor.unrefreshed.is_empty(), "a refresh of peer {peer} has no end");
             let mut ended = neighbor.ended.clone();
             ended.sort_unstable();
             let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| info.families.has(*afi));
@@ -202,7 +209,33 @@ impl Neighbor {
         for_each_family!(F => self.routes::<F>(&update));
     }
 
+    /// The begin or end of a refresh: what does not come between them is gone.
+    fn mark(&mut self, mark: RouteRefresh) {
+        let Some(info) = &self.session else { return };
+        assert!(info.id.0.is_multiple_of(2), "a mark for a peer that does not understand it");
+        let afi = Afi::from_u16(mark.afi).expect("a family of the session");
+        assert!(self.ended.contains(&afi), "a mark before End-of-RIB");
+        match mark.kind {
+            RefreshKind::Begin => {
+                let table = self.table.keys().copied().filter(|prefix| prefix.afi() == afi).collect();
+                self.unrefreshed.insert(mark.afi, table);
+            }
+            RefreshKind::End => {
+                for prefix in self.unrefreshed.remove(&mark.afi).expect("an end follows a begin") {
+                    self.table.remove(&prefix);
+                }
+            }
+            kind => panic!("not a mark: {kind:?}"),
+        }
+    }
+
     fn routes<F: Family>(&mut self, update: &Update<'_>) {
+        if let Some(unrefreshed) = self.unrefreshed.get_mut(&(F::AFI as u16)) {
+            let sent = update.withdrawn::<F>().chain(update.announced::<F>());
+            sent.for_each(|prefix| {
+                unrefreshed.remove(&prefix.any());
+            });
+        }
         for prefix in update.withdrawn::<F>() {
             self.table.remove(&prefix.any());
         }

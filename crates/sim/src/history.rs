@@ -111,6 +111,10 @@ pub enum Event {
     NextHop(IpAddr, NextHopState),
     /// The peer requests a family again (RFC 2918).
     Refresh(usize, Afi),
+    /// The peer begins to send its routes of a family again (RFC 7313).
+    BeginRefresh(usize, Afi),
+    /// That has ended: routes that it has not sent again are removed.
+    EndRefresh(usize, Afi),
     /// A client dumps the best paths of a family.
     Dump(Afi),
 }
@@ -154,7 +158,7 @@ impl History {
         let mut events = Vec::new();
         while events.len() < length {
             let who = rng.index(count);
-            let event = match rng.index(20) {
+            let event = match rng.index(22) {
                 0 if up[who] && !peers[who].kind.is_local() && rng.one_in(2) => {
                     let ipv4 = !rng.one_in(4);
                     Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
@@ -171,6 +175,8 @@ impl History {
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
+                20 if !peers[who].kind.is_local() => Event::BeginRefresh(who, afi(rng)),
+                21 if !peers[who].kind.is_local() => Event::EndRefresh(who, afi(rng)),
                 5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
                 _ => {
                     let prefixes = some(rng, &prefixes, &peers[who]);
@@ -409,12 +415,17 @@ pub fn updates(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<Vec<u8>>
 }
 
 /// Cuts a stream of messages and drops their headers.
-pub fn bodies(mut stream: &[u8]) -> Vec<Vec<u8>> {
-    let mut bodies = Vec::new();
+pub fn bodies(stream: &[u8]) -> Vec<Vec<u8>> {
+    messages(stream).into_iter().map(|(_, body)| body).collect()
+}
+
+/// Cuts a stream of messages into types and bodies.
+pub fn messages(mut stream: &[u8]) -> Vec<(message::MessageType, Vec<u8>)> {
+    let mut messages = Vec::new();
     while let Ok(Some(frame)) = message::frame(stream, usize::from(MAX_MESSAGE)) {
-        bodies.push(frame.body.to_vec());
+        messages.push((frame.kind, frame.body.to_vec()));
         stream = &stream[frame.total_len..];
     }
     assert!(stream.is_empty(), "the builder writes whole messages");
-    bodies
+    messages
 }

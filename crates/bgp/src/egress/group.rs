@@ -105,14 +105,14 @@ impl Group {
         }
     }
 
-    /// Sends a member the table of a family again, unless it is in progress.
-    pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, paths: &mut Paths) {
+    /// Sends a member the table of a family again, unless it is in progress; with marks of its begin and end if `marked`.
+    pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
         let Some(at) = self.position(peer) else { return };
         if !self.settings.families.has(F::AFI) || self.cohorts[at].queue::<F>().phase() != Phase::Live {
             return;
         }
         let mut own = self.take_out(at, |member| member == peer, paths);
-        own.queue_mut::<F>().want(paths);
+        own.queue_mut::<F>().want(marked, paths);
         // Members whose table is not requested yet.
         let waits = |s: &Cohort| s.queue::<F>().phase() == Phase::Wanted && s.can_coalesce(&own);
         match self.cohorts.iter_mut().find(|cohort| waits(cohort)) {

@@ -14,10 +14,10 @@ use ribtide_policy::{
 };
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
-use ribtide_wire::bgp::message::{MessageType, frame};
+use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh, frame};
 use ribtide_wire::bgp::update::{self, UpdateContext};
 use ribtide_wire::bgp::{AsPath, build};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 const LOCAL: u32 = 4_200_000_001;
@@ -112,6 +112,10 @@ struct Table {
     routes: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
     ends: [u32; 2],
     messages: u64,
+    /// Of each marked refresh under way, the prefixes that did not come again.
+    unrefreshed: BTreeMap<u16, BTreeSet<AnyPrefix>>,
+    /// The marks of refreshes that came.
+    marks: Vec<(u16, RefreshKind)>,
 }
 
 impl Table {
@@ -119,6 +123,12 @@ impl Table {
         let max = usize::from(info.egress.max_message);
         while !bytes.is_empty() {
             let frame = frame(bytes, max).unwrap().expect("chunks hold whole messages");
+            if frame.kind == MessageType::RouteRefresh {
+                self.mark(RouteRefresh::parse(frame.body).unwrap());
+                self.messages += 1;
+                bytes = &bytes[frame.total_len..];
+                continue;
+            }
             assert_eq!(frame.kind, MessageType::Update);
             let context = UpdateContext {
                 four_octet_as: info.egress.four_octet_as,
@@ -143,13 +153,38 @@ impl Table {
             }
             for_each_family!(F => {
                 for prefix in update.withdrawn::<F>() {
+                    self.refreshed(prefix.any());
                     self.routes.remove(&prefix.any());
                 }
                 for prefix in update.announced::<F>() {
+                    self.refreshed(prefix.any());
                     self.routes.insert(prefix.any(), (attributes.clone(), update.next_hop::<F>().unwrap()));
                 }
             });
             bytes = &bytes[frame.total_len..];
+        }
+    }
+}
+
+impl Table {
+    /// The begin or end of a refresh: what does not come between them is gone (RFC 7313 section 4).
+    fn mark(&mut self, RouteRefresh { afi, safi, kind }: RouteRefresh) {
+        assert_eq!((safi, self.ends[usize::from(afi == 2)]), (1, 1), "a mark follows End-of-RIB");
+        self.marks.push((afi, kind));
+        if kind == RefreshKind::Begin {
+            let of_family = |prefix: &AnyPrefix| prefix.afi() as u16 == afi;
+            self.unrefreshed.insert(afi, self.routes.keys().copied().filter(of_family).collect());
+            return;
+        }
+        assert_eq!(kind, RefreshKind::End);
+        for prefix in self.unrefreshed.remove(&afi).expect("an end follows a begin") {
+            self.routes.remove(&prefix);
+        }
+    }
+
+    fn refreshed(&mut self, prefix: AnyPrefix) {
+        if let Some(left) = self.unrefreshed.get_mut(&(prefix.afi() as u16)) {
+            left.remove(&prefix);
         }
     }
 }
@@ -184,6 +219,37 @@ fn flushed(worker: &mut Worker) -> Vec<Write> {
         worker.flush(Flush::All, 1000, &mut out);
     }
     out
+}
+
+/// RFC 7313 section 4: the marks stand around the whole table, an empty one too, and only where the member understands them.
+#[test]
+fn refresh_of_a_member_that_understands_it_has_marks_around_the_table() {
+    let infos: Vec<PeerInfo> = (0..2).map(|id| peer(id, PeerKind::Client)).collect();
+    let mut worker = joined(&infos);
+    let path = BestPath { attrs: attrs(3), source: PeerId(9) };
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
+    let change = |old: Option<&BestPath>, new: Option<&BestPath>| best_batch(&[(p4("10.0.0.0/8"), old, new)]);
+    worker.handle(EgressIn::Best(Arc::new(change(None, Some(&path)))));
+    let mut tables = BTreeMap::new();
+    for infos in &infos {
+        let receiver = Receiver { peer: infos.id, session: infos.session };
+        tables.insert(receiver, Table { ends: [1, 1], ..Table::default() });
+    }
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    for (marked, afi) in [(true, Afi::Ipv4), (true, Afi::Ipv6), (false, Afi::Ipv4)] {
+        worker.handle(EgressIn::Refresh(PeerId(0), afi, marked));
+        for request in worker.requests() {
+            let batch = if afi == Afi::Ipv4 { change(None, Some(&path)) } else { BestBatch::default() };
+            worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
+        }
+        let before = tables.clone();
+        read_all(&flushed(&mut worker), &infos, &mut tables);
+        let afi = afi as u16;
+        let expected = if marked { vec![(afi, RefreshKind::Begin), (afi, RefreshKind::End)] } else { vec![] };
+        let [first, second] = &mut tables.values_mut().collect::<Vec<_>>()[..] else { panic!("two members") };
+        assert_eq!((std::mem::take(&mut first.marks), first.routes.len()), (expected, 1));
+        assert_eq!(Some(&**second), before.values().nth(1), "the other one is sent nothing");
+    }
 }
 
 #[test]
@@ -853,7 +919,7 @@ impl Harness {
             }
             Step::Refresh(peer, six) => {
                 let afi = if six { Afi::Ipv6 } else { Afi::Ipv4 };
-                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi));
+                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi, peer.is_multiple_of(2)));
             }
             Step::Policy(peer, policy) => {
                 let info = &mut self.infos[usize::from(peer)];
@@ -909,6 +975,12 @@ impl Harness {
             let table = self.tables.remove(&receiver).unwrap_or_default();
             let view = self.worker.member(info.id).unwrap();
             prop_assert!(!view.joining);
+            prop_assert!(table.unrefreshed.is_empty(), "a refresh has no end");
+            prop_assert!(
+                table.marks.is_empty() || at.is_multiple_of(2),
+                "marks that peer {} does not know",
+                at
+            );
             prop_assert_eq!(table.messages, view.counters.messages);
             prop_assert_eq!(
                 table.ends,

@@ -17,6 +17,7 @@ mod moves;
 mod next_hops;
 mod paths;
 mod query;
+mod refresh;
 mod route;
 mod scans;
 mod sessions;
@@ -38,6 +39,7 @@ use feed::Fed;
 use gate::Gates;
 use next_hops::News;
 use paths::{Path, PathStore};
+use refresh::Refreshes;
 use ribtide_prefix::{
     AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
     per_family, prefetch,
@@ -73,6 +75,7 @@ struct Core {
     attrs: AttrTable,
     paths: PathStore,
     gates: Gates,
+    refreshes: Refreshes,
     /// The last feed of the current route, with multipath or backup paths.
     fed: Fed,
     /// Prefixes with a path whose next hop was unknown when it arrived.
@@ -126,6 +129,7 @@ impl Shard {
                 attrs: AttrTable::new(seed.clone(), tracks),
                 paths: PathStore::default(),
                 gates: Gates::default(),
+                refreshes: Refreshes::default(),
                 fed: None,
                 unanswered: scans::Unanswered::default(),
                 seed,
@@ -151,6 +155,8 @@ impl Shard {
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
+            ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
+            ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
             ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => self.work.dump(request),
             ShardIn::NextHops(states) => self.next_hops(&states, out),
@@ -177,11 +183,14 @@ impl Shard {
             }
             self.peer_down(info.id, former, FamilySet::default(), out);
         }
-        self.core.sessions.begin(info);
+        if let Some(number) = self.core.sessions.begin(info) {
+            self.core.refreshes.forget(number);
+        }
     }
 
     fn peer_down(&mut self, id: PeerId, session: u32, retained: FamilySet, out: &mut ShardOut) {
         let Some(number) = self.core.sessions.number(id, session) else { return };
+        self.core.refreshes.session_ended(number);
         self.core.sessions.end(number, retained);
         self.purge_ended(out);
     }
@@ -236,7 +245,7 @@ impl Shard {
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
                 let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
                 let inside = inside.map(|path| core.attrs.own_next_hop(path.attrs));
-                let mut paths = 0;
+                let (mut paths, start) = (0, group.taken);
                 while group.taken < end {
                     let at = group.taken % GROUP;
                     if at == 0 {
@@ -267,6 +276,9 @@ impl Shard {
                 }
                 if let Some(path) = path {
                     core.attrs.announced::<F>(path.attrs, recursive, paths);
+                }
+                if !core.refreshes.is_empty() {
+                    core.refreshes.note::<F>(session, op.path_id, &prefixes[start..end], path.is_some());
                 }
             });
         }

@@ -46,6 +46,8 @@ pub struct Moved {
     routes: Families<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: Families<Gated>,
+    /// Paths that came since the begin of a route refresh that lasts: session, prefix and path identifier.
+    refreshed: Vec<(u16, AnyPrefix, u32)>,
 }
 
 /// An attribute set, the path identifier that it came with, and the prefix of its paths if that
@@ -72,6 +74,7 @@ impl Moved {
             paths: Vec::new(),
             routes: Families::default(),
             gated: Families::default(),
+            refreshed: Vec::new(),
         }
     }
 
@@ -175,6 +178,12 @@ impl Shard {
                 let session = moved.session(path.session, sessions, core);
                 moved.paths.push(Path { attrs, session, ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
+                if !core.refreshes.is_empty() {
+                    let path_id = core.attrs.path_id(path.attrs);
+                    if core.refreshes.take::<F>(path.session, (route.prefix(), path_id)) {
+                        moved.refreshed.push((session, route.prefix().any(), path_id));
+                    }
+                }
             }
             let row = (route.prefix(), route.len() as u32, (route.selected() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
@@ -203,7 +212,17 @@ impl Shard {
     /// where this shard has later knowledge: ended sessions are purged later, and routes reselected
     /// if a next hop has another state here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
-        let Moved { logical, sessions, attrs, next_hops, mut paths, mut routes, mut gated, .. } = moved;
+        let Moved {
+            logical,
+            sessions,
+            attrs,
+            next_hops,
+            mut paths,
+            mut routes,
+            mut gated,
+            refreshed,
+            end: _,
+        } = moved;
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         for (next_hop, state) in next_hops {
             let news = self.core.attrs.hops.learn(next_hop, state);
@@ -224,6 +243,13 @@ impl Shard {
                 rest = others;
             }
         });
+        for (session, prefix, path_id) in refreshed {
+            let session = sessions[usize::from(session)];
+            match prefix {
+                AnyPrefix::V4(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
+                AnyPrefix::V6(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
+            }
+        }
         for_each_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
             self.take_gated(prefix, advertised.map(here), out);
         });
@@ -266,7 +292,8 @@ impl Shard {
         let number = match number {
             Some(number) => Some(number),
             None if self.core.sessions.latest(peer).is_some_and(|latest| latest >= session) => {
-                self.core.sessions.begin_ended(info)
+                let number = self.core.sessions.begin_ended(info);
+                number.inspect(|number| self.core.refreshes.forget(*number))
             }
             None => {
                 self.peer_up(info, out);
@@ -287,6 +314,9 @@ impl Shard {
         let core = &mut self.core;
         for path in paths {
             core.sessions.counts::<F>(path.session).paths += 1;
+            if !core.refreshes.is_empty() {
+                core.refreshes.adopted::<F>(path.session, (prefix, core.attrs.path_id(path.attrs)));
+            }
             core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
         }
         let route = Route::of(prefix, &mut core.paths, paths, selected as usize, usable);

@@ -1,4 +1,4 @@
-//! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection.
+//! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection, ends of route refreshes.
 
 use super::effects::{Others, index};
 use super::route::{self, Route};
@@ -66,6 +66,8 @@ enum Kind {
     Redecide,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
+    /// Remove the paths that a peer's route refresh has left out.
+    Unrefreshed,
 }
 
 /// A place in the tables: family, logical shard and hash, in a circle.
@@ -106,6 +108,11 @@ impl Work {
 
     pub(super) fn redecide(&mut self) {
         self.go_round(Kind::Redecide);
+    }
+
+    /// Starts a scan that removes the paths that a peer's route refresh has left out.
+    pub(super) fn remove_unrefreshed(&mut self) {
+        self.go_round(Kind::Unrefreshed);
     }
 
     /// States of unknown next hops arrived: reselects the prefixes that waited for them.
@@ -202,6 +209,8 @@ impl Shard {
         part.send(task.kind, done, out);
         if !done {
             self.work.tasks.push_back(task);
+        } else if task.kind == Kind::Unrefreshed {
+            self.core.refreshes.scanned();
         }
     }
 
@@ -220,7 +229,7 @@ impl Shard {
         let answering = work.has_resolved().then_some(Kind::Redecide);
         let tasks = work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open => true,
+            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Unrefreshed => true,
         });
         for kind in tasks.map(|task| task.kind).chain(answering) {
             let mut part = Part::default();
@@ -258,6 +267,7 @@ impl Core {
     ) -> bool {
         match kind {
             Kind::Purge => return self.purge(route, out),
+            Kind::Unrefreshed => return self.remove_unrefreshed(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(_) => {

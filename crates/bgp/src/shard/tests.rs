@@ -2,6 +2,7 @@
 
 mod add_path;
 mod originated;
+mod refresh;
 mod retained;
 
 use super::*;

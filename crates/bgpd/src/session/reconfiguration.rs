@@ -94,7 +94,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *role_strict == old.role_strict
         && *add_path_receive == old.add_path_receive
         && *password == old.password
-        && graceful_restart.helper == old.graceful_restart.helper;
+        && graceful_restart.helper == old.graceful_restart.helper
+        && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some();
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
     let import = *import != old.import
         || allowas_in != old.as_numbers.allowas_in
@@ -204,6 +205,7 @@ impl Sessions {
                 peer.description = description;
                 peer.dynamic = configured.is_none();
             }
+            self.announce_restarts(id);
             self.obey(id);
             self.limit_sent(id);
             self.start(id);
