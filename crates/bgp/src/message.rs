@@ -64,6 +64,25 @@ pub enum ShardIn {
         /// The families, retained or not.
         families: FamilySet,
     },
+    /// The peer begins to send the routes of a family again: those that it has not sent by
+    /// [`ShardIn::EndOfRefresh`] are removed then (RFC 7313).
+    BeginOfRefresh {
+        /// The peer.
+        peer: PeerId,
+        /// The number of its session.
+        session: u32,
+        /// The family.
+        afi: Afi,
+    },
+    /// It has sent all of them. Without a begin, it changes nothing.
+    EndOfRefresh {
+        /// The peer.
+        peer: PeerId,
+        /// The number of its session.
+        session: u32,
+        /// The family.
+        afi: Afi,
+    },
     /// Routes, in the order received.
     Routes(UpdateBatch),
     /// A worker requests the best paths of a family, for joining members or a route refresh.
@@ -284,8 +303,9 @@ pub enum EgressIn {
     MemberDown(PeerId),
     /// How many prefixes a member may be sent.
     MaxPrefixes(PeerId, PrefixLimits),
-    /// The peer asked for a family again (RFC 2918).
-    Refresh(PeerId, Afi),
+    /// The peer asked for a family again (RFC 2918), or an operator did. `true`: the peer understands marks of its begin and end
+    /// (RFC 7313).
+    Refresh(PeerId, Afi, bool),
     /// A peer came up elsewhere: sources must be known before their paths. A peer whose
     /// [`PeerKind`](crate::peer::PeerKind) changes gets another number.
     SourceUp(Arc<PeerInfo>),

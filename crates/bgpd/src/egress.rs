@@ -118,7 +118,14 @@ impl WorkerBuilder {
     }
 
     /// The stage and its handle.
-    pub(super) fn build(self, outputs: Outputs, meters: &Meters) -> (WorkerPort, WorkerStage) {
+    ///
+    /// `deferred`: members wait until [`WorkerPort::end_deferral`].
+    pub(super) fn build(
+        self,
+        outputs: Outputs,
+        deferred: bool,
+        meters: &Meters,
+    ) -> (WorkerPort, WorkerStage) {
         let (handle, calls) = pair("egress");
         let stage = WorkerStage {
             worker: Worker::new(u32::from(self.index), outputs.shards.len() as u32),
@@ -134,6 +141,7 @@ impl WorkerBuilder {
             stale: 0,
             packing: false,
             dumps_paused: false,
+            deferred,
             meter: meters.meter("egress"),
         };
         (WorkerPort { handle: handle.with_wake(self.wake) }, stage)
@@ -185,6 +193,14 @@ impl WorkerPort {
     pub(super) fn resume_dumps(&self) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.dumps_paused = false)
     }
+
+    /// The selection of routes is deferred no longer (RFC 4724 section 4.1): members get their tables, and End-of-RIB.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn end_deferral(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.deferred = false)
+    }
 }
 
 /// A worker and its queues.
@@ -208,6 +224,8 @@ pub(super) struct WorkerStage {
     packing: bool,
     /// Whether dump requests are stopped, because shards are remapped.
     dumps_paused: bool,
+    /// Whether nothing is advertised yet, because the router has restarted and waits for the routes of its peers.
+    deferred: bool,
     meter: Meter,
 }
 
@@ -289,7 +307,7 @@ impl WorkerStage {
 
     /// Tells shards which changes it needs.
     fn set_wanted(&mut self) {
-        let wants = [self.worker.has_groups(), self.worker.takes_ranked()];
+        let wants = [self.worker.has_groups(), self.worker.takes_ranked()].map(|wants| wants && !self.deferred);
         if wants == self.wants {
             return;
         }
@@ -304,7 +322,7 @@ impl WorkerStage {
     /// Sets which changes it needs, requests dumps, and packs waiting changes when it is time.
     fn pack(&mut self) {
         self.set_wanted();
-        let waits = self.dumps_paused || self.stale > 0;
+        let waits = self.dumps_paused || self.deferred || self.stale > 0;
         let requests = if waits { Vec::new() } else { self.worker.requests() };
         for request in requests {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));

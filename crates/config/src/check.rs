@@ -103,6 +103,8 @@ pub struct BgpConfig {
     pub originate: OriginateConfig,
     /// The confederation that we are a member of.
     pub confederation: Option<ConfederationConfig>,
+    /// The most time for which the selection of routes is deferred after a restart (RFC 4724 section 4.1).
+    pub selection_deferral_time: Duration,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
@@ -368,7 +370,7 @@ impl Checker {
         if let (Some(fib), Some(file)) = (&mut fib, &file.fib) {
             fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
-        self.stale_time(self.graceful_restart, key!["bgp"]);
+        self.restart_times(self.graceful_restart, key!["bgp"]);
         let rpki = file.rpki.as_ref().map(|rpki| self.rpki(rpki, folder));
         if rpki.is_some() && file.bgp.is_none() {
             let message = "without a [bgp] table there are no routes to validate; add one, or remove this";
@@ -490,6 +492,7 @@ impl Checker {
             backup_path: file.backup_path,
             originate: self.originate(&file.originate, fib.is_some(), imports),
             confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
+            selection_deferral_time: self.selection_deferral_time(),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
         };

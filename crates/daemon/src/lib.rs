@@ -7,6 +7,7 @@
 
 pub mod reload;
 pub mod router;
+mod run_state;
 mod vrf_numbers;
 
 // For the references of the documentation.

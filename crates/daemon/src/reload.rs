@@ -337,6 +337,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 link_bandwidth,
                 backup_path,
                 originate: _,
+                // The next start obeys it.
+                selection_deferral_time: _,
                 neighbors: _,
                 dynamic: _,
             } = new;

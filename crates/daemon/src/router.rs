@@ -1,6 +1,7 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
 use crate::reload::{NotReloaded, Reloader};
+use crate::run_state::RunState;
 use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
 use ribtide_api::{Api, RouterState, SocketFile, answers};
@@ -44,6 +45,7 @@ pub struct Router {
     /// The thread that writes into the kernel.
     writer: Option<JoinHandle<()>>,
     socket: SocketFile,
+    run_state: RunState,
 }
 
 /// Why a router cannot start. Displays as a sentence.
@@ -124,6 +126,9 @@ impl Router {
         let (clock, rings, meters, stop) =
             (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
+        let run_state = RunState::beside(&config.api.socket);
+        // Before anything is written to the kernel.
+        let restarted = run_state.restarted(&config);
         let bgp = match &config.bgp {
             Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(StartError::Bgp)?),
             None => None,
@@ -209,6 +214,7 @@ impl Router {
         }
         let bgp = match (bgp, &config.bgp) {
             (Some(builder), Some(bgp)) => {
+                let builder = builder.after(restarted);
                 Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?)
             }
             _ => None,
@@ -221,14 +227,15 @@ impl Router {
             }
             _ => None,
         };
-        if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
-            initial_routes::watch(
-                bgp.neighbors.len(),
-                running.sessions.clone(),
-                rings.clone(),
-                inbox,
-                stop.clone(),
-            )?;
+        if let (Some(running), Some(bgp)) = (&bgp, &config.bgp) {
+            let left = bgp.restarts_gracefully().then(|| run_state.clone());
+            let start = initial_routes::Start {
+                neighbors: bgp.neighbors.len(),
+                deferral: restarted.map(|restarted| restarted.deferral),
+                rib: inbox,
+                at_end: Box::new(move || left.iter().for_each(RunState::leave)),
+            };
+            initial_routes::watch(running, start, rings.clone(), stop.clone())?;
         }
         let watchdog = Watchdog::start(rings.clone(), config.stall_timeout, config.stall_exit, &stop)?;
         let inside = Arc::new(RouterState {
@@ -247,7 +254,7 @@ impl Router {
         });
         let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links));
         let socket = api.serve(inside.clone(), reloader.clone().for_api())?;
-        Ok(Router { inside, reloader, stop, writer, socket })
+        Ok(Router { inside, reloader, stop, writer, socket, run_state })
     }
 
     /// What the API looks at.
@@ -334,12 +341,14 @@ impl Router {
         Ok(())
     }
 
-    /// Ends every session with a NOTIFICATION and stops the stages. By `fib.on-stop`, routes stay installed, and the next
-    /// start adopts them; or they are removed, as far as [`REMOVAL`] is time for.
+    /// Ends every session and stops the stages. By `fib.on-stop`, routes stay installed, and the next
+    /// start adopts them; or they are removed, as far as [`REMOVAL`] is time for. Peers get a NOTIFICATION, but those that retain
+    /// our routes while they stay installed.
     pub fn shut_down(&self) {
         let config = self.inside.config();
         let removes = config.fib.as_ref().is_some_and(|fib| fib.on_stop == OnStop::Remove);
         if removes {
+            self.run_state.forget();
             self.stop.stop_and_remove()
         } else {
             self.stop.stop()

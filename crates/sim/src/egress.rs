@@ -1,12 +1,13 @@
 //! The egress workers, and the receiving ends of the sessions, which keep the routes that they were
 //! sent.
 
-use crate::history::{Announcement, MAX_MESSAGE, bodies};
+use crate::history::{Announcement, MAX_MESSAGE, messages};
 use crate::oracle::Oracle;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, Rng, for_each_family};
+use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::update::{self, Disposition, Update, UpdateContext};
 use ribtide_wire::bgp::{NextHop, build};
@@ -41,6 +42,8 @@ struct Neighbor {
     table: BTreeMap<(AnyPrefix, u32), (Vec<u8>, NextHop)>,
     /// Families whose End-of-RIB was received.
     ended: Vec<Afi>,
+    /// Of each marked refresh under way, the prefixes that did not come again (RFC 7313).
+    unrefreshed: BTreeMap<u16, BTreeSet<(AnyPrefix, u32)>>,
 }
 
 impl Egress {
@@ -87,7 +90,7 @@ impl Egress {
     /// The peer requests a family again.
     pub(crate) fn refresh(&mut self, peer: PeerId, afi: Afi) {
         let owner = self.owner(peer);
-        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi));
+        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi, peer.0.is_multiple_of(2)));
     }
 
     pub(crate) fn changes(&mut self, batch: Arc<BestBatch>) {
@@ -178,7 +181,10 @@ impl Egress {
         for receiver in write.receivers() {
             let neighbor = &mut self.neighbors[receiver.peer.0 as usize];
             if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
-                bodies(&write.chunk).iter().for_each(|body| neighbor.read(body));
+                messages(&write.chunk).iter().for_each(|(kind, body)| match kind {
+                    MessageType::RouteRefresh => neighbor.mark(RouteRefresh::parse(body).unwrap()),
+                    _ => neighbor.read(body),
+                });
             }
         }
     }
@@ -221,6 +227,7 @@ impl Egress {
             rows.sort();
             held.sort();
             assert_eq!(held, rows, "routes of peer {peer}");
+            assert!(neighbor.unrefreshed.is_empty(), "a refresh of peer {peer} has no end");
             let mut ended = neighbor.ended.clone();
             ended.sort_unstable();
             let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| info.families.has(*afi));
@@ -251,7 +258,33 @@ impl Neighbor {
         });
     }
 
+    /// The begin or end of a refresh: what does not come between them is gone.
+    fn mark(&mut self, mark: RouteRefresh) {
+        let Some(info) = &self.session else { return };
+        assert!(info.id.0.is_multiple_of(2), "a mark for a peer that does not understand it");
+        let afi = Afi::from_u16(mark.afi).expect("a family of the session");
+        assert!(self.ended.contains(&afi), "a mark before End-of-RIB");
+        match mark.kind {
+            RefreshKind::Begin => {
+                let table = self.table.keys().copied().filter(|(prefix, _)| prefix.afi() == afi).collect();
+                self.unrefreshed.insert(mark.afi, table);
+            }
+            RefreshKind::End => {
+                for path in self.unrefreshed.remove(&mark.afi).expect("an end follows a begin") {
+                    self.table.remove(&path);
+                }
+            }
+            kind => panic!("not a mark: {kind:?}"),
+        }
+    }
+
     fn routes<F: Family, N: Nlri<Family = F>>(&mut self, update: &Update<'_>) {
+        if let Some(unrefreshed) = self.unrefreshed.get_mut(&(F::AFI as u16)) {
+            let sent = update.withdrawn_nlri::<N>().chain(update.announced_nlri::<N>());
+            sent.for_each(|nlri| {
+                unrefreshed.remove(&(nlri.prefix().any(), nlri.path_id()));
+            });
+        }
         for nlri in update.withdrawn_nlri::<N>() {
             self.table.remove(&(nlri.prefix().any(), nlri.path_id()));
         }

@@ -114,6 +114,10 @@ pub enum Event {
     NextHop(IpAddr, NextHopState),
     /// The peer requests a family again (RFC 2918).
     Refresh(usize, Afi),
+    /// The peer begins to send its routes of a family again (RFC 7313).
+    BeginRefresh(usize, Afi),
+    /// That has ended: routes that it has not sent again are removed.
+    EndRefresh(usize, Afi),
     /// A client dumps the best paths of a family.
     Dump(Afi),
     /// The router is configured to send the peer other routes: a selection of paths for each family that has several, an
@@ -160,7 +164,7 @@ impl History {
         let mut events = Vec::new();
         while events.len() < length {
             let who = rng.index(count);
-            let event = match rng.index(20) {
+            let event = match rng.index(22) {
                 0 if up[who] && !peers[who].kind.is_local() && rng.one_in(2) => {
                     let ipv4 = !rng.one_in(4);
                     Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
@@ -184,6 +188,8 @@ impl History {
                     let is_own = kind == PeerKind::RouteServerClient && rng.one_in(2);
                     Event::Configure(who, sent, policy(rng, kind.is_external()), is_own)
                 }
+                20 if !peers[who].kind.is_local() => Event::BeginRefresh(who, afi(rng)),
+                21 if !peers[who].kind.is_local() => Event::EndRefresh(who, afi(rng)),
                 5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
                 _ => {
                     let prefixes = some(rng, &prefixes, &peers[who]);
@@ -437,12 +443,17 @@ pub fn updates(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<Vec<u8>>
 }
 
 /// Cuts a stream of messages and drops their headers.
-pub fn bodies(mut stream: &[u8]) -> Vec<Vec<u8>> {
-    let mut bodies = Vec::new();
+pub fn bodies(stream: &[u8]) -> Vec<Vec<u8>> {
+    messages(stream).into_iter().map(|(_, body)| body).collect()
+}
+
+/// Cuts a stream of messages into types and bodies.
+pub fn messages(mut stream: &[u8]) -> Vec<(message::MessageType, Vec<u8>)> {
+    let mut messages = Vec::new();
     while let Ok(Some(frame)) = message::frame(stream, usize::from(MAX_MESSAGE)) {
-        bodies.push(frame.body.to_vec());
+        messages.push((frame.kind, frame.body.to_vec()));
         stream = &stream[frame.total_len..];
     }
     assert!(stream.is_empty(), "the builder writes whole messages");
-    bodies
+    messages
 }

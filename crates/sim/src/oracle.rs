@@ -30,6 +30,9 @@ pub type Ranking = BTreeMap<AnyPrefix, Vec<(Learned, bool)>>;
 /// What names a retained path: its prefix, its peer and its path identifier.
 pub type Stale = (AnyPrefix, usize, Option<u32>);
 
+/// Paths of a peer that did not come again in a refresh: prefix and path identifier.
+type Unrefreshed = BTreeSet<(AnyPrefix, Option<u32>)>;
+
 /// The naive router.
 #[derive(Clone)]
 pub struct Oracle {
@@ -41,6 +44,8 @@ pub struct Oracle {
     paths: BTreeMap<AnyPrefix, Vec<Learned>>,
     /// Retained paths.
     stale: BTreeSet<Stale>,
+    /// Of each refresh under way, the paths that did not come again.
+    unrefreshed: BTreeMap<(usize, Afi), Unrefreshed>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
 }
 
@@ -49,13 +54,14 @@ impl Oracle {
     pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>, imports: Vec<Arc<Policy>>) -> Oracle {
         let up = vec![false; peers.len()];
         let (paths, stale, next_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Oracle { options, peers, imports, up, paths, stale, next_hops }
+        Oracle { options, peers, imports, up, paths, stale, unrefreshed: BTreeMap::new(), next_hops }
     }
 
     /// Applies an event.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Up(peer, path_ids) => {
+                self.unrefreshed.retain(|(of, _), _| of != peer);
                 self.up[*peer] = true;
                 self.peers[*peer].path_ids = *path_ids;
             }
@@ -81,6 +87,7 @@ impl Oracle {
             Event::Announce(peer, with, prefixes) => {
                 for prefix in self.carried(*peer, &prefixes.list) {
                     self.stale.remove(&(prefix, *peer, prefixes.path_id));
+                    self.refreshed(*peer, prefix, prefixes.path_id);
                     let with = self.kept(*peer, with);
                     let with = Some(with).filter(|with| !is_loop(with));
                     let with =
@@ -98,6 +105,7 @@ impl Oracle {
             Event::Withdraw(peer, prefixes) => {
                 for prefix in self.carried(*peer, &prefixes.list) {
                     self.stale.remove(&(prefix, *peer, prefixes.path_id));
+                    self.refreshed(*peer, prefix, prefixes.path_id);
                     let paths = self.paths.entry(prefix).or_default();
                     paths.retain(|path| (path.peer, path.path_id) != (*peer, prefixes.path_id));
                 }
@@ -110,9 +118,30 @@ impl Oracle {
                 (egress.add_path, egress.export) = (*add_path, export.clone());
                 egress.client = own_best.then_some(PeerId(*peer as u32));
             }
+            Event::BeginRefresh(peer, afi) => {
+                let of = |(prefix, paths): (&AnyPrefix, &Vec<Learned>)| {
+                    let ids = paths.iter().filter(|path| path.peer == *peer).map(|path| path.path_id);
+                    ids.map(|id| (*prefix, id)).collect::<Vec<_>>()
+                };
+                let of_family = self.paths.iter().filter(|(prefix, _)| prefix.afi() == *afi);
+                let mut left: BTreeSet<_> = of_family.flat_map(of).collect();
+                left.retain(|(prefix, id)| !self.stale.contains(&(*prefix, *peer, *id)));
+                self.unrefreshed.insert((*peer, *afi), left);
+            }
+            Event::EndRefresh(peer, afi) => {
+                let left = self.unrefreshed.remove(&(*peer, *afi)).unwrap_or_default();
+                self.remove(*peer, |prefix, id| left.contains(&(prefix, id)));
+            }
             Event::Refresh(..) | Event::Dump(_) => {}
         }
         self.paths.retain(|_, paths| !paths.is_empty());
+    }
+
+    /// A path came again, or was withdrawn.
+    fn refreshed(&mut self, peer: usize, prefix: AnyPrefix, path_id: Option<u32>) {
+        if let Some(left) = self.unrefreshed.get_mut(&(peer, prefix.afi())) {
+            left.remove(&(prefix, path_id));
+        }
     }
 
     /// Removes paths of a peer.

@@ -293,6 +293,17 @@ impl<'w> Run<'w> {
                 }
             }
             Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
+            Event::BeginRefresh(peer, afi) => {
+                // What came before the mark is no part of the refresh.
+                self.flush(*peer);
+                let (peer, session) = (PeerId(*peer as u32), self.readers[*peer].session);
+                self.send(peer.0 as usize, |_| ShardIn::BeginOfRefresh { peer, session, afi: *afi });
+            }
+            Event::EndRefresh(peer, afi) => {
+                self.flush(*peer);
+                let (peer, session) = (PeerId(*peer as u32), self.readers[*peer].session);
+                self.send(peer.0 as usize, |_| ShardIn::EndOfRefresh { peer, session, afi: *afi });
+            }
             Event::Dump(afi) => {
                 self.dumps += 1;
                 let token = self.dumps;

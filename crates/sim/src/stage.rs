@@ -214,9 +214,17 @@ impl Stage {
         self.shard.adopt(moved, &mut self.out);
     }
 
-    /// Whether a message may be handled: routes and dumps wait for parts in transit.
+    /// Whether a message may be handled: routes, dumps and marks of refreshes wait for parts in transit.
     fn may_handle(&self, queue: &VecDeque<ShardIn>) -> bool {
-        let waits = |message: &ShardIn| matches!(message, ShardIn::Routes(_) | ShardIn::Dump(_));
+        let waits = |message: &ShardIn| {
+            matches!(
+                message,
+                ShardIn::Routes(_)
+                    | ShardIn::Dump(_)
+                    | ShardIn::BeginOfRefresh { .. }
+                    | ShardIn::EndOfRefresh { .. }
+            )
+        };
         queue.front().is_some_and(|message| self.parcels.is_empty() || !waits(message))
     }
 

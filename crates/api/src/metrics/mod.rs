@@ -136,8 +136,9 @@ fn shard(m: &mut Families, s: &ShardSummary) {
 }
 
 fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let refused = answers::refused_connections(router)?;
-    refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
+    let totals = answers::bgp_totals(router)?;
+    m.add(RESTARTING, Labels::new(), totals.deferral.is_some());
+    totals.refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
     let mut query = NeighborQuery::default();
     loop {
         let page = answers::bgp_neighbors(router, &query, PAGE)?;

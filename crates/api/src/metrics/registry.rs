@@ -79,6 +79,8 @@ metrics! {
 
     REFUSED_CONNECTIONS = Counter "bgp_refused_connections" ["reason"]
         "Incoming connections that got no session, by reason.";
+    RESTARTING = Gauge "bgp_restarting" []
+        "Whether nothing is advertised, because the router has restarted and waits for the routes of its neighbors.";
     NEIGHBOR_UP = Gauge "bgp_neighbor_up" ["neighbor", "group"] "Whether its session is established.";
     NEIGHBOR_STATE = Gauge "bgp_neighbor_state_seconds" ["neighbor", "group"]
         "How long it has been up, or in its state.";

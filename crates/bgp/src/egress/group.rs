@@ -106,22 +106,22 @@ impl Group {
         }
     }
 
-    /// Sends a member the table of a family again, unless it is in progress.
-    pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, paths: &mut Paths) {
+    /// Sends a member the table of a family again, unless it is in progress; with marks of its begin and end if `marked`.
+    pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
         match self.settings.add_path.of(F::AFI) {
             _ if !self.settings.families.has(F::AFI) => {}
-            Some(_) => self.refresh_keys::<PathPrefix<F>>(peer, paths),
-            None => self.refresh_keys::<Prefix<F>>(peer, paths),
+            Some(_) => self.refresh_keys::<PathPrefix<F>>(peer, marked, paths),
+            None => self.refresh_keys::<Prefix<F>>(peer, marked, paths),
         }
     }
 
-    fn refresh_keys<K: Key>(&mut self, peer: PeerId, paths: &mut Paths) {
+    fn refresh_keys<K: Key>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
         let Some(at) = self.position(peer) else { return };
         if self.cohorts[at].queue::<K>().phase() != Phase::Live {
             return;
         }
         let mut own = self.take_out(at, |member| member == peer, paths);
-        own.queue_mut::<K>().want(paths);
+        own.queue_mut::<K>().want(marked, paths);
         // Members whose table is not requested yet.
         let waits = |s: &Cohort| s.queue::<K>().phase() == Phase::Wanted && s.can_coalesce(&own);
         match self.cohorts.iter_mut().find(|cohort| waits(cohort)) {

@@ -23,7 +23,8 @@
 //! tables. A shard's dump and its changes come in order, so a pending change is newer than the dump
 //! of its prefix. Nothing is sent before all shards have finished; then the table is packed as a
 //! whole. One dump of a group is in progress at a time, and later members share the next. A route
-//! refresh (RFC 2918) takes the same path.
+//! refresh (RFC 2918) takes the same path; its begin and end are marked for members that
+//! understand that (RFC 7313).
 
 mod as_path;
 mod cohort;
@@ -263,12 +264,12 @@ impl Worker {
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
-            EgressIn::Refresh(peer, afi) => {
+            EgressIn::Refresh(peer, afi, marked) => {
                 let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
                 if let Some(group) = group {
                     match afi {
-                        Afi::Ipv4 => group.refresh::<V4>(peer, &mut self.paths),
-                        Afi::Ipv6 => group.refresh::<V6>(peer, &mut self.paths),
+                        Afi::Ipv4 => group.refresh::<V4>(peer, marked, &mut self.paths),
+                        Afi::Ipv6 => group.refresh::<V6>(peer, marked, &mut self.paths),
                     }
                 }
             }

@@ -5,13 +5,14 @@ use super::output::{Closed, Sink};
 use super::paths::{Handle, Paths};
 use super::{Counters, Receiver, export};
 use crate::peer::{EgressSettings, PeerId};
-use ribtide_prefix::{Afi, Family};
+use ribtide_prefix::{Afi, Family, Safi};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
+use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::Nlri;
 use std::sync::Arc;
 
 /// The packer of one flush to one cohort. No prefix may reach a member twice in it: chunks may be
-/// reordered, but for End-of-RIB.
+/// reordered, but for End-of-RIB and the marks of a route refresh.
 pub(super) struct Packer<'a> {
     settings: &'a EgressSettings,
     peers: &'a Peers,
@@ -88,13 +89,26 @@ impl<'a> Packer<'a> {
 
     /// Ends the first table of a family, after all earlier messages.
     pub(super) fn end_of_rib(&mut self, afi: Afi) {
-        let before = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
-        self.others.push(before);
-        self.everyone.write(None, |bytes, counters| {
+        self.mark(|bytes, counters| {
             build::end_of_rib(afi, bytes);
             counters.messages += 1;
             counters.end_of_rib += 1;
         });
+    }
+
+    /// Marks the begin or the end of a route refresh, after all earlier messages and before all later ones (RFC 7313).
+    pub(super) fn refresh_mark(&mut self, afi: Afi, kind: RefreshKind) {
+        self.mark(|bytes, counters| {
+            RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind }.write(bytes);
+            counters.messages += 1;
+        });
+    }
+
+    /// Adds a message that keeps its place.
+    fn mark(&mut self, write: impl FnOnce(&mut Vec<u8>, &mut Counters)) {
+        let before = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
+        self.others.push(before);
+        self.everyone.write(None, write);
         let marker = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
         self.others.push(marker);
     }

@@ -11,6 +11,7 @@ use super::paths::{Handle, Paths};
 use crate::message::NONE;
 use crate::peer::PeerId;
 use ribtide_prefix::{Family, Map, Prefix, shrink_to_fit};
+use ribtide_wire::bgp::message::RefreshKind;
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::hash::Hash;
 
@@ -116,6 +117,19 @@ pub(super) enum Phase {
     Dumping(u64),
 }
 
+/// The marks of a route refresh (RFC 7313).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Marks {
+    /// No refresh, or one without marks.
+    None,
+    /// The begin is to be sent before the table.
+    Begin,
+    /// The begin is sent. The table is being packed, and changes since the dump wait.
+    Table,
+    /// These changes are being packed; the end follows.
+    End,
+}
+
 pub(super) struct PendingQueue<K> {
     pending: Map<K, Pending>,
     /// Rises each time something is removed from `pending`.
@@ -132,6 +146,7 @@ pub(super) struct PendingQueue<K> {
     moved: bool,
     /// Whether End-of-RIB follows the packed table (RFC 4724 section 2).
     end_of_rib: bool,
+    marks: Marks,
     sent: Tally,
 }
 
@@ -145,6 +160,7 @@ impl<K: Key> Default for PendingQueue<K> {
             in_sync: true,
             moved: false,
             end_of_rib: false,
+            marks: Marks::None,
             sent: Tally::default(),
         }
     }
@@ -177,6 +193,8 @@ impl<K: Key> PendingQueue<K> {
             phase: Phase::Wanted,
             moved: true,
             end_of_rib: self.end_of_rib,
+            // The other group's table is the refreshed one.
+            marks: if self.marks == Marks::None { Marks::None } else { Marks::Begin },
             ..PendingQueue::default()
         }
     }
@@ -196,7 +214,7 @@ impl<K: Key> PendingQueue<K> {
 
     /// Whether members of both queues moved from another group and may wait for the table together.
     pub(super) fn can_wait_with(&self, other: &PendingQueue<K>) -> bool {
-        let of = |queue: &PendingQueue<K>| (queue.phase, queue.in_sync, queue.moved, queue.end_of_rib);
+        let of = |q: &PendingQueue<K>| (q.phase, q.in_sync, q.moved, q.end_of_rib, q.marks);
         of(self) == of(other) && !matches!(self.phase, Phase::Dumping(_)) && self.outgoing.is_empty()
     }
 
@@ -252,7 +270,7 @@ impl<K: Key> PendingQueue<K> {
     /// Prefixes and End-of-RIB of the next flush.
     pub(super) fn due(&self) -> usize {
         match self.phase {
-            Phase::Live => self.waiting() + usize::from(self.end_of_rib),
+            Phase::Live => self.waiting() + usize::from(self.end_of_rib || self.marks != Marks::None),
             Phase::Wanted | Phase::Dumping(_) => 0,
         }
     }
@@ -286,11 +304,15 @@ impl<K: Key> PendingQueue<K> {
         sent.saturating_add_signed(outgoing.chain(pending).sum())
     }
 
-    /// Needs the table again.
-    pub(super) fn want(&mut self, paths: &mut Paths) {
+    /// Needs the table again; `marked`: with marks of its begin and end. Not before End-of-RIB, which ends the first table (RFC 7313
+    /// section 4).
+    pub(super) fn want(&mut self, marked: bool, paths: &mut Paths) {
         if self.phase == Phase::Live {
             self.put_back(paths);
             self.phase = Phase::Wanted;
+            if marked && !self.end_of_rib {
+                self.marks = Marks::Begin;
+            }
         }
     }
 
@@ -378,7 +400,7 @@ impl<K: Key> PendingQueue<K> {
         let settled = |queue: &PendingQueue<K>| {
             queue.in_sync && !queue.moved && !matches!(queue.phase, Phase::Dumping(_))
         };
-        settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
+        settled(self) && settled(other) && self.end_of_rib == other.end_of_rib && self.marks == other.marks
     }
 
     /// Merges the queue of members at another position: all get what any of them lacks.
@@ -426,8 +448,16 @@ impl<K: Key> PendingQueue<K> {
         if self.phase != Phase::Live {
             return;
         }
+        if self.marks == Marks::Begin {
+            packer.refresh_mark(F::AFI, RefreshKind::Begin);
+            self.marks = Marks::Table;
+        }
         if self.outgoing.is_empty() && what != Flush::Begun {
-            self.take(what == Flush::All, packer, paths);
+            let all = what == Flush::All || self.marks == Marks::Table;
+            self.take(all, packer, paths);
+            if self.marks == Marks::Table {
+                self.marks = Marks::End;
+            }
         }
         let mut packed = 0;
         while packed < budget
@@ -445,6 +475,10 @@ impl<K: Key> PendingQueue<K> {
         if self.end_of_rib && self.outgoing.is_empty() {
             self.end_of_rib = false;
             packer.end_of_rib(K::Family::AFI);
+        }
+        if self.marks == Marks::End && self.outgoing.is_empty() {
+            self.marks = Marks::None;
+            packer.refresh_mark(F::AFI, RefreshKind::End);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod add_path;
 mod limits;
+mod refresh;
 mod scope;
 
 use super::*;
@@ -15,10 +16,10 @@ use ribtide_policy::{
 };
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
-use ribtide_wire::bgp::message::{MessageType, frame};
+use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh, frame};
 use ribtide_wire::bgp::update::{self, UpdateContext};
 use ribtide_wire::bgp::{AsPath, build};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 const LOCAL: u32 = 4_200_000_001;
@@ -113,6 +114,10 @@ struct Table {
     routes: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
     ends: [u32; 2],
     messages: u64,
+    /// Of each marked refresh under way, the prefixes that did not come again.
+    unrefreshed: BTreeMap<u16, BTreeSet<AnyPrefix>>,
+    /// The marks of refreshes that came.
+    marks: Vec<(u16, RefreshKind)>,
 }
 
 impl Table {
@@ -120,6 +125,12 @@ impl Table {
         let max = usize::from(info.egress.max_message);
         while !bytes.is_empty() {
             let frame = frame(bytes, max).unwrap().expect("chunks hold whole messages");
+            if frame.kind == MessageType::RouteRefresh {
+                self.mark(RouteRefresh::parse(frame.body).unwrap());
+                self.messages += 1;
+                bytes = &bytes[frame.total_len..];
+                continue;
+            }
             assert_eq!(frame.kind, MessageType::Update);
             let context = UpdateContext {
                 four_octet_as: info.egress.four_octet_as,
@@ -144,13 +155,38 @@ impl Table {
             }
             for_each_family!(F => {
                 for prefix in update.withdrawn::<F>() {
+                    self.refreshed(prefix.any());
                     self.routes.remove(&prefix.any());
                 }
                 for prefix in update.announced::<F>() {
+                    self.refreshed(prefix.any());
                     self.routes.insert(prefix.any(), (attributes.clone(), update.next_hop::<F>().unwrap()));
                 }
             });
             bytes = &bytes[frame.total_len..];
+        }
+    }
+}
+
+impl Table {
+    /// The begin or end of a refresh: what does not come between them is gone (RFC 7313 section 4).
+    fn mark(&mut self, RouteRefresh { afi, safi, kind }: RouteRefresh) {
+        assert_eq!((safi, self.ends[usize::from(afi == 2)]), (1, 1), "a mark follows End-of-RIB");
+        self.marks.push((afi, kind));
+        if kind == RefreshKind::Begin {
+            let of_family = |prefix: &AnyPrefix| prefix.afi() as u16 == afi;
+            self.unrefreshed.insert(afi, self.routes.keys().copied().filter(of_family).collect());
+            return;
+        }
+        assert_eq!(kind, RefreshKind::End);
+        for prefix in self.unrefreshed.remove(&afi).expect("an end follows a begin") {
+            self.routes.remove(&prefix);
+        }
+    }
+
+    fn refreshed(&mut self, prefix: AnyPrefix) {
+        if let Some(left) = self.unrefreshed.get_mut(&(prefix.afi() as u16)) {
+            left.remove(&prefix);
         }
     }
 }
@@ -854,7 +890,7 @@ impl Harness {
             }
             Step::Refresh(peer, six) => {
                 let afi = if six { Afi::Ipv6 } else { Afi::Ipv4 };
-                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi));
+                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi, peer.is_multiple_of(2)));
             }
             Step::Policy(peer, policy) => {
                 let info = &mut self.infos[usize::from(peer)];
@@ -910,6 +946,12 @@ impl Harness {
             let table = self.tables.remove(&receiver).unwrap_or_default();
             let view = self.worker.member(info.id).unwrap();
             prop_assert!(!view.joining);
+            prop_assert!(table.unrefreshed.is_empty(), "a refresh has no end");
+            prop_assert!(
+                table.marks.is_empty() || at.is_multiple_of(2),
+                "marks that peer {} does not know",
+                at
+            );
             prop_assert_eq!(table.messages, view.counters.messages);
             prop_assert_eq!(
                 table.ends,

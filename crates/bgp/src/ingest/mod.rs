@@ -12,6 +12,7 @@ mod originate;
 mod peer;
 mod received;
 mod recent;
+mod refresh;
 #[cfg(test)]
 mod tests;
 
@@ -153,8 +154,11 @@ impl Ingest {
     #[inline(always)]
     fn routes<N: SessionNlri>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
         let afi = N::Family::AFI;
-        let IngestPeer { info, settings, context, counters, accepted, received } = peer;
+        let IngestPeer { info, settings, context, counters, accepted, received, refreshed } = peer;
         let announced = || update.announced_nlri::<N>();
+        if refresh::any(refreshed) {
+            refresh::note::<N>(refreshed, update);
+        }
         if !info.families.has(afi) {
             let withdrawn = update.withdrawn_nlri::<N>().count();
             counters.ignored += (withdrawn + announced().count()) as u64;

@@ -3,6 +3,7 @@
 use super::Martians;
 use super::max_prefixes::{Accepted, AcceptedPrefixes, LimitEvent, MaxPrefixes, PrefixCount};
 use super::received::Received;
+use super::refresh::Refreshed;
 use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, for_each_family};
@@ -93,6 +94,8 @@ pub struct IngestPeer {
     pub(super) accepted: Families<AcceptedPrefixes>,
     /// The routes before import policy, where they are kept.
     pub(super) received: Option<Box<Received>>,
+    /// Route refreshes under way.
+    pub(super) refreshed: Families<Refreshed>,
 }
 
 /// What decides beside the import policy whether routes are used.
@@ -122,7 +125,8 @@ impl IngestPeer {
         let context = Context::new(&info, &settings);
         let accepted = accepted(&settings);
         let received = settings.keeps_received().then(Box::default);
-        IngestPeer { info, settings, context, counters: IngestCounters::default(), accepted, received }
+        let counters = IngestCounters::default();
+        IngestPeer { info, settings, context, counters, accepted, received, refreshed: Families::default() }
     }
 
     /// Changes the settings of later routes. Kept routes are evaluated again

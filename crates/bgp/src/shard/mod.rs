@@ -18,6 +18,7 @@ mod next_hops;
 mod paths;
 mod query;
 mod ranked;
+mod refresh;
 mod route;
 mod scans;
 mod sessions;
@@ -39,6 +40,7 @@ use feed::Fed;
 use gate::Gates;
 use next_hops::News;
 use paths::{Path, PathStore};
+use refresh::Refreshes;
 use ribtide_prefix::{
     AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
     per_family, prefetch,
@@ -75,6 +77,7 @@ struct Core {
     paths: PathStore,
     gates: Gates,
     ranked: ranked::RankedLists,
+    refreshes: Refreshes,
     /// The last feed of the current route, with multipath or backup paths.
     fed: Fed,
     /// Prefixes with a path whose next hop was unknown when it arrived.
@@ -129,6 +132,7 @@ impl Shard {
                 paths: PathStore::default(),
                 gates: Gates::default(),
                 ranked: ranked::RankedLists::default(),
+                refreshes: Refreshes::default(),
                 fed: None,
                 unanswered: scans::Unanswered::default(),
                 seed,
@@ -154,6 +158,8 @@ impl Shard {
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
+            ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
+            ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
             ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => {
                 if request.ranked {
@@ -186,11 +192,14 @@ impl Shard {
             }
             self.peer_down(info.id, former, FamilySet::default(), out);
         }
-        self.core.sessions.begin(info);
+        if let Some(number) = self.core.sessions.begin(info) {
+            self.core.refreshes.forget(number);
+        }
     }
 
     fn peer_down(&mut self, id: PeerId, session: u32, retained: FamilySet, out: &mut ShardOut) {
         let Some(number) = self.core.sessions.number(id, session) else { return };
+        self.core.refreshes.session_ended(number);
         self.core.sessions.end(number, retained);
         self.purge_ended(out);
     }
@@ -245,7 +254,7 @@ impl Shard {
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
                 let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
                 let inside = inside.map(|path| core.attrs.own_next_hop(path.attrs));
-                let mut paths = 0;
+                let (mut paths, start) = (0, group.taken);
                 while group.taken < end {
                     let at = group.taken % GROUP;
                     if at == 0 {
@@ -276,6 +285,9 @@ impl Shard {
                 }
                 if let Some(path) = path {
                     core.attrs.announced::<F>(path.attrs, recursive, paths);
+                }
+                if !core.refreshes.is_empty() {
+                    core.refreshes.note::<F>(session, op.path_id, &prefixes[start..end], path.is_some());
                 }
             });
         }

@@ -50,6 +50,8 @@ pub struct Moved {
     /// Whether workers get ranked paths, and the lists that they know.
     ranked: bool,
     lists: Families<Lists>,
+    /// Paths that came since the begin of a route refresh that lasts: session, prefix and path identifier.
+    refreshed: Vec<(u16, AnyPrefix, u32)>,
 }
 
 /// An attribute set, the path identifier that it came with, and the prefix of its paths if that
@@ -83,6 +85,7 @@ impl Moved {
             gated: Families::default(),
             ranked: false,
             lists: Families::default(),
+            refreshed: Vec::new(),
         }
     }
 
@@ -187,6 +190,12 @@ impl Shard {
                 let session = moved.session(path.session, sessions, core);
                 moved.paths.push(Path { attrs, session, ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
+                if !core.refreshes.is_empty() {
+                    let path_id = core.attrs.path_id(path.attrs);
+                    if core.refreshes.take::<F>(path.session, (route.prefix(), path_id)) {
+                        moved.refreshed.push((session, route.prefix().any(), path_id));
+                    }
+                }
             }
             let row = (route.prefix(), route.len() as u32, (route.selected() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
@@ -233,7 +242,8 @@ impl Shard {
             mut gated,
             ranked,
             mut lists,
-            ..
+            refreshed,
+            end: _,
         } = moved;
         if ranked {
             self.begin_ranked();
@@ -262,6 +272,13 @@ impl Shard {
             list.iter_mut().for_each(|path| *path = here(*path));
             self.core.take_list(prefix, &list);
         });
+        for (session, prefix, path_id) in refreshed {
+            let session = sessions[usize::from(session)];
+            match prefix {
+                AnyPrefix::V4(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
+                AnyPrefix::V6(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
+            }
+        }
         for_each_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
             self.take_gated(prefix, advertised.map(here), out);
         });
@@ -311,7 +328,8 @@ impl Shard {
         let number = match number {
             Some(number) => Some(number),
             None if self.core.sessions.latest(peer).is_some_and(|latest| latest >= session) => {
-                self.core.sessions.begin_ended(info)
+                let number = self.core.sessions.begin_ended(info);
+                number.inspect(|number| self.core.refreshes.forget(*number))
             }
             None => {
                 self.peer_up(info, out);
@@ -332,6 +350,9 @@ impl Shard {
         let core = &mut self.core;
         for path in paths {
             core.sessions.counts::<F>(path.session).paths += 1;
+            if !core.refreshes.is_empty() {
+                core.refreshes.adopted::<F>(path.session, (prefix, core.attrs.path_id(path.attrs)));
+            }
             core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
         }
         let route = Route::of(prefix, &mut core.paths, paths, selected as usize, usable);

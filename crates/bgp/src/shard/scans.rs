@@ -1,4 +1,4 @@
-//! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection.
+//! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection, ends of route refreshes.
 
 use super::effects::{Others, index};
 use super::ranked::RankedPart;
@@ -68,6 +68,8 @@ enum Kind {
     Redecide,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
+    /// Remove the paths that a peer's route refresh has left out.
+    Unrefreshed,
 }
 
 /// A place in the tables: family, logical shard and hash, in a circle.
@@ -108,6 +110,11 @@ impl Work {
 
     pub(super) fn redecide(&mut self) {
         self.go_round(Kind::Redecide);
+    }
+
+    /// Starts a scan that removes the paths that a peer's route refresh has left out.
+    pub(super) fn remove_unrefreshed(&mut self) {
+        self.go_round(Kind::Unrefreshed);
     }
 
     /// States of unknown next hops arrived: reselects the prefixes that waited for them.
@@ -212,6 +219,8 @@ impl Shard {
         part.send(task.kind, done, out);
         if !done {
             self.work.tasks.push_back(task);
+        } else if task.kind == Kind::Unrefreshed {
+            self.core.refreshes.scanned();
         }
     }
 
@@ -228,7 +237,7 @@ impl Shard {
         let answering = self.work.has_resolved().then_some(Kind::Redecide);
         let tasks = self.work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open => true,
+            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Unrefreshed => true,
         });
         let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind).chain(answering).collect();
         // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
@@ -273,6 +282,7 @@ impl Core {
     ) -> bool {
         match kind {
             Kind::Purge => return self.purge(route, out),
+            Kind::Unrefreshed => return self.remove_unrefreshed(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(request) if request.ranked => self.dump_list(route, &mut part.ranked),

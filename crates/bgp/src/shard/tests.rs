@@ -3,6 +3,7 @@
 mod add_path;
 mod originated;
 mod ranked;
+mod refresh;
 mod retained;
 
 use super::*;

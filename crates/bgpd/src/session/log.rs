@@ -240,6 +240,7 @@ mod tests {
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
+            enhanced_refresh: true,
             role: None,
             restart: None,
             path_ids: FamilySet::default(),

@@ -100,7 +100,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && add_path.send.families() == old.add_path.send.families()
         && *password == old.password
         && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
-        && graceful_restart.helper == old.graceful_restart.helper;
+        && graceful_restart.helper == old.graceful_restart.helper
+        && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some();
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
     let import = *import != old.import
         || allowas_in != old.as_numbers.allowas_in
@@ -226,6 +227,7 @@ impl Sessions {
                 peer.description = description;
                 peer.dynamic = configured.is_none();
             }
+            self.announce_restarts(id);
             self.obey(id);
             self.limit_sent(id);
             self.start(id);
