@@ -449,7 +449,7 @@ impl<K: Key> PendingQueue<K> {
             return;
         }
         if self.marks == Marks::Begin {
-            packer.refresh_mark(F::AFI, RefreshKind::Begin);
+            packer.refresh_mark(<K::Family as Family>::AFI, RefreshKind::Begin);
             self.marks = Marks::Table;
         }
         if self.outgoing.is_empty() && what != Flush::Begun {
@@ -478,7 +478,7 @@ impl<K: Key> PendingQueue<K> {
         }
         if self.marks == Marks::End && self.outgoing.is_empty() {
             self.marks = Marks::None;
-            packer.refresh_mark(F::AFI, RefreshKind::End);
+            packer.refresh_mark(<K::Family as Family>::AFI, RefreshKind::End);
         }
     }
 
