@@ -418,6 +418,12 @@ impl Reader {
         peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
     }
 
+    /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.
+    pub fn received_prefix(&self, peer: PeerId, prefix: AnyPrefix) -> Option<Vec<ReceivedView>> {
+        let peer = &self.sessions.get(&peer)?.peer;
+        peer.keeps_received().then(|| self.ingest.view_received(peer, prefix))
+    }
+
     /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.
     pub fn received_of(&self, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
         let peers = self.sessions.values().map(|session| &session.peer);

@@ -26,7 +26,7 @@ pub(super) type Fed = Option<FeedSet>;
 impl Core {
     /// Whether the feed has more than the best path.
     fn feeds_several(&self, out: &ShardOut) -> bool {
-        self.options.forwards_by_several() && out.feeds()
+        self.several && out.feeds()
     }
 
     /// Notes the last feed of a route, for [`Core::feed`]. Call it before the paths of the route
@@ -140,6 +140,15 @@ impl Core {
             out.feed_set(route.prefix(), after.as_ref());
         }
         news
+    }
+
+    /// Feeds a route with several next hops again, because their shares are computed otherwise.
+    #[cold]
+    pub(super) fn feed_shares<F: Family>(&self, route: &Route<F>, out: &mut ShardOut) {
+        let Some(best) = self.best_of(route).filter(|_| out.feeds()) else { return };
+        if route.paths(&self.paths).iter().any(|path| path.part() == Part::Member) {
+            self.feed_again(route, best, out);
+        }
     }
 
     /// Feeds a route as it is, changed or not.

@@ -28,7 +28,7 @@ pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, ShardOut, ToEgress};
 pub use moves::Moved;
 pub use paths::Part;
-pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
+pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
@@ -69,6 +69,11 @@ per_family! {
 /// Everything except the tables: sessions, attribute sets, paths and options.
 struct Core {
     options: DecisionOptions,
+    /// Whether forwarding uses, or last used, more paths of a prefix than the best one. It stays until every route has
+    /// been selected again after a change of the options.
+    several: bool,
+    /// The shares of traffic are computed otherwise, so the routes with several next hops are fed again.
+    shares_anew: bool,
     sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
@@ -121,6 +126,8 @@ impl Shard {
         Shard {
             tables: Families { v4: tables(&seed), v6: tables(&seed) },
             core: Core {
+                several: options.forwards_by_several(),
+                shares_anew: false,
                 options,
                 sessions: Sessions::default(),
                 attrs: AttrTable::new(seed.clone(), tracks),
@@ -160,6 +167,18 @@ impl Shard {
         // The change may have removed the last advertised path of an ended session.
         self.core.settle(out);
         self.core.clear_out(out);
+    }
+
+    /// Selects by other options from now on, and every route again in steps.
+    pub fn set_options(&mut self, options: DecisionOptions) {
+        let core = &mut self.core;
+        if core.options == options {
+            return;
+        }
+        core.several |= options.forwards_by_several();
+        core.shares_anew |= core.options.link_bandwidth != options.link_bandwidth;
+        core.options = options;
+        self.work.reoption();
     }
 
     /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
@@ -665,7 +684,7 @@ impl Core {
             Effect::Take => route.set_selected(route.len() - 1, true),
             Effect::Rescan => self.decide(route),
         }
-        if effect != Effect::Keep || self.options.forwards_by_several() {
+        if effect != Effect::Keep || self.several {
             let new = self.selected_of(route);
             self.changed(route, Some(old), Some(new), out);
         }

@@ -64,6 +64,8 @@ enum Kind {
     Dump(DumpRequest),
     /// Reselect every route: next hops changed.
     Redecide,
+    /// Reselect every route: the options of the decision process changed.
+    Reoption,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
 }
@@ -106,6 +108,11 @@ impl Work {
 
     pub(super) fn redecide(&mut self) {
         self.go_round(Kind::Redecide);
+    }
+
+    /// Starts a scan that selects every route by other options.
+    pub(super) fn reoption(&mut self) {
+        self.go_round(Kind::Reoption);
     }
 
     /// States of unknown next hops arrived: reselects the prefixes that waited for them.
@@ -202,6 +209,9 @@ impl Shard {
         part.send(task.kind, done, out);
         if !done {
             self.work.tasks.push_back(task);
+        } else if task.kind == Kind::Reoption {
+            self.core.several = self.core.options.forwards_by_several();
+            self.core.shares_anew = false;
         }
     }
 
@@ -220,7 +230,7 @@ impl Shard {
         let answering = work.has_resolved().then_some(Kind::Redecide);
         let tasks = work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open => true,
+            Kind::Purge | Kind::Redecide | Kind::Reoption | Kind::Open => true,
         });
         for kind in tasks.map(|task| task.kind).chain(answering) {
             let mut part = Part::default();
@@ -259,6 +269,12 @@ impl Core {
         match kind {
             Kind::Purge => return self.purge(route, out),
             Kind::Redecide => self.redecide(route, out),
+            Kind::Reoption => {
+                self.redecide(route, out);
+                if self.shares_anew {
+                    self.feed_shares(route, out);
+                }
+            }
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(_) => {
                 if let Some(advertised) = self.advertised(route) {
