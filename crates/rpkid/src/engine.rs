@@ -33,6 +33,8 @@ pub struct Engine {
     tables: u64,
     next_token: usize,
     buffer: Vec<u8>,
+    /// Whether the thread ends.
+    ended: bool,
 }
 
 struct Cache {
@@ -125,7 +127,19 @@ impl Engine {
             tables: 0,
             next_token: 0,
             buffer: vec![0; READ],
+            ended: false,
         }
+    }
+
+    /// Ends the thread: readers get an empty table, so every route is not-found. The handle answers no more calls.
+    pub fn end(&mut self) {
+        self.caches = Vec::new();
+        self.exceptions = Exceptions::default();
+        (self.outdated, self.ended) = (true, true);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     fn now(&self) -> Duration {
@@ -271,7 +285,7 @@ impl Engine {
             changed_prefixes = changed.v4.len() + changed.v6.len(),
             "routes are validated against another table of payloads"
         );
-        if vrps.is_empty() {
+        if vrps.is_empty() && !self.ended {
             tracing::warn!(target: target::RPKI, "no RPKI cache has records that are used: every route is not-found");
         }
         self.vrps = vrps;

@@ -21,7 +21,7 @@ pub(super) fn of(bgp: &BgpConfig) -> Keys {
 ///
 /// # Errors
 /// The kernel refused a key; nothing has changed.
-pub(super) fn change(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
+pub(super) fn change(listeners: &[&TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
     let outcome = replace(listeners, old, new);
     if outcome.is_err() {
         // The kernel accepted these before.
@@ -30,7 +30,7 @@ pub(super) fn change(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::R
     outcome
 }
 
-fn replace(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
+fn replace(listeners: &[&TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
     for listener in listeners {
         for ((address, len), key) in new.iter().filter(|(of, key)| old.get(of) != Some(key)) {
             set(listener, *address, *len, key).map_err(|e| {

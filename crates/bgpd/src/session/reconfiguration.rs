@@ -3,7 +3,7 @@
 use super::{Sessions, keys};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
-use ribtide_bgp::peer::PeerId;
+use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
@@ -128,11 +128,18 @@ impl Sessions {
     /// Applies other neighbours and ranges.
     ///
     /// # Errors
-    /// A sentence when the kernel refuses a password; nothing has changed.
+    /// A sentence when the kernel refuses a password or an address to listen on; only passwords of neighbours may have
+    /// changed.
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
         let wanted = keys::of(bgp);
-        keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
+        keys::change(&self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
+        self.listeners.change(&bgp.listen, &self.keys, &self.poll).map_err(|e| e.to_string())?;
+        let cluster_id = std::mem::replace(&mut self.cluster_id, bgp.cluster_id) != bgp.cluster_id;
+        let identifier = bgp.confederation.as_ref().map(|ours| ours.identifier);
+        let confederation = std::mem::replace(&mut self.confederation, identifier) != identifier;
+        // Both are in OPENs, in attributes that were sent, and in rules for received ones.
+        let resets = |kind: PeerKind| confederation || (cluster_id && kind.is_internal());
         self.ranges.clone_from(&bgp.dynamic);
         let originated = self.originated.is_configured();
         self.originate(&bgp.originate);
@@ -144,7 +151,7 @@ impl Sessions {
         let mut changed = Neighbors::default();
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
-            self.renew(bgp, address, id, &mut changed);
+            self.renew(bgp, address, id, &resets, &mut changed);
         }
         for (address, neighbor) in &bgp.neighbors {
             if !self.by_address.contains_key(address) {
@@ -158,8 +165,15 @@ impl Sessions {
         Ok(changed)
     }
 
-    /// Applies the configuration to an existing neighbour.
-    fn renew(&mut self, bgp: &BgpConfig, address: IpAddr, id: PeerId, changed: &mut Neighbors) {
+    /// Applies the configuration to an existing neighbour. `resets`: peers of this kind take a new session anyway.
+    fn renew(
+        &mut self,
+        bgp: &BgpConfig,
+        address: IpAddr,
+        id: PeerId,
+        resets: &impl Fn(PeerKind) -> bool,
+        changed: &mut Neighbors,
+    ) {
         let Some(peer) = self.peers.get(&id) else { return };
         let configured = bgp.neighbors.get(&address);
         let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
@@ -169,7 +183,10 @@ impl Sessions {
         };
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
-        let mut takes = difference(&peer.settings, &settings);
+        let mut takes = match resets(settings.kind) {
+            true => Difference::Session,
+            false => difference(&peer.settings, &settings),
+        };
         let kept = peer.up.as_ref().is_some_and(|up| {
             self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info))
         });

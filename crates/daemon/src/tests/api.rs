@@ -50,7 +50,7 @@ impl Bench {
     }
 
     fn socket(&self) -> PathBuf {
-        self.router.socket().to_owned()
+        self.router.socket()
     }
 
     fn unix(&self, request: &Request<'_>) -> (u16, String) {
