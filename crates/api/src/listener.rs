@@ -123,14 +123,14 @@ fn bind_unix(config: &ApiConfig, ours: bool) -> Result<(UnixListener, SocketFile
     }
     let place = PathBuf::from(place);
     let group = config.socket_group.as_ref();
-    let unix = match (unix_socket::bind(&place, config.socket_mode, group.map(|group| group.id.as_raw())), group)
-    {
-        (Ok(unix), _) => unix,
-        (Err(BindError::Group(e)), Some(group)) => {
-            return Err(ListenError::Group(path.clone(), group.name.clone(), e));
-        }
-        (Err(BindError::Group(e) | BindError::Socket(e)), _) => return Err(refused(e)),
-    };
+    let unix =
+        match (unix_socket::bind(&place, config.socket_mode, group.map(|group| group.id.as_raw())), group) {
+            (Ok(unix), _) => unix,
+            (Err(BindError::Group(e)), Some(group)) => {
+                return Err(ListenError::Group(path.clone(), group.name.clone(), e));
+            }
+            (Err(BindError::Group(e) | BindError::Socket(e)), _) => return Err(refused(e)),
+        };
     if ours {
         std::fs::rename(&place, path).map_err(refused)?;
     }

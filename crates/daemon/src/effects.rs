@@ -53,16 +53,14 @@ const fn restart(name: &'static str, note: &'static str) -> Setting {
 }
 
 /// Every best path is selected again.
-const SELECTED_AGAIN: &str =
-    "shards select every route again, some thousand at a time; only another best path is advertised, and only other next hops go to the FIB";
+const SELECTED_AGAIN: &str = "shards select every route again, some thousand at a time; only another best path is advertised, and only other next hops go to the FIB";
 /// Every group is resolved again.
-const RESOLVED_AGAIN: &str = "every next-hop group is resolved again; only groups with another content change in dataplanes";
+const RESOLVED_AGAIN: &str =
+    "every next-hop group is resolved again; only groups with another content change in dataplanes";
 /// The reason of the settings of threads.
-const THREADS: &str =
-    "a thread owns what it was started with: readers their sessions, update threads what their members were sent; `bgp.shards` changes the threads that hold the routes";
+const THREADS: &str = "a thread owns what it was started with: readers their sessions, update threads what their members were sent; `bgp.shards` changes the threads that hold the routes";
 /// The reason of the settings of dataplanes.
-const DATAPLANES: &str =
-    "the RIB manager numbers its dataplanes at the start, and what is confirmed, and so advertised, depends on all of them";
+const DATAPLANES: &str = "the RIB manager numbers its dataplanes at the start, and what is confirmed, and so advertised, depends on all of them";
 
 /// Every setting of the whole router.
 pub const SETTINGS: &[Setting] = &[
@@ -71,8 +69,14 @@ pub const SETTINGS: &[Setting] = &[
     live("router.stall-timeout", "the next look for stalled work obeys it"),
     live("router.stall-exit", "the next look for stalled work obeys it"),
     restart("bgp", "the table as a whole: the stages of BGP start with the router"),
-    live("bgp.listen", "an address that stays keeps its socket, a new one is bound, and one that goes takes no further connection; established sessions last"),
-    sessions("bgp.confederation", "every session, if the identifier changes; else those whose neighbours become members or cease to be"),
+    live(
+        "bgp.listen",
+        "an address that stays keeps its socket, a new one is bound, and one that goes takes no further connection; established sessions last",
+    ),
+    sessions(
+        "bgp.confederation",
+        "every session, if the identifier changes; else those whose neighbours become members or cease to be",
+    ),
     sessions("bgp.cluster-id", "sessions with internal peers, which have the old id in what they were sent"),
     live("bgp.shards", "the routes move to the new number of threads, as by `ribtide config bgp shards`"),
     restart("bgp.shards from or to \"off\"", THREADS),
@@ -89,7 +93,10 @@ pub const SETTINGS: &[Setting] = &[
     live("bgp.backup-path", SELECTED_AGAIN),
     live("bgp.originate", "other routes are originated"),
     live("rpki", "the table as a whole: the thread starts or ends; without it every route is not-found"),
-    live("rpki.cache", "new caches are connected, removed ones closed; another preference or other intervals keep connection and records"),
+    live(
+        "rpki.cache",
+        "new caches are connected, removed ones closed; another preference or other intervals keep connection and records",
+    ),
     live("rpki.slurm", "local exceptions are applied to the present records"),
     restart("fib", "the table as a whole: the RIB manager starts with the router"),
     restart("fib.kernel", DATAPLANES),
@@ -109,8 +116,14 @@ pub const SETTINGS: &[Setting] = &[
     live("api.socket-group", "a socket of this group takes the place of the present one"),
     live("api.http", "the new address is bound, and the old one closed; requests under way are answered"),
     live("api.http-hosts", "the next requests over TCP are checked with it"),
-    live("api.token-file", "changes over TCP take the new token, or are refused where there is none any more"),
-    live("bfd.listen", "BFD sessions begin again from the new addresses, after AdminDown, which is no failure; BGP sessions last"),
+    live(
+        "api.token-file",
+        "changes over TCP take the new token, or are refused where there is none any more",
+    ),
+    live(
+        "bfd.listen",
+        "BFD sessions begin again from the new addresses, after AdminDown, which is no failure; BGP sessions last",
+    ),
     restart("interface", "the virtual ASIC and its ports are made of it at the start"),
     restart("process.user", "a privilege that was given up does not come back"),
     restart("process.seccomp", "a filter of system calls that is in force cannot be removed"),
@@ -290,8 +303,11 @@ mod tests {
                 "api.socket"
             ]
         );
-        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = 2\n[fib]\nfpm = [\"127.0.0.1:2620\"]\n";
-        assert_eq!(restarts(old, hard), ["bgp.shards from or to \"off\"", "bgp.update-threads", "fib.fpm"]);
+        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = 2\n[fib]\nfpm-next-hop-groups = true\n";
+        assert_eq!(
+            restarts(old, hard),
+            ["bgp.shards from or to \"off\"", "bgp.update-threads", "fib.fpm-next-hop-groups"]
+        );
         assert_eq!(restarts(old, ""), ["bgp", "fib"]);
     }
 

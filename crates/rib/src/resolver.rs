@@ -19,7 +19,6 @@
 //! Every mode of the cache tracks next hops in this way. [`crate::cache`] decides how groups are
 //! resolved; with `dependency`, each is assembled once, here, from the answers of its targets.
 
-use crate::{ResolutionSettings, RibConfig};
 use crate::cache::Cache;
 use crate::circle::{Place, Search};
 use crate::fib_policy::FibPolicyResult;
@@ -34,6 +33,7 @@ use crate::target::{
     Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
 };
 use crate::tracking::Tracking;
+use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;

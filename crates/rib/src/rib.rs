@@ -1,6 +1,5 @@
 //! The RIB manager of one VRF: a batch of events in, effects out.
 
-use crate::{ResolutionSettings, RibConfig};
 use crate::cache::CacheMode;
 use crate::confirmations::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
@@ -15,6 +14,7 @@ use crate::message::{
 use crate::redistribution::{Redistribution, Redistributor};
 use crate::resolver::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
+use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -8,7 +8,6 @@
 //!
 //! BGP announces and registers in the default VRF.
 
-use crate::{ResolutionSettings, RibConfig};
 use crate::cache::CacheMode;
 use crate::fib_policy::RouteMaps;
 use crate::message::{
@@ -17,6 +16,7 @@ use crate::message::{
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::redistribution::Redistribution;
 use crate::rib::Rib;
+use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{Map, Set};
 use std::collections::BTreeMap;
 use std::sync::Arc;

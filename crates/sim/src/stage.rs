@@ -324,8 +324,8 @@ impl Stage {
             // hops for an originated path.
             let several = |set: Option<&FeedSet>| set.is_some_and(|set| set.next_hops.len() > 1);
             // While shares are computed otherwise than before, the last ones are not known.
-            let shares = self.reconfigured
-                && (several(set.as_ref()) || several(self.feed.get(&prefix.any())));
+            let shares =
+                self.reconfigured && (several(set.as_ref()) || several(self.feed.get(&prefix.any())));
             let again = self.confirmed.on || shares;
             assert!(
                 moved || again || self.feed.get(&prefix.any()) != set.as_ref(),

@@ -22,8 +22,7 @@ use std::net::IpAddr;
 
 /// The text of an address in a URL.
 pub(super) fn address(text: &str) -> Result<IpAddr, Refusal> {
-    text.parse()
-        .map_err(|_| Refusal::Bad(format!("\"{text}\" is no address; write one such as 192.0.2.1")))
+    text.parse().map_err(|_| Refusal::Bad(format!("\"{text}\" is no address; write one such as 192.0.2.1")))
 }
 
 /// The established session with a neighbour.
@@ -185,7 +184,8 @@ pub(super) fn explain_to(
             state = StageState::Waiting;
             messages.push("the neighbour waits for a whole table, which this route is part of".into());
         } else if waiting > 0 {
-            messages.push(format!("{waiting} prefixes wait to be sent to the neighbour; it may be one of them"));
+            messages
+                .push(format!("{waiting} prefixes wait to be sent to the neighbour; it may be one of them"));
         }
     }
     Ok(ExplainStage::new(name, state, messages))
@@ -233,7 +233,9 @@ fn sent_path(path: &Advertised) -> SentPath {
     };
     for a in Attributes::new(&path.attributes) {
         match a.code {
-            code::ORIGIN => sent.origin = Origin::from_value(a.value).map_or(String::new(), |o| o.to_string()),
+            code::ORIGIN => {
+                sent.origin = Origin::from_value(a.value).map_or(String::new(), |o| o.to_string())
+            }
             code::AS_PATH => sent.as_path = AsPath::new(a.value).to_string(),
             code::MED => sent.med = number(a.value),
             code::LOCAL_PREF => sent.local_pref = number(a.value),
@@ -242,7 +244,8 @@ fn sent_path(path: &Advertised) -> SentPath {
                 sent.communities = Communities::new(a.value).iter().map(|c| c.to_string()).collect();
             }
             code::LARGE_COMMUNITIES => {
-                sent.large_communities = LargeCommunities::new(a.value).iter().map(|c| c.to_string()).collect();
+                sent.large_communities =
+                    LargeCommunities::new(a.value).iter().map(|c| c.to_string()).collect();
             }
             code::EXTENDED_COMMUNITIES => {
                 sent.extended_communities =

@@ -118,10 +118,7 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
 }
 
 /// The routes of these prefixes.
-fn take<F: Family>(
-    router: &RouterState,
-    prefixes: Vec<Prefix<F>>,
-) -> Result<Vec<Route>, Refusal> {
+fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
     let found = each(router, prefixes.into_iter(), |shard, prefix| shard.lookup(prefix))?;
     // Formats on this thread, not on those of the shards.
     let validation = Validation::new(router)?;

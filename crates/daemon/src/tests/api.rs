@@ -233,7 +233,10 @@ fn reload_of_a_fixed_setting_is_refused_and_names_others() {
     let bench = Bench::start(false);
     bench.edit(|text| text.replace("[fib]", "[fib]\nmax-ecmp = 16\nfpm-next-hop-groups = true"));
     let (status, sentence) = bench.reload();
-    assert!(status >= 400 && sentence.contains("fib.fpm-next-hop-groups cannot change"), "{status} {sentence}");
+    assert!(
+        status >= 400 && sentence.contains("fib.fpm-next-hop-groups cannot change"),
+        "{status} {sentence}"
+    );
     bench.edit(|text| text.replace("\nfpm-next-hop-groups = true", ""));
     let (status, body) = bench.reload();
     assert_eq!(status, 200, "{body}");

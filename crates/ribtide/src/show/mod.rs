@@ -17,8 +17,8 @@ use crate::text::count;
 use clap::{Args, Subcommand, ValueEnum};
 use printer::{Printed, Printer};
 use ribtide_model::{
-    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health, Neighbor,
-    NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiTablePage, Sharding,
+    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health,
+    Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiTablePage, Sharding,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,

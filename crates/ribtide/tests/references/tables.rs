@@ -2,8 +2,8 @@
 
 use crate::exit::Exit;
 use ribtide_config as config;
-use ribtide_daemon::metrics::{Kind, METRICS};
 use ribtide_daemon::SETTINGS;
+use ribtide_daemon::metrics::{Kind, METRICS};
 use ribtide_daemon::registry::{Process, QUEUES, THREADS};
 use ribtide_runtime::log::target;
 use ribtide_runtime::watchdog::STALL_EXIT_STATUS;
@@ -269,7 +269,8 @@ mod tests {
     fn reload_table_has_every_setting_of_the_schema() {
         let schema = config::schema();
         let root = properties(&schema).unwrap();
-        let of = |name: &str| root.get(name).and_then(|key| object(&schema, key)).and_then(properties).unwrap();
+        let of =
+            |name: &str| root.get(name).and_then(|key| object(&schema, key)).and_then(properties).unwrap();
         // Compared where they are applied: neighbours, and what only sets their defaults.
         let elsewhere = [
             "bgp.group",
