@@ -95,7 +95,7 @@ impl Listeners {
             };
             io::Error::new(error.kind(), format!("BGP cannot listen on {address}: {error}; {cure}"))
         })?;
-        keys::change(&[&listener], &Keys::new(), keys)?;
+        keys::change([&listener], &Keys::default(), keys)?;
         let token = Token(LISTENERS + self.next);
         poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
         self.all.insert(self.next, (place, listener));
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn an_address_that_stays_keeps_its_socket_and_a_failure_changes_nothing() {
         let poll = Poll::new().unwrap();
-        let keys = Keys::new();
+        let keys = Keys::default();
         let (one, two) = (on("127.0.0.1:0"), on("127.0.0.2:0"));
         let mut listeners = Listeners::open(&[one], &keys, &poll).unwrap();
         let [first] = listeners.addresses()[..] else { panic!() };
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn all_addresses_and_one_of_them_take_turns_at_a_port() {
         let poll = Poll::new().unwrap();
-        let keys = Keys::new();
+        let keys = Keys::default();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (all, one) = (on(&format!("[::]:{port}")), on(&format!("127.0.0.1:{port}")));
         let mut listeners = Listeners::open(&[all], &keys, &poll).unwrap();
