@@ -145,7 +145,7 @@ impl Sessions {
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
         tcp_ao::check_kernel(bgp)?;
         let wanted = keys::of(bgp);
-        keys::change(&self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;
+        keys::change(self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
         self.listeners.change(&bgp.listen, &self.keys, &self.poll).map_err(|e| e.to_string())?;
         let cluster_id = std::mem::replace(&mut self.cluster_id, bgp.cluster_id) != bgp.cluster_id;
