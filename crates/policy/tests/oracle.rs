@@ -392,7 +392,7 @@ proptest! {
             next_hop: NextHop::V4(next_hop),
             afi: Afi::Ipv4,
             source,
-            validation: Some(Validation { vrps, origin }),
+            validation: Some(Validation { vrps, origin, path: None }),
         };
         let route = with(&tables[0]);
         let read = |changes: ribtide_policy::Changes| {

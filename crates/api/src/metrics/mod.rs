@@ -231,6 +231,7 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(RPKI_CACHE_UP, cache(), c.version.is_some());
         m.add(RPKI_CACHE_IN_USE, cache(), c.in_use);
         by_family(m, RPKI_CACHE_RECORDS, &cache(), c.records);
+        m.add(RPKI_CACHE_ASPAS, cache(), c.aspas);
         if let Some(serial) = c.serial {
             m.add(RPKI_CACHE_SERIAL, cache(), u64::from(serial));
         }
@@ -241,6 +242,7 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(RPKI_CACHE_FAILURES, cache(), c.failures);
     }
     by_family(m, RPKI_PAYLOADS, &Labels::new(), rpki.payloads);
+    m.add(RPKI_ASPAS, Labels::new(), rpki.aspas);
     m.add(RPKI_TABLES, Labels::new(), rpki.tables);
     m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
     Ok(())

@@ -141,6 +141,8 @@ metrics! {
         "Time since its last complete answer, while its records are kept.";
     RPKI_CACHE_CONNECTS = Counter "rpki_cache_connects" ["cache"] "Connections made.";
     RPKI_CACHE_FAILURES = Counter "rpki_cache_failures" ["cache"] "Connections and attempts that failed.";
+    RPKI_CACHE_ASPAS = Gauge "rpki_cache_aspas" ["cache"] "Its ASPA records.";
+    RPKI_ASPAS = Gauge "rpki_aspas" [] "ASPA records in use: customers.";
     RPKI_PAYLOADS = Gauge "rpki_payloads" ["family"] "Validated ROA payloads in use.";
     RPKI_TABLES = Counter "rpki_tables" [] "Tables of payloads since the start.";
     RPKI_DEGRADED = Gauge "rpki_degraded" [] "Whether no cache has records, so that routes are not-found.";
