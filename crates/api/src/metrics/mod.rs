@@ -17,7 +17,7 @@ use registry::*;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{
-    Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
+    Group, HealthState, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 
 /// The media type.
@@ -72,7 +72,7 @@ fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         queue_level(m, &ring.name, Some(ring.capacity as u64), [ring.depth, ring.peak, ring.full]);
     }
     let health = answers::health(router);
-    m.add(DEGRADED, Labels::new(), !health.stalls.is_empty());
+    m.add(DEGRADED, Labels::new(), health.state == HealthState::Degraded);
     health.stalls.iter().for_each(|stall| m.add(STALLED, one("queue", &stall.what), stall.seconds));
     p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {

@@ -50,7 +50,8 @@ metrics! {
     QUEUE_BOUND = Gauge "queue_bound" ["queue"] "Its bound, where it has one.";
     QUEUE_PEAK = Gauge "queue_peak" ["queue"] "The most it ever held.";
     QUEUE_FULL = Counter "queue_full" ["queue"] "How often a producer found it full and had to wait.";
-    DEGRADED = Gauge "degraded" [] "Whether anything waits without progress (`ribtide show health`).";
+    DEGRADED = Gauge "degraded" []
+        "Whether anything waits without progress, or RPKI data is missing (`ribtide show health`).";
     STALLED = Gauge "stalled_seconds" ["queue"] "How long its consumer, or the thread that waits for this peer, has made no \
         progress; only of what is stalled.";
     STAGE_ROUTES = Counter "stage_routes" ["stage"] "Route changes that the stage handled.";
