@@ -106,7 +106,9 @@ impl<'w> Run<'w> {
     fn reconfigure(&mut self) {
         let options = options(&mut self.rng, self.ordered);
         self.oracle.set_options(options);
-        self.shards.iter_mut().for_each(|stage| stage.shard.set_options(options));
+        for stage in &mut self.shards {
+            stage.set_options(options, &mut self.egress);
+        }
     }
 
     /// Runs to the end. Sometimes all stages become idle before the next event: then the results

@@ -135,20 +135,14 @@ impl Core {
         out: &mut ShardOut,
     ) -> bool {
         let (before, after) = (self.fed.take(), new.map(|_| self.assign(route)));
-        let news = again || before != after;
+        // Shares of the last feed are not known while they are computed otherwise than before.
+        let several = |fed: &Fed| fed.as_ref().is_some_and(|set| set.next_hops.len() > 1);
+        let unsure = self.shares_anew && (several(&before) || several(&after));
+        let news = again || unsure || before != after;
         if news {
             out.feed_set(route.prefix(), after.as_ref());
         }
         news
-    }
-
-    /// Feeds a route with several next hops again, because their shares are computed otherwise.
-    #[cold]
-    pub(super) fn feed_shares<F: Family>(&self, route: &Route<F>, out: &mut ShardOut) {
-        let Some(best) = self.best_of(route).filter(|_| out.feeds()) else { return };
-        if route.paths(&self.paths).iter().any(|path| path.part() == Part::Member) {
-            self.feed_again(route, best, out);
-        }
     }
 
     /// Feeds a route as it is, changed or not.

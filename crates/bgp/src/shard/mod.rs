@@ -72,7 +72,7 @@ struct Core {
     /// Whether forwarding uses, or last used, more paths of a prefix than the best one. It stays until every route has
     /// been selected again after a change of the options.
     several: bool,
-    /// The shares of traffic are computed otherwise, so the routes with several next hops are fed again.
+    /// Shares of traffic are computed otherwise than they were, until every route has been selected again.
     shares_anew: bool,
     sessions: Sessions,
     attrs: AttrTable,

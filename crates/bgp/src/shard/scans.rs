@@ -270,10 +270,9 @@ impl Core {
             Kind::Purge => return self.purge(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Reoption => {
+                // Without multipath nothing sets parts, so none may be left.
+                route.clear_single_part();
                 self.redecide(route, out);
-                if self.shares_anew {
-                    self.feed_shares(route, out);
-                }
             }
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(_) => {
