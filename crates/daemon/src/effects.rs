@@ -290,8 +290,8 @@ mod tests {
                 "api.socket"
             ]
         );
-        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = 2\n[fib]\nfpm = [\"127.0.0.1:2620\"]\n";
-        assert_eq!(restarts(old, hard), ["bgp.shards from or to \"off\"", "bgp.update-threads", "fib.fpm"]);
+        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = 2\n[fib]\nfpm-next-hop-groups = true\n";
+        assert_eq!(restarts(old, hard), ["bgp.shards from or to \"off\"", "bgp.update-threads", "fib.fpm-next-hop-groups"]);
         assert_eq!(restarts(old, ""), ["bgp", "fib"]);
     }
 
