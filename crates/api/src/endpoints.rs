@@ -199,6 +199,9 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/rpki/table", |i, q: PageQuery| {
             answers::rpki_table(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
         })
+        .read("/v1/rpki/aspas", |i, q: PageQuery| {
+            answers::rpki_aspas(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+        })
         .read("/v1/rpki/validation", |i, q: ValidationQuery| answers::rpki_validation(i, &q.prefix, q.asn))
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
         .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))

@@ -400,9 +400,9 @@ impl Reader {
     /// Validates routes against another table from now on, and the kept ones again.
     /// `changed`: the prefixes whose payloads differ from the table before.
     pub fn set_vrps(&mut self, vrps: Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
-        let before = self.ingest.set_vrps(vrps);
+        let before = self.ingest.set_vrps(vrps.clone());
         for session in self.sessions.values_mut() {
-            session.peer.validate_again(&before, changed);
+            session.peer.validate_again(&before, &vrps, changed);
         }
     }
 

@@ -98,6 +98,8 @@ pub struct CacheView {
     pub id: Option<(u16, u32)>,
     /// IPv4 and IPv6 records.
     pub records: (usize, usize),
+    /// ASPA records.
+    pub aspas: usize,
     /// Time since the last complete answer, while its records are kept.
     pub age: Option<Duration>,
     /// Whether the table has its records.
@@ -205,6 +207,7 @@ impl Engine {
                 state: session.state(),
                 version: session.version(),
                 id: session.id(),
+                aspas: session.records().aspas().len(),
                 records: (session.records().get::<V4>().len(), session.records().get::<V6>().len()),
                 age: session.complete().map(|complete| now.saturating_sub(complete)),
                 in_use: session.complete().is_some() && in_use == Some(cache.settings.preference),
@@ -272,9 +275,10 @@ impl Engine {
         }
         let preference = self.preference();
         let used = self.caches.iter().filter(|cache| Some(cache.settings.preference) == preference);
-        let vrps = Arc::new(self.exceptions.table(used.map(|cache| cache.session.records())));
+        let vrps = self.exceptions.table(used.map(|cache| cache.session.records()));
+        let vrps = Arc::new(vrps.sharing_aspas(&self.vrps));
         let changed = vrps.changes_from(&self.vrps);
-        if changed.v4.is_empty() && changed.v6.is_empty() {
+        if changed.v4.is_empty() && changed.v6.is_empty() && vrps.has_same_aspas(&self.vrps) {
             return;
         }
         self.tables += 1;
@@ -282,6 +286,7 @@ impl Engine {
             target: target::RPKI,
             ipv4 = vrps.len::<V4>(),
             ipv6 = vrps.len::<V6>(),
+            aspas = vrps.aspas().len(),
             changed_prefixes = changed.v4.len() + changed.v6.len(),
             "routes are validated against another table of payloads"
         );

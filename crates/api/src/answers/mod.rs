@@ -36,7 +36,7 @@ pub(crate) use reads::Reads;
 pub(super) use received::{Which as ReceivedWhich, received};
 pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
-pub(crate) use rpki::{rpki, table as rpki_table, validation as rpki_validation};
+pub(crate) use rpki::{aspas as rpki_aspas, rpki, table as rpki_table, validation as rpki_validation};
 pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
 pub use threads::pipeline;

@@ -77,6 +77,7 @@ fn route(view: &ReceivedView, validates: bool) -> ReceivedRoute {
         accepted: view.accepted,
         decision: view.reasons.last().cloned().unwrap_or_default(),
         validation: validates.then(|| view.validity.name().into()),
+        aspa: view.path.filter(|_| validates).map(|state| state.name().into()),
     }
 }
 

@@ -18,7 +18,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use printer::{Printed, Printer};
 use ribtide_model::{
     AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health,
-    Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiTablePage, Sharding,
+    Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiAspaPage,
+    RpkiTablePage, Sharding,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
@@ -129,7 +130,7 @@ pub(crate) enum Show {
         #[command(flatten)]
         sonic: Sonic,
     },
-    /// Whether work is stalled, and where; exit status 0: nothing is stalled, 1: something is
+    /// Whether work is stalled, and where, and whether RPKI data is missing; exit status 0: neither, 1: something is
     ///
     /// A queue is stalled when its consumer takes nothing for router.stall-timeout seconds, and a peer when a thread
     /// waits that long for it.
@@ -214,6 +215,8 @@ pub(crate) enum ShowRpki {
     Caches,
     /// All validated ROA payloads in use
     Table,
+    /// All ASPA records in use: customers and their providers
+    Aspa,
     /// The validation state of a prefix with an origin AS, and the payloads that cover it
     Validation {
         /// The prefix
@@ -368,6 +371,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }
         Show::Rpki(ShowRpki::Caches) => to.get("/v1/rpki", rpki::caches),
         Show::Rpki(ShowRpki::Table) => payloads(to),
+        Show::Rpki(ShowRpki::Aspa) => aspas(to),
         Show::Rpki(ShowRpki::Validation { prefix, asn }) => {
             let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
             to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
@@ -422,7 +426,7 @@ pub(crate) fn explain(
     output.print(&reply, fib::explain_text)
 }
 
-/// The health of processes by name; a stall fails.
+/// The health of processes by name; a stall fails, and so does a fault.
 fn health(to: &mut Printer, all: &[(String, Health)]) -> Printed {
     match all {
         [(_, one)] if to.json => to.json(one)?,
@@ -431,10 +435,18 @@ fn health(to: &mut Printer, all: &[(String, Health)]) -> Printed {
     }
     let causes: Vec<&str> =
         all.iter().flat_map(|(_, h)| &h.stalls).filter(|s| s.behind.is_none()).map(|s| &*s.what).collect();
-    if causes.is_empty() {
-        return Ok(());
+    let faults: Vec<&str> = all.iter().flat_map(|(_, h)| &h.faults).map(|f| &*f.what).collect();
+    let mut reasons = Vec::new();
+    if !causes.is_empty() {
+        reasons.push(format!("no progress at {}", causes.join(", ")));
     }
-    Err(format!("degraded: no progress at {}", causes.join(", ")).into())
+    if !faults.is_empty() {
+        reasons.push(format!("data is missing of {}", faults.join(", ")));
+    }
+    match reasons.is_empty() {
+        true => Ok(()),
+        false => Err(format!("degraded: {}", reasons.join("; ")).into()),
+    }
 }
 
 /// All stages, or the records of one.
@@ -531,6 +543,14 @@ fn payloads(to: &mut Printer) -> Printed {
     let mut table = rpki::payload_table();
     to.paged("/v1/rpki/table", PAYLOADS, "", |to, page: RpkiTablePage| {
         to.lines(&page.payloads, &mut table, rpki::payload_row)?;
+        Ok(page.next)
+    })
+}
+
+fn aspas(to: &mut Printer) -> Printed {
+    let mut table = rpki::aspa_table();
+    to.paged("/v1/rpki/aspas", PAYLOADS, "", |to, page: RpkiAspaPage| {
+        to.lines(&page.aspas, &mut table, rpki::aspa_row)?;
         Ok(page.next)
     })
 }

@@ -121,7 +121,7 @@ fn when(exit: Exit) -> &'static str {
         Exit::Failed => {
             "The command failed for a reason that has no status of its own: a router that cannot be reached, a change that \
                  was refused, a stage or a daemon that cannot go on. `check`: a configuration with errors. The last lines on \
-                 standard error have what is wrong, where, and what to do. `route-check`: routes differ. `show health`: something is stalled. `flush`: routes or \
+                 standard error have what is wrong, where, and what to do. `route-check`: routes differ. `show health`: something is stalled, or RPKI data is missing. `flush`: routes or \
                  objects are left"
         }
         Exit::Unusable => {
