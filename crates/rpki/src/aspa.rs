@@ -129,7 +129,7 @@ impl Aspas {
         &self.providers[at.checked_sub(1).map_or(0, end)..end(at)]
     }
 
-    /// What the records say of a hop (section 5.1). AS 0 is nobody's provider.
+    /// What the records say of a hop (section 5.1). AS 0 is no provider.
     pub fn hop(&self, customer: u32, provider: u32) -> Hop {
         match self.providers(customer) {
             None => Hop::NoAttestation,

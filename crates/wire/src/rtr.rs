@@ -94,7 +94,9 @@ impl<'a> Providers<'a> {
     /// Whether an announcement may have them: at least one, each once, in ascending order, and AS 0 alone
     /// (draft-ietf-sidrops-8210bis section 5.12).
     fn is_list(self) -> bool {
-        !self.0.is_empty() && self.0.is_sorted_by(|a, b| a < b) && (self.0.len() == 1 || self.0[0] != [0; 4])
+        !self.0.is_empty()
+            && self.0.is_sorted_by(|a, b| a < b)
+            && (self.0.len() == 1 || self.0.first() != Some(&[0; 4]))
     }
 }
 

@@ -137,7 +137,7 @@ impl Core {
         let (before, after) = (self.fed.take(), new.map(|_| self.assign(route)));
         // Shares of the last feed are not known while they are computed otherwise than before.
         let several = |fed: &Fed| fed.as_ref().is_some_and(|set| set.next_hops.len() > 1);
-        let unsure = self.shares_anew && (several(&before) || several(&after));
+        let unsure = self.shares_changed && (several(&before) || several(&after));
         let news = again || unsure || before != after;
         if news {
             out.feed_set(route.prefix(), after.as_ref());

@@ -73,7 +73,7 @@ struct Core {
     /// been selected again after a change of the options.
     several: bool,
     /// Shares of traffic are computed otherwise than they were, until every route has been selected again.
-    shares_anew: bool,
+    shares_changed: bool,
     sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
@@ -127,7 +127,7 @@ impl Shard {
             tables: Families { v4: tables(&seed), v6: tables(&seed) },
             core: Core {
                 several: options.forwards_by_several(),
-                shares_anew: false,
+                shares_changed: false,
                 options,
                 sessions: Sessions::default(),
                 attrs: AttrTable::new(seed.clone(), tracks),
@@ -176,7 +176,7 @@ impl Shard {
             return;
         }
         core.several |= options.forwards_by_several();
-        core.shares_anew |= core.options.link_bandwidth != options.link_bandwidth;
+        core.shares_changed |= core.options.link_bandwidth != options.link_bandwidth;
         core.options = options;
         self.work.reoption();
     }

@@ -211,7 +211,7 @@ impl Shard {
             self.work.tasks.push_back(task);
         } else if task.kind == Kind::Reoption {
             self.core.several = self.core.options.forwards_by_several();
-            self.core.shares_anew = false;
+            self.core.shares_changed = false;
         }
     }
 
