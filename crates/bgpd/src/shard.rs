@@ -152,6 +152,14 @@ impl ShardPort {
         self.handle.call(|stage| call(&mut stage.shard))
     }
 
+    /// Selects by other options from now on.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn set_options(&self, options: DecisionOptions) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.shard.set_options(options))
+    }
+
     /// The queue for readers.
     pub(super) fn inbox(&self) -> Sender<ShardIn> {
         self.inbox.clone()

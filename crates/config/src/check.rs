@@ -670,12 +670,18 @@ impl Checker {
         let graceful_shutdown = self.graceful_shutdown(&both, external);
         let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);
         let import = import.map(Vec::as_slice);
-        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &at.key());
+        let import_key = at.key();
+        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &import_key);
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
         let export = export.map(Vec::as_slice);
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
         let (role, role_strict) = self.role(&both, external);
+        if import.tests_path() && external && role.is_none() {
+            let message = "a policy of this list tests aspa, which needs to know whether the neighbour is a provider, a customer \
+                           or a peer; write role, our own role towards it";
+            self.problem(&import_key, message);
+        }
         let route_server_client = self.route_server_client(&both, external, role, as_numbers);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);

@@ -152,6 +152,11 @@ impl Oracle {
         self.stale.retain(|(prefix, of, id)| *of != peer || !is_gone(*prefix, *id));
     }
 
+    /// Selects by other options from now on.
+    pub fn set_options(&mut self, options: DecisionOptions) {
+        self.options = options;
+    }
+
     /// Retained paths.
     pub fn stale(&self) -> &BTreeSet<Stale> {
         &self.stale

@@ -7,7 +7,7 @@
 
 use crate::egress::Egress;
 use crate::fib::Fib;
-use crate::history::{Event, History, updates};
+use crate::history::{Event, History, options, updates};
 use crate::oracle::{Learned, Oracle};
 use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logical_shard_of, same_table};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
@@ -107,6 +107,15 @@ impl<'w> Run<'w> {
         }
     }
 
+    /// The options of the decision process change.
+    fn reconfigure(&mut self) {
+        let options = options(&mut self.rng, self.ordered);
+        self.oracle.set_options(options);
+        for stage in &mut self.shards {
+            stage.set_options(options, &mut self.egress);
+        }
+    }
+
     /// Runs to the end. Sometimes all stages become idle before the next event: then the results
     /// are compared with the oracle's.
     pub fn finish(mut self) {
@@ -120,6 +129,9 @@ impl<'w> Run<'w> {
             }
             if self.rng.one_in(4) {
                 self.fib.turn(&mut self.rng);
+            }
+            if self.rng.one_in(15) {
+                self.reconfigure();
             }
             if self.switches && self.rng.one_in(15) {
                 self.switch();

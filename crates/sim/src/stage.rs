@@ -57,6 +57,8 @@ pub(crate) struct Stage {
     pub(crate) confirmed: Confirmed,
     /// It has taken logical shards and may have missed notifications during the move.
     pub(crate) missed: bool,
+    /// It has got other options.
+    reconfigured: bool,
 }
 
 /// The confirmations that the shard got.
@@ -154,6 +156,7 @@ impl Stage {
             to_rib: Vec::new(),
             confirmed: Confirmed::default(),
             missed: false,
+            reconfigured: false,
         }
     }
 
@@ -194,6 +197,16 @@ impl Stage {
     /// A part of a logical shard is in transit to this one.
     pub(crate) fn expect(&mut self, parcel: Parcel) {
         self.parcels.push(parcel);
+    }
+
+    /// Selects by other options. Parts in transit come first, as the calls of a shard are handled in order.
+    pub(crate) fn set_options(&mut self, options: DecisionOptions, egress: &mut Egress) {
+        while !self.parcels.is_empty() {
+            self.take();
+        }
+        self.deliver(egress);
+        self.reconfigured = true;
+        self.shard.set_options(options);
     }
 
     fn take(&mut self) {
@@ -395,7 +408,11 @@ impl Stage {
             let moved = self.confirmed.moved.remove(&prefix.any());
             // With suppression a prefix is fed again when its path becomes usable again, and without next
             // hops for an originated path.
-            let again = self.confirmed.on;
+            let several = |set: Option<&FeedSet>| set.is_some_and(|set| set.next_hops.len() > 1);
+            // While shares are computed otherwise than before, the last ones are not known.
+            let shares =
+                self.reconfigured && (several(set.as_ref()) || several(self.feed.get(&prefix.any())));
+            let again = self.confirmed.on || shares;
             assert!(
                 moved || again || self.feed.get(&prefix.any()) != set.as_ref(),
                 "a change of next hops that is none"

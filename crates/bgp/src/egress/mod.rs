@@ -26,6 +26,7 @@
 //! refresh (RFC 2918) takes the same path; its begin and end are marked for members that
 //! understand that (RFC 7313).
 
+mod adj_rib_out;
 mod as_path;
 mod cohort;
 mod export;
@@ -42,13 +43,13 @@ mod tests;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
+pub use adj_rib_out::{Advertised, Export};
 use cohort::Cohort;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
 use offers::{Handles, Offers};
 use paths::Paths;
-use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
-use ribtide_wire::bgp::NextHop;
+use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -168,28 +169,6 @@ pub struct MemberView {
     pub advertised_ipv6: u64,
     /// Messages sent to it in this session.
     pub counters: Counters,
-}
-
-/// A path as sent to a member.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Advertised {
-    /// The attributes in wire form, AS numbers as the member understands them, without the next hop.
-    pub attributes: Vec<u8>,
-    /// The next hop.
-    pub next_hop: NextHop,
-}
-
-/// The export of a path to a group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Export {
-    /// The group's number in its worker.
-    pub group: u32,
-    /// The number of members beside the path's source.
-    pub members: usize,
-    /// Whether these get the path.
-    pub sent: bool,
-    /// The reasons, as sentences.
-    pub messages: Vec<String>,
 }
 
 /// An egress worker: owns the groups of some peers. It knows all sources, and gets all changes
@@ -400,57 +379,6 @@ impl Worker {
         })
     }
 
-    /// The form in which `peer` gets `best`, the best path of a prefix, with reasons as sentences;
-    /// `None` when it does not get it.
-    pub fn advertised(
-        &self,
-        peer: PeerId,
-        prefix: AnyPrefix,
-        best: &BestPath,
-    ) -> (Option<Advertised>, Vec<String>) {
-        let mut messages = Vec::new();
-        let advertised = self.explain(peer, prefix, best, &mut messages);
-        (advertised, messages)
-    }
-
-    fn explain(
-        &self,
-        peer: PeerId,
-        prefix: AnyPrefix,
-        best: &BestPath,
-        messages: &mut Vec<String>,
-    ) -> Option<Advertised> {
-        let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
-        let source = self.peers.get(&best.source)?;
-        if best.source == peer {
-            messages.push("not sent: it came from this peer".into());
-            return None;
-        }
-        let path = match prefix {
-            AnyPrefix::V4(prefix) => offers::explain(settings, source, best, prefix, messages),
-            AnyPrefix::V6(prefix) => offers::explain(settings, source, best, prefix, messages),
-        }?;
-        let received = path.attrs.next_hop();
-        let next_hop = export::next_hop(settings, source, prefix.afi(), received, path.next_hop)?;
-        let mut attributes = Vec::new();
-        export::attributes(settings, source, &path, &mut attributes);
-        Some(Advertised { attributes, next_hop })
-    }
-
-    /// The export of `best`, the best path of a prefix, in each group, evaluated for the first
-    /// member that is not its source; or of the ranked paths, where the group takes these.
-    pub fn exports(&self, prefix: AnyPrefix, best: &BestPath, ranked: &RankedBatch) -> Vec<Export> {
-        let export = |(id, group): (&u32, &Group)| {
-            if group.settings.takes_ranked(prefix.afi()) {
-                return Some(self.export_ranked(*id, group, prefix, ranked));
-            }
-            let member = group.members.keys().find(|peer| **peer != best.source)?;
-            let (advertised, messages) = self.advertised(*member, prefix, best);
-            let members = group.members.keys().filter(|peer| **peer != best.source).count();
-            Some(Export { group: *id, members, sent: advertised.is_some(), messages })
-        };
-        self.groups.iter().filter_map(export).collect()
-    }
 
     /// The group of these settings, created if missing.
     fn group_of(&mut self, settings: &EgressSettings) -> (u32, &mut Group) {

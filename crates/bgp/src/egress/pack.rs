@@ -40,9 +40,7 @@ impl<'a> Packer<'a> {
         let Some(path) = paths.get(path) else { return };
         let Some(source) = self.peers.get(&path.source) else { return };
         self.attributes.clear();
-        export::attributes(self.settings, source, path, &mut self.attributes);
-        let received = path.attrs.next_hop();
-        let next_hop = export::next_hop(self.settings, source, N::Family::AFI, received, path.next_hop);
+        let next_hop = export::form(self.settings, source, N::Family::AFI, path, &mut self.attributes);
         let max = usize::from(self.settings.max_message);
         let attributes = &self.attributes;
         self.everyone.write(Some(source.id), |bytes, counters| {

@@ -265,10 +265,10 @@ impl Worker {
                 Some(_) => format!("path from {}, sent with identifier {}", source.address, one.id),
                 None => format!("path from {}", source.address),
             };
-            let mut reasons = Vec::new();
             let member = group.members.keys().find(|peer| **peer != path.source);
-            let accepted =
-                member.is_some_and(|peer| self.explain(*peer, prefix, path, &mut reasons).is_some());
+            let (advertised, mut reasons) =
+                member.map(|peer| self.advertised(*peer, prefix, path)).unwrap_or_default();
+            let accepted = advertised.is_some();
             let neighbor_as = path.attrs.neighbor_as();
             let outcome = match selection {
                 _ if member.is_none() => "it came from the only member",

@@ -30,7 +30,7 @@ pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, ShardOut, ToEgress};
 pub use moves::Moved;
 pub use paths::Part;
-pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
+pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
@@ -72,6 +72,11 @@ per_family! {
 /// Everything except the tables: sessions, attribute sets, paths and options.
 struct Core {
     options: DecisionOptions,
+    /// Whether forwarding uses, or last used, more paths of a prefix than the best one. It stays until every route has
+    /// been selected again after a change of the options.
+    several: bool,
+    /// Shares of traffic are computed otherwise than they were, until every route has been selected again.
+    shares_changed: bool,
     sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
@@ -126,6 +131,8 @@ impl Shard {
         Shard {
             tables: Families { v4: tables(&seed), v6: tables(&seed) },
             core: Core {
+                several: options.forwards_by_several(),
+                shares_changed: false,
                 options,
                 sessions: Sessions::default(),
                 attrs: AttrTable::new(seed.clone(), tracks),
@@ -174,6 +181,18 @@ impl Shard {
         // The change may have removed the last advertised path of an ended session.
         self.core.settle(out);
         self.core.clear_out(out);
+    }
+
+    /// Selects by other options from now on, and every route again in steps.
+    pub fn set_options(&mut self, options: DecisionOptions) {
+        let core = &mut self.core;
+        if core.options == options {
+            return;
+        }
+        core.several |= options.forwards_by_several();
+        core.shares_changed |= core.options.link_bandwidth != options.link_bandwidth;
+        core.options = options;
+        self.work.reoption();
     }
 
     /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
@@ -687,7 +706,7 @@ impl Core {
             Effect::Take => route.set_selected(route.len() - 1, true),
             Effect::Rescan => self.decide(route),
         }
-        if effect != Effect::Keep || self.options.forwards_by_several() {
+        if effect != Effect::Keep || self.several {
             let new = self.selected_of(route);
             self.changed(route, Some(old), Some(new), out);
         }

@@ -66,6 +66,8 @@ enum Kind {
     Dump(DumpRequest),
     /// Reselect every route: next hops changed.
     Redecide,
+    /// Reselect every route: the options of the decision process changed.
+    Reoption,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
     /// Remove the paths that a peer's route refresh has left out.
@@ -115,6 +117,11 @@ impl Work {
     /// Starts a scan that removes the paths that a peer's route refresh has left out.
     pub(super) fn remove_unrefreshed(&mut self) {
         self.go_round(Kind::Unrefreshed);
+    }
+
+    /// Starts a scan that selects every route by other options.
+    pub(super) fn reoption(&mut self) {
+        self.go_round(Kind::Reoption);
     }
 
     /// States of unknown next hops arrived: reselects the prefixes that waited for them.
@@ -221,6 +228,9 @@ impl Shard {
             self.work.tasks.push_back(task);
         } else if task.kind == Kind::Unrefreshed {
             self.core.refreshes.scanned();
+        } else if task.kind == Kind::Reoption {
+            self.core.several = self.core.options.forwards_by_several();
+            self.core.shares_changed = false;
         }
     }
 
@@ -237,7 +247,7 @@ impl Shard {
         let answering = self.work.has_resolved().then_some(Kind::Redecide);
         let tasks = self.work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Unrefreshed => true,
+            Kind::Purge | Kind::Redecide | Kind::Reoption | Kind::Open | Kind::Unrefreshed => true,
         });
         let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind).chain(answering).collect();
         // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
@@ -284,6 +294,11 @@ impl Core {
             Kind::Purge => return self.purge(route, out),
             Kind::Unrefreshed => return self.remove_unrefreshed(route, out),
             Kind::Redecide => self.redecide(route, out),
+            Kind::Reoption => {
+                // Without multipath nothing sets parts, so none may be left.
+                route.clear_single_part();
+                self.redecide(route, out);
+            }
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(request) if request.ranked => self.dump_list(route, &mut part.ranked),
             Kind::Dump(_) => {

@@ -17,6 +17,7 @@ mod ids;
 mod interfaces;
 mod keys;
 mod link;
+mod listeners;
 mod log;
 mod max_prefixes;
 mod origination;
@@ -50,6 +51,7 @@ use connection::Connection;
 use ids::Ids;
 use interfaces::Interfaces;
 use keys::Keys;
+use listeners::Listeners;
 use log::{Log, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -109,7 +111,7 @@ pub(super) struct SessionsBuilder {
     rings: Rings,
     poll: Poll,
     wake: Wake,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
@@ -148,27 +150,7 @@ impl SessionsBuilder {
         let waker = Waker::new(poll.registry(), WAKE)?;
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
-        let mut listeners = Vec::new();
-        for address in &bgp.listen {
-            let listener = socket::listen(*address, &bgp.listen).map_err(|error| {
-                let cure = match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        "run as root, give the binary the capability (setcap cap_net_bind_service+ep), or set bgp.listen to \
-                         a port above 1023"
-                    }
-                    io::ErrorKind::AddrInUse => {
-                        "stop what listens there (`ss -ltnp` names it), or set bgp.listen to another port"
-                    }
-                    _ => "set bgp.listen to an address of this machine",
-                };
-                let message = format!("BGP cannot listen on {address}: {error}; {cure}");
-                io::Error::new(error.kind(), message)
-            })?;
-            keys::change(std::slice::from_ref(&listener), &Keys::default(), &keys::of(bgp))?;
-            let token = Token(LISTENERS + listeners.len());
-            poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
-            listeners.push(listener);
-        }
+        let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?;
         let (writes, reports, purged, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
@@ -217,7 +199,7 @@ impl SessionsBuilder {
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
     pub(super) fn listening(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+        self.listeners.addresses()
     }
 
     /// For who feeds a stage that this thread hosts.
@@ -285,7 +267,7 @@ impl SessionsBuilder {
 /// The state of the session thread. Ask it through its [`StageHandle`].
 pub struct Sessions {
     poll: Poll,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     clock: Clock,
     asn: u32,
     /// The identifier of our confederation.
