@@ -3,6 +3,7 @@
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
 mod address;
+mod advertised;
 mod asic;
 mod bfd;
 mod bgp;
@@ -18,6 +19,7 @@ mod rpki;
 mod tracked;
 
 pub use address::ZonedAddress;
+pub use advertised::*;
 pub use asic::*;
 pub use bfd::*;
 pub use bgp::*;

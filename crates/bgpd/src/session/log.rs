@@ -270,10 +270,12 @@ mod tests {
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
+            enhanced_refresh: true,
             role: None,
             restart: None,
             extended_next_hop: false,
             path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::default(),
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();

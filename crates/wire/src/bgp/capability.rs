@@ -18,6 +18,8 @@ mod code {
     pub(super) const FOUR_OCTET_AS: u8 = 65;
     /// Add-path (RFC 7911).
     pub(super) const ADD_PATH: u8 = 69;
+    /// Enhanced route refresh (RFC 7313).
+    pub(super) const ENHANCED_ROUTE_REFRESH: u8 = 70;
 }
 
 /// One capability. Families are as numbered by IANA, since a peer may name any.
@@ -34,6 +36,8 @@ pub enum Capability<'a> {
     RouteRefresh,
     /// Next hops of another address family than that of their routes are understood.
     ExtendedNextHop(ExtendedNextHop<'a>),
+    /// The begin and end of a route refresh are marked, and understood (RFC 7313).
+    EnhancedRouteRefresh,
     /// Messages of up to 65,535 bytes are understood.
     ExtendedMessage,
     /// The sender's role, one of [`Role`](super::role::Role) or unassigned.
@@ -65,6 +69,7 @@ impl<'a> Capability<'a> {
             (code::EXTENDED_NEXT_HOP, value) if value.len().is_multiple_of(6) => {
                 Capability::ExtendedNextHop(ExtendedNextHop { value })
             }
+            (code::ENHANCED_ROUTE_REFRESH, []) => Capability::EnhancedRouteRefresh,
             (code::EXTENDED_MESSAGE, []) => Capability::ExtendedMessage,
             (code::ROLE, [role]) => Capability::Role(*role),
             (code::GRACEFUL_RESTART, value) => match GracefulRestart::parse(value) {
@@ -93,6 +98,7 @@ impl<'a> Capability<'a> {
             }
             Capability::RouteRefresh => put(code::ROUTE_REFRESH, &[]),
             Capability::ExtendedNextHop(ExtendedNextHop { value }) => put(code::EXTENDED_NEXT_HOP, value),
+            Capability::EnhancedRouteRefresh => put(code::ENHANCED_ROUTE_REFRESH, &[]),
             Capability::ExtendedMessage => put(code::EXTENDED_MESSAGE, &[]),
             Capability::Role(role) => put(code::ROLE, &[role]),
             Capability::GracefulRestart(GracefulRestart { restarting, notification, time, families }) => {
