@@ -14,8 +14,8 @@ use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, Threading, WaitingInterface, WriteQueue,
-    ZonedAddress,
+    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, Threading, WaitingInterface,
+    WriteQueue, ZonedAddress,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
