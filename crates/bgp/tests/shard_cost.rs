@@ -10,7 +10,7 @@
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
-    Confirmation, DumpRequest, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
+    Confirmation, DumpRequest, DumpScope, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
@@ -266,7 +266,12 @@ fn measure(load: &Load) {
         a_path(sets),
         a_path(resident().saturating_sub(before))
     );
-    timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4 }));
+    timed.handle(ShardIn::Dump(DumpRequest {
+        worker: 0,
+        token: 1,
+        afi: Afi::Ipv4,
+        scope: DumpScope::default(),
+    }));
     timed.print("a prefix dumped", load.prefixes);
     let far = NextHopState::Reachable { cost: 7 };
     let hop = TrackedNextHop { address: address(1).into(), recursive: false, exclude: None };

@@ -268,7 +268,7 @@ impl WorkerStage {
         self.wanted.store(self.worker.has_groups(), Release);
         let requests = if self.dumps_paused { Vec::new() } else { self.worker.requests() };
         for request in requests {
-            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
+            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request.clone())));
         }
         let idle = self.inbox.is_empty() && self.upstream.idle();
         let what = if self.packing {

@@ -4,6 +4,7 @@ use super::api::ApiConfig;
 use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::confederation::ConfederationConfig;
+use super::default_originate::DefaultOriginateConfig;
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
@@ -200,6 +201,8 @@ pub struct NeighborSettings {
     pub graceful_restart: GracefulRestartConfig,
     /// The families in which we receive several paths of a prefix (RFC 7911).
     pub add_path_receive: FamilySet,
+    /// A default route of its own.
+    pub default_originate: Option<DefaultOriginateConfig>,
 }
 
 impl Config {
@@ -479,7 +482,7 @@ impl Checker {
             multipath_relax: file.multipath_relax,
             link_bandwidth: file.link_bandwidth_ext_community,
             backup_path: file.backup_path,
-            originate: self.originate(&file.originate, fib.is_some(), imports),
+            originate: self.originate(&file.originate, &file.aggregate, fib.is_some(), imports),
             confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
@@ -717,6 +720,7 @@ impl Checker {
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
             add_path_receive: self.add_path_receive(&both, families),
+            default_originate: self.default_originate(&both),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,

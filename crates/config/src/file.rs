@@ -4,8 +4,10 @@ mod fib;
 mod session;
 
 use super::add_path::AddPathTable;
+use super::aggregate::AggregateTable;
 use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
 use super::confederation::ConfederationTable;
+use super::default_originate::DefaultOriginateSetting;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
@@ -148,6 +150,10 @@ pub(super) struct Bgp {
     #[serde(default)]
     #[schemars(extend("x-see" = "#bgporiginate"))]
     pub(super) originate: Originate,
+    /// `[[bgp.aggregate]]` tables: aggregates of more specific routes.
+    #[serde(default)]
+    #[schemars(extend("x-see" = "#bgpaggregate"))]
+    pub(super) aggregate: Vec<AggregateTable>,
     /// The confederation that this router is a member of (RFC 5065).
     #[schemars(extend("x-see" = "#bgpconfederation"))]
     pub(super) confederation: Option<ConfederationTable>,
@@ -181,6 +187,10 @@ pub(super) struct Originate {
     /// The same for routes of other programs in the kernel.
     #[schemars(extend("x-see" = "#policy"))]
     pub(super) kernel: Option<Vec<String>>,
+    /// Routes that clients of the API announce are originated: policies, tried in order until one decides. What none
+    /// decides on is not originated. Without a list clients can announce none.
+    #[schemars(extend("x-see" = "operations.md#routes-of-api-clients"))]
+    pub(super) api: Option<Vec<String>>,
 }
 
 /// `"auto"`, `"off"` or a number.
@@ -306,6 +316,9 @@ macro_rules! with_peer_settings {
             /// Several paths of a prefix in one session (RFC 7911).
             #[schemars(extend("x-default" = "off"), extend("x-see" = "#add-path"))]
             pub(super) add_path: Option<AddPathTable>,
+            /// Send a default route of its own in place of any in the table.
+            #[schemars(extend("default" = false), extend("x-see" = "#default-originate"))]
+            pub(super) default_originate: Option<DefaultOriginateSetting>,
             /// How many prefixes the neighbour may have accepted.
             #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
             pub(super) max_prefixes: Option<MaxPrefixesTable>,
@@ -813,6 +826,12 @@ pub(super) struct Conditions {
     pub(super) med: Option<Amount>,
     /// LOCAL_PREF: a number or a range. Without LOCAL_PREF a route counts as 100.
     pub(super) local_pref: Option<Amount>,
+    /// Some best path, of whatever prefix in this prefix set, exists and may be advertised. In export only.
+    #[schemars(extend("x-see" = "#conditional-advertisement"))]
+    pub(super) routes_exist: Option<String>,
+    /// No best path exists for a prefix in this prefix set. In export only.
+    #[schemars(extend("x-see" = "#conditional-advertisement"))]
+    pub(super) routes_absent: Option<String>,
     /// The validation state of the route as received: `"valid"`, `"invalid"` or `"not-found"`. In import of neighbours
     /// only.
     #[schemars(extend("x-see" = "#rpki"))]

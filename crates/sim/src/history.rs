@@ -1,10 +1,13 @@
 //! Random histories with frequent conflicts: few peers, few prefixes, equal attributes, loops, and
 //! sessions and next hops that change.
 
-use crate::policy::divided;
+use crate::policy::{conditional, divided, switch};
+use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{
+    DefaultOriginate, EgressSettings, FamilySet, LocalSource, NextHopRule, PeerId, PeerInfo, PeerKind,
+};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
@@ -145,6 +148,9 @@ impl History {
         let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(place(rng, n))).collect();
         let place = if rng.one_in(2) { scattered::<V6> } else { together::<V6> };
         prefixes.extend((0..4).map(|n| AnyPrefix::V6(place(rng, n))));
+        if rng.one_in(2) {
+            prefixes.push(Prefix::<V4>::default_route().any());
+        }
         // In half of the histories all paths are equal up to MED.
         let alike = rng.one_in(2);
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
@@ -232,7 +238,22 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
         _ => NextHopRule::Keep,
     };
-    let export = policy(rng, kind.is_external());
+    let export = match rng.one_in(4) {
+        true => conditional(rng.one_in(3), rng.one_in(2)),
+        false => policy(rng, kind.is_external()),
+    };
+    let default_originate = rng.one_in(4).then(|| {
+        let attrs = |afi| {
+            let with = originated(Origin::Igp, afi);
+            AttrSet::new(&with.bytes(), with.next_hop)
+        };
+        DefaultOriginate {
+            condition: rng.one_in(2).then(switch),
+            source: DEFAULT_SOURCE,
+            v4: Some(attrs(Afi::Ipv4)),
+            v6: Some(attrs(Afi::Ipv6)),
+        }
+    });
     let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
     PeerInfo {
         id: PeerId(n as u32),
@@ -249,8 +270,30 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,
             next_hop,
+            default_originate,
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
+    }
+}
+
+/// The number of the source of peers' own default routes.
+const DEFAULT_SOURCE: PeerId = PeerId(900);
+
+/// The source of peers' own default routes.
+pub fn default_source() -> PeerInfo {
+    let kind = PeerKind::Local(LocalSource::Default);
+    let (families, export) = (FamilySet::ALL, Arc::new(Policy::accept()));
+    PeerInfo {
+        id: DEFAULT_SOURCE,
+        session: 0,
+        address: Ipv4Addr::UNSPECIFIED.into(),
+        asn: LOCAL_ASN,
+        router_id: ROUTER_ID,
+        kind,
+        multihop: false,
+        families,
+        path_ids: FamilySet::default(),
+        egress: EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export),
     }
 }
 
@@ -329,7 +372,7 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
 }
 
 /// The attributes of an originated path.
-fn originated(origin: Origin, afi: Afi) -> Announcement {
+pub fn originated(origin: Origin, afi: Afi) -> Announcement {
     Announcement {
         origin,
         path: Vec::new(),

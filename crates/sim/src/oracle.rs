@@ -1,14 +1,15 @@
 //! BGP as simple as possible. It shares only the types of settings and results with the tested
 //! code: attributes are fields and not bytes, and everything is recomputed.
 
-use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
-use crate::policy::plainly;
+use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID, default_source, originated};
+use crate::policy::{accepts, plainly};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{Policy, PolicyResult};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
+use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub struct Oracle {
     /// Retained paths.
     stale: BTreeSet<Stale>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
+    /// Whether the set that export depends on has a route, if that is known.
+    pub present: Option<bool>,
 }
 
 impl Oracle {
@@ -46,7 +49,7 @@ impl Oracle {
     pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>, imports: Vec<Arc<Policy>>) -> Oracle {
         let up = vec![false; peers.len()];
         let (paths, stale, next_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Oracle { options, peers, imports, up, paths, stale, next_hops }
+        Oracle { options, peers, imports, up, paths, stale, next_hops, present: None }
     }
 
     /// Applies an event.
@@ -160,16 +163,33 @@ impl Oracle {
         Some(paths[selected].clone())
     }
 
-    /// The routes for a peer with an established session, as they arrive there.
-    pub fn adj_rib_out(&self, to: usize) -> BTreeMap<AnyPrefix, Announcement> {
+    /// The routes for a peer with an established session, as they arrive there. `hidden` ones are
+    /// advertised to nobody.
+    pub fn adj_rib_out(&self, to: usize, hidden: &BTreeSet<AnyPrefix>) -> BTreeMap<AnyPrefix, Announcement> {
         let mut out = self.loc_rib();
-        out.retain(|prefix, path| self.carries(to, *prefix) && self.may_send(path, to));
+        out.retain(|prefix, path| {
+            !hidden.contains(prefix) && self.carries(to, *prefix) && self.may_send(path, to)
+        });
         let export = &self.peers[to].egress.export;
         let sent = |(prefix, path): (AnyPrefix, Learned)| {
             let (with, med_set) = self.apply_policy(export, to, &path.with, prefix)?;
-            Some((prefix, self.as_sent(Learned { with, ..path }, to, prefix, med_set)?))
+            let from = &self.peers[path.peer];
+            Some((prefix, self.as_sent(from, with, to, prefix, med_set)?))
         };
-        out.into_iter().filter_map(sent).collect()
+        let mut sent: BTreeMap<AnyPrefix, Announcement> = out.into_iter().filter_map(sent).collect();
+        let own = self.peers[to].egress.default_originate.as_ref();
+        if own.is_some_and(|own| own.condition.is_none() || self.present == Some(true)) {
+            for (afi, prefix) in [(Afi::Ipv4, "0.0.0.0/0"), (Afi::Ipv6, "::/0")] {
+                let prefix = prefix.parse().expect("a prefix");
+                let with = originated(Origin::Igp, afi);
+                if self.carries(to, prefix)
+                    && let Some(with) = self.as_sent(&default_source(), with, to, prefix, false)
+                {
+                    sent.insert(prefix, with);
+                }
+            }
+        }
+        sent
     }
 
     /// The result of a peer's policy for a route, and whether it set the MED.
@@ -183,6 +203,9 @@ impl Oracle {
         match policy.constant() {
             Some(PolicyResult::Accept) => Some((with.clone(), false)),
             Some(PolicyResult::Reject) => None,
+            None if !policy.presence_sets().is_empty() => {
+                accepts(policy.name(), self.present, prefix).then(|| (with.clone(), false))
+            }
             None => plainly(!self.peers[peer].kind.is_internal(), with, prefix),
         }
     }
@@ -221,9 +244,11 @@ impl Oracle {
     /// next hop of the selected one.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
-        // Nothing forwards by an originated path.
-        if self.peers[self.selected(prefix)?.peer].kind.is_local() {
-            return None;
+        // Most originated paths forward nothing; others are alone.
+        let selected = self.selected(prefix)?;
+        if let PeerKind::Local(source) = self.peers[selected.peer].kind {
+            let next_hop = selected.with.next_hop.addr();
+            return source.feeds().then(|| (BTreeMap::from([(next_hop, 1)]), None));
         }
         let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
             let selected = self.selected(prefix)?;
@@ -372,9 +397,16 @@ impl Oracle {
     }
 
     /// The attributes as sent to a peer; `None` without a next hop to send.
-    fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix, med_set: bool) -> Option<Announcement> {
-        let (from, to) = (&self.peers[path.peer], &self.peers[to]);
-        let mut with = path.with;
+    fn as_sent(
+        &self,
+        from: &PeerInfo,
+        with: Announcement,
+        to: usize,
+        prefix: AnyPrefix,
+        med_set: bool,
+    ) -> Option<Announcement> {
+        let to = &self.peers[to];
+        let mut with = with;
         // RFC 7947 section 2.2.
         if is_transparent(from.kind, to.kind) {
             with.local_pref = None;

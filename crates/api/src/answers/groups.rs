@@ -89,6 +89,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         prefix_sid,
         role,
         next_hop,
+        default_originate,
         export,
     } = s;
     let to = match kind {
@@ -141,6 +142,11 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         },
         format!("export policy {}", export.name()),
     ]);
+    settings.extend(default_originate.as_ref().map(|_| "a default route of its own".into()));
+    for condition in export.presence_conditions() {
+        let is_so = if condition.holds() { "holds" } else { "does not hold" };
+        settings.push(format!("{condition} {is_so}"));
+    }
     settings
 }
 
@@ -169,6 +175,7 @@ mod tests {
                 max_message: 65535,
                 prefix_sid: false,
                 role: None,
+                default_originate: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
                 export: Policy::accept().into(),
             },

@@ -65,7 +65,8 @@ pub(super) fn next_hop(
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
         (None, rule @ NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(rule, afi),
-        (None, rule) if source.kind.is_local() => own(rule, afi),
+        // A route of a client of the API may have a next hop; of others it is this router.
+        (None, rule) if source.kind.is_local() && received.addr().is_unspecified() => own(rule, afi),
         (None, _) => kept(afi, received),
     }
 }

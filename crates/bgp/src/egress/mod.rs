@@ -23,6 +23,7 @@
 
 mod as_path;
 mod cohort;
+mod conditional;
 mod export;
 mod group;
 mod limits;
@@ -36,7 +37,9 @@ mod tests;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
+use crate::presence::Presence;
 use cohort::Cohort;
+use conditional::View;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
 use offers::{Handles, Offers};
@@ -203,13 +206,44 @@ pub struct Worker {
     limits: BTreeMap<PeerId, PrefixLimits>,
     /// Members removed by a limit, for [`Worker::take_exceeded`].
     exceeded: Vec<LimitExceeded>,
+    /// The presence of routes that groups depend on.
+    presence: Arc<Presence>,
 }
 
 /// A dump in progress.
 struct PendingDump {
     group: u32,
+    afi: Afi,
     /// Shards that have not finished.
     shards: u32,
+}
+
+/// Calls `work` for a conditional group, with its views of a batch by its settings, and by the former
+/// ones in a transition. `offers` are those of its settings.
+fn with_views<F: Family>(
+    group: &mut Group,
+    offers: Offers<'_>,
+    peers: &Peers,
+    batch: &[BestPath],
+    paths: &mut Paths,
+    work: impl FnOnce(&mut Group, &mut View<'_>, Option<&mut View<'_>>, &mut Paths),
+) {
+    let default = conditional::default_handle::<F>(&group.settings, peers, paths);
+    let mut now = View::new(offers, default, paths);
+    match group.former_settings() {
+        None => work(group, &mut now, None, paths),
+        Some(former) => {
+            let default = conditional::default_handle::<F>(&former, peers, paths);
+            let mut handles = Handles::new(batch.len());
+            let offers = Offers::new(&former, peers, F::AFI, batch, &mut handles);
+            let mut view = View::new(offers, default, paths);
+            work(group, &mut now, Some(&mut view), paths);
+            drop(view);
+            handles.release(paths);
+            paths.release(default);
+        }
+    }
+    paths.release(default);
 }
 
 impl Worker {
@@ -228,6 +262,7 @@ impl Worker {
             last_token: 0,
             limits: BTreeMap::new(),
             exceeded: Vec::new(),
+            presence: Arc::default(),
         }
     }
 
@@ -269,6 +304,10 @@ impl Worker {
             EgressIn::SourceUp(info) => {
                 self.peers.insert(info.id, info);
             }
+            EgressIn::Presence(presence) => {
+                self.groups.values_mut().for_each(|group| group.presence(&presence));
+                self.presence = presence;
+            }
             EgressIn::Backlog { peer, blocked } => {
                 let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
                 if let Some(group) = group {
@@ -283,8 +322,9 @@ impl Worker {
         let mut requests = Vec::new();
         for (id, group) in &mut self.groups {
             let of_group = group.requests(self.id, &mut self.last_token);
-            let dump =
-                |request: &DumpRequest| (request.token, PendingDump { group: *id, shards: self.shards });
+            let dump = |request: &DumpRequest| {
+                (request.token, PendingDump { group: *id, afi: request.afi, shards: self.shards })
+            };
             self.dumps.extend(of_group.iter().map(dump));
             requests.extend(of_group);
         }
@@ -407,6 +447,23 @@ impl Worker {
     ) -> Option<Advertised> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
         let source = self.peers.get(&best.source)?;
+        let own = match prefix {
+            AnyPrefix::V4(prefix) if prefix.len() == 0 => {
+                conditional::default_path::<V4>(settings, &self.peers)
+            }
+            AnyPrefix::V6(prefix) if prefix.len() == 0 => {
+                conditional::default_path::<V6>(settings, &self.peers)
+            }
+            _ => None,
+        };
+        if let Some(path) = own {
+            messages.push("its own default route is sent in its place (default-originate)".into());
+            let source = self.peers.get(&path.source)?;
+            let next_hop = export::next_hop(settings, source, prefix.afi(), path.attrs.next_hop(), None)?;
+            let mut attributes = Vec::new();
+            export::attributes(settings, source, &path, &mut attributes);
+            return Some(Advertised { attributes, next_hop });
+        }
         if best.source == peer {
             messages.push("not sent: it came from this peer".into());
             return None;
@@ -436,10 +493,11 @@ impl Worker {
 
     /// The group of these settings, created if missing.
     fn group_of(&mut self, settings: &EgressSettings) -> (u32, &mut Group) {
-        let found = self.groups.iter().find(|(_, group)| *group.settings == *settings);
+        let found = self.groups.iter().find(|(_, group)| *group.key == *settings);
         let id = found.map_or(self.last_group + 1, |(id, _)| *id);
         self.last_group = self.last_group.max(id);
-        (id, self.groups.entry(id).or_insert_with(|| Group::new(settings.clone())))
+        let presence = &self.presence;
+        (id, self.groups.entry(id).or_insert_with(|| Group::resolved(settings.clone(), presence)))
     }
 
     fn member_changed(&mut self, info: Arc<PeerInfo>) {
@@ -480,7 +538,15 @@ impl Worker {
             for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
-                group.change::<F>(changes, &mut offers, &mut self.paths);
+                match group.is_conditional() {
+                    false => group.change::<F>(changes, &mut offers, &mut self.paths),
+                    true => {
+                        let paths = &mut self.paths;
+                        with_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
+                            group.change_conditional::<F>(changes, now, former, paths);
+                        });
+                    }
+                }
             }
         });
         handles.release(&mut self.paths);
@@ -492,13 +558,33 @@ impl Worker {
         let complete = dump.shards == 0;
         if let Some(group) = self.groups.get_mut(&dump.group) {
             let mut handles = Handles::new(batch.paths.len());
-            for_each_family!(F => {
+            let of_transition = group.is_of_transition(token);
+            for_each_family!(F => if F::AFI == dump.afi {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
-                group.dumped::<F>(token, batch.changes.get::<F>(), &mut offers, &mut self.paths);
+                let items = batch.changes.get::<F>();
+                match group.is_conditional() {
+                    false => group.dumped::<F>(token, items, &mut offers, &mut self.paths),
+                    true => {
+                        let paths = &mut self.paths;
+                        with_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
+                            match former {
+                                Some(former) if of_transition => {
+                                    group.transition_dumped::<F>(items, complete, now, former, paths);
+                                }
+                                former => group.dumped_conditional::<F>(token, items, now, former, paths),
+                            }
+                        });
+                        if complete && !of_transition {
+                            group.dump_default::<F>(token, &self.peers, &mut self.paths);
+                        }
+                    }
+                }
             });
             handles.release(&mut self.paths);
-            if complete {
+            if complete && of_transition {
+                group.transition_complete(token);
+            } else if complete {
                 group.dump_complete(token, &mut self.paths);
             }
         }

@@ -122,6 +122,14 @@ impl<F: Family> PendingQueue<F> {
         }
     }
 
+    /// Members that moved from another group may have a prefix, which no table need have.
+    pub(super) fn may_have(&mut self, prefix: Prefix<F>) {
+        if self.moved {
+            let unknown = Pending { advertised: AdvertisedSource::UNKNOWN, turn: 0, new: NONE };
+            self.pending.entry(prefix).or_insert(unknown);
+        }
+    }
+
     /// Whether its members moved here from another group, with unknown routes.
     pub(super) fn has_moved(&self) -> bool {
         self.moved

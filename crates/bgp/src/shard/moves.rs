@@ -14,12 +14,14 @@
 //!   had the part, and the new owner gets none for it before it adopts the part;
 //! - effects of the former owner go out before those of the new one, because
 //!   [`Change::old`](crate::message::Change) refers to the last change;
+//! - both watch the same routes, and [`Shard::release_watch_news`] follows the adoption;
 //! - both have handled the same dump requests, or unanswered ones are made again. A dump that one
 //!   shard handled before the move and the other handles after it would miss the part.
 
 use super::cut::Cut;
 use super::paths::Path;
 use super::route::{self, Route};
+use super::watches::MovedMember;
 use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
 use crate::message::{NextHopState, TrackedNextHop};
@@ -46,6 +48,8 @@ pub struct Moved {
     routes: Families<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: Families<Gated>,
+    /// Prefixes in watches.
+    watched: Families<Watched>,
 }
 
 /// An attribute set, the path identifier that it came with, and the prefix of its paths if that
@@ -53,6 +57,11 @@ pub struct Moved {
 type MovedSet = (AttrSet, u32, Option<AnyPrefix>);
 
 per_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
+
+per_family! {
+    #[derive(Debug)]
+    struct Watched<F> = Vec<(Prefix<F>, MovedMember)>;
+}
 
 per_family! {
     /// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
@@ -72,7 +81,14 @@ impl Moved {
             paths: Vec::new(),
             routes: Families::default(),
             gated: Families::default(),
+            watched: Families::default(),
         }
+    }
+
+    /// Whether any of its prefixes is in a watch. Then [`Shard::release_watch_news`] of the former owner
+    /// must follow the adoption.
+    pub fn is_watched(&self) -> bool {
+        !self.watched.v4.is_empty() || !self.watched.v6.is_empty()
     }
 
     /// The logical shard.
@@ -189,6 +205,9 @@ impl Shard {
                     gated.extend(core.take_advertised::<F>(route.prefix()));
                 }
             }
+            if let Some(member) = core.unwatch(route.prefix()) {
+                moved.watched.get_mut::<F>().push((route.prefix(), member));
+            }
             route.clear(&mut core.paths);
         }
         hops.sort_unstable();
@@ -203,7 +222,9 @@ impl Shard {
     /// where this shard has later knowledge: ended sessions are purged later, and routes reselected
     /// if a next hop has another state here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
-        let Moved { logical, sessions, attrs, next_hops, mut paths, mut routes, mut gated, .. } = moved;
+        let Moved {
+            logical, sessions, attrs, next_hops, mut paths, mut routes, mut gated, mut watched, ..
+        } = moved;
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         for (next_hop, state) in next_hops {
             let news = self.core.attrs.hops.learn(next_hop, state);
@@ -223,6 +244,9 @@ impl Shard {
                 self.take(logical, prefix, of_route, selected);
                 rest = others;
             }
+        });
+        for_each_family!(F => for (prefix, member) in std::mem::take(watched.get_mut::<F>()) {
+            self.core.adopt_watched(prefix, member);
         });
         for_each_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
             self.take_gated(prefix, advertised.map(here), out);

@@ -46,6 +46,8 @@ pub struct RouteView<F: Family> {
     pub paths: Vec<PathView>,
     /// Whether the best path is advertised to egress workers.
     pub standing: Standing,
+    /// The aggregates for which it is not.
+    pub suppressed_by: Vec<AnyPrefix>,
 }
 
 /// The last feed of a prefix, for `route-check`.
@@ -187,7 +189,7 @@ impl Shard {
             surplus: *surplus,
             waiting,
             blocked,
-            memory: tables(&self.tables) + attrs.memory() + paths.memory(),
+            memory: tables(&self.tables) + attrs.memory() + paths.memory() + self.core.watch_memory(),
         }
     }
 
@@ -244,6 +246,7 @@ impl Core {
         if let Some(best) = route.best() {
             views[..=best].rotate_right(1);
         }
-        RouteView { prefix: route.prefix(), paths: views, standing: self.standing(route) }
+        let (prefix, standing) = (route.prefix(), self.standing(route));
+        RouteView { prefix, paths: views, standing, suppressed_by: self.suppressed_by(prefix) }
     }
 }

@@ -56,7 +56,7 @@ struct Task {
     left: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Kind {
     /// Remove the paths of ended sessions.
     Purge,
@@ -66,6 +66,8 @@ enum Kind {
     Redecide,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
+    /// Look at every route for a new set of watches.
+    Watch,
 }
 
 /// A place in the tables: family, logical shard and hash, in a circle.
@@ -125,6 +127,11 @@ impl Work {
     /// Starts a scan that opens every gate.
     pub(super) fn open(&mut self) {
         self.go_round(Kind::Open);
+    }
+
+    /// Starts a scan for a new set of watches.
+    pub(super) fn watch(&mut self) {
+        self.go_round(Kind::Watch);
     }
 
     /// Whether gates of an earlier suppression period may be closed.
@@ -187,7 +194,7 @@ impl Shard {
         while task.left > 0 && budget > 0 {
             for_each_family!(F => if F::AFI == task.at.afi {
                 let Place { shard, hash, .. } = task.at;
-                match self.walk::<F>(task.kind, shard, hash, &mut budget, &mut part, out) {
+                match self.walk::<F>(&task.kind, shard, hash, &mut budget, &mut part, out) {
                     Some(hash) => task.at.hash = hash,
                     None => {
                         task.at.next_table();
@@ -199,7 +206,10 @@ impl Shard {
         }
         self.core.settle(out);
         let done = task.left == 0 || (task.kind == Kind::Purge && !self.core.sessions.any_ending());
-        part.send(task.kind, done, out);
+        part.send(&task.kind, done, out);
+        if done && task.kind == Kind::Watch {
+            self.core.watched_all();
+        }
         if !done {
             self.work.tasks.push_back(task);
         }
@@ -217,12 +227,12 @@ impl Shard {
         let Shard { tables, core, work, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical)];
         // All prefixes of the part are reselected, because a search in a long list would cost more.
-        let answering = work.has_resolved().then_some(Kind::Redecide);
-        let tasks = work.tasks.iter().filter(|task| match task.kind {
+        let answering = work.has_resolved().then_some(&Kind::Redecide);
+        let tasks = work.tasks.iter().filter(|task| match &task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open => true,
+            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Watch => true,
         });
-        for kind in tasks.map(|task| task.kind).chain(answering) {
+        for kind in tasks.map(|task| &task.kind).chain(answering) {
             let mut part = Part::default();
             table.visit(from, end, |route| core.apply(kind, route, &mut part, out));
             part.send(kind, false, out);
@@ -233,7 +243,7 @@ impl Shard {
     /// Scans a part of a table. Returns the hash to continue from, or `None` at the end.
     fn walk<F: Family>(
         &mut self,
-        kind: Kind,
+        kind: &Kind,
         logical: u8,
         from: u32,
         budget: &mut usize,
@@ -251,7 +261,7 @@ impl Core {
     /// Applies a scan to one route. Returns whether the route stays.
     fn apply<F: Family>(
         &mut self,
-        kind: Kind,
+        kind: &Kind,
         route: &mut Route<F>,
         part: &mut Part,
         out: &mut ShardOut,
@@ -260,8 +270,12 @@ impl Core {
             Kind::Purge => return self.purge(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Open => self.open_gate(route, out),
-            Kind::Dump(_) => {
-                if let Some(advertised) = self.advertised(route) {
+            Kind::Watch => self.watch_again(route, out),
+            Kind::Dump(request) => {
+                if request.scope.has(route.prefix())
+                    && let Some(advertised) = self.advertised(route)
+                    && !self.is_suppressed(route.prefix())
+                {
                     let new = part.path(self, advertised.attrs, advertised.session);
                     part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
                 }
@@ -290,7 +304,7 @@ impl Part {
         index(&mut self.others, &mut self.batch, attrs, source, noted)
     }
 
-    fn send(self, kind: Kind, last: bool, out: &mut ShardOut) {
+    fn send(self, kind: &Kind, last: bool, out: &mut ShardOut) {
         if let Kind::Dump(request) = kind
             && (last || !self.batch.paths.is_empty())
         {

@@ -3,11 +3,12 @@
 mod add_path;
 mod originated;
 mod retained;
+mod watches;
 
 use super::*;
 use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
-use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, FeedSet, NONE};
+use crate::message::{Change, Confirmation, DumpRequest, DumpScope, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{EgressSettings, FamilySet, PeerKind};
 use ribtide_prefix::{Afi, V4};
 use ribtide_wire::bgp::NextHop;
@@ -232,7 +233,12 @@ fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
-    bench.handle(ShardIn::Dump(DumpRequest { worker: 3, token: 9, afi: Afi::Ipv4 }));
+    bench.handle(ShardIn::Dump(DumpRequest {
+        worker: 3,
+        token: 9,
+        afi: Afi::Ipv4,
+        scope: DumpScope::default(),
+    }));
     bench.shard.step(&mut bench.out);
     bench.routes(&one, None, 0..10_000);
     let effects = bench.finish();

@@ -210,7 +210,10 @@ impl Sessions {
         let next_hop = if peer.kind.is_external() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
-        } else if self.originated.is_configured() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
+        } else if self.originated.is_configured()
+            || peer.settings.default_originate.is_some()
+            || peer.settings.export.sets_next_hop(SetNextHop::Own)
+        {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
@@ -237,6 +240,7 @@ impl Sessions {
             prefix_sid: peer.settings.prefix_sid,
             role: peer.settings.role,
             next_hop,
+            default_originate: self.default_route(peer.settings.default_originate.as_ref()),
             export: peer.settings.export.clone(),
         }
     }

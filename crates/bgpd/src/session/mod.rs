@@ -10,10 +10,13 @@
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
+mod aggregates;
 mod bfd;
 mod connection;
+mod default_routes;
 mod graceful_restart;
 mod ids;
+mod injected;
 mod interfaces;
 mod keys;
 mod link;
@@ -27,10 +30,13 @@ mod refused;
 mod socket;
 mod ttl;
 mod view;
+mod watches;
 mod write_queue;
 mod writers;
 
+pub use aggregates::AggregateView;
 pub use graceful_restart::RetainedView;
+pub use injected::{INJECTED_MAX, InjectedChange, InjectedText, InjectedView, NewRoute, NotInjected};
 pub use reconfiguration::Neighbors;
 pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
@@ -40,6 +46,7 @@ pub use write_queue::WriteQueue;
 
 use super::egress::EgressOut;
 use super::reader::{Command, Report, What};
+use super::shard::ShardNews;
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
 use ids::Ids;
@@ -76,6 +83,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use watches::Watches;
 use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
@@ -95,9 +103,6 @@ const WAKE: Token = Token(usize::MAX);
 /// Tokens of at least this are listeners'; lower ones are connections', two for each peer.
 const LISTENERS: usize = 1 << 48;
 
-/// A session of which a shard holds nothing any more.
-type Purged = (PeerId, u32);
-
 /// The session thread's connections, before it runs.
 pub(super) struct SessionsBuilder {
     rings: Rings,
@@ -106,7 +111,7 @@ pub(super) struct SessionsBuilder {
     listeners: Vec<TcpListener>,
     writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
-    purged: (Sender<Purged>, Receiver<Purged>),
+    shard_news: (Sender<ShardNews>, Receiver<ShardNews>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
     redistributed: (Sender<Redistributed>, Receiver<Redistributed>),
@@ -160,7 +165,7 @@ impl SessionsBuilder {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
         }
-        let (writes, reports, purged, bfd, links, redistributed) = (
+        let (writes, reports, shard_news, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
@@ -174,7 +179,7 @@ impl SessionsBuilder {
             listeners,
             writes: (writes.0.with_wake(Some(wake.clone())), writes.1),
             reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
-            purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
+            shard_news: (shard_news.0.with_wake(Some(wake.clone())), shard_news.1),
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             links: (links.0.with_wake(Some(wake.clone())), links.1),
             redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
@@ -190,8 +195,8 @@ impl SessionsBuilder {
         self.reports.0.clone()
     }
 
-    pub(super) fn purged(&self) -> Sender<Purged> {
-        self.purged.0.clone()
+    pub(super) fn shard_news(&self) -> Sender<ShardNews> {
+        self.shard_news.0.clone()
     }
 
     pub(super) fn bfd(&self) -> Sender<BfdNews> {
@@ -256,17 +261,23 @@ impl SessionsBuilder {
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
+            watches: Watches::default(),
+            is_running: false,
         };
         sessions.originate(&setup.bgp.originate);
+        let ranges = setup.bgp.dynamic.iter().map(|range| &range.settings);
+        let neighbors = setup.bgp.neighbors.values().map(|neighbor| &neighbor.settings);
+        sessions.begin_default_routes(neighbors.chain(ranges));
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
         }
-        let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
+        sessions.watch_routes();
+        let (writes, reports, shard_news) = (self.writes.1, self.reports.1, self.shard_news.1);
         let (cpus, at_stop) = (setup.cpus.clone(), self.wake.clone());
         let thread = thread::spawn("sessions", Ends::AtStop(stop.clone()), move || {
             pin("sessions", cpus.as_ref());
             let _waker = stop.on_stop(move || at_stop());
-            sessions.run(&writes, &reports, &purged, &calls, &mut hosted, &stop);
+            sessions.run(&writes, &reports, &shard_news, &calls, &mut hosted, &stop);
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }
@@ -309,6 +320,10 @@ pub struct Sessions {
     link_news: Receiver<InterfaceNews>,
     redistributed: Receiver<Redistributed>,
     originated: Originated,
+    /// Route watches.
+    watches: Watches,
+    /// Whether the thread runs, so that routes may be advertised.
+    is_running: bool,
 }
 
 impl Sessions {
@@ -316,11 +331,12 @@ impl Sessions {
         mut self,
         writes: &Receiver<EgressOut>,
         reports: &Receiver<Report>,
-        purged: &Receiver<Purged>,
+        shard_news: &Receiver<ShardNews>,
         calls: &CallQueue<Sessions>,
         hosted: &mut Hosted,
         stop: &Stop,
     ) {
+        self.is_running = true;
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
             self.start(id);
@@ -377,12 +393,16 @@ impl Sessions {
             while let Some(report) = reports.try_recv() {
                 self.report(report);
             }
-            while let Some((id, session)) = purged.try_recv() {
-                self.ids.purged(id, session);
+            while let Some(news) = shard_news.try_recv() {
+                match news {
+                    ShardNews::Purged(id, session) => self.ids.purged(id, session),
+                    ShardNews::Watched(shard, news) => self.watched(shard, news),
+                }
             }
             self.take_writes(writes);
             calls.serve(&mut self);
             self.run_timers();
+            self.expire_injected();
             rest = hosted.pass();
         }
         self.close_all();
@@ -391,7 +411,8 @@ impl Sessions {
     /// How long nothing needs to be done unless something happens.
     fn poll_timeout(&self) -> Duration {
         let (timer, linger) = (self.timers.first().map(|t| t.0), self.lingering.front().map(|l| l.0));
-        let next = timer.into_iter().chain(linger).min().map(|at| self.clock.until(at));
+        let expiry = self.originated.injected.next_expiry();
+        let next = timer.into_iter().chain(linger).chain(expiry).min().map(|at| self.clock.until(at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::MAX, |d| d.saturating_add(Duration::from_millis(1)))
     }
@@ -816,8 +837,10 @@ impl Sessions {
 
     fn report(&mut self, report: Report) {
         let Report { peer: id, session, what } = report;
-        if let What::Detached { shards } = what {
-            return self.ids.shards_informed(id, session, shards);
+        match what {
+            What::Detached { shards } => return self.ids.shards_informed(id, session, shards),
+            What::Watching { generation, shards } => return self.watching(generation, shards),
+            _ => {}
         }
         let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
         if up.info.session != session {
@@ -830,8 +853,8 @@ impl Sessions {
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
             What::Limit(event) => self.take_limit(id, event),
             What::Refresh(afi) => self.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi)),
-            // Of a session that is over, and dealt with above.
-            What::Detached { .. } => {}
+            // Of no session that lasts, and dealt with above.
+            What::Detached { .. } | What::Watching { .. } => {}
             What::EndOfRib(afi) => {
                 up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true;
                 self.refreshed(id, afi);

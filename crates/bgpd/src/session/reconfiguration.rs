@@ -77,6 +77,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         max_prefixes,
         graceful_restart,
         add_path_receive,
+        default_originate,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -105,6 +106,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *keep_received != old.keep_received
         || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export
+        || *default_originate != old.default_originate
         || *prefix_sid != old.prefix_sid
         || as_override != old.as_numbers.as_override
         || remove_private_as != old.as_numbers.remove_private_as;
@@ -141,6 +143,8 @@ impl Sessions {
             let ids: Vec<PeerId> = self.peers.keys().copied().collect();
             ids.into_iter().for_each(|id| self.send_otherwise(id));
         }
+        let ranges = bgp.dynamic.iter().map(|range| &range.settings);
+        self.begin_default_routes(bgp.neighbors.values().map(|neighbor| &neighbor.settings).chain(ranges));
         let mut changed = Neighbors::default();
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
@@ -155,6 +159,7 @@ impl Sessions {
                 }
             }
         }
+        self.watch_routes();
         Ok(changed)
     }
 
