@@ -164,7 +164,7 @@ impl Oracle {
     }
 
     /// The routes for a peer with an established session, as they arrive there. `hidden` ones are
-    /// advertised to nobody.
+    /// advertised to no peer.
     pub fn adj_rib_out(&self, to: usize, hidden: &BTreeSet<AnyPrefix>) -> BTreeMap<AnyPrefix, Announcement> {
         let mut out = self.loc_rib();
         out.retain(|prefix, path| {

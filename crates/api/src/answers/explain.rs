@@ -137,7 +137,7 @@ fn bgp_stage(
     if !route.suppressed_by.is_empty() {
         let aggregates = route.suppressed_by.join(" and ");
         messages.push(format!(
-            "advertised to nobody: the aggregate {aggregates} suppresses it (`ribtide show bgp aggregate`)"
+            "advertised to no peer: the aggregate {aggregates} suppresses it (`ribtide show bgp aggregate`)"
         ));
         return Ok(stage("bgp", StageState::Passed, messages));
     }
