@@ -5,6 +5,7 @@ use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
 use ribtide_api::{Api, RouterState, SocketFile, answers};
 use ribtide_bfdd as bfd;
+pub use ribtide_bgpd::session::tcp_ao::check_kernel;
 use ribtide_bgpd::{BgpBuilder, initial_routes, set_vrps};
 use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
