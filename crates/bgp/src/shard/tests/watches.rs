@@ -18,9 +18,9 @@ fn aggregate(generation: u32, suppression: Option<bool>) -> ShardIn {
 /// The news, as the last presence of the watch and the last complete generation.
 fn news(effects: &Effects) -> (Option<Presence>, Option<u32>) {
     let last = |news: &WatchNews| news.changed.last().map(|(id, presence)| (*id, *presence));
-    let changed = effects.watched.iter().filter_map(last).last();
+    let changed = effects.watched.iter().rev().find_map(last);
     assert!(changed.is_none_or(|(id, _)| id == ID));
-    let complete = effects.watched.iter().filter_map(|news| news.complete).last();
+    let complete = effects.watched.iter().rev().find_map(|news| news.complete);
     (changed.map(|(_, presence)| presence), complete)
 }
 
