@@ -123,8 +123,21 @@ const GRAPH: &[Row] = &[
     ),
     row(
         "daemon",
-        &["rib", "runtime", "model", "config", "dataplane", "asic", "bfdd", "rpkid", "ribd", "bgpd", "api"],
-        &["prefix", "wire", "policy", "bgp"],
+        &[
+            "prefix",
+            "rib",
+            "runtime",
+            "model",
+            "config",
+            "dataplane",
+            "asic",
+            "bfdd",
+            "rpkid",
+            "ribd",
+            "bgpd",
+            "api",
+        ],
+        &["wire", "policy", "bgp"],
     ),
     row("bench", &["prefix", "wire", "rib", "runtime", "text"], &["bgp", "policy"]),
     row(

@@ -54,7 +54,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{Sessions, SessionsBuilder};
+use session::{Restarted, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -73,6 +73,7 @@ pub struct BgpBuilder {
     shards: Vec<ShardBuilder>,
     workers: Vec<WorkerBuilder>,
     rings: Rings,
+    restarted: Option<Restarted>,
 }
 
 /// The handles of running BGP.
@@ -82,7 +83,7 @@ pub struct Bgp {
     /// The readers, by number.
     pub readers: Vec<StageHandle<Reader>>,
     /// The shards and their logical shards.
-    pub owners: Directory,
+    pub owners: Arc<Directory>,
     /// The egress workers, by number.
     pub workers: Vec<WorkerPort>,
     /// The stages on the session thread.
@@ -93,6 +94,20 @@ pub struct Bgp {
     pub session_thread: JoinHandle<()>,
     /// Locked while the number of shards changes.
     factory: Mutex<ShardFactory>,
+}
+
+/// How shards select best paths.
+pub fn decision_options(bgp: &BgpConfig) -> DecisionOptions {
+    DecisionOptions {
+        always_compare_med: bgp.always_compare_med,
+        deterministic_med: bgp.deterministic_med,
+        prefer_oldest: bgp.prefer_oldest,
+        med_missing_as_worst: bgp.med_missing_as_worst,
+        maximum_paths: bgp.multipath,
+        multipath_relax: bgp.multipath_relax,
+        link_bandwidth: bgp.link_bandwidth,
+        backup_path: bgp.backup_path,
+    }
 }
 
 /// Hands another table of validated ROA payloads to readers. `changed`: the prefixes whose payloads differ from the table
@@ -133,7 +148,15 @@ impl BgpBuilder {
         let workers = (0..placement.stages(bgp.update_threads))
             .map(|index| WorkerBuilder::new(index, rings, host(bgp.update_threads)))
             .collect();
-        Ok(BgpBuilder { placement, sessions, readers, shards, workers, rings: rings.clone() })
+        Ok(BgpBuilder {
+            placement,
+            sessions,
+            readers,
+            shards,
+            workers,
+            rings: rings.clone(),
+            restarted: None,
+        })
     }
 
     /// The feedback channels of shards, for the RIB manager.
@@ -156,6 +179,12 @@ impl BgpBuilder {
         self.sessions.redistributed()
     }
 
+    /// The same after an earlier run, if this is a restart. Then nothing is advertised before [`initial_routes::watch`] ends the
+    /// deferral.
+    pub fn after(self, restarted: Option<Restarted>) -> BgpBuilder {
+        BgpBuilder { restarted, ..self }
+    }
+
     /// Starts the threads. `rib`: the queue of the RIB manager.
     ///
     /// # Errors
@@ -169,20 +198,11 @@ impl BgpBuilder {
         meters: &Meters,
         stop: &Stop,
     ) -> io::Result<Bgp> {
-        let BgpBuilder { placement, sessions, readers, shards, workers, rings } = self;
+        let BgpBuilder { placement, sessions, readers, shards, workers, rings, restarted } = self;
         // Registers meters in the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
-        let options = DecisionOptions {
-            always_compare_med: bgp.always_compare_med,
-            deterministic_med: bgp.deterministic_med,
-            prefer_oldest: bgp.prefer_oldest,
-            med_missing_as_worst: bgp.med_missing_as_worst,
-            maximum_paths: bgp.multipath,
-            multipath_relax: bgp.multipath_relax,
-            link_bandwidth: bgp.link_bandwidth,
-            backup_path: bgp.backup_path,
-        };
+        let options = decision_options(bgp);
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();
         let requests: Vec<_> = shards.iter().map(ShardBuilder::feedback).collect();
         let sinks: Vec<_> = workers.iter().map(WorkerBuilder::sink).collect();
@@ -227,7 +247,7 @@ impl BgpBuilder {
                 writes: sessions.writes(),
                 upstream: activity.watch(),
             };
-            let (port, stage) = worker.build(outputs, meters);
+            let (port, stage) = worker.build(outputs, restarted.is_some(), meters);
             run(
                 bgp.update_threads,
                 format!("egress-{index}"),
@@ -242,6 +262,7 @@ impl BgpBuilder {
             asn: config.asn,
             router_id: config.router_id,
             bgp,
+            restarted,
             interfaces: &config.interfaces,
             cpus: placement.sessions(),
             writers: placement.writers(bgp.update_threads),
@@ -250,7 +271,7 @@ impl BgpBuilder {
         Ok(Bgp {
             sessions,
             readers: reader_askers,
-            owners: Directory::new(Owners { shards: shard_ports, map, split: None }),
+            owners: Arc::new(Directory::new(Owners { shards: shard_ports, map, split: None })),
             workers: worker_ports,
             hosted: OnSessionThread {
                 shards: bgp.shards == Threads::Off,

@@ -39,6 +39,7 @@ mod tcp_ao;
 mod threads;
 mod vrf;
 
+pub use add_path::AddPathConfig;
 pub use aggregate::{AggregateConfig, SuppressConfig};
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use as_numbers::{AsNumbers, LocalAs, RemovePrivateAs};

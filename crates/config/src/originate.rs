@@ -126,7 +126,7 @@ impl Checker {
         place: &[Step],
     ) -> Arc<Policy> {
         let policy = self.policy(Direction::Import, list, rejects, GracefulShutdown::Off, place);
-        if policy.tests_validity() {
+        if policy.tests_rpki() {
             self.problem(
                 place,
                 "a policy of this list tests rpki, which works in import of neighbours only; remove it from this list",

@@ -6,7 +6,8 @@ use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
 use ribtide_bgp::peer::{
-    DefaultOriginate, EgressSettings, FamilySet, LocalSource, NextHopRule, PeerId, PeerInfo, PeerKind,
+    DefaultOriginate, EgressSettings, FamilySet, LocalSource, NextHopRule, PathSelection, PeerId, PeerInfo,
+    PeerKind, SentPaths,
 };
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
@@ -15,6 +16,7 @@ use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::{NextHop, message};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 /// Our AS.
@@ -114,8 +116,15 @@ pub enum Event {
     NextHop(IpAddr, NextHopState),
     /// The peer requests a family again (RFC 2918).
     Refresh(usize, Afi),
+    /// The peer begins to send its routes of a family again (RFC 7313).
+    BeginRefresh(usize, Afi),
+    /// That has ended: routes that it has not sent again are removed.
+    EndRefresh(usize, Afi),
     /// A client dumps the best paths of a family.
     Dump(Afi),
+    /// The router is configured to send the peer other routes: a selection of paths for each family that has several, an
+    /// export policy, and whether the peer gets a best path of its own.
+    Configure(usize, SentPaths, Arc<Policy>, bool),
 }
 
 /// The setup and events of a run.
@@ -160,7 +169,7 @@ impl History {
         let mut events = Vec::new();
         while events.len() < length {
             let who = rng.index(count);
-            let event = match rng.index(20) {
+            let event = match rng.index(22) {
                 0 if up[who] && !peers[who].kind.is_local() && rng.one_in(2) => {
                     let ipv4 = !rng.one_in(4);
                     Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
@@ -177,6 +186,22 @@ impl History {
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
+                5 if rng.one_in(4) && !peers[who].kind.is_local() => {
+                    let EgressSettings { kind, add_path, ref default_originate, .. } = peers[who].egress;
+                    let again = |rng: &mut Rng, sent: Option<_>| sent.map(|_| selection(rng));
+                    let sent = SentPaths { ipv4: again(rng, add_path.ipv4), ipv6: again(rng, add_path.ipv6) };
+                    let several = sent != SentPaths::default();
+                    let is_own = kind == PeerKind::RouteServerClient
+                        && default_originate.is_none()
+                        && rng.one_in(2);
+                    let export = match !several && !is_own && rng.one_in(2) {
+                        true => conditional(rng.one_in(3), rng.one_in(2)),
+                        false => policy(rng, kind.is_external()),
+                    };
+                    Event::Configure(who, sent, export, is_own)
+                }
+                20 if !peers[who].kind.is_local() => Event::BeginRefresh(who, afi(rng)),
+                21 if !peers[who].kind.is_local() => Event::EndRefresh(who, afi(rng)),
                 5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
                 _ => {
                     let prefixes = some(rng, &prefixes, &peers[who]);
@@ -238,11 +263,16 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
         _ => NextHopRule::Keep,
     };
-    let export = match rng.one_in(4) {
+    let add_path = SentPaths { ipv4: rng.maybe(3, selection), ipv6: rng.maybe(3, selection) };
+    let add_path = if kind.is_local() { SentPaths::default() } else { add_path.within(families) };
+    let own_best = kind == RouteServerClient && rng.one_in(3);
+    // Neither of them with another choice of paths.
+    let several = own_best || add_path != SentPaths::default() || kind.is_local();
+    let export = match !several && rng.one_in(4) {
         true => conditional(rng.one_in(3), rng.one_in(2)),
         false => policy(rng, kind.is_external()),
     };
-    let default_originate = rng.one_in(4).then(|| {
+    let default_originate = (!several && rng.one_in(4)).then(|| {
         let attrs = |afi| {
             let with = originated(Origin::Igp, afi);
             AttrSet::new(&with.bytes(), with.next_hop)
@@ -271,6 +301,8 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             max_message: MAX_MESSAGE,
             next_hop,
             default_originate,
+            add_path,
+            client: own_best.then_some(PeerId(n as u32)),
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
     }
@@ -294,6 +326,16 @@ pub fn default_source() -> PeerInfo {
         families,
         path_ids: FamilySet::default(),
         egress: EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export),
+    }
+}
+
+/// A selection of paths.
+fn selection(rng: &mut Rng) -> PathSelection {
+    match rng.index(5) {
+        0 => PathSelection::Ecmp,
+        1 => PathSelection::PerAs,
+        2 => PathSelection::Best(NonZeroU16::MIN.saturating_add(rng.index(3) as u16)),
+        _ => PathSelection::All,
     }
 }
 
@@ -452,12 +494,17 @@ pub fn updates(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<Vec<u8>>
 }
 
 /// Cuts a stream of messages and drops their headers.
-pub fn bodies(mut stream: &[u8]) -> Vec<Vec<u8>> {
-    let mut bodies = Vec::new();
+pub fn bodies(stream: &[u8]) -> Vec<Vec<u8>> {
+    messages(stream).into_iter().map(|(_, body)| body).collect()
+}
+
+/// Cuts a stream of messages into types and bodies.
+pub fn messages(mut stream: &[u8]) -> Vec<(message::MessageType, Vec<u8>)> {
+    let mut messages = Vec::new();
     while let Ok(Some(frame)) = message::frame(stream, usize::from(MAX_MESSAGE)) {
-        bodies.push(frame.body.to_vec());
+        messages.push((frame.kind, frame.body.to_vec()));
         stream = &stream[frame.total_len..];
     }
     assert!(stream.is_empty(), "the builder writes whole messages");
-    bodies
+    messages
 }

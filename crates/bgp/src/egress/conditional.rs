@@ -161,7 +161,7 @@ impl Group {
         let mut requests = Vec::new();
         for_each_family!(F => if families.has(F::AFI) {
             *token += 1;
-            requests.push(DumpRequest { worker, token: *token, afi: F::AFI, scope: transition.scope.clone() });
+            requests.push(DumpRequest { worker, token: *token, afi: F::AFI, scope: transition.scope.clone(), ranked: false });
         });
         transition.dumps = Some(requests.iter().map(|request| (request.token, request.afi)).collect());
         requests
@@ -296,7 +296,7 @@ impl Group {
 
     fn dump_item<F: Family>(&mut self, token: u64, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
         for cohort in self.cohorts_mut() {
-            let queue = cohort.queue_mut::<F>();
+            let queue = cohort.queue_mut::<Prefix<F>>();
             if queue.phase() == Phase::Dumping(token) {
                 queue.dump_item(prefix, new, paths);
             }

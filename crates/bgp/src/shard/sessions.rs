@@ -99,6 +99,11 @@ impl Session {
         self.keeps.has(F::AFI)
     }
 
+    /// Whether it ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended
+    }
+
     /// Whether its paths are retained.
     pub(super) fn is_retained(&self) -> bool {
         self.up && self.ended

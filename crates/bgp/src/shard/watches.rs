@@ -361,6 +361,7 @@ impl Core {
         out: &mut ShardOut,
     ) {
         let visible = self.note_watched(prefix, old.is_some(), new);
+        self.ranked.note(prefix);
         let (old, new) = (old.filter(|_| visible.before), new.filter(|_| visible.after));
         if old.is_some() || new.is_some() {
             self.send_best(prefix, old, new, out);
@@ -383,6 +384,7 @@ impl Core {
         let Some(path) = self.advertised(route) else { return };
         let visible = self.note_watched(route.prefix(), true, Some(path));
         if visible.before != visible.after {
+            self.ranked.note(route.prefix());
             let shown = |is: bool| Some(path).filter(|_| is);
             self.send_best(route.prefix(), shown(visible.before), shown(visible.after), out);
         }

@@ -4,7 +4,7 @@ use super::graceful_restart::{self, Retained};
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
-use crate::reader::{Attach, Command};
+use crate::reader::{Attach, Command, Marks};
 use mio::Interest;
 use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Retention, Side};
@@ -87,7 +87,13 @@ impl Sessions {
         let unread = std::mem::take(&mut connection.input);
         let heard = Arc::new(AtomicU64::new(self.clock.now()));
         let peer_info = info.clone();
-        let attach = Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), retained };
+        let marks = Marks {
+            understood: negotiated.enhanced_refresh,
+            after_end_of_rib: negotiated.restart.is_some(),
+            ..Marks::default()
+        };
+        let attach =
+            Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), retained, marks };
         let up = Up {
             info: info.clone(),
             side,
@@ -98,6 +104,7 @@ impl Sessions {
             backlog: Backlog::default(),
             initial_done: [false; 2],
             limits: PrefixLimits::default(),
+            refresh_until: [None; 2],
         };
         peer.up = Some(up);
         self.restarted(id, retained);
@@ -131,6 +138,7 @@ impl Sessions {
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
+        self.announce_restarts(id);
     }
 
     /// Changes the egress settings of an established session. Its worker stays and takes over the
@@ -241,6 +249,8 @@ impl Sessions {
             role: peer.settings.role,
             next_hop,
             default_originate: self.default_route(peer.settings.default_originate.as_ref()),
+            add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
+            client: peer.settings.best_path_per_client.then_some(peer.id),
             export: peer.settings.export.clone(),
         }
     }
