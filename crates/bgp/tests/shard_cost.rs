@@ -256,7 +256,8 @@ fn measure(load: &Load) {
     };
     timed.handle(ShardIn::Suppress(load.suppressed));
     if load.ranked {
-        timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 0, afi: Afi::Ipv4, ranked: true }));
+        let scope = DumpScope::default();
+        timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 0, afi: Afi::Ipv4, scope, ranked: true }));
         timed.print("nothing dumped", 1);
     }
     (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));

@@ -725,6 +725,11 @@ impl Checker {
                  discard-attributes = [\"prefix-sid\"] to accept none",
             );
         }
+        let add_path = self.add_path(&both, families);
+        let best_path_per_client = self.best_path_per_client(&both, route_server_client);
+        let default_originate = self.default_originate(&both);
+        let is_conditional = default_originate.is_some() || !export.presence_sets().is_empty();
+        self.conditions_with_several_paths(&both, is_conditional, &add_path, best_path_per_client);
         NeighborSettings {
             enforce_first_as: enforce_first_as
                 .copied()
@@ -735,9 +740,9 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
-            add_path: self.add_path(&both, families),
-            best_path_per_client: self.best_path_per_client(&both, route_server_client),
-            default_originate: self.default_originate(&both),
+            add_path,
+            best_path_per_client,
+            default_originate,
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,

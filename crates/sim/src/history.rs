@@ -191,9 +191,8 @@ impl History {
                     let again = |rng: &mut Rng, sent: Option<_>| sent.map(|_| selection(rng));
                     let sent = SentPaths { ipv4: again(rng, add_path.ipv4), ipv6: again(rng, add_path.ipv6) };
                     let several = sent != SentPaths::default();
-                    let is_own = kind == PeerKind::RouteServerClient
-                        && default_originate.is_none()
-                        && rng.one_in(2);
+                    let is_own =
+                        kind == PeerKind::RouteServerClient && default_originate.is_none() && rng.one_in(2);
                     let export = match !several && !is_own && rng.one_in(2) {
                         true => conditional(rng.one_in(3), rng.one_in(2)),
                         false => policy(rng, kind.is_external()),

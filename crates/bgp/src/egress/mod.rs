@@ -42,7 +42,7 @@ mod ranked;
 #[cfg(test)]
 mod tests;
 
-use crate::message::{BestBatch, DumpRequest, EgressIn, NONE, RankedBatch};
+use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 use crate::presence::Presence;
 pub use adj_rib_out::{Advertised, Export};

@@ -64,6 +64,7 @@ fn suppressed_contributors_are_not_sent_and_come_back() {
         token: 9,
         afi: Afi::Ipv4,
         scope: DumpScope::default(),
+        ranked: false,
     }));
     let effects = bench.finish();
     let dumped = effects.egress.iter().map(|effect| match effect {
